@@ -1,0 +1,135 @@
+"""Columnar items: the one shape in which events and CTIs travel, rest and are written.
+
+A batch is an Arrow RecordBatch with ``_kind int8[n]`` (0 event, 1 CTI), ``_vs int64[n]``,
+``_ve int64[n]`` (microseconds UTC, lifetime ``[vs, ve)``) and the payload columns. Its first
+sequence number travels beside it (:class:`Items`), the rest are implied. A CTI row has
+``_vs = _ve = t`` and null payload.
+
+Invariants: (1) an event has ``vs < ve``; (2) CTIs never decrease within a stream; (3) after
+``CTI(t)`` no event has ``vs < t``. Source: StreamScope NSDI'16, "continuous event streams".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.errors import InvalidBatchError
+
+KIND = "_kind"
+VS = "_vs"
+VE = "_ve"
+SEQ = "_seq"
+EVENT = 0
+CTI = 1
+RESERVED = (SEQ, KIND, VS, VE)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A batch and the sequence number of its first row; the rest are dense."""
+
+    first_seq: int
+    batch: pa.RecordBatch
+
+    @property
+    def next_seq(self) -> int:
+        return self.first_seq + self.batch.num_rows
+
+    def from_seq(self, seq: int) -> Items:
+        """The part at and after ``seq`` (zero copy)."""
+        assert self.first_seq <= seq <= self.next_seq, (self.first_seq, seq, self.next_seq)
+        return Items(seq, self.batch.slice(seq - self.first_seq))
+
+    def head(self, rows_max: int) -> Items:
+        """At most the first ``rows_max`` rows (zero copy)."""
+        return Items(self.first_seq, self.batch.slice(0, rows_max))
+
+
+def item_schema(payload: pa.Schema) -> pa.Schema:
+    """The stream schema of a payload: reserved columns first, payload nullable."""
+    for name in payload.names:
+        if name in RESERVED:
+            raise InvalidBatchError("(schema)", f"column name {name!r} is reserved")
+    head = [
+        pa.field(KIND, pa.int8(), nullable=False),
+        pa.field(VS, pa.int64(), nullable=False),
+        pa.field(VE, pa.int64(), nullable=False),
+    ]
+    return pa.schema(head + [pa.field(f.name, f.type) for f in payload])
+
+
+def payload_schema(schema: pa.Schema) -> pa.Schema:
+    """The payload columns of an item or event schema."""
+    return pa.schema([f for f in schema if f.name not in RESERVED])
+
+
+def event_schema(payload: pa.Schema) -> pa.Schema:
+    """The schema of events alone (no ``_kind``), as used inside a vertex."""
+    head = [pa.field(VS, pa.int64(), nullable=False), pa.field(VE, pa.int64(), nullable=False)]
+    return pa.schema(head + [pa.field(f.name, f.type) for f in payload])
+
+
+def int64_column(batch: pa.RecordBatch, name: str) -> np.ndarray:
+    """Column ``name`` as int64[n], zero copy. The column has no nulls."""
+    return batch.column(name).to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
+
+
+def kinds(batch: pa.RecordBatch) -> np.ndarray:
+    """The ``_kind`` column as int8[n], zero copy."""
+    return batch.column(KIND).to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
+
+
+def validate_items(stream: str, batch: pa.RecordBatch, schema: pa.Schema) -> None:
+    """Check a batch at the gateway, so that everything behind it may trust it.
+
+    Raises:
+        InvalidBatchError: wrong columns or types, an event with ``vs >= ve``, an unknown kind.
+    """
+    if not batch.schema.equals(schema, check_metadata=False):
+        raise InvalidBatchError(
+            stream, f"expected columns {_describe(schema)}, got {_describe(batch.schema)}"
+        )
+    for name in (KIND, VS, VE):
+        if batch.column(name).null_count:
+            raise InvalidBatchError(stream, f"column {name} has nulls")
+    kind = kinds(batch)
+    event = kind == EVENT
+    if not (event | (kind == CTI)).all():
+        raise InvalidBatchError(stream, "column _kind holds a value that is neither 0 nor 1")
+    bad = event & (int64_column(batch, VS) >= int64_column(batch, VE))
+    if bad.any():
+        raise InvalidBatchError(stream, f"row {int(bad.argmax())}: an event needs _vs < _ve")
+
+
+def cti_batch(time: int, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of one CTI at ``time`` (item schema)."""
+    columns = [pa.array([CTI], pa.int8()), pa.array([time], pa.int64()), pa.array([time], pa.int64())]
+    columns += [pa.nulls(1, f.type) for f in list(schema)[3:]]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def only_events(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The events of a batch of items, without ``_kind`` (zero copy if there is no CTI)."""
+    mask = kinds(batch) == EVENT
+    if not mask.all():
+        batch = batch.filter(pa.array(mask))
+    return batch.drop_columns([KIND])
+
+
+def empty_events(payload: pa.Schema) -> pa.RecordBatch:
+    """No events, with the right columns."""
+    return pa.RecordBatch.from_pylist([], schema=event_schema(payload))
+
+
+def events_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """All events of item batches as one table with columns ``_vs, _ve, payload``."""
+    table = pa.Table.from_batches(batches, schema=schema)
+    return table.filter(pc.equal(table[KIND], EVENT)).drop_columns([KIND])
+
+
+def _describe(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} {f.type}" for f in schema)

@@ -1,0 +1,32 @@
+"""The words every other module is written in: sequence numbers, times, ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+SequenceNumber = NewType("SequenceNumber", int)
+StreamId = NewType("StreamId", str)
+#: Event time, int64 microseconds UTC.
+Timestamp = NewType("Timestamp", int)
+
+MIN_TIME = Timestamp(-(2**63))
+#: ``CTI(INF_TIME)`` ends a bounded stream; no event may start here.
+INF_TIME = Timestamp(2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SeqRange:
+    """Sequence numbers ``[lo, hi)``."""
+
+    lo: int
+    hi: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.lo <= self.hi, (self.lo, self.hi)
+
+    def __len__(self) -> int:
+        return self.hi - self.lo
+
+    def __contains__(self, seq: object) -> bool:
+        return isinstance(seq, int) and self.lo <= seq < self.hi

@@ -1,0 +1,80 @@
+"""What an operator is: a frozen, picklable specification and the running thing it opens.
+
+The rhythm of every operator: it is given a run (see :mod:`rvertex.run`) and returns the run that
+follows from it. **The concatenation of its output runs must not depend on how its input was cut**,
+nor on a ``snapshot``/``load`` between any two items; ``tests/support/operator_harness.py`` asks that
+of every operator. Every operator emits in ``vs`` order and keeps back what would not be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from rvertex.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorState:
+    """A snapshot of an operator: a small msgpack-able header and immutable Arrow tables."""
+
+    header: dict[str, Any] = field(default_factory=dict)
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+
+
+EMPTY_STATE = OperatorState()
+
+
+class Evaluator(Protocol):
+    """A vectorised expression; the planner's expressions are such."""
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """One value per row of ``batch`` (columns ``_vs, _ve, payload``)."""
+        ...
+
+
+class Operator(Protocol):
+    """A running operator; owned by one vertex, called from one thread."""
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Consume the next run of each port (all carry the same CTIs) and return what follows.
+
+        Unary operators have one port. Events of port 0 precede those of port 1 at equal ``vs``.
+        """
+        ...
+
+    def snapshot(self) -> OperatorState:
+        """The state now. O(1) by reference: later calls never change what was returned."""
+        ...
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``, which this operator's ``snapshot`` returned."""
+        ...
+
+
+class OperatorSpec(Protocol):
+    """A frozen dataclass that says what an operator does; it travels inside plans."""
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Payload schema of the output, given the payload schema of each port."""
+        ...
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """A new operator in its initial state."""
+        ...
+
+
+class Stateless:
+    """Base of operators whose snapshot is empty."""
+
+    def snapshot(self) -> OperatorState:
+        return EMPTY_STATE
+
+    def load(self, state: OperatorState) -> None:
+        assert not state.header, state.header
+        assert not state.tables, list(state.tables)

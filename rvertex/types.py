@@ -1,0 +1,92 @@
+"""What a vertex is made of: the specifications that a plan holds and a host opens.
+
+A :class:`VertexSpec` is frozen and picklable. Its inputs are either channels (MERGE reads them) or
+one source partition, whose rows are numbered from 0 and treated as an input stream of their own:
+"next row to read" takes the place of "next seq to consume".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NewType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rvertex.operators.protocol import OperatorSpec, OperatorState
+    from rvertex.sources.spec import SourcePartition
+
+VertexId = NewType("VertexId", str)
+
+#: "async": flushed off the critical path. "sync": durable before visible. "volatile": memory only,
+#: recomputed when lost, spilled to Parquet when its reader stalls.
+Durability = Literal["async", "sync", "volatile"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputChannel:
+    """A channel that MERGE reads. ``port`` is the operator input it belongs to."""
+
+    stream: str
+    uri: str
+    port: int
+    payload: pa.Schema
+    durability: Durability
+
+
+@dataclass(frozen=True, slots=True)
+class OutputEdge:
+    """One outgoing edge: a stream per downstream vertex (or a single sink stream).
+
+    ``keys`` empty and one stream: everything goes there. ``keys`` given: rows are partitioned by
+    :func:`rstream.hashing.partition_of` of those columns; CTIs go to all.
+    """
+
+    streams: tuple[str, ...]
+    uris: tuple[str, ...]
+    keys: tuple[str, ...]
+    durability: Durability
+    is_sink: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VertexSpec:
+    """A vertex of the physical plan. ``operators[0]`` takes the ports, the rest are unary."""
+
+    id: VertexId
+    stage: str
+    index: int
+    inputs: tuple[InputChannel, ...]
+    source: SourcePartition | None
+    operators: tuple[OperatorSpec, ...]
+    outputs: tuple[OutputEdge, ...]
+    output_payload: pa.Schema
+    #: Hash of everything that gives this vertex's state its meaning; kept in its checkpoints.
+    state_schema: str
+
+    @property
+    def output_streams(self) -> tuple[str, ...]:
+        return tuple(s for edge in self.outputs for s in edge.streams)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """``<input seqs>, <output seqs>, state``: next to consume per input, next to write per output.
+
+    Only what MERGE released counts as consumed. ``digests`` are the running digests of the outputs
+    over ``[0, output seq)``. ``states``: input side (MERGE or source reorder) first, then one per
+    operator.
+    """
+
+    vertex: VertexId
+    state_schema: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    digests: tuple[bytes, ...]
+    states: tuple[OperatorState, ...]
+    is_final: bool = False
+
+    def precedes(self, other: Snapshot) -> bool:
+        """Whether ``self <= other`` in every sequence number."""
+        mine, theirs = (*self.inputs, *self.outputs), (*other.inputs, *other.outputs)
+        return all(a <= b for a, b in zip(mine, theirs, strict=True))
