@@ -1,0 +1,79 @@
+"""What a source is: a frozen, picklable description that a plan holds and a host opens.
+
+A :class:`SourceSpec` says what to read and how rows become events; :mod:`rvertex.sources.discover`
+turns it into units (the pieces that can be dealt out) and partitions; :mod:`rvertex.sources.readers`
+opens a partition at any row.
+
+Invariants: (1) the rows of a partition are numbered densely from 0 over its units, in order; (2)
+the same partition read again gives the same rows, whatever ``rows_max`` or first row was asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rvertex.operators.protocol import Evaluator
+
+Format = Literal["parquet", "csv", "json", "text", "items"]
+LatePolicy = Literal["drop", "adjust", "error"]
+OptionValue = str | int | bool
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """A source and its rule for time.
+
+    A time is an int64 column of microseconds UTC, a timestamp, a date or an ISO-8601 string (without
+    a zone: UTC). ``vs`` may be an expression over the columns that are read.
+    """
+
+    format: Format
+    #: A file, a folder or an fsspec URL; "" for items.
+    path: str
+    #: Payload columns of the events (after pruning); a subset of ``columns`` by name and type.
+    schema: pa.Schema
+    #: Columns to read from the files, time columns included. Empty for items.
+    columns: pa.Schema
+    #: None only for text (its ``_vs`` is the row number over all files, in us) and items.
+    vs: str | Evaluator | None
+    #: None: a point event (vs + 1); an int: length in us, > 0; else a time column or expression.
+    ve: str | int | Evaluator | None = None
+    #: How far rows may be out of order, us.
+    delay_us: int = 0
+    late: LatePolicy = "drop"
+    #: The plan-wide grid of CTI times, us.
+    cti_every_us: int = 1_000_000
+    #: Reader options; csv: ``delimiter``, ``null_values`` (comma separated).
+    options: tuple[tuple[str, OptionValue], ...] = ()
+    #: Items only: ``_kind, _vs, _ve, payload`` in the order in which they arrive.
+    items: pa.RecordBatch | None = None
+
+    def option(self, name: str, default: OptionValue) -> OptionValue:
+        """The option ``name``, or ``default`` where it was not given."""
+        return dict(self.options).get(name, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A piece of a source that is dealt out whole: a Parquet row group, or a file."""
+
+    path: str
+    #: Parquet only.
+    row_group: int | None = None
+    #: Rows, where known beforehand (Parquet, text, items).
+    rows: int | None = None
+    #: Text only: rows of the source before this unit.
+    rows_before: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePartition:
+    """The units that one source vertex reads, in order."""
+
+    spec: SourceSpec
+    units: tuple[Unit, ...]
+    index: int
