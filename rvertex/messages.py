@@ -1,0 +1,242 @@
+"""What a host and the job manager say to each other, and its bytes.
+
+Notices go up (past tense), instructions come down (imperative). On the wire a message is a msgpack
+map ``{"v": version, "t": type, field: value...}``; decoding checks the version, the fields and
+their types, and nothing is ever unpickled. A host that gets a message it cannot read stops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from rvertex.errors import InvalidMessageError
+
+PROTOCOL_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class HostReady:
+    """A host has opened its Flight service and can take vertices."""
+
+    host: str
+    #: Which try of the same Spark task this is; a second one is refused.
+    attempt: int
+    pid: int
+    machine: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class VertexProgress:
+    """Where an instance stands. Sequence numbers are "next": consumed, written, durable."""
+
+    vertex: str
+    epoch: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    durable: tuple[int, ...]
+    #: Time of the last CTI it wrote (MIN_TIME before the first).
+    cti: int
+    #: Greatest event time it has read from its source (MIN_TIME elsewhere).
+    max_vs: int
+    events_in: int
+    events_out: int
+    late_events: int
+    tail_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A host's periodic report; its absence is a failure signal."""
+
+    host: str
+    vertices: tuple[VertexProgress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VertexStarted:
+    """An instance has loaded its snapshot and its outputs can be read."""
+
+    host: str
+    vertex: str
+    epoch: int
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTaken:
+    """A snapshot is durable, and so are the outputs of durable streams below it."""
+
+    vertex: str
+    epoch: int
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class VertexFinished:
+    """An instance wrote ``CTI(INF_TIME)`` and its durable outputs are durable to the end."""
+
+    vertex: str
+    epoch: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    digests: tuple[bytes, ...]
+    events_in: int
+    events_out: int
+    late_events: int
+
+
+@dataclass(frozen=True, slots=True)
+class VertexFailed:
+    """An instance cannot go on. ``family``: usage, operating, integrity or bug."""
+
+    vertex: str
+    epoch: int
+    family: str
+    message: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsLost:
+    """A reader needs ``seq`` of ``stream``, which is neither in memory nor durable."""
+
+    vertex: str
+    epoch: int
+    stream: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Locate:
+    """The streams of ``vertex`` are written by instance ``epoch`` on ``host``.
+
+    An empty address: all of it is durable, read Parquet.
+    """
+
+    vertex: str
+    epoch: int
+    host: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartVertex:
+    """Open an instance. An empty checkpoint means the initial snapshot."""
+
+    host: str
+    vertex: str
+    epoch: int
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopVertex:
+    """Close an instance; what it wrote and did not flush is forgotten."""
+
+    host: str
+    vertex: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Below ``seq`` no one needs ``stream`` any more."""
+
+    stream: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Garbage collect streams that this host writes."""
+
+    host: str
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopHost:
+    """Close everything and leave. With ``flush``, what was written is made durable first."""
+
+    host: str
+    flush: bool
+
+
+HostNotice = (
+    HostReady
+    | Progress
+    | VertexStarted
+    | CheckpointTaken
+    | VertexFinished
+    | VertexFailed
+    | ItemsLost
+)
+HostInstruction = Locate | StartVertex | StopVertex | Collect | StopHost
+Message = HostNotice | HostInstruction
+
+_TYPES: dict[str, type] = {c.__name__: c for c in typing.get_args(Message)}
+
+
+def encode(message: Message) -> bytes:
+    """The message as msgpack."""
+    fields = {"v": PROTOCOL_VERSION, "t": type(message).__name__, **dataclasses.asdict(message)}
+    return msgpack.packb(fields)  # type: ignore[no-any-return]
+
+
+def decode(data: bytes) -> Message:
+    """The message in ``data``.
+
+    Raises:
+        InvalidMessageError: not msgpack, another version, an unknown type, a wrong field.
+    """
+    try:
+        fields = msgpack.unpackb(data)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise InvalidMessageError(f"not msgpack: {error}") from error
+    if not isinstance(fields, dict) or fields.pop("v", None) != PROTOCOL_VERSION:
+        raise InvalidMessageError(f"not protocol version {PROTOCOL_VERSION}")
+    kind = _TYPES.get(fields.pop("t", ""))
+    if kind is None:
+        raise InvalidMessageError("unknown type of message")
+    return _build(kind, fields)  # type: ignore[no-any-return]
+
+
+def _build(kind: type, fields: Any) -> Any:
+    if not isinstance(fields, dict):
+        raise InvalidMessageError(f"{kind.__name__}: expected a map")
+    hints = _hints(kind)
+    if fields.keys() != hints.keys():
+        raise InvalidMessageError(f"{kind.__name__}: fields {sorted(fields)}")
+    return kind(**{name: _value(kind, name, hints[name], fields[name]) for name in hints})
+
+
+def _value(kind: type, name: str, hint: Any, value: Any) -> Any:
+    if isinstance(hint, types.GenericAlias):
+        item = typing.get_args(hint)[0]
+        if not isinstance(value, list):
+            raise InvalidMessageError(f"{kind.__name__}.{name}: expected a list")
+        return tuple(_value(kind, name, item, v) for v in value)
+    if dataclasses.is_dataclass(hint):
+        return _build(hint, value)  # type: ignore[arg-type]
+    if type(value) is not hint:
+        raise InvalidMessageError(f"{kind.__name__}.{name}: expected {hint.__name__}")
+    return value
+
+
+_HINTS: dict[type, dict[str, Any]] = {}
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    if kind not in _HINTS:
+        _HINTS[kind] = typing.get_type_hints(kind)
+    return _HINTS[kind]
