@@ -1,8 +1,8 @@
 """What a source is: a frozen, picklable description that a plan holds and a host opens.
 
-A :class:`SourceSpec` says what to read and how rows become events; :mod:`rvertex.sources.discover`
-turns it into units (the pieces that can be dealt out) and partitions; :mod:`rvertex.sources.readers`
-opens a partition at any row.
+A :class:`SourceSpec` says what to read and how rows become events;
+:mod:`rvertex.sources.discover` turns it into units (the pieces that can be dealt out) and
+partitions; :mod:`rvertex.sources.readers` opens a partition at any row.
 
 Invariants: (1) the rows of a partition are numbered densely from 0 over its units, in order; (2)
 the same partition read again gives the same rows, whatever ``rows_max`` or first row was asked for.
@@ -27,8 +27,8 @@ OptionValue = str | int | bool
 class SourceSpec:
     """A source and its rule for time.
 
-    A time is an int64 column of microseconds UTC, a timestamp, a date or an ISO-8601 string (without
-    a zone: UTC). ``vs`` may be an expression over the columns that are read.
+    A time is an integer column of microseconds UTC, a timestamp, a date or an ISO-8601 string
+    (without a zone: UTC). ``vs`` may be an expression over the columns that are read.
     """
 
     format: Format
