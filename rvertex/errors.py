@@ -50,3 +50,82 @@ class LimitExceededError(OperatingError):
 
     def __str__(self) -> str:
         return f"{self.what} (limit {self.limit} = {self.limit_s:g} s)"
+
+
+class SourceNotFoundError(UsageError):
+    """The path of a source names no file that could be read."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"source {self.path}: {self.reason}"
+
+
+class SourceSchemaError(UsageError):
+    """A file lacks a column, or holds it in a type that does not fit."""
+
+    def __init__(self, path: str, column: str, reason: str) -> None:
+        super().__init__(path, column, reason)
+        self.path, self.column, self.reason = path, column, reason
+
+    def __str__(self) -> str:
+        return f"source {self.path}: column {self.column!r}: {self.reason}"
+
+
+class SourceVanishedError(OperatingError):
+    """A file that was discovered is gone or cannot be read any more; putting it back helps."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"source {self.path}: the file cannot be read any more: {self.reason}"
+
+
+class CorruptSourceError(IntegrityError):
+    """A file, or one row group of it (counted from 0), cannot be decoded."""
+
+    def __init__(self, path: str, row_group: int | None, reason: str) -> None:
+        super().__init__(path, row_group, reason)
+        self.path, self.row_group, self.reason = path, row_group, reason
+
+    def __str__(self) -> str:
+        where = "" if self.row_group is None else f", row group {self.row_group}"
+        return f"source {self.path}{where}: corrupt: {self.reason}"
+
+
+class SourceChangedError(IntegrityError):
+    """A unit no longer has the rows it had when it was discovered, so seqs would shift."""
+
+    def __init__(self, path: str, row_group: int | None, expected: int, found: int) -> None:
+        super().__init__(path, row_group, expected, found)
+        self.path, self.row_group, self.expected, self.found = path, row_group, expected, found
+
+    def __str__(self) -> str:
+        where = "" if self.row_group is None else f", row group {self.row_group}"
+        return (
+            f"source {self.path}{where}: changed since the job was planned: "
+            f"{self.expected} rows then, {self.found} now"
+        )
+
+
+class SourceRowError(IntegrityError):
+    """One row of a file cannot become an event. Rows and lines are counted from 1."""
+
+    def __init__(
+        self, path: str, row: int, line: int | None, column: str | None, value: str, reason: str
+    ) -> None:
+        super().__init__(path, row, line, column, value, reason)
+        self.path, self.row, self.line = path, row, line
+        self.column, self.value, self.reason = column, value, reason
+
+    def __str__(self) -> str:
+        line = "" if self.line is None else f" (line {self.line})"
+        column = "" if self.column is None else f", column {self.column!r}"
+        return (
+            f"source {self.path}: data row {self.row}{line}, counted from 1{column}: "
+            f"{self.reason}: {self.value}"
+        )
