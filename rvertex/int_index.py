@@ -1,0 +1,213 @@
+"""Dense codes for 64-bit keys: the hash table that the key index is made of.
+
+Codes are given by first appearance, so they depend on the sequence of keys alone and not on how it
+was cut into calls. Keys whose span is small are addressed directly; others go through an open
+addressing table with linear probing, worked on for all rows of a call at once: each round advances
+the rows that met a foreign key, so there are as many rounds as the longest probe has steps.
+
+Invariants: (1) ``keys[code]`` is the key of ``code``, so equality is decided on all 64 bits and a
+collision never identifies two keys; (2) a call costs time in its rows, amortised: the table doubles
+with the number of keys, never with the number of calls; (3) at most half of the slots are taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+UNKNOWN = -1
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+_SPAN_MIN = 1 << 16
+_SLOTS_MIN = 1 << 12
+_CHUNK_MIN = 1 << 12
+_CODES_MAX = 2**31 - 1
+
+
+class IntIndex:
+    """int64 keys -> dense codes by first appearance."""
+
+    def __init__(self) -> None:
+        self._keys = np.empty(64, np.int64)
+        self._count = 0
+        self._is_direct = True
+        #: Direct: code of key ``_base + i`` at ``i``. Hashed: code at a slot. -1 where free.
+        self._table = np.empty(0, np.int32)
+        self._base = 0
+        self._shift = np.uint64(0)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def keys(self) -> np.ndarray:
+        """The keys in code order, int64[len(self)]; a view that later calls do not change."""
+        return self._keys[: self._count]
+
+    def codes(self, keys: np.ndarray, *, insert: bool) -> np.ndarray:
+        """One code per key of ``keys`` int64[n]; -1 for unknown ones unless ``insert``."""
+        if len(keys) == 0:
+            return np.empty(0, np.int64)
+        if self._is_direct and insert:
+            self._cover(keys)
+        if self._is_direct:
+            return self._direct_codes(keys, insert=insert)
+        return self._hashed_codes(keys, insert=insert)
+
+    def check(self) -> None:
+        """Assert the invariants (linear)."""
+        taken = self._table[self._table >= 0]
+        assert len(taken) == self._count, (len(taken), self._count)
+        assert np.array_equal(np.sort(taken), np.arange(self._count))
+        found = self.codes(self.keys, insert=False)
+        assert np.array_equal(found, np.arange(self._count))
+        assert self._is_direct or 2 * self._count <= len(self._table)
+
+    def _append(self, keys: np.ndarray) -> None:
+        count = self._count + len(keys)
+        assert count <= _CODES_MAX, count
+        if count > len(self._keys):
+            grown = np.empty(max(count, 2 * len(self._keys)), np.int64)
+            grown[: self._count] = self.keys
+            self._keys = grown
+        self._keys[self._count : count] = keys
+        self._count = count
+
+    # Direct addressing.
+
+    def _cover(self, keys: np.ndarray) -> None:
+        """Make the direct table span ``keys``, or give direct addressing up."""
+        low, high = int(keys.min()), int(keys.max())
+        size = len(self._table)
+        if self._base <= low and high < self._base + size:
+            return
+        if size:
+            low, high = min(low, self._base), max(high, self._base + size - 1)
+        span = high - low + 1
+        span_max = max(_SPAN_MIN, 4 * self._count)
+        if span > span_max:
+            self._rehash(_SLOTS_MIN)
+            return
+        grown = np.full(max(span, min(2 * size, span_max)), UNKNOWN, np.int32)
+        room = len(grown) - span
+        base = low - room if self._base > low and size else low
+        base = max(base, -(2**63))
+        grown[self._base - base : self._base - base + size] = self._table
+        self._table, self._base = grown, base
+
+    def _direct_codes(self, keys: np.ndarray, *, insert: bool) -> np.ndarray:
+        at = keys - np.int64(self._base) if self._base else keys
+        if insert:
+            codes = self._table.take(at)
+        else:
+            inside = at.view(np.uint64) < np.uint64(len(self._table))
+            codes = np.full(len(keys), UNKNOWN, np.int32)
+            codes[inside] = self._table.take(at[inside])
+        if insert and codes.min() < 0:
+            self._insert_direct(keys, at, codes)
+        return codes.astype(np.int64)
+
+    def _insert_direct(self, keys: np.ndarray, at: np.ndarray, codes: np.ndarray) -> None:
+        rows = np.flatnonzero(codes < 0)
+        slots = at[rows]
+        local = np.arange(len(rows), dtype=np.int32)
+        # Of repeated indices the last assignment stays, so reversed the first row stays.
+        self._table[slots[::-1]] = local[::-1]
+        first = self._table.take(slots) == local
+        new_codes = np.arange(self._count, self._count + int(first.sum()), dtype=np.int32)
+        self._table[slots[first]] = new_codes
+        self._append(keys[rows[first]])
+        codes[rows] = self._table.take(slots)
+
+    # Open addressing.
+
+    def _slots_of(self, keys: np.ndarray) -> np.ndarray:
+        mixed = keys.view(np.uint64) >> _HALF
+        mixed ^= keys.view(np.uint64)
+        mixed *= _MULTIPLIER
+        mixed >>= self._shift
+        slots: np.ndarray = mixed.view(np.int64)
+        return slots
+
+    def _hashed_codes(self, keys: np.ndarray, *, insert: bool) -> np.ndarray:
+        codes, _ = self._look_up(keys)
+        if not insert or codes.min() >= 0:
+            return codes.astype(np.int64)
+        rows = np.flatnonzero(codes < 0)
+        # Chunks that double, so that the table grows with the keys and not with the rows.
+        while len(rows):
+            chunk = rows[: max(_CHUNK_MIN, self._count)]
+            rows = rows[len(chunk) :]
+            codes[chunk] = self._insert_hashed(keys[chunk])
+            if len(rows):
+                codes[rows], _ = self._look_up(keys[rows])
+                rows = rows[codes[rows] < 0]
+        return codes.astype(np.int64)
+
+    def _look_up(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Codes, and for unknown keys (-1) the free slot at which their probe ended."""
+        mask = len(self._table) - 1
+        slots = self._slots_of(keys)
+        codes = self._table.take(slots)
+        # A free slot reads code -1 and so some key; it is not pursued in either case.
+        foreign = self._keys.take(codes, mode="wrap") != keys
+        foreign &= codes >= 0
+        active = np.flatnonzero(foreign)
+        while len(active):  # Ends: half of the slots are free.
+            at = slots[active]
+            at += 1
+            at &= mask
+            slots[active] = at
+            found = self._table.take(at)
+            codes[active] = found
+            foreign = self._keys.take(found, mode="wrap") != keys[active]
+            foreign &= found >= 0
+            active = active[foreign]
+        return codes, slots
+
+    def _insert_hashed(self, keys: np.ndarray) -> np.ndarray:
+        """Codes int32[n] of keys of which none is in the table; they may repeat."""
+        if 2 * (self._count + len(keys)) > len(self._table):
+            self._rehash(4 * (self._count + len(keys)))
+        _, slots = self._look_up(keys)
+        owner, at = self._place(keys, slots)
+        rows = np.arange(len(keys))
+        first = owner == rows
+        rank = np.cumsum(first, dtype=np.int32)
+        rank += np.int32(self._count - 1)
+        self._table[at[first]] = rank[first]
+        self._append(keys[first])
+        return rank[owner]
+
+    def _place(self, keys: np.ndarray, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Claim slots, given the first free one of each: (first row of the same key, its slot).
+
+        Rows of one key probe in step, so all of them meet the claim of the first. A claim is
+        ``count + row`` until the caller puts the code there.
+        """
+        base, mask = np.int32(self._count), len(self._table) - 1
+        owner = np.empty(len(keys), np.int64)
+        active = np.arange(len(keys))
+        while len(active):  # Ends: half of the slots are free.
+            at = slots[active]
+            free = self._table.take(at) < 0
+            claim = active[free].astype(np.int32) + base
+            self._table[at[free][::-1]] = claim[::-1]
+            holder = self._table.take(at) - base
+            is_mine = holder >= 0
+            is_mine &= keys[np.maximum(holder, 0)] == keys[active]
+            owner[active[is_mine]] = holder[is_mine]
+            active = active[~is_mine]
+            slots[active] = (slots[active] + 1) & mask
+        return owner, slots
+
+    def _rehash(self, slots_min: int) -> None:
+        """Open addressing over at least ``slots_min`` slots and four per key."""
+        bits = max(slots_min, 4 * self._count, _SLOTS_MIN).bit_length()
+        self._is_direct = False
+        self._table = np.full(1 << bits, UNKNOWN, np.int32)
+        self._shift = np.uint64(64 - bits)
+        keys, self._count = self.keys, 0
+        _, at = self._place(keys, self._slots_of(keys))
+        self._count = len(keys)
+        self._table[at] = np.arange(len(keys), dtype=np.int32)
