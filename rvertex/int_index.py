@@ -177,7 +177,8 @@ class IntIndex:
         rank += np.int32(self._count - 1)
         self._table[at[first]] = rank[first]
         self._append(keys[first])
-        return rank[owner]
+        codes: np.ndarray = rank[owner]
+        return codes
 
     def _place(self, keys: np.ndarray, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Claim slots, given the first free one of each: (first row of the same key, its slot).

@@ -207,7 +207,8 @@ class _ObjectColumn:
         else:
             found = [code_of.get(value, UNKNOWN) for value in distinct]
         indices = encoded.indices.to_numpy(zero_copy_only=True)
-        return np.array(found, np.int64)[indices]
+        codes: np.ndarray = np.array(found, np.int64)[indices]
+        return codes
 
     def values(self, codes: np.ndarray) -> pa.Array:
         return pa.array([self._values[code] for code in codes.tolist()], self._type)
