@@ -129,3 +129,67 @@ class SourceRowError(IntegrityError):
             f"source {self.path}: data row {self.row}{line}, counted from 1{column}: "
             f"{self.reason}: {self.value}"
         )
+
+
+class UnknownColumnError(UsageError):
+    """An operator names a column that its input does not have."""
+
+    def __init__(self, operator: str, column: str, known: tuple[str, ...]) -> None:
+        super().__init__(operator, column, known)
+        self.operator, self.column, self.known = operator, column, known
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operator}: there is no column {self.column!r}; "
+            f"the columns are {', '.join(self.known) or '(none)'}"
+        )
+
+
+class OperatorTypeError(UsageError):
+    """An operator was given a column or an expression of a type it cannot work on."""
+
+    def __init__(self, operator: str, reason: str) -> None:
+        super().__init__(operator, reason)
+        self.operator, self.reason = operator, reason
+
+    def __str__(self) -> str:
+        return f"{self.operator}: {self.reason}"
+
+
+class InvalidWindowError(UsageError):
+    """A window whose size or step makes no sense."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"window: {self.reason}"
+
+
+class UnboundedLifetimeError(UsageError):
+    """An event that lives (nearly) for ever reached a window: it would be in endless windows."""
+
+    def __init__(self, vs: int, ve: int, windows: int) -> None:
+        super().__init__(vs, ve, windows)
+        self.vs, self.ve, self.windows = vs, ve, windows
+
+    def __str__(self) -> str:
+        return (
+            f"window: an event with lifetime [{self.vs}, {self.ve}) is in {self.windows} windows; "
+            "end lifetimes before a window, with .clip(...) or .set_duration(...)"
+        )
+
+
+class SumOverflowError(UsageError):
+    """A sum of integers left the range of int64."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(column)
+        self.column = column
+
+    def __str__(self) -> str:
+        return (
+            f"sum: the sum of column {self.column!r} does not fit into int64; "
+            "cast the column to float64 or decimal first"
+        )

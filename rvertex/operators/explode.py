@@ -1,0 +1,73 @@
+"""EXPLODE: one row per element of a list column. Lifetimes and CTIs pass.
+
+The elements take the list column's place and name, in list order; the other columns are repeated.
+A null or empty list gives no row, as in SQL's ``explode``; a null element gives a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.batch import event_schema
+from rvertex.errors import OperatorTypeError, UnknownColumnError
+from rvertex.operators.protocol import Stateless
+from rvertex.run import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Explode:
+    """Unnests the list column ``column``."""
+
+    column: str
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema with the list's value type in its place.
+
+        Raises:
+            UnknownColumnError: there is no such column.
+            OperatorTypeError: it is not a list.
+        """
+        (payload,) = inputs
+        at = payload.get_field_index(self.column)
+        if at < 0:
+            raise UnknownColumnError("explode", self.column, tuple(payload.names))
+        kind = payload.field(at).type
+        if not _is_list(kind):
+            raise OperatorTypeError("explode", f"column {self.column!r} is {kind}, not a list")
+        return payload.set(at, pa.field(self.column, kind.value_type))
+
+    def open(self, inputs: Sequence[pa.Schema]) -> ExplodeOperator:
+        """An explode; it has no state."""
+        return ExplodeOperator(self.column, event_schema(self.output_schema(inputs)))
+
+
+class ExplodeOperator(Stateless):
+    """See :class:`Explode`."""
+
+    def __init__(self, column: str, schema: pa.Schema) -> None:
+        self._column = column
+        self._schema = schema
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Repeat each row once per element of its list."""
+        (run,) = ports
+        lists = run.events.column(self._column)
+        parents = pc.list_parent_indices(lists)
+        elements = pc.list_flatten(lists)
+        arrays = [
+            elements if name == self._column else run.events.column(name).take(parents)
+            for name in self._schema.names
+        ]
+        return Run(pa.RecordBatch.from_arrays(arrays, schema=self._schema), run.ctis)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))

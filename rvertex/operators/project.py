@@ -1,0 +1,71 @@
+"""PROJECT: compute the payload columns of the output, row by row. Lifetimes and CTIs pass.
+
+``select``, ``with_columns``, renaming and dropping are all projections. A column named by its
+source is passed by reference; a projection that only does that copies nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.batch import VE, VS, empty_events, event_schema
+from rvertex.errors import UnknownColumnError
+from rvertex.operators.protocol import Evaluator, Stateless
+from rvertex.run import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Column = tuple[str, Evaluator | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Output columns in order: a name, and an expression or the name of an input column."""
+
+    columns: tuple[Column, ...]
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Types as the expressions give them.
+
+        Raises:
+            UnknownColumnError: a source column that the input does not have.
+        """
+        (payload,) = inputs
+        empty = empty_events(payload)
+        return pa.schema([(name, self._type_of(source, empty)) for name, source in self.columns])
+
+    def open(self, inputs: Sequence[pa.Schema]) -> ProjectOperator:
+        """A projection; it has no state."""
+        return ProjectOperator(self.columns, event_schema(self.output_schema(inputs)))
+
+    @staticmethod
+    def _type_of(source: Evaluator | str, empty: pa.RecordBatch) -> pa.DataType:
+        if not isinstance(source, str):
+            return source.evaluate(empty).type
+        if source not in empty.schema.names:
+            raise UnknownColumnError("select", source, tuple(empty.schema.names[2:]))
+        return empty.schema.field(source).type
+
+
+class ProjectOperator(Stateless):
+    """See :class:`Project`."""
+
+    def __init__(self, columns: tuple[Column, ...], schema: pa.Schema) -> None:
+        self._columns = columns
+        self._schema = schema
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Compute the columns; those named by their source are shared with the input."""
+        (run,) = ports
+        events = run.events
+        arrays = [events.column(VS), events.column(VE)]
+        for _, source in self._columns:
+            if isinstance(source, str):
+                arrays.append(events.column(source))
+            else:
+                arrays.append(source.evaluate(events))
+        return Run(pa.RecordBatch.from_arrays(arrays, schema=self._schema), run.ctis)

@@ -1,0 +1,42 @@
+"""Exact comparison of batches: floats bit for bit, so that NaN equals NaN and -0.0 is not 0.0."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def exact_rows(batch: pa.RecordBatch | pa.Table) -> list[tuple[object, ...]]:
+    """Rows as tuples in which every float stands as its bit pattern."""
+    columns = [_exact(batch.column(i)) for i in range(batch.num_columns)]
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def _exact(column: pa.Array | pa.ChunkedArray) -> list[object]:
+    if pa.types.is_floating(column.type):
+        wide = column.cast(pa.float64())
+        if isinstance(wide, pa.ChunkedArray):
+            wide = wide.combine_chunks()
+        bits = pc.fill_null(wide, 0.0).view(pa.int64()).to_pylist()
+        values = wide.to_pylist()
+        return [None if v is None else ("f64", b) for v, b in zip(values, bits, strict=True)]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def assert_same_items(
+    actual: pa.RecordBatch | pa.Table, expected: pa.RecordBatch | pa.Table, label: str
+) -> None:
+    """Assert equality row for row and name the first row that differs."""
+    assert actual.schema.equals(expected.schema), f"{label}: {actual.schema} != {expected.schema}"
+    left, right = exact_rows(actual), exact_rows(expected)
+    if left == right:
+        return
+    at = next(
+        (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b),
+        min(len(left), len(right)),
+    )
+    a = actual.slice(at, 1).to_pylist()
+    b = expected.slice(at, 1).to_pylist()
+    raise AssertionError(
+        f"{label}: row {at} of {len(left)} is {a}, expected {b} of {len(right)} rows"
+    )
