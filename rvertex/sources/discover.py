@@ -1,0 +1,116 @@
+"""What a source consists of: its files, their row groups, and how they are dealt to partitions.
+
+Discovery happens once, when a job is planned; its result travels inside the plan, so a job that is
+resumed reads the same units in the same order whatever has been added to the folder since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.batch import EVENT, kinds
+from rvertex.errors import SourceSchemaError
+from rvertex.sources.delimited import infer_csv_schema
+from rvertex.sources.files import list_files
+from rvertex.sources.json_lines import infer_json_schema
+from rvertex.sources.parquet import row_groups, schema_of
+from rvertex.sources.spec import SourcePartition, Unit
+from rvertex.sources.text import TEXT_SCHEMA, count_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.sources.spec import Format, OptionValue, SourceSpec
+
+
+def discover(spec: SourceSpec) -> tuple[Unit, ...]:
+    """All units of a source: row groups of Parquet files, otherwise files, sorted by path.
+
+    Raises:
+        SourceNotFoundError, CorruptSourceError, SourceVanishedError: naming the file.
+    """
+    if spec.format == "items":
+        assert spec.items is not None
+        return (Unit("", rows=spec.items.num_rows),)
+    files = list_files(spec.format, spec.path)
+    if spec.format == "parquet":
+        return tuple(unit for path in files for unit in row_groups(path))
+    if spec.format == "text":
+        return _counted(files)
+    return tuple(Unit(path) for path in files)
+
+
+def assign(spec: SourceSpec, units: Sequence[Unit], n: int) -> tuple[SourcePartition, ...]:
+    """Deal unit k to partition k % n. Items: event k to partition k % n, CTIs to all."""
+    assert n > 0, n
+    if spec.format == "items":
+        return tuple(_items_partition(spec, n, i) for i in range(n))
+    return tuple(SourcePartition(spec, tuple(units[i::n]), i) for i in range(n))
+
+
+def infer_schema(
+    format: Format,
+    path: str,
+    options: Sequence[tuple[str, OptionValue]] = (),
+) -> pa.Schema:
+    """Columns of a source, from its first file (of CSV and JSON: from the first few MB of it).
+
+    Types are made plain (no dictionaries, no large strings), whole-second timestamps get room for
+    microseconds, and a column without any value is text.
+
+    Raises:
+        SourceNotFoundError, CorruptSourceError, SourceSchemaError: naming the file.
+    """
+    assert format != "items"
+    file = list_files(format, path)[0]
+    if format == "text":
+        return TEXT_SCHEMA
+    if format == "parquet":
+        schema = schema_of(file)
+    elif format == "csv":
+        given = dict(options)
+        nulls = given.get("null_values", "")
+        schema = infer_csv_schema(file, str(given.get("delimiter", ",")), nulls)
+    else:
+        schema = infer_json_schema(file)
+    _check_names(file, schema)
+    return pa.schema([pa.field(f.name, _plain(f.type)) for f in schema])
+
+
+def _counted(files: list[str]) -> tuple[Unit, ...]:
+    units: list[Unit] = []
+    before = 0
+    for path in files:
+        rows = count_lines(path)
+        units.append(Unit(path, rows=rows, rows_before=before))
+        before += rows
+    return tuple(units)
+
+
+def _items_partition(spec: SourceSpec, n: int, index: int) -> SourcePartition:
+    assert spec.items is not None
+    is_event = kinds(spec.items) == EVENT
+    mine = ~is_event | ((np.cumsum(is_event) - 1) % n == index)
+    part = spec.items.filter(pa.array(mine)) if n > 1 else spec.items
+    units = (Unit("", rows=part.num_rows),)
+    return SourcePartition(replace(spec, items=part), units, index)
+
+
+def _check_names(path: str, schema: pa.Schema) -> None:
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise SourceSchemaError(path, name, "the file has this column more than once")
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_timestamp(kind) and kind.unit == "s":
+        return pa.timestamp("us", kind.tz)
+    return kind

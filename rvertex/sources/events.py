@@ -1,0 +1,117 @@
+"""From rows as read to events: the two time columns, then the payload in its declared types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.batch import event_schema
+from rstream.types import INF_TIME
+from rvertex.errors import SourceSchemaError
+from rvertex.sources.times import Fault, is_time_type, parse_times
+
+if TYPE_CHECKING:
+    from rvertex.operators.protocol import Evaluator
+    from rvertex.sources.spec import SourceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class RowFault:
+    """A row (from 0 in its batch) that cannot become an event."""
+
+    index: int
+    column: str
+    value: str
+    reason: str
+
+
+def to_events(
+    spec: SourceSpec, raw: pa.RecordBatch, path: str, first_time: int
+) -> pa.RecordBatch | RowFault:
+    """``_vs, _ve, payload`` of rows as read; ``first_time`` is the time of row 0 of a text.
+
+    Raises:
+        SourceSchemaError: a column has a type that does not fit.
+    """
+    raw = _conform(raw, spec.columns, path)
+    if spec.vs is None:
+        vs = np.arange(first_time, first_time + raw.num_rows)
+    else:
+        times = _times(spec.vs, "vs", raw, path)
+        if isinstance(times, RowFault):
+            return times
+        vs = times
+    ve = _ends(spec, vs, raw, path)
+    if isinstance(ve, RowFault):
+        return ve
+    payload = [raw.column(name) for name in spec.schema.names]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(vs), pa.array(ve), *payload], schema=event_schema(spec.schema)
+    )
+
+
+def _conform(raw: pa.RecordBatch, columns: pa.Schema, path: str) -> pa.RecordBatch:
+    """The declared columns in the declared order and types."""
+    arrays = []
+    for field in columns:
+        array = raw.column(field.name)
+        if array.type != field.type:
+            try:
+                array = array.cast(field.type)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                reason = f"it is {array.type} here, but {field.type} in the plan"
+                raise SourceSchemaError(path, field.name, reason) from error
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def _ends(
+    spec: SourceSpec, vs: np.ndarray, raw: pa.RecordBatch, path: str
+) -> np.ndarray | RowFault:
+    if spec.ve is None or isinstance(spec.ve, int):
+        length = 1 if spec.ve is None else spec.ve
+        if len(vs) and int(vs.max()) > INF_TIME - length:
+            at = int(vs.argmax())
+            return RowFault(at, _name(spec.vs, "vs"), str(vs[at]), "the event ends past all time")
+        return vs + length
+    ve = _times(spec.ve, "ve", raw, path)
+    if isinstance(ve, RowFault):
+        return ve
+    wrong = ve <= vs
+    if wrong.any():
+        at = int(wrong.argmax())
+        name = _name(spec.ve, "ve")
+        return RowFault(at, name, f"[{_iso(vs[at])}, {_iso(ve[at])})", "ends before it starts")
+    return ve
+
+
+def _times(
+    source: str | Evaluator, role: str, raw: pa.RecordBatch, path: str
+) -> np.ndarray | RowFault:
+    column = raw.column(source) if isinstance(source, str) else source.evaluate(raw)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    name = _name(source, role)
+    if not is_time_type(column.type):
+        raise SourceSchemaError(path, name, f"{column.type} cannot be a time")
+    times = parse_times(column)
+    if isinstance(times, Fault):
+        value = column[times.index].as_py()
+        return RowFault(times.index, name, repr(value), times.reason)
+    return times
+
+
+def _name(source: object, role: str) -> str:
+    return source if isinstance(source, str) else f"({role})"
+
+
+def _iso(time: int) -> str:
+    """A time for people; a number where the calendar ends."""
+    try:
+        return str(pc.cast(pa.scalar(int(time), pa.timestamp("us")), pa.string()).as_py())
+    except pa.ArrowException:
+        return str(time)

@@ -1,0 +1,118 @@
+"""Parquet units: one row group each, streamed with the wanted columns only.
+
+Reads are single-threaded (a host has one core's worth of vertices) and bounded: at most one row
+group's compressed columns and one decoded batch are held. The footer is read once per file as long
+as consecutive units share it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rvertex.errors import (
+    CorruptSourceError,
+    SourceChangedError,
+    SourceSchemaError,
+    SourceVanishedError,
+)
+from rvertex.sources.files import first_line, open_random
+from rvertex.sources.spec import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rvertex.sources.spec import SourceSpec
+
+BATCH_ROWS = 131_072
+
+
+class ParquetUnits:
+    """Reads the units of one source; keeps the file of the last unit open."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._spec = spec
+        self._path: str | None = None
+        self._file: pq.ParquetFile | None = None
+
+    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """All rows of the unit, columns as in the file, in order."""
+        assert unit.row_group is not None
+        file = self._open(unit.path)
+        _check_rows(file, unit)
+        names = self._spec.columns.names
+        _check_columns(file, unit.path, names)
+        try:
+            yield from file.iter_batches(
+                BATCH_ROWS, row_groups=[unit.row_group], columns=names, use_threads=False
+            )
+        except FileNotFoundError as error:
+            raise SourceVanishedError(unit.path, first_line(error)) from error
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptSourceError(unit.path, unit.row_group, first_line(error)) from error
+
+    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
+        """Row ``row`` of the unit (from 0) as the file's user counts it (from 1); no line."""
+        assert unit.row_group is not None
+        metadata = self._open(unit.path).metadata
+        before = sum(metadata.row_group(g).num_rows for g in range(unit.row_group))
+        return before + row + 1, None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._path = self._file = None
+
+    def _open(self, path: str) -> pq.ParquetFile:
+        if self._path != path or self._file is None:
+            self.close()
+            self._file, self._path = open_parquet(path), path
+        return self._file
+
+
+def open_parquet(path: str) -> pq.ParquetFile:
+    """Open a file and read its footer.
+
+    Raises:
+        SourceVanishedError: the file is gone. CorruptSourceError: it is not Parquet.
+    """
+    source = open_random(path)
+    try:
+        return pq.ParquetFile(source, pre_buffer=False)
+    except (pa.ArrowException, OSError) as error:
+        source.close()
+        raise CorruptSourceError(path, None, first_line(error)) from error
+
+
+def row_groups(path: str) -> list[Unit]:
+    """The units of a file, empty row groups left out."""
+    with open_parquet(path) as file:
+        metadata = file.metadata
+        counts = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
+    return [Unit(path, row_group=g, rows=n) for g, n in enumerate(counts) if n]
+
+
+def schema_of(path: str) -> pa.Schema:
+    """The columns of a file."""
+    with open_parquet(path) as file:
+        schema: pa.Schema = file.schema_arrow.remove_metadata()
+    return schema
+
+
+def _check_rows(file: pq.ParquetFile, unit: Unit) -> None:
+    metadata = file.metadata
+    assert unit.row_group is not None
+    assert unit.rows is not None
+    groups = metadata.num_row_groups
+    found = metadata.row_group(unit.row_group).num_rows if unit.row_group < groups else 0
+    if found != unit.rows:
+        raise SourceChangedError(unit.path, unit.row_group, unit.rows, found)
+
+
+def _check_columns(file: pq.ParquetFile, path: str, names: list[str]) -> None:
+    there = file.schema_arrow.names
+    for name in names:
+        if name not in there:
+            raise SourceSchemaError(path, name, f"not in the file, which has {', '.join(there)}")
