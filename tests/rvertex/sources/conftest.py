@@ -1,0 +1,36 @@
+"""Builders shared by the tests of sources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rvertex.sources import SourcePartition, SourceSpec, assign, discover, open_reader
+
+if TYPE_CHECKING:
+    from rvertex.sources.spec import Format
+
+COLUMNS = pa.schema([("time", pa.int64()), ("k", pa.string()), ("x", pa.float64())])
+
+
+def make_spec(format: Format, path: object, **changes: Any) -> SourceSpec:
+    """A source of (time, k, x) rows."""
+    fields: dict[str, Any] = {"schema": COLUMNS, "columns": COLUMNS, "vs": "time"} | changes
+    return SourceSpec(format, str(path), **fields)
+
+
+def only_partition(spec: SourceSpec) -> SourcePartition:
+    """All units of the source as one partition."""
+    return assign(spec, discover(spec), 1)[0]
+
+
+def read_rows(partition: SourcePartition, first_row: int = 0, rows_max: int = 1 << 20) -> pa.Table:
+    """Everything from ``first_row`` on."""
+    reader = open_reader(partition, first_row)
+    batches = []
+    while (batch := reader.read_next(rows_max)) is not None:
+        assert 1 <= batch.num_rows <= rows_max
+        batches.append(batch)
+    reader.close()
+    return pa.Table.from_batches(batches) if batches else pa.table({})

@@ -1,0 +1,227 @@
+"""What is wrong with a file is told with its name, row, line and column; a repair lets it go on."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rvertex import errors
+from rvertex.sources import discover, infer_schema, json_lines, open_reader
+from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition, read_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rstream.errors import StreamEngineError
+    from rvertex.sources.spec import Format, SourceSpec
+
+GOOD_CSV = "time,k,x\n1,a,1\n2,b,2\n3,c,3\n"
+
+
+def failure(spec: SourceSpec, kind: type[StreamEngineError]) -> Any:
+    """The error that reading everything ends in; it survives pickling."""
+    with pytest.raises(kind) as caught:
+        read_rows(only_partition(spec))
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    assert spec.path in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "row", "line", "column", "value"),
+    [
+        ("csv", 'time,k,x\n1,"a\nb",1\n\n,b,2\n', 2, 5, "time", "None"),
+        ("csv", "time,k,x\n1,a,1\nsoon,b,2\n", 2, 3, "time", "'soon'"),
+        ("csv", "time,k,x\n1,a,1\n2,b,2\n3,c,many\n", 3, 4, "x", "'many'"),
+        ("csv", "time,k,x\n1,a,1\n2,b\n", 2, 3, None, "2,b"),
+        ("json", '{"time": 1}\n\n{"k": "b"}\n', 2, 3, "time", "None"),
+        ("json", '{"time": 1}\n{"time": "soon"}\n{"time": 2}', 2, 2, "time", '{"time": "soon"}'),
+        ("json", '{"time": 1}\n{"time": 2\n{"time": 3}', 2, 2, None, '{"time": 2'),
+        ("json", '{"time": 1}\n[1]\n', 2, 2, None, "[1]"),
+    ],
+)
+def test_a_bad_row_is_named(
+    tmp_path: Path, format: Format, text: str, row: int, line: int, column: str | None, value: str
+) -> None:
+    path = tmp_path / f"a.{format}"
+    path.write_text(text)
+    error = failure(make_spec(format, path), errors.SourceRowError)
+    assert (error.row, error.line, error.column, error.value) == (row, line, column, value)
+    assert f"data row {row} (line {line}), counted from 1" in str(error)
+
+
+def test_rows_are_counted_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "CHUNK_BYTES", 64)
+    path = tmp_path / "a.json"
+    lines = [f'{{"time": {i}}}' for i in range(100)]
+    lines[70] = '{"time": []}'
+    path.write_text("\n".join(lines))
+    error = failure(make_spec("json", path), errors.SourceRowError)
+    assert (error.row, error.line, error.column) == (71, 71, "time")
+
+
+def test_a_bad_time_string(tmp_path: Path) -> None:
+    columns = pa.schema([("at", pa.string())])
+    path = tmp_path / "a.csv"
+    path.write_text("at\n2013-01-01T00:00:00Z\n2013-01-01 00:00\n2013-99-01\n")
+    spec = make_spec("csv", path, schema=columns, columns=columns, vs="at")
+    error = failure(spec, errors.SourceRowError)
+    assert "data row 3 (line 4), counted from 1, column 'at'" in str(error)
+    assert "not an ISO-8601 time: '2013-99-01'" in str(error)
+
+
+def test_null_time_in_parquet_counts_over_row_groups(tmp_path: Path) -> None:
+    rows = [{"time": None if i == 17 else i, "k": "a", "x": 0.0} for i in range(20)]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, COLUMNS), path, row_group_size=5)
+    error = failure(make_spec("parquet", path), errors.SourceRowError)
+    assert (error.row, error.line, error.column, error.reason) == (
+        18,
+        None,
+        "time",
+        "the time is null",
+    )
+
+
+def test_an_event_must_end_after_it_starts(tmp_path: Path) -> None:
+    columns = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\n2000000,2000000\n")
+    spec = make_spec("csv", path, schema=columns, columns=columns, vs="a", ve="b")
+    error = failure(spec, errors.SourceRowError)
+    assert (error.row, error.column, error.reason) == (2, "b", "ends before it starts")
+    assert "1970-01-01 00:00:02" in error.value
+    path.write_text(f"a,b\n1,2\n{2**63 - 1},3\n")
+    spec = make_spec("csv", path, schema=columns, columns=columns, vs="a")
+    assert "past all time" in failure(spec, errors.SourceRowError).reason
+
+
+def test_a_missing_column(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("time,k\n1,a\n")
+    error = failure(make_spec("csv", tmp_path / "a.csv"), errors.SourceSchemaError)
+    assert str(error).endswith("column 'x': not in the file, which has time, k")
+    pq.write_table(pa.table({"time": [1], "x": [1.0]}), tmp_path / "a.parquet")
+    error = failure(make_spec("parquet", tmp_path / "a.parquet"), errors.SourceSchemaError)
+    assert str(error).endswith("column 'k': not in the file, which has time, x")
+
+
+def test_a_column_of_another_type(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"time": ["no"], "k": ["a"], "x": [1.0]}), path)
+    error = failure(make_spec("parquet", path), errors.SourceSchemaError)
+    assert "column 'time': it is string here, but int64 in the plan" in str(error)
+    error = failure(make_spec("csv", _good_csv(tmp_path), vs="x"), errors.SourceSchemaError)
+    assert "double cannot be a time" in str(error)
+
+
+def test_a_corrupt_footer_and_a_corrupt_page(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"PAR1 this is not it")
+    with pytest.raises(errors.CorruptSourceError, match=r"a\.parquet: corrupt"):
+        discover(make_spec("parquet", path))
+    rows = pa.table({"time": range(100), "k": ["a"] * 100, "x": [0.0] * 100}, schema=COLUMNS)
+    pq.write_table(rows, path, row_group_size=50, compression="zstd")
+    spec = make_spec("parquet", path)
+    partition = only_partition(spec)
+    good = path.read_bytes()
+    at = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
+    path.write_bytes(good[:at] + b"\xff" * 40 + good[at + 40 :])
+    reader = open_reader(partition, 0)
+    first = reader.read_next(1000)
+    assert first is not None
+    assert first.num_rows == 50
+    with pytest.raises(errors.CorruptSourceError, match=r"a\.parquet, row group 1: corrupt"):
+        reader.read_next(1000)
+    path.write_bytes(good)
+    assert read_rows(partition, 50)["time"].to_pylist() == list(range(50, 100))
+
+
+def test_other_corruption(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(b"not gzip")
+    failure(make_spec("csv", path), errors.CorruptSourceError)
+    with pytest.raises(errors.CorruptSourceError, match=r"a\.csv\.gz"):
+        infer_schema("csv", str(path))
+    (tmp_path / "a.json").write_text("{}}")
+    with pytest.raises(errors.CorruptSourceError, match=r"a\.json"):
+        infer_schema("json", str(tmp_path / "a.json"))
+
+
+def test_text_that_is_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"fine\nl\xffne\n")
+    columns = infer_schema("text", str(path))
+    spec = make_spec("text", path, schema=columns, columns=columns, vs=None)
+    error = failure(spec, errors.SourceRowError)
+    assert (error.row, error.line, error.column) == (2, 2, "line")
+
+
+def test_a_path_that_names_nothing(tmp_path: Path) -> None:
+    with pytest.raises(errors.SourceNotFoundError, match="no such file or folder"):
+        discover(make_spec("csv", tmp_path / "absent.csv"))
+    with pytest.raises(errors.SourceNotFoundError, match="holds no parquet file"):
+        infer_schema("parquet", str(tmp_path))
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json", "text"])
+def test_a_file_that_vanishes_and_comes_back(tmp_path: Path, format: Format) -> None:
+    columns = COLUMNS if format != "text" else pa.schema([("line", pa.string())])
+    vs = None if format == "text" else "time"
+    for name in ("a", "b"):
+        _write_good(tmp_path / name, format)
+    partition = only_partition(make_spec(format, tmp_path, schema=columns, columns=columns, vs=vs))
+    reader = open_reader(partition, 0)
+    assert reader.read_next(1) is not None
+    (tmp_path / "b").rename(tmp_path / "_away")
+    rest = reader.read_next(2)
+    assert rest is not None
+    assert rest.num_rows == 2
+    with pytest.raises(errors.SourceVanishedError, match="No such file"):
+        reader.read_next(2)
+    (tmp_path / "_away").rename(tmp_path / "b")
+    assert read_rows(partition, 3).num_rows == 3
+
+
+def test_a_file_that_changed_since_discovery(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    _write_good(path, "parquet")
+    partition = only_partition(make_spec("parquet", path))
+    pq.write_table(pa.table({"time": [1], "k": ["a"], "x": [1.0]}), path)
+    with pytest.raises(errors.SourceChangedError, match=r"row group 0: .* 3 rows then, 1 now"):
+        read_rows(partition)
+    columns = pa.schema([("line", pa.string())])
+    text = make_spec("text", tmp_path / "t", schema=columns, columns=columns, vs=None)
+    (tmp_path / "t").write_text("a\nb\n")
+    lines = only_partition(text)
+    (tmp_path / "t").write_text("a\nb\nc\n")
+    with pytest.raises(errors.SourceChangedError, match="2 rows then, 3 now"):
+        read_rows(lines)
+
+
+def test_a_column_twice(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,a\n1,2\n")
+    with pytest.raises(errors.SourceSchemaError, match="more than once"):
+        infer_schema("csv", str(path))
+
+
+def _good_csv(folder: Path) -> Path:
+    path = folder / "good.csv"
+    path.write_text(GOOD_CSV)
+    return path
+
+
+def _write_good(path: Path, format: Format) -> None:
+    if format == "parquet":
+        rows = {"time": [1, 2, 3], "k": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]}
+        pq.write_table(pa.table(rows, schema=COLUMNS), path)
+    elif format == "csv":
+        path.write_text(GOOD_CSV)
+    elif format == "json":
+        path.write_text("".join(f'{{"time": {i}, "k": "a", "x": 1.0}}\n' for i in (1, 2, 3)))
+    else:
+        path.write_text("a\nb\nc\n")
