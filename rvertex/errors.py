@@ -193,3 +193,33 @@ class SumOverflowError(UsageError):
             f"sum: the sum of column {self.column!r} does not fit into int64; "
             "cast the column to float64 or decimal first"
         )
+
+
+class ChannelOrderError(IntegrityError):
+    """A channel is not in normal form: all events with ``vs < t``, then ``CTI(t)``."""
+
+    def __init__(self, channel: int, seq: int, time: int, previous_time: int) -> None:
+        super().__init__(channel, seq, time, previous_time)
+        self.channel, self.seq = channel, seq
+        self.time, self.previous_time = time, previous_time
+
+    def __str__(self) -> str:
+        return (
+            f"input channel {self.channel}: the item at seq {self.seq} has time {self.time}, "
+            f"which may not follow an item of time {self.previous_time}"
+        )
+
+
+class LateRowError(UsageError):
+    """A row is later than the delay of its source allows, and the policy is to stop."""
+
+    def __init__(self, row: int, vs: int, frontier: int) -> None:
+        super().__init__(row, vs, frontier)
+        self.row, self.vs, self.frontier = row, vs, frontier
+
+    def __str__(self) -> str:
+        return (
+            f"row {self.row} is late: its time is {self.vs}, but by the delay of the source no "
+            f"time before {self.frontier} may follow; allow a longer delay, or drop or adjust "
+            "late rows"
+        )
