@@ -11,13 +11,14 @@ import dataclasses
 import types
 import typing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgpack
 
 from rvertex.errors import InvalidMessageError
 
 PROTOCOL_VERSION = 1
+M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,33 +183,39 @@ HostNotice = (
     | ItemsLost
 )
 HostInstruction = Locate | StartVertex | StopVertex | Collect | StopHost
-Message = HostNotice | HostInstruction
-
-_TYPES: dict[str, type] = {c.__name__: c for c in typing.get_args(Message)}
+HOST_NOTICES: tuple[type, ...] = typing.get_args(HostNotice)
 
 
-def encode(message: Message) -> bytes:
-    """The message as msgpack."""
-    fields = {"v": PROTOCOL_VERSION, "t": type(message).__name__, **dataclasses.asdict(message)}
-    return msgpack.packb(fields)  # type: ignore[no-any-return]
+class MessageCodec(Generic[M]):
+    """Bytes of the messages of one closed set of types."""
 
+    def __init__(self, kinds: tuple[type, ...]) -> None:
+        self._kinds = {kind.__name__: kind for kind in kinds}
 
-def decode(data: bytes) -> Message:
-    """The message in ``data``.
+    def encode(self, message: M) -> bytes:
+        """The message as msgpack."""
+        assert type(message).__name__ in self._kinds, message
+        fields = dataclasses.asdict(message)  # type: ignore[call-overload]
+        return msgpack.packb(  # type: ignore[no-any-return]
+            {"v": PROTOCOL_VERSION, "t": type(message).__name__, **fields}
+        )
 
-    Raises:
-        InvalidMessageError: not msgpack, another version, an unknown type, a wrong field.
-    """
-    try:
-        fields = msgpack.unpackb(data)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise InvalidMessageError(f"not msgpack: {error}") from error
-    if not isinstance(fields, dict) or fields.pop("v", None) != PROTOCOL_VERSION:
-        raise InvalidMessageError(f"not protocol version {PROTOCOL_VERSION}")
-    kind = _TYPES.get(fields.pop("t", ""))
-    if kind is None:
-        raise InvalidMessageError("unknown type of message")
-    return _build(kind, fields)  # type: ignore[no-any-return]
+    def decode(self, data: bytes) -> M:
+        """The message in ``data``.
+
+        Raises:
+            InvalidMessageError: not msgpack, another version, an unknown type, a wrong field.
+        """
+        try:
+            fields = msgpack.unpackb(data)
+        except (ValueError, msgpack.UnpackException) as error:
+            raise InvalidMessageError(f"not msgpack: {error}") from error
+        if not isinstance(fields, dict) or fields.pop("v", None) != PROTOCOL_VERSION:
+            raise InvalidMessageError(f"not protocol version {PROTOCOL_VERSION}")
+        kind = self._kinds.get(fields.pop("t", ""))
+        if kind is None:
+            raise InvalidMessageError("unknown type of message")
+        return _build(kind, fields)  # type: ignore[no-any-return]
 
 
 def _build(kind: type, fields: Any) -> Any:
@@ -240,3 +247,7 @@ def _hints(kind: type) -> dict[str, Any]:
     if kind not in _HINTS:
         _HINTS[kind] = typing.get_type_hints(kind)
     return _HINTS[kind]
+
+
+NOTICE_CODEC: MessageCodec[HostNotice] = MessageCodec(HOST_NOTICES)
+INSTRUCTION_CODEC: MessageCodec[HostInstruction] = MessageCodec(typing.get_args(HostInstruction))

@@ -1,0 +1,34 @@
+"""The limits of a job: every wait, retry and interval has a name, a unit and a default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rvertex.environment import HostLimits
+
+
+@dataclass(frozen=True, slots=True)
+class JobConfig:
+    """Frozen for the life of a job manager; a resumed job may be given another one."""
+
+    #: Vertices per keyed stage. Part of the plan: another number gives another output sequence.
+    parallelism: int = 2
+    #: Hosts to start; None: what the executor suggests.
+    hosts: int | None = None
+    #: How often the job manager looks at its limits and writes the status file.
+    tick_s: float = 0.25
+    #: From the order to start a host until it reports.
+    host_start_wait_s: float = 90.0
+    #: A host that is silent this long counts as lost (a broken link is noticed at once).
+    host_silence_s: float = 30.0
+    #: No vertex of the job gets further for this long: the job fails with a diagnosis.
+    stall_wait_s: float = 600.0
+    #: Restarts of one vertex without progress between them.
+    vertex_restarts_max: int = 10
+    #: Restarts of one host without a report of progress between them.
+    host_restarts_max: int = 10
+    #: For hosts to leave when a job ends.
+    host_stop_wait_s: float = 60.0
+    #: Longest wait for the job manager's own notices to become durable.
+    notice_flush_wait_s: float = 30.0
+    host: HostLimits = field(default_factory=HostLimits)

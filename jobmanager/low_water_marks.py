@@ -1,0 +1,55 @@
+"""Low-water marks: the seed's recursive GC(o, m), as one pass in reverse topological order. Pure.
+
+For every vertex: the newest checkpoint whose outputs are all at or below the marks of its output
+streams is the oldest it can still need; the input seqs of that checkpoint are in turn the marks of
+its input streams. A durable stream does not bind its writer (a checkpoint is announced only when its
+durable outputs are durable); a volatile one does. Source: StreamScope NSDI'16, "garbage collection".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.topology import StreamShape, Topology
+    from jobmanager.tracker import CheckpointRef, SnapshotTracker
+
+
+@dataclass(frozen=True, slots=True)
+class LowWaterMarks:
+    """``keep``: the oldest checkpoint a vertex can need (None: settled, it needs nothing).
+
+    ``marks``: least seq still needed of each stream that is not a sink (None: nothing is).
+    """
+
+    keep: dict[str, CheckpointRef | None]
+    marks: dict[str, int | None]
+
+
+def low_water_marks(
+    topology: Topology, tracker: SnapshotTracker, is_settled: Callable[[str], bool]
+) -> LowWaterMarks:
+    """The marks that follow from the checkpoints known now; linear in the plan."""
+    keep: dict[str, CheckpointRef | None] = {}
+    marks: dict[str, int | None] = {}
+    for vertex in reversed(topology.vertices.values()):
+        for stream in vertex.outputs:
+            if stream.reader is not None:
+                ref = keep[stream.reader.vertex]
+                marks[stream.id] = None if ref is None else ref.inputs[stream.reader.index]
+        if is_settled(vertex.id):
+            keep[vertex.id] = None
+            continue
+        limits = [_limit(stream, marks) for stream in vertex.outputs]
+        ref = tracker.usable(vertex.id, limits)
+        assert ref is not None, f"no checkpoint of {vertex.id} is below {limits}"
+        keep[vertex.id] = ref
+    return LowWaterMarks(keep, marks)
+
+
+def _limit(stream: StreamShape, marks: dict[str, int | None]) -> int | None:
+    """What bounds the writer's choice of checkpoint: the mark of a volatile stream."""
+    return None if stream.is_durable else marks[stream.id]

@@ -1,0 +1,212 @@
+"""Spark as the engine: an instance host is the body of a ``mapPartitions`` over one partition.
+
+Every host is a Spark job of its own, submitted from its own thread in its own job group, with one
+attempt per task: a lost worker fails just that job. The body drains its input first (a task that
+does not loses its Python worker) and then runs :class:`rvertex.host.Host` until that is told to stop.
+
+Sessions are shared: a process has one SparkContext, started at the first use (its log goes to a
+file) and left running for the next job. Source: DESIGN §5; measured facts in docs/ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import threading
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkConf, SparkContext, TaskContext, cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.util import InheritableThread
+
+from rstream.errors import OperatingError, UsageError
+from rvertex.host import Host, HostSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from rvertex.types import VertexSpec
+
+_CONF = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.task.maxFailures": "1",
+    "spark.speculation": "false",
+    "spark.python.worker.idleTimeoutSeconds": "0",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.executor.heartbeatInterval": "2s",
+    "spark.network.timeout": "30s",
+}
+_lock = threading.Lock()
+
+
+class SparkUnavailableError(OperatingError):
+    """Spark could not be started."""
+
+    def __init__(self, master: str, reason: str, log: str) -> None:
+        super().__init__(master, reason, log)
+        self.master, self.reason, self.log = master, reason, log
+
+    def __str__(self) -> str:
+        return (
+            f"Spark at {self.master} could not be started: {self.reason}. "
+            f"Java 17 or newer must be on the PATH or in JAVA_HOME; Spark's own log is {self.log}"
+        )
+
+
+class WrongMasterError(UsageError):
+    """The process already runs Spark on another master, and a job is using it."""
+
+    def __init__(self, running: str, wanted: str) -> None:
+        super().__init__(running, wanted)
+        self.running, self.wanted = running, wanted
+
+    def __str__(self) -> str:
+        return f"this process already runs Spark on {self.running}; it cannot also use {self.wanted}"
+
+
+def spark_log_path() -> str:
+    """Where Spark's own output goes."""
+    return os.path.join(tempfile.gettempdir(), f"streamscope-spark-{os.getpid()}.log")
+
+
+def spark_context(master: str) -> SparkContext:
+    """The process's SparkContext on ``master``; starts it, or moves it there if it is idle.
+
+    Raises:
+        SparkUnavailableError: no Java, or the master does not answer.
+        WrongMasterError: the context runs elsewhere and its jobs are not done.
+    """
+    with _lock:
+        active = SparkContext._active_spark_context
+        if active is not None:
+            if active.master == master:
+                return active
+            if active.statusTracker().getActiveJobsIds():
+                raise WrongMasterError(active.master, master)
+            active.stop()
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        conf = SparkConf().setMaster(master).setAppName("streamscope")
+        for key, value in _CONF.items():
+            conf.setIfMissing(key, value)
+        try:
+            _launch(conf)
+            context = SparkContext(conf=conf)
+        except (PySparkException, OSError, RuntimeError) as error:
+            raise SparkUnavailableError(master, _first_line(error), spark_log_path()) from error
+        context.setLogLevel("WARN")
+        return context
+
+
+def _launch(conf: SparkConf) -> None:
+    """Start the JVM with its output in a file, once per process."""
+    if SparkContext._gateway is not None:
+        return
+    with open(spark_log_path(), "ab") as log:
+        gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
+    SparkContext._gateway = gateway
+    SparkContext._jvm = gateway.jvm
+
+
+class SparkExecutor:
+    """Hosts as Spark jobs of one partition each."""
+
+    def __init__(
+        self, vertices: Mapping[str, VertexSpec], *, master: str, hosts: int | None
+    ) -> None:
+        self._context = spark_context(master)
+        self._plan = cloudpickle.dumps(dict(vertices))
+        slots = self._slots()
+        self._hosts = min(hosts or slots.default_hosts, len(vertices))
+        if self._hosts > slots.total:
+            raise UsageError(
+                f"{self._hosts} hosts were asked for, but Spark at {master} has {slots.total} "
+                "task slots; add slots or ask for fewer hosts"
+            )
+        self._threads: list[InheritableThread] = []
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts a job should have here."""
+        return self._hosts
+
+    @property
+    def bind(self) -> str:
+        """Loopback for a local master; every interface of the machine on a cluster."""
+        return "127.0.0.1" if self._context.master.startswith("local") else "0.0.0.0"  # noqa: S104
+
+    def _slots(self) -> _Slots:
+        master = self._context.master
+        match = re.fullmatch(r"local(?:\[([0-9]+|\*)(?:,\s*[0-9]+)?\])?", master)
+        if match is not None:
+            cores = match.group(1) or "1"
+            total = os.cpu_count() or 1 if cores == "*" else int(cores)
+            return _Slots(total, total)
+        executors, total = self._registered()
+        spare = total // executors if executors > 1 else 0
+        return _Slots(total, max(1, total - spare))
+
+    def _registered(self) -> tuple[int, int]:
+        """Executors that have registered, and their slots in all (waits for the first)."""
+        total = self._context.parallelize([0], 1).map(lambda _: 0).collect()
+        assert total == [0]
+        tracker = self._context._jsc.sc().statusTracker()
+        executors = max(1, len(tracker.getExecutorInfos()) - 1)
+        return executors, max(self._context.defaultParallelism, executors)
+
+    def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
+        """Submit the host's Spark job from a thread of its own."""
+        body = SparkHostBody(spec, self._plan)
+
+        def submit() -> None:
+            how = "failed"
+            try:
+                self._context.setJobGroup(f"{spec.job}/{spec.host}", f"streamscope {spec.host}")
+                rows = self._context.parallelize([0], 1).mapPartitions(body).collect()
+                how = rows[0]
+            except Exception as error:  # noqa: BLE001 - any way a Spark job ends is a lost host
+                how = _first_line(error)
+            finally:
+                on_exit(spec.host, how)
+
+        thread = InheritableThread(target=submit, name=spec.host, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def close(self, wait_s: float) -> None:
+        """Join the submitting threads; the context stays for the next job."""
+        for thread in self._threads:
+            thread.join(wait_s)
+
+
+class _Slots:
+    """Task slots in all, and how many hosts to start by default (spare slots left)."""
+
+    def __init__(self, total: int, default_hosts: int) -> None:
+        self.total = total
+        self.default_hosts = default_hosts
+
+
+class SparkHostBody:
+    """The function given to ``mapPartitions``; runs in the Python worker."""
+
+    def __init__(self, spec: HostSpec, plan: bytes) -> None:
+        self._spec = spec
+        self._plan = plan
+
+    def __call__(self, rows: Iterable[Any]) -> Iterator[str]:
+        """Drain the input, run the host, give how it ended."""
+        for _ in rows:
+            pass
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.attemptNumber()
+        vertices = cloudpickle.loads(self._plan)  # came through Spark's own closure
+        yield Host(self._spec, vertices, attempt=attempt).run().how
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0][:500] if text else type(error).__name__

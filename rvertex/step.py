@@ -1,0 +1,273 @@
+"""A vertex runner: the one place where streams and vertex meet.
+
+One turn reads what the vertex wants, lets it execute, writes what follows and looks after its
+checkpoint. It belongs to the host's thread and never blocks: where a reader has nothing or a tail
+is full, the turn ends. Uploads of checkpoints run in the background.
+
+Invariants: (1) a checkpoint is announced only when it is stored and the outputs of its durable
+streams are durable up to it; (2) an instance is announced as finished only when all its durable
+outputs are durable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rstream.batch import VS, Items
+from rstream.errors import SequenceDiscardedError, SequenceLostError, SequenceNotReadyError
+from rvertex.messages import CheckpointTaken, ItemsLost, VertexFinished, VertexProgress
+from rvertex.pace import Pace
+from rvertex.sources.readers import open_reader
+from rvertex.state import encode_snapshot
+from rvertex.vertex import RVertex
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from rstream import RStream, StreamReader
+    from rvertex.environment import Attachment, HostEnvironment
+    from rvertex.sources.readers import SourceReader
+    from rvertex.types import Snapshot, VertexSpec
+
+
+class VertexRunner:
+    """One instance: a vertex, the readers of its inputs and the streams it writes."""
+
+    def __init__(
+        self, spec: VertexSpec, epoch: int, snapshot: Snapshot | None, env: HostEnvironment
+    ) -> None:
+        self.spec = spec
+        self.epoch = epoch
+        self._env = env
+        self.vertex = RVertex(spec, pending_rows_max=env.limits.pending_rows_max)
+        if snapshot is not None:
+            self.vertex.load(snapshot)
+        self.outputs: list[RStream] = env.open_outputs(spec, epoch, self.vertex.output_seqs)
+        self._durable = [
+            edge.durability != "volatile" for edge in spec.outputs for _ in edge.streams
+        ]
+        self._attachments: list[Attachment | None] = [None] * len(spec.inputs)
+        self._source: SourceReader | None = None
+        self._source_ended = False
+        self._ahead: Items | None = None
+        self._pace = Pace(env.limits.pace, env.clock)
+        self._checkpoints = _Checkpointer(self)
+        self._announced_finish = False
+        self._reported_lost: set[tuple[str, int]] = set()
+
+    def turn(self) -> bool:
+        """Do what can be done now; whether anything was."""
+        if self.vertex.is_finished:
+            return self._finish()
+        self._checkpoints.turn()
+        if not all(stream.has_room() for stream in self.outputs):
+            return False
+        worked = self._read_source() if self.spec.source is not None else self._read_channels()
+        return self._execute() or worked
+
+    def _execute(self) -> bool:
+        result = self.vertex.execute()
+        if result is None:
+            return False
+        for stream, items in zip(self.outputs, result.outputs, strict=True):
+            if items is not None:
+                stream.write(items.first_seq, items.batch)
+        return True
+
+    def _read_channels(self) -> bool:
+        worked = False
+        for k in range(len(self._attachments)):
+            if not self.vertex.wants(k):
+                continue
+            reader = self._reader(k)
+            if reader is None:
+                continue
+            try:
+                items = reader.read_next(self._env.limits.step_rows_max)
+            except (SequenceLostError, SequenceDiscardedError):
+                self._report_lost(k)
+                continue
+            if items is not None:
+                self.vertex.offer(k, items)
+                worked = True
+        return worked
+
+    def _reader(self, k: int) -> StreamReader | None:
+        """The reader of channel ``k``, attached to where its writer is now."""
+        attachment = self._attachments[k]
+        channel = self.spec.inputs[k]
+        if attachment is not None:
+            if not self._env.is_stale(attachment, channel.stream):
+                return attachment.reader
+            attachment.reader.close()
+            self._attachments[k] = None
+        try:
+            attachment = self._env.attach(channel, self.vertex.read_positions[k])
+        except SequenceNotReadyError:
+            return None  # a restarted writer has not come this far yet
+        except (SequenceLostError, SequenceDiscardedError):
+            self._report_lost(k)
+            return None
+        self._attachments[k] = attachment
+        return None if attachment is None else attachment.reader
+
+    def _report_lost(self, k: int) -> None:
+        """Say once per instance of the writer that it must be recomputed, then wait for it."""
+        stream = self.spec.inputs[k].stream
+        seq = self.vertex.read_positions[k]
+        key = (stream, self._env.writer_epoch(stream))
+        if key not in self._reported_lost:
+            self._reported_lost.add(key)
+            self._env.notify(ItemsLost(self.spec.id, self.epoch, stream, seq))
+
+    def _read_source(self) -> bool:
+        if self._source_ended:
+            return False
+        if self._ahead is None:
+            self._ahead = self._next_rows()
+            if self._ahead is None:
+                self._source_ended = True
+                self.vertex.end_source()
+                return True
+        ready = self._pace.ready_rows(self._ahead.batch, VS)
+        if ready == 0:
+            return False
+        self.vertex.offer(0, self._ahead.head(ready))
+        rest = self._ahead.from_seq(self._ahead.first_seq + ready)
+        self._ahead = rest if rest.batch.num_rows else None
+        return True
+
+    def _next_rows(self) -> Items | None:
+        assert self.spec.source is not None
+        first_row = self.vertex.read_positions[0]
+        if self._source is None:
+            self._source = open_reader(self.spec.source, first_row)
+        batch = self._source.read_next(self._env.limits.step_rows_max)
+        return None if batch is None else Items(first_row, batch)
+
+    def _finish(self) -> bool:
+        if self._announced_finish:
+            return False
+        for stream, durable in zip(self.outputs, self._durable, strict=True):
+            if durable and stream.durable_seq < stream.next_seq:
+                stream.request_flush()
+                return False
+        self._announced_finish = True
+        v = self.vertex
+        self._env.notify(
+            VertexFinished(
+                self.spec.id,
+                self.epoch,
+                v.consumed,
+                tuple(v.output_seqs),
+                v.digests(),
+                v.events_in,
+                v.events_out,
+                v.late_events,
+            )
+        )
+        return True
+
+    def progress(self) -> VertexProgress:
+        """Where this instance stands."""
+        v = self.vertex
+        return VertexProgress(
+            vertex=self.spec.id,
+            epoch=self.epoch,
+            inputs=v.consumed,
+            outputs=tuple(v.output_seqs),
+            durable=tuple(s.durable_seq for s in self.outputs),
+            cti=v.output_cti,
+            max_vs=v.max_vs,
+            events_in=v.events_in,
+            events_out=v.events_out,
+            late_events=v.late_events,
+            tail_bytes=sum(s.tail_bytes for s in self.outputs),
+        )
+
+    def is_durable(self, output_seqs: tuple[int, ...]) -> bool:
+        """Whether the durable outputs are durable up to ``output_seqs``."""
+        rows = zip(self.outputs, self._durable, output_seqs, strict=True)
+        return all(stream.durable_seq >= seq for stream, durable, seq in rows if durable)
+
+    def upload(self, name: str, snapshot: Snapshot) -> Future[int]:
+        """Store a checkpoint in the background; gives its size in bytes."""
+        return self._env.background.submit(lambda: self._put(name, snapshot))
+
+    def _put(self, name: str, snapshot: Snapshot) -> int:
+        data = encode_snapshot(snapshot)
+        self._env.store.put(name, data)
+        return len(data)
+
+    def announce(self, name: str, snapshot: Snapshot, size_bytes: int) -> None:
+        """Tell the job manager of a checkpoint that is now usable."""
+        self._env.notify(
+            CheckpointTaken(
+                self.spec.id, self.epoch, name, snapshot.inputs, snapshot.outputs, size_bytes
+            )
+        )
+
+    @property
+    def checkpoint_interval_s(self) -> float:
+        """Least time between two checkpoints."""
+        return self._env.limits.checkpoint_interval_s
+
+    def now_s(self) -> float:
+        """Monotonic seconds."""
+        return self._env.clock.monotonic_s()
+
+    def close(self, *, flush: bool) -> None:
+        """Close readers and streams. With ``flush``, durable outputs are made durable first."""
+        for attachment in self._attachments:
+            if attachment is not None:
+                attachment.reader.close()
+        if self._source is not None:
+            self._source.close()
+        for stream, durable in zip(self.outputs, self._durable, strict=True):
+            if flush and durable:
+                stream.flush(self._env.limits.flush_wait_s)
+            self._env.withdraw(stream, self.epoch)
+            stream.close()
+
+
+class _Checkpointer:
+    """Takes a snapshot when one is due, follows its upload, announces it when it is usable."""
+
+    def __init__(self, runner: VertexRunner) -> None:
+        self._runner = runner
+        self._taken_s = runner.now_s()
+        self._count = 0
+        self._last_positions = runner.vertex.consumed
+        self._pending: tuple[str, Snapshot, Future[int]] | None = None
+
+    def turn(self) -> None:
+        """Start a checkpoint if one is due, or bring the pending one to its end."""
+        if self._pending is not None:
+            self._settle(*self._pending)
+        elif self._is_due():
+            self._start()
+
+    def _is_due(self) -> bool:
+        runner = self._runner
+        if runner.now_s() - self._taken_s < runner.checkpoint_interval_s:
+            return False
+        return runner.vertex.consumed != self._last_positions
+
+    def _start(self) -> None:
+        snapshot = self._runner.vertex.get_snapshot()
+        self._taken_s = self._runner.now_s()
+        self._count += 1
+        name = checkpoint_name(self._runner.spec.id, self._runner.epoch, self._count)
+        self._last_positions = snapshot.inputs
+        self._pending = (name, snapshot, self._runner.upload(name, snapshot))
+
+    def _settle(self, name: str, snapshot: Snapshot, upload: Future[int]) -> None:
+        if not upload.done() or not self._runner.is_durable(snapshot.outputs):
+            return
+        self._pending = None
+        self._runner.announce(name, snapshot, upload.result())
+
+
+def checkpoint_name(vertex: str, epoch: int, count: int) -> str:
+    """Where a checkpoint lies below the job's root."""
+    return f"checkpoints/{vertex}/{epoch:08d}-{count:06d}.ckpt"
