@@ -1,0 +1,68 @@
+# The only list of commands; continuous integration calls it too. `make help` prints it.
+
+SHELL := /bin/sh
+BIN := .venv/bin
+# The environment is made again when what is to be installed has changed.
+STAMP := .venv/.installed-$(shell cksum setup.cfg | cut -d ' ' -f 1)
+CODE := rstream rvertex planner jobmanager
+LINTED := $(CODE) tests examples benchmarks
+PYTEST := $(BIN)/python -m pytest -q
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test check lint fast spark bench-smoke golden clean
+
+help:  ## print this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
+
+setup: java $(STAMP)  ## check Java, make .venv (only if needed)
+
+demo: setup  ## the main job on real flights, end to end on Spark
+	$(BIN)/python examples/flights.py
+
+test: setup lint fast  ## everything: lint, types, all tests
+	$(PYTEST) -m "spark or slow"
+
+check: $(STAMP) lint fast  ## the fast part: lint, types, tests without Spark
+
+spark: setup  ## only the tests that start Spark
+	$(PYTEST) -m spark
+
+bench-smoke: setup  ## throughput and memory in under two minutes; JSON on the last line
+	$(BIN)/python benchmarks/bench_smoke.py
+
+golden: $(STAMP)  ## rewrite the golden files; read the difference before you commit it
+	$(PYTEST) -m "not spark and not slow" tests/planner tests/jobmanager --rewrite
+
+clean:  ## remove .venv and caches
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	find $(LINTED) -name __pycache__ -type d -exec rm -rf {} +
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check $(LINTED)
+	$(BIN)/ruff check $(LINTED)
+	$(BIN)/mypy $(CODE)
+
+fast: $(STAMP)
+	$(PYTEST) -m "not spark and not slow"
+
+java:
+	@if [ -n "$$JAVA_HOME" ]; then java="$$JAVA_HOME/bin/java"; else java=java; fi; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
+	if [ "$${version:-0}" -lt 17 ]; then \
+	  echo "Java 17 or later is needed ($$java: $${version:-not found}): install it (Debian: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17) or set JAVA_HOME" >&2; \
+	  exit 1; \
+	fi
+
+$(STAMP): setup.cfg
+	@for python in python3 python3.13 python3.12 python3.11; do \
+	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "Python 3.11 or later with venv is needed: install it (Debian: apt install python3 python3-venv; macOS: brew install python@3.12)" >&2; \
+	  exit 1; \
+	fi; \
+	if ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  rm -rf .venv && "$$found" -m venv .venv; \
+	fi
+	$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check -e '.[dev,demo,s3]'
+	@rm -f .venv/.installed-* && touch $@
