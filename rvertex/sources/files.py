@@ -1,8 +1,8 @@
 """Where files are found and opened: the one door of the sources to a file system.
 
-Paths and ``file:`` URLs are local; any other scheme is looked up by Arrow. What cannot be read is
-an error that names the file: :class:`SourceNotFoundError` while a job is planned (the user's
-mistake), :class:`SourceVanishedError` afterwards (the world changed).
+Paths and ``file:`` URLs are opened by Arrow directly, any other scheme by :mod:`rstream.blobs`.
+What cannot be read is an error that names the file: :class:`SourceNotFoundError` while a job is
+planned (the user's mistake), :class:`SourceVanishedError` afterwards (the world changed).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 
+from rstream.blobs import open_store
+from rstream.errors import StoreError
 from rvertex.errors import SourceNotFoundError, SourceVanishedError
 
 if TYPE_CHECKING:
@@ -24,35 +25,30 @@ _SUFFIXES: dict[str, tuple[str, ...]] = {
     "csv": (".csv", ".tsv"),
     "json": (".json", ".jsonl", ".ndjson"),
 }
-_COMPRESSIONS = (".gz", ".bz2", ".zst")
+_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 def list_files(format: Format, path: str) -> list[str]:
     """The files of a file or folder (recursive), sorted by name.
 
-    In a folder, names that begin with ``_`` or ``.`` are passed over, and so is what has the suffix
-    of another format.
+    In a folder, names that begin with ``_`` or ``.``, files without content and what has the suffix
+    of another format are passed over.
 
     Raises:
         SourceNotFoundError: there is no such path, or the folder holds no file of this format.
     """
-    system, inner, prefix = _resolve(path)
+    local = _local_path(path)
     try:
-        info = system.get_file_info(inner)
-        if info.type == pafs.FileType.File:
-            return [path]
-        if info.type == pafs.FileType.NotFound:
-            raise SourceNotFoundError(path, "no such file or folder")
-        found = system.get_file_info(pafs.FileSelector(inner, recursive=True))
-    except OSError as error:
+        found = _list_remote(path) if local is None else _list_local(local)
+    except (OSError, StoreError) as error:
         raise SourceNotFoundError(path, first_line(error)) from error
-    names = sorted(
-        f.path for f in found if f.type == pafs.FileType.File and f.size and _visible(f.path, inner)
-    )
-    wanted = [n for n in names if _has_format(n, format)]
+    if found == [""]:
+        return [path]
+    wanted = [n for n in sorted(found) if _is_visible(n) and _has_format(n, format)]
     if not wanted:
         raise SourceNotFoundError(path, f"the folder holds no {format} file with content")
-    return [prefix + n for n in wanted]
+    folder = path.rstrip("/") if local is None else local
+    return [f"{folder}/{n}" for n in wanted]
 
 
 def open_random(path: str) -> pa.NativeFile:
@@ -61,10 +57,10 @@ def open_random(path: str) -> pa.NativeFile:
     Raises:
         SourceVanishedError: the file is gone or may not be read.
     """
-    system, inner, _ = _resolve(path)
+    local = _local_path(path)
     try:
-        return system.open_input_file(inner)
-    except OSError as error:
+        return pa.OSFile(local) if local is not None else open_store(path).open("")
+    except (OSError, StoreError) as error:
         raise SourceVanishedError(path, first_line(error)) from error
 
 
@@ -74,42 +70,54 @@ def open_sequential(path: str) -> pa.NativeFile:
     Raises:
         SourceVanishedError: the file is gone or may not be read.
     """
-    system, inner, _ = _resolve(path)
-    try:
-        return system.open_input_stream(inner, compression="detect")
-    except OSError as error:
-        raise SourceVanishedError(path, first_line(error)) from error
+    stream = open_random(path)
+    codec = _CODECS.get(PurePosixPath(path).suffix.lower())
+    return stream if codec is None else pa.CompressedInputStream(stream, codec)
 
 
-def _resolve(path: str) -> tuple[pafs.FileSystem, str, str]:
-    """The file system, the path in it, and what to put before its paths to name them outside."""
-    if "://" not in path:
-        return pafs.LocalFileSystem(), os.path.abspath(path), ""
-    try:
-        system, inner = pafs.FileSystem.from_uri(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise SourceNotFoundError(path, first_line(error)) from error
-    scheme = path.split("://", 1)[0]
-    return system, inner, "" if scheme == "file" else f"{scheme}://"
+def first_line(error: BaseException) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _visible(name: str, folder: str) -> bool:
-    inside = name[len(folder.rstrip("/")) :].strip("/")
-    return not any(part[:1] in ("_", ".") for part in inside.split("/"))
+def _local_path(path: str) -> str | None:
+    """The absolute path of a local file or folder, None for a store elsewhere."""
+    if path.startswith("file://"):
+        path = path.removeprefix("file://")
+    return None if "://" in path else os.path.abspath(path)
+
+
+def _list_local(path: str) -> list[str]:
+    """Paths below a folder; one empty path if it is a file."""
+    if not os.path.isdir(path):
+        os.stat(path)
+        return [""]
+    found = []
+    for folder, _, names in os.walk(path):
+        inside = [os.path.join(folder, name) for name in names]
+        found += [os.path.relpath(name, path) for name in inside if os.path.getsize(name)]
+    return found
+
+
+def _list_remote(path: str) -> list[str]:
+    """As :func:`_list_local`, through the project's one door to stores."""
+    found = open_store(path).list()
+    if not found:
+        raise FileNotFoundError(2, "No such file or directory", path)
+    return found
+
+
+def _is_visible(name: str) -> bool:
+    return not any(part[:1] in ("_", ".") for part in name.split("/"))
 
 
 def _has_format(name: str, format: Format) -> bool:
     suffixes = [s.lower() for s in PurePosixPath(name).suffixes]
-    if suffixes and suffixes[-1] in _COMPRESSIONS:
+    if suffixes and suffixes[-1] in _CODECS:
         suffixes.pop()
     suffix = suffixes[-1] if suffixes else ""
     if format == "text" or suffix in _SUFFIXES[format]:
         return True
     return not any(suffix in known for known in _SUFFIXES.values())
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error, without Arrow's preamble."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -161,7 +161,7 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 def test_a_path_that_names_nothing(tmp_path: Path) -> None:
-    with pytest.raises(errors.SourceNotFoundError, match="no such file or folder"):
+    with pytest.raises(errors.SourceNotFoundError, match="No such file"):
         discover(make_spec("csv", tmp_path / "absent.csv"))
     with pytest.raises(errors.SourceNotFoundError, match="holds no parquet file"):
         infer_schema("parquet", str(tmp_path))

@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rstream.batch import CTI, EVENT, item_schema
+from rstream.blobs import open_store
+from rvertex.errors import SourceNotFoundError
 from rvertex.sources import Unit, assign, delimited, discover, infer_schema, json_lines, open_reader
 from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition, read_rows
 
@@ -210,3 +212,19 @@ def test_items_keep_their_kind_and_are_dealt_with_all_ctis() -> None:
     assert read_rows(whole, 2, rows_max=1).to_pylist() == items.to_pylist()[2:]
     parts = assign(spec, discover(spec), 2)
     assert [read_rows(p)["x"].to_pylist() for p in parts] == [[10, None, 30], [None, 20]]
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_stores_elsewhere(tmp_path: Path, format: Format) -> None:
+    write(format, tmp_path)
+    store = open_store(f"memory://sources-{format}")
+    for path in sorted(tmp_path.iterdir()):
+        store.put(f"in/{path.name}", path.read_bytes())
+    folder = f"memory://sources-{format}/in"
+    partition = only_partition(make_spec(format, folder))
+    assert next(u.path for u in partition.units).startswith(folder + "/0.")
+    assert read_rows(partition, 10).num_rows == ROWS - 10
+    single = only_partition(make_spec(format, partition.units[0].path))
+    assert read_rows(single).num_rows == ROWS // 3
+    with pytest.raises(SourceNotFoundError, match=r"absent.*No such file"):
+        discover(make_spec(format, folder + "/absent"))

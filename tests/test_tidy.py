@@ -1,0 +1,230 @@
+"""The house rules that a machine can check: imports, fences, determinism, sizes, errors, top level.
+
+Cannot catch: a clock or a set hidden behind a call into another library, or a bad name.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import importlib
+import inspect
+import pickle
+import pkgutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
+MODULES = sorted(p for name in PACKAGES for p in (ROOT / name).rglob("*.py"))
+NAMES = [p.relative_to(ROOT).as_posix() for p in MODULES]
+LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+
+TOP_LEVEL = {
+    *PACKAGES,
+    *("setup.cfg", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "LICENSE"),
+    *("tests", "benchmarks", "examples", "docs"),
+}
+#: One door per outside system; files that may import it.
+FENCES = {
+    "pyspark": ("rvertex/spark.py", "planner/spark_batch.py"),
+    "fsspec": ("rstream/blobs.py",),
+    "s3fs": ("rstream/blobs.py",),
+    "networkx": ("planner/physical.py",),
+    "pyarrow.flight": ("rstream/flight.py",),
+    "pyarrow.parquet": ("rstream/codec.py", "rvertex/sources/*"),
+}
+#: No clock, randomness, environment or thread in what must replay the same.
+PURE = (
+    *("rstream/types.py", "rstream/batch.py", "rstream/tail.py", "rstream/segments.py"),
+    *("rstream/hashing.py", "rstream/digest.py"),
+    *("rvertex/run.py", "rvertex/types.py", "rvertex/merge.py", "rvertex/vertex.py"),
+    *("rvertex/lifetime.py", "rvertex/keys.py", "rvertex/int_index.py", "rvertex/state.py"),
+    *("rvertex/reorder.py", "rvertex/operators/*", "rvertex/sources/*"),
+    *("planner/expressions*.py", "planner/logical.py", "planner/query.py", "planner/properties.py"),
+    *("planner/rules/*", "planner/optimizer.py", "planner/lower.py", "planner/physical.py"),
+    *("planner/explain.py", "planner/cost.py", "planner/durations.py"),
+    *("jobmanager/messages.py", "jobmanager/tracker.py", "jobmanager/low_water_marks.py"),
+    *("jobmanager/topology.py", "jobmanager/manager.py", "jobmanager/recovery/*"),
+)
+IMPURE_MODULES = {"time", "random", "secrets", "uuid", "threading", "numpy.random"}
+IMPURE_CALLS = {"hash", "id"}
+IMPURE_ATTRIBUTES = {
+    *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
+    *("os.environ", "os.getenv", "os.urandom", "np.random"),
+}
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports, also inside functions and type-checking blocks."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_imports_flow_one_way(name: str) -> None:
+    rank = PACKAGES.index(name.split("/")[0])
+    later = set(PACKAGES[rank + 1 :])
+    wrong = [i for i in imports(ROOT / name) if i.split(".")[0] in later]
+    assert not wrong, f"{name} must not import {wrong}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outside_systems_have_one_door(name: str) -> None:
+    found = set(imports(ROOT / name))
+    for system, doors in FENCES.items():
+        through = any(i == system or i.startswith(system + ".") for i in found)
+        assert not through or matches(name, doors), f"{name} must not import {system}"
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if matches(n, PURE)])
+def test_pure_modules_are_deterministic(name: str) -> None:
+    wrong = sorted(set(imports(ROOT / name)) & IMPURE_MODULES)
+    module = tree(ROOT / name)
+    for node in ast.walk(module):
+        if isinstance(node, ast.ClassDef):
+            node.body = [f for f in node.body if getattr(f, "name", "") != "__hash__"]
+    for node in ast.walk(module):
+        wrong += [f"line {node.lineno}: {what}" for what in impurities(node)]  # type: ignore[attr-defined]
+    assert not wrong, f"{name}: {wrong}"
+
+
+def impurities(node: ast.AST) -> Iterator[str]:
+    """What in this node would differ between two runs (``__hash__`` serves dictionaries only)."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if node.func.id in IMPURE_CALLS:
+            yield f"{node.func.id}()"
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        name = f"{node.value.id}.{node.attr}"
+        if name in IMPURE_ATTRIBUTES:
+            yield name
+    elif isinstance(node, ast.For | ast.comprehension) and is_set(node.iter):
+        yield "iterates over a set"
+
+
+def is_set(node: ast.expr) -> bool:
+    """Whether an expression is plainly a set (``sorted(...)`` around it makes it a list)."""
+    if isinstance(node, ast.Set | ast.SetComp):
+        return True
+    if isinstance(node, ast.BinOp):
+        return is_set(node.left) or is_set(node.right)
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"set", "frozenset"}
+    )
+
+
+def test_comprehensions_over_sets_are_found() -> None:
+    bad = ast.parse("[x for x in set(y)]\nfor z in {1, 2} | a: pass\nfor w in sorted({1}): pass")
+    assert [w for n in ast.walk(bad) if not isinstance(n, ast.mod) for w in impurities(n)] == [
+        "iterates over a set",
+        "iterates over a set",
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_and_functions_are_short(name: str) -> None:
+    lines = (ROOT / name).read_text().count("\n")
+    assert lines <= LINES_MAX, f"{name} has {lines} lines"
+    for node in ast.walk(tree(ROOT / name)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or 0) - node.lineno + 1
+            assert length <= FUNCTION_LINES_MAX, f"{name}: {node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if not n.endswith("/py.typed")])
+def test_modules_say_what_they_are(name: str) -> None:
+    module = tree(ROOT / name)
+    assert not module.body or ast.get_docstring(module), f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_junk_drawers(name: str) -> None:
+    assert Path(name).stem not in {"utils", "util", "helpers", "common", "misc"}
+
+
+def test_top_level_is_as_agreed() -> None:
+    ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+    extra = sorted(
+        p.name
+        for p in ROOT.iterdir()
+        if p.name not in TOP_LEVEL
+        and not p.name.startswith(".")
+        and not any(fnmatch.fnmatch(p.name, pattern) for pattern in ignored)
+    )
+    assert not extra, f"not of the top level: {extra}"
+    missing = sorted(n for n in TOP_LEVEL if not (ROOT / n).exists())
+    assert not missing, f"missing at the top level: {missing}"
+
+
+def every_error() -> list[type[StreamEngineError]]:
+    for package in PACKAGES:
+        path = [str(ROOT / package)]
+        for module in pkgutil.walk_packages(path, package + "."):
+            if module.name.rsplit(".", 1)[-1] in {"errors"} or module.name.endswith(".errors"):
+                importlib.import_module(module.name)
+    found: list[type[StreamEngineError]] = []
+    todo: list[type[StreamEngineError]] = [StreamEngineError]
+    while todo:  # ends: the tree of subclasses is finite
+        kind = todo.pop()
+        found.append(kind)
+        todo += kind.__subclasses__()
+    return sorted(
+        (k for k in found if k.__module__.split(".")[0] in PACKAGES), key=lambda k: k.__qualname__
+    )
+
+
+SAMPLES: dict[str, Any] = {"int": 3, "float": 1.5, "bool": True, "bytes": b"b", "str": "a"}
+
+
+def sample(annotation: str) -> Any:
+    """Some value of an annotated type."""
+    if annotation.startswith(("tuple", "Sequence")):
+        return ("a", "b")
+    if annotation.startswith("list"):
+        return ["a", "b"]
+    if annotation.startswith(("dict", "Mapping")):
+        return {"a": 1}
+    return SAMPLES.get(annotation.split(" |")[0], "a")
+
+
+@pytest.mark.parametrize("kind", every_error(), ids=lambda k: k.__name__)
+def test_errors_survive_pickling(kind: type[StreamEngineError]) -> None:
+    if kind.__init__ is StreamEngineError.__init__:
+        error = kind("what went wrong")
+    else:
+        parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]
+        assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters), "fields are positional"
+        error = kind(*(sample(str(p.annotation)) for p in parameters))
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert again.args == error.args
+    assert vars(again) == vars(error)
+    assert str(again) == str(error) != ""
+
+
+@pytest.mark.parametrize("kind", every_error(), ids=lambda k: k.__name__)
+def test_errors_say_who_must_act(kind: type[StreamEngineError]) -> None:
+    families = [f for f in (UsageError, OperatingError, IntegrityError) if issubclass(kind, f)]
+    assert kind is StreamEngineError or len(families) == 1
