@@ -1,0 +1,39 @@
+"""Queries: written in Python, checked as they are written, planned as a DAG of vertices."""
+
+from planner import agg
+from planner.errors import (
+    EvaluationError,
+    ExpressionTypeError,
+    InvalidDurationError,
+    InvalidPlanError,
+    UnknownColumnError,
+)
+from planner.expressions import Expr, coalesce, col, lit, ve, vs, when
+from planner.ingest import cti, event
+from planner.query import GroupedStream, Query, Stream, WindowedStream
+from planner.windows import Window, hopping, tumbling
+
+__all__ = [
+    "EvaluationError",
+    "Expr",
+    "ExpressionTypeError",
+    "GroupedStream",
+    "InvalidDurationError",
+    "InvalidPlanError",
+    "Query",
+    "Stream",
+    "UnknownColumnError",
+    "Window",
+    "WindowedStream",
+    "agg",
+    "coalesce",
+    "col",
+    "cti",
+    "event",
+    "hopping",
+    "lit",
+    "tumbling",
+    "ve",
+    "vs",
+    "when",
+]

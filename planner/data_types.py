@@ -1,0 +1,137 @@
+"""Types as users write them, and the one type in which two of them meet.
+
+All times are UTC: inside an expression a timestamp is ``timestamp[us]`` or ``timestamp[us, UTC]``,
+whatever its column's unit and zone. Arithmetic on integers is done in int64, on floats in float64
+(float32 with float32 stays).
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from planner.errors import InvalidPlanError
+
+TIMESTAMP = pa.timestamp("us")
+TIMESTAMP_UTC = pa.timestamp("us", "UTC")
+DURATION = pa.duration("us")
+
+TypeLike = str | type | pa.DataType
+
+_NAMES: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "boolean": pa.bool_(),
+    **{str(t): t for t in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
+    **{str(t): t for t in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
+    "int": pa.int64(),
+    "integer": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "float": pa.float64(),
+    "double": pa.float64(),
+    "str": pa.string(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP_UTC,
+    "datetime": TIMESTAMP_UTC,
+    "duration": DURATION,
+}
+_PYTHON: dict[type, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+}
+
+
+def data_type(like: TypeLike) -> pa.DataType:
+    """The Arrow type of a name (``"int64"``, ``"timestamp"``), a Python type or an Arrow type.
+
+    Raises:
+        InvalidPlanError: there is no such type.
+    """
+    if isinstance(like, pa.DataType):
+        return like
+    found = _PYTHON.get(like) if isinstance(like, type) else _NAMES.get(str(like).lower())
+    if found is None:
+        raise InvalidPlanError(f"no type {like!r}; the types are: {', '.join(_NAMES)}")
+    return found
+
+
+def schema_of(like: pa.Schema | dict[str, TypeLike]) -> pa.Schema:
+    """A schema, or a dict from column name to type, as a schema."""
+    if isinstance(like, pa.Schema):
+        return like
+    return pa.schema([(name, data_type(kind)) for name, kind in like.items()])
+
+
+def is_number(t: pa.DataType) -> bool:
+    """Integers, floats and decimals."""
+    return bool(pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t))
+
+
+def is_text(t: pa.DataType) -> bool:
+    """Any of Arrow's string types."""
+    return bool(pa.types.is_string(t) or pa.types.is_large_string(t) or _is_view(t))
+
+
+def is_time(t: pa.DataType) -> bool:
+    """A point on the time line: a timestamp or a date."""
+    return bool(pa.types.is_timestamp(t) or pa.types.is_date(t))
+
+
+def plain(t: pa.DataType) -> pa.DataType:
+    """The type in which expressions handle values of type ``t``."""
+    if pa.types.is_dictionary(t):
+        return plain(t.value_type)
+    if is_text(t):
+        return pa.string()
+    if pa.types.is_timestamp(t):
+        return TIMESTAMP if t.tz is None else TIMESTAMP_UTC
+    if pa.types.is_date(t):
+        return pa.date32()
+    if pa.types.is_duration(t):
+        return DURATION
+    if t in (pa.float16(),):
+        return pa.float32()
+    return t
+
+
+def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The type in which values of both compare and combine, or None if there is none."""
+    if a.equals(b):
+        return a
+    a, b = plain(a), plain(b)
+    if a.equals(b) or pa.types.is_null(b):
+        return a
+    if pa.types.is_null(a):
+        return b
+    if is_number(a) and is_number(b):
+        return _common_number(a, b)
+    if is_time(a) and is_time(b):
+        return TIMESTAMP_UTC if TIMESTAMP_UTC in (a, b) else TIMESTAMP
+    return None
+
+
+def _common_number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_integer(a) and pa.types.is_integer(b):
+        return None if pa.uint64() in (a, b) else pa.int64()
+    if pa.types.is_floating(a) or pa.types.is_floating(b):
+        return pa.float64()
+    try:
+        return pa.unify_schemas(
+            [pa.schema([("x", _as_decimal(a))]), pa.schema([("x", _as_decimal(b))])],
+            promote_options="permissive",
+        ).field("x").type
+    except pa.ArrowException:
+        return None
+
+
+def _as_decimal(t: pa.DataType) -> pa.DataType:
+    return pa.decimal128(19, 0) if pa.types.is_integer(t) else t
+
+
+def _is_view(t: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(t))

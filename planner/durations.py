@@ -1,0 +1,116 @@
+"""Durations and times as users write them, turned into int64 microseconds.
+
+A duration is an int (microseconds), a ``timedelta`` or a string of numbers with units, largest
+first: ``"250ms"``, ``"10s"``, ``"1h30m"``, ``"1.5h"``. A time is an int (microseconds UTC since
+1970), a ``datetime`` (without a zone: UTC), an ISO-8601 string, or a duration since 1970.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+from planner.errors import InvalidDurationError
+
+Duration = int | str | timedelta
+Time = int | str | timedelta | datetime | date
+
+UNITS_US = {
+    "w": 7 * 86_400_000_000,
+    "d": 86_400_000_000,
+    "h": 3_600_000_000,
+    "m": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+    "us": 1,
+}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|us|µs|[wdhms])\s*")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+_HELP = 'is not a duration; write it like "250ms", "10s", "1h30m" or "1d", as a timedelta, or as int us'
+_TIME_HELP = 'is not a time; write it like "2013-01-01T10:00:00Z" or "10s", as a datetime, or as int us'
+
+
+def duration_us(value: Duration, *, what: str = "duration") -> int:
+    """Microseconds of ``value``; ``what`` names it in the error.
+
+    Raises:
+        InvalidDurationError: it cannot be read.
+    """
+    if isinstance(value, bool):
+        raise InvalidDurationError(f"{what} {value!r}", _HELP)
+    if isinstance(value, int):
+        return _fits(value, value, what)
+    if isinstance(value, timedelta):
+        return _fits(value // _US, value, what)
+    if isinstance(value, str):
+        parsed = _parse(value)
+        if parsed is not None:
+            return _fits(parsed, value, what)
+    raise InvalidDurationError(f"{what} {value!r}", _HELP)
+
+
+def positive_duration_us(value: Duration, *, what: str) -> int:
+    """Like :func:`duration_us`, for what has to be longer than nothing."""
+    us = duration_us(value, what=what)
+    if us <= 0:
+        raise InvalidDurationError(f"{what} {value!r}", "has to be longer than zero")
+    return us
+
+
+def time_us(value: Time, *, what: str = "time") -> int:
+    """Microseconds UTC since 1970 of ``value``.
+
+    Raises:
+        InvalidDurationError: it cannot be read.
+    """
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (aware - _EPOCH) // _US
+    if isinstance(value, date):
+        return (datetime(value.year, value.month, value.day, tzinfo=UTC) - _EPOCH) // _US
+    if isinstance(value, str) and _parse(value) is None:
+        try:
+            return time_us(datetime.fromisoformat(value), what=what)
+        except ValueError:
+            raise InvalidDurationError(f"{what} {value!r}", _TIME_HELP) from None
+    if isinstance(value, bool) or not isinstance(value, int | str | timedelta):
+        raise InvalidDurationError(f"{what} {value!r}", _TIME_HELP)
+    return duration_us(value, what=what)
+
+
+def format_us(us: int) -> str:
+    """A duration as it would be written: ``90_000_000 -> "1m30s"``."""
+    if us == 0:
+        return "0s"
+    sign, left, parts = ("-" if us < 0 else ""), abs(us), []
+    for unit, size in UNITS_US.items():
+        if unit == "w":
+            continue
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return sign + "".join(parts)
+
+
+def _parse(text: str) -> int | None:
+    stripped = text.strip()
+    sign, body = (-1, stripped[1:]) if stripped.startswith("-") else (1, stripped.removeprefix("+"))
+    total, at = Decimal(0), 0
+    while at < len(body):
+        match = _PART.match(body, at)
+        if match is None:
+            return None
+        unit = match[2].replace("µ", "u")
+        total += Decimal(match[1]) * UNITS_US[unit]
+        at = match.end()
+    if not body or total != int(total):
+        return None
+    return sign * int(total)
+
+
+def _fits(us: int, value: object, what: str) -> int:
+    if not -(2**63) <= us < 2**63:
+        raise InvalidDurationError(f"{what} {value!r}", "does not fit into 64 bits of microseconds")
+    return us

@@ -1,0 +1,44 @@
+"""A name for content: the same for equal plans in every process, on every machine.
+
+Dataclasses are written as their class and fields, Arrow data by its schema and values. What has no
+stable form (a function, an object with an address in its ``repr``) is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import fields, is_dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+
+
+def fingerprint(value: object) -> str:
+    """64 hex digits that tell ``value`` from every other."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def canonical(value: object) -> str:
+    """``value`` as text, without anything that varies between runs."""
+    if is_dataclass(value) and not isinstance(value, type):
+        inner = ",".join(f"{f.name}={canonical(getattr(value, f.name))}" for f in fields(value))
+        return f"{type(value).__name__}({inner})"
+    if isinstance(value, tuple | list):
+        return "[" + ",".join(canonical(v) for v in value) + "]"
+    if isinstance(value, pa.Schema):
+        return "schema[" + ",".join(f"{f.name!r}:{f.type}" for f in value) + "]"
+    if isinstance(value, pa.DataType):
+        return f"type[{value}]"
+    if isinstance(value, pa.RecordBatch):
+        return f"rows[{canonical(value.schema)},{_content(value)}]"
+    if value is None or isinstance(
+        value, bool | int | float | str | bytes | Decimal | date | timedelta
+    ):
+        return f"{type(value).__name__}:{value!r}"
+    raise TypeError(f"{type(value).__name__} has no canonical form")
+
+
+def _content(batch: pa.RecordBatch) -> str:
+    rows = repr([column.to_pylist() for column in batch.columns])
+    return hashlib.sha256(rows.encode()).hexdigest()

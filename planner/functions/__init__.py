@@ -1,0 +1,20 @@
+"""The functions that expressions may call, by name; plans hold the names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.functions import arithmetic, casting, logic, temporal, text
+
+if TYPE_CHECKING:
+    from planner.functions.signature import Function
+
+FUNCTIONS: dict[str, Function] = {
+    **arithmetic.FUNCTIONS,
+    **logic.FUNCTIONS,
+    **text.FUNCTIONS,
+    **temporal.FUNCTIONS,
+    **casting.FUNCTIONS,
+}
+
+__all__ = ["FUNCTIONS"]

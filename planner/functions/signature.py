@@ -1,0 +1,110 @@
+"""What a function is: how it is typed, evaluated and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from planner.data_types import TIMESTAMP_UTC, common_type, is_text, is_time
+from planner.errors import InvalidDurationError
+from planner.nodes import Call, Literal, Node, Value, cast_to
+
+#: A call with resolved arguments -> the call with its type and conversions; None: wrong types.
+Resolver = Callable[[Call], Node | None]
+Evaluation = Callable[[Sequence[Value], Call], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A named function of columns. ``symbol`` is what error messages call it."""
+
+    symbol: str
+    resolve: Resolver
+    evaluate: Evaluation
+    show: Callable[[Call], str]
+
+
+def typed(call: Call, result: pa.DataType, *args: pa.DataType) -> Call:
+    """``call`` of type ``result`` with its arguments converted to ``args``."""
+    assert len(args) == len(call.args), call
+    converted = tuple(cast_to(a, t) for a, t in zip(call.args, args, strict=True))
+    return replace(call, args=converted, type=result)
+
+
+def arg_types(call: Call) -> list[pa.DataType]:
+    """The types of the resolved arguments."""
+    types = [arg.type for arg in call.args]
+    assert None not in types, call
+    return types
+
+
+def with_literals_adapted(call: Call) -> Call:
+    """A text literal that meets a time is read as a time."""
+    if not any(is_time(t) for t in arg_types(call)):
+        return call
+    return replace(call, args=tuple(_as_time(arg) for arg in call.args))
+
+
+def common_of(types: Sequence[pa.DataType]) -> pa.DataType | None:
+    """The type in which all of ``types`` meet."""
+    found: pa.DataType | None = pa.null()
+    for t in types:
+        found = None if found is None else common_type(found, t)
+    return found
+
+
+def _as_time(node: Node) -> Node:
+    from planner.durations import time_us  # noqa: PLC0415
+
+    if not isinstance(node, Literal) or not isinstance(node.literal, str):
+        return node
+    try:
+        us = time_us(node.literal)
+    except InvalidDurationError:
+        return node
+    moment = pa.scalar(us, TIMESTAMP_UTC).as_py()
+    return Literal(moment, TIMESTAMP_UTC)
+
+
+def infix(symbol: str) -> Callable[[Call], str]:
+    """Shows ``(a + b)``."""
+
+    def show(call: Call) -> str:
+        left, right = call.args
+        return f"({left} {symbol} {right})"
+
+    return show
+
+
+def method(name: str, *options: str) -> Callable[[Call], str]:
+    """Shows ``a.name(b, option)``."""
+
+    def show(call: Call) -> str:
+        extra = [str(arg) for arg in call.args[1:]]
+        extra += [_option(call.option(name)) for name in options if call.option(name) is not None]
+        return f"{call.args[0]}.{name}({', '.join(extra)})"
+
+    return show
+
+
+def plain_call(name: str) -> Callable[[Call], str]:
+    """Shows ``name(a, b)``."""
+
+    def show(call: Call) -> str:
+        return f"{name}({', '.join(str(arg) for arg in call.args)})"
+
+    return show
+
+
+def text_of(node: Node) -> bool:
+    """Whether the node, resolved, is text."""
+    assert node.type is not None
+    return is_text(node.type) or bool(pa.types.is_null(node.type))
+
+
+def _option(value: object) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_option(v) for v in value) + "]"
+    return str(Literal(value)) if isinstance(value, str) else str(value)

@@ -1,0 +1,265 @@
+"""The logical plan: frozen nodes, each with the payload schema of the stream it stands for.
+
+A plan is a DAG: a subplan that two nodes share (by identity or by equality) is computed once.
+Expressions inside nodes are resolved: typed, with every conversion explicit.
+
+Invariants: (1) ``node.with_inputs(node.inputs)`` equals ``node``; (2) a rule of the optimizer may
+change a node's columns only where nothing above reads them. :class:`Exchange` and the phases of an
+aggregate are put in by rules, never by users.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import pyarrow as pa
+
+from planner.data_types import plain
+from planner.nodes import Column, Node
+from rvertex.sources.spec import SourceSpec
+
+Side = Literal["left", "right"]
+AggregateFunction = Literal["count", "sum", "mean", "min", "max", "first", "last"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Events from files or from items given in the query."""
+
+    spec: SourceSpec
+    #: None: the plan's parallelism, at most the number of units.
+    partitions: int | None
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.spec.schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return ()
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Source:
+        assert not inputs
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The events for which ``predicate`` is true."""
+
+    input: LogicalNode
+    predicate: Node
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Filter:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """New payload columns, in this order."""
+
+    input: LogicalNode
+    columns: tuple[tuple[str, Node], ...]
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(name, node.type) for name, node in self.columns])
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Project:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+@dataclass(frozen=True, slots=True)
+class Explode:
+    """One event per element of the list in ``column``."""
+
+    input: LogicalNode
+    column: str
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        at = self.input.schema.get_field_index(self.column)
+        kind = self.input.schema.field(at).type
+        return self.input.schema.set(at, pa.field(self.column, kind.value_type))
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Explode:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """All events of inputs that have the same columns."""
+
+    branches: tuple[LogicalNode, ...]
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.branches[0].schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return self.branches
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Union:
+        return replace(self, branches=inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Pairs with equal keys and overlapping lifetimes; they live where both do."""
+
+    left: LogicalNode
+    right: LogicalNode
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    #: Output columns: side, column there, name in the output.
+    columns: tuple[tuple[Side, str, str], ...]
+    label: str = ""
+    schema: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        sides = {"left": self.left.schema, "right": self.right.schema}
+        fields = [(name, sides[side].field(column).type) for side, column, name in self.columns]
+        object.__setattr__(self, "schema", pa.schema(fields))
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Join:
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One output column of an aggregation. ``column`` None: rows are counted."""
+
+    function: AggregateFunction
+    column: str | None
+    output: str
+
+
+#: "complete": in one step. "partial" before an exchange, "final" after it.
+Phase = Literal["complete", "partial", "final"]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAgg:
+    """Aggregates per key and window ``[k * every, k * every + size)``."""
+
+    input: LogicalNode
+    keys: tuple[str, ...]
+    size_us: int
+    every_us: int
+    aggregates: tuple[Aggregate, ...]
+    #: The input's lifetimes are points, so windows may share panes.
+    points: bool
+    phase: Phase = "complete"
+    #: The types of the columns before a "final" phase, which sees partial results.
+    raw: pa.Schema | None = None
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Keys, then aggregates. Of a "partial" phase: what it will finally be."""
+        source = self.raw if self.raw is not None else self.input.schema
+        fields = [source.field(key) for key in self.keys]
+        return pa.schema(fields + [pa.field(a.output, result_type(a, source)) for a in self.aggregates])
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> WindowAgg:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Rows move to the vertex of their keys' hash; no keys: all to one vertex."""
+
+    input: LogicalNode
+    keys: tuple[str, ...]
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Exchange:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Where the answer goes; None: the job's own output folder."""
+
+    input: LogicalNode
+    uri: str | None
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Sink:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+LogicalNode = Source | Filter | Project | Explode | Union | Join | WindowAgg | Exchange | Sink
+
+
+def result_type(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
+    """The type of an aggregate's result over rows of ``schema``."""
+    if aggregate.function == "count" or aggregate.column is None:
+        return pa.int64()
+    kind = schema.field(aggregate.column).type
+    if aggregate.function == "mean":
+        return pa.float64()
+    if aggregate.function != "sum":
+        return kind
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return pa.int64()
+    return pa.float64() if pa.types.is_floating(kind) else plain(kind)
+
+
+def identity_columns(schema: pa.Schema) -> tuple[tuple[str, Node], ...]:
+    """A projection's columns that change nothing."""
+    return tuple((f.name, Column(f.name, f.type)) for f in schema)

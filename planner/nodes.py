@@ -1,0 +1,212 @@
+"""The expression tree that plans hold: columns, literals and calls of named functions.
+
+:mod:`planner.expressions` is how users write it; here it is plain frozen data with structural
+equality, a stable ``repr`` and no code inside, so it can be pickled, compared and hashed.
+
+A tree is *resolved* against a schema once, at plan time: every node then carries its type and
+implicit conversions are explicit calls of ``cast``; evaluation decides nothing any more.
+
+Invariants: (1) ``resolve(n, s).evaluate(b)`` has type ``resolve(n, s).type`` for every batch of
+schema ``s``; (2) evaluation is per row and single-threaded, so it does not depend on the cutting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.data_types import DURATION, TIMESTAMP, TIMESTAMP_UTC, plain
+from planner.errors import EvaluationError, ExpressionTypeError, UnknownColumnError
+from rstream.batch import VE, VS
+
+if TYPE_CHECKING:
+    from planner.functions.signature import Function
+
+Value = pa.Array | pa.Scalar
+LiteralValue = None | bool | int | float | str | bytes | Decimal | datetime | date | timedelta
+OptionValue = str | int | bool | float | None | pa.DataType | tuple[LiteralValue, ...]
+Options = tuple[tuple[str, OptionValue], ...]
+
+
+class Node:
+    """A node of an expression tree; what operators get as their ``Evaluator``."""
+
+    __slots__ = ()
+    type: pa.DataType | None
+
+    def value(self, batch: pa.RecordBatch) -> Value:
+        """The value per row, or a scalar where it is the same for all. The node is resolved."""
+        raise NotImplementedError
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """One value per row of ``batch``; resolves the tree first where that was not done."""
+        node = self if self.type is not None else resolve(self, batch.schema)
+        assert node.type is not None
+        return _as_array(node.value(batch), batch.num_rows, node.type)
+
+    def output_type(self, schema: pa.Schema) -> pa.DataType:
+        """The type of the values over rows of ``schema``.
+
+        Raises:
+            UnknownColumnError: a column is not there.
+            ExpressionTypeError: an operator does not take the types it is given.
+        """
+        resolved = resolve(self, schema).type
+        assert resolved is not None
+        return resolved
+
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads, in order of first use."""
+        seen: dict[str, None] = {}
+        _collect_columns(self, seen)
+        return tuple(seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Node):
+    """A column of the input."""
+
+    name: str
+    type: pa.DataType | None = None
+
+    def value(self, batch: pa.RecordBatch) -> Value:
+        return batch.column(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Node):
+    """One value for all rows."""
+
+    literal: LiteralValue
+    type: pa.DataType | None = None
+
+    def value(self, batch: pa.RecordBatch) -> Value:
+        return pa.scalar(self.literal, self.type)
+
+    def __str__(self) -> str:
+        if isinstance(self.literal, str):
+            return '"' + self.literal.replace('"', '\\"') + '"'
+        if isinstance(self.literal, datetime | date):
+            return self.literal.isoformat()
+        return "null" if self.literal is None else str(self.literal)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """A function of :data:`planner.functions.FUNCTIONS` applied to ``args``."""
+
+    function: str
+    args: tuple[Node, ...]
+    options: Options = ()
+    type: pa.DataType | None = None
+
+    def value(self, batch: pa.RecordBatch) -> Value:
+        values = [arg.value(batch) for arg in self.args]
+        try:
+            return function_of(self).evaluate(values, self)
+        except (pa.ArrowException, OverflowError) as error:
+            raise EvaluationError(str(self), str(error).splitlines()[0]) from None
+
+    def option(self, name: str) -> OptionValue:
+        """The value of an option that the function always has."""
+        return dict(self.options)[name]
+
+    def __str__(self) -> str:
+        return function_of(self).show(self)
+
+
+def function_of(call: Call) -> Function:
+    """The function that a call names."""
+    from planner.functions import FUNCTIONS  # noqa: PLC0415  (the functions build on nodes)
+
+    return FUNCTIONS[call.function]
+
+
+def resolve(node: Node, schema: pa.Schema) -> Node:
+    """``node`` with types and explicit conversions, over rows of ``schema``.
+
+    Raises:
+        UnknownColumnError: a column is not there.
+        ExpressionTypeError: an operator does not take the types it is given.
+    """
+    return _resolve(node, schema, str(node))
+
+
+def _resolve(node: Node, schema: pa.Schema, whole: str) -> Node:
+    if isinstance(node, Column):
+        return _resolve_column(node, schema, whole)
+    if isinstance(node, Literal):
+        return node if node.type is not None else replace(node, type=literal_type(node.literal))
+    assert isinstance(node, Call), node
+    args = tuple(_resolve(arg, schema, whole) for arg in node.args)
+    resolved = function_of(node).resolve(replace(node, args=args))
+    if resolved is None:
+        types = tuple(str(arg.type) for arg in args)
+        raise ExpressionTypeError(function_of(node).symbol, types, str(node))
+    assert resolved.type is not None, resolved
+    return resolved
+
+
+def _resolve_column(node: Column, schema: pa.Schema, whole: str) -> Node:
+    if node.name in (VS, VE):
+        return Column(node.name, pa.int64())
+    at = schema.get_field_index(node.name)
+    if at < 0:
+        known = tuple(name for name in schema.names if not name.startswith("_"))
+        where = "the input" if whole == node.name else whole
+        raise UnknownColumnError(node.name, known, where)
+    column = Column(node.name, schema.field(at).type)
+    if pa.types.is_dictionary(column.type):
+        return cast_to(column, plain(column.type))
+    return column
+
+
+def cast_to(node: Node, target: pa.DataType) -> Node:
+    """``node``, resolved, converted to ``target`` where it is of another type."""
+    assert node.type is not None
+    if node.type.equals(target):
+        return node
+    if isinstance(node, Literal) and node.literal is None:
+        return Literal(None, target)
+    return Call("cast", (node,), (("implicit", True), ("to", target)), target)
+
+
+def literal_type(value: LiteralValue) -> pa.DataType:
+    """The type of a literal nothing else is known of."""
+    if isinstance(value, datetime):
+        return TIMESTAMP if value.tzinfo is None else TIMESTAMP_UTC
+    if isinstance(value, timedelta):
+        return DURATION
+    return pa.scalar(value).type
+
+
+def rename_columns(node: Node, names: dict[str, Node]) -> Node:
+    """``node`` with each column replaced by what ``names`` has for it."""
+    if isinstance(node, Column):
+        return names.get(node.name, node)
+    if isinstance(node, Call):
+        return replace(node, args=tuple(rename_columns(arg, names) for arg in node.args))
+    return node
+
+
+def _collect_columns(node: Node, seen: dict[str, None]) -> None:
+    if isinstance(node, Column):
+        seen[node.name] = None
+    elif isinstance(node, Call):
+        for arg in node.args:
+            _collect_columns(arg, seen)
+
+
+def _as_array(value: Value, rows: int, type_: pa.DataType) -> pa.Array:
+    if isinstance(value, pa.Scalar):
+        return pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, type_)
+    if isinstance(value, pa.ChunkedArray):
+        return value.combine_chunks()
+    return value

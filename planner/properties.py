@@ -1,0 +1,141 @@
+"""Facts that follow from a plan: lifetimes that are points, and where equal keys lie.
+
+*Partitioning* says which columns decide the vertex a row is in: position by position the names that
+the hashed column has by now. Rows that agree on all positions are in one vertex.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.logical import (
+    Exchange,
+    Explode,
+    Filter,
+    Join,
+    LogicalNode,
+    Project,
+    Sink,
+    Source,
+    Union,
+    WindowAgg,
+)
+from planner.nodes import Column
+from rstream.batch import EVENT, VE, VS, int64_column, kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """``keys`` None: nothing is known. Empty: all rows are in one vertex."""
+
+    keys: tuple[frozenset[str], ...] | None
+
+    @property
+    def is_single(self) -> bool:
+        return self.keys == ()
+
+    def covers(self, group: tuple[str, ...]) -> bool:
+        """Whether rows that agree on the columns of ``group`` are in one vertex."""
+        return self.keys is not None and all(names & set(group) for names in self.keys)
+
+    def is_by(self, keys: tuple[str, ...]) -> bool:
+        """Whether rows lie as a hash exchange on ``keys`` would put them."""
+        if self.keys is None or not keys or len(keys) != len(self.keys):
+            return False
+        return all(key in names for key, names in zip(keys, self.keys, strict=True))
+
+
+UNKNOWN = Partitioning(None)
+SINGLE = Partitioning(())
+
+
+def is_point(node: LogicalNode) -> bool:
+    """Whether every event has ``ve == vs + 1``."""
+    match node:
+        case Source(spec=spec) if spec.format == "items":
+            assert spec.items is not None
+            events = spec.items.filter(_events_mask(node))
+            return bool((int64_column(events, VE) - int64_column(events, VS) == 1).all())
+        case Source(spec=spec):
+            return spec.ve is None or spec.ve == 1
+        case Union(branches=branches):
+            return all(is_point(branch) for branch in branches)
+        case Join(left=left, right=right):
+            return is_point(left) or is_point(right)
+        case WindowAgg(size_us=size_us):
+            return size_us == 1
+        case Filter() | Project() | Explode() | Exchange() | Sink():
+            return is_point(node.input)
+
+
+def is_stateless(node: LogicalNode) -> bool:
+    """Whether each output row follows from one input row."""
+    return isinstance(node, Filter | Project | Explode)
+
+
+def partitioning(node: LogicalNode) -> Partitioning:
+    """Where the rows of ``node`` lie."""
+    match node:
+        case Source(partitions=partitions):
+            return SINGLE if partitions == 1 else UNKNOWN
+        case Exchange(keys=keys):
+            return Partitioning(tuple(frozenset([key]) for key in keys))
+        case Project(columns=columns):
+            return _through(partitioning(node.input), _outputs(columns))
+        case Join():
+            return _of_join(node)
+        case WindowAgg(keys=keys):
+            kept = {key: frozenset([key]) for key in keys}
+            return _through(partitioning(node.input), kept)
+        case Explode(column=column):
+            kept = {name: frozenset([name]) for name in node.schema.names if name != column}
+            return _through(partitioning(node.input), kept)
+        case Union():
+            return UNKNOWN
+        case Filter() | Sink():
+            return partitioning(node.input)
+
+
+def _through(before: Partitioning, outputs: dict[str, frozenset[str]]) -> Partitioning:
+    """``outputs``: for each input column the names under which its values go on."""
+    if before.keys is None:
+        return UNKNOWN
+    after: list[frozenset[str]] = []
+    for names in before.keys:
+        now = frozenset[str]().union(*(outputs.get(name, frozenset()) for name in names))
+        if not now:
+            return UNKNOWN
+        after.append(now)
+    return Partitioning(tuple(after))
+
+
+def _outputs(columns: tuple[tuple[str, object], ...]) -> dict[str, frozenset[str]]:
+    names: dict[str, frozenset[str]] = {}
+    for output, node in columns:
+        if isinstance(node, Column):
+            names[node.name] = names.get(node.name, frozenset()) | {output}
+    return names
+
+
+def _of_join(node: Join) -> Partitioning:
+    """By its keys, under every name that either side's column has in the output."""
+    if partitioning(node.left).is_single and partitioning(node.right).is_single:
+        return SINGLE
+    keys: list[frozenset[str]] = []
+    for left, right in zip(node.left_on, node.right_on, strict=True):
+        names = frozenset(
+            output
+            for side, column, output in node.columns
+            if (side, column) in (("left", left), ("right", right))
+        )
+        if not names:
+            return UNKNOWN
+        keys.append(names)
+    return Partitioning(tuple(keys))
+
+
+def _events_mask(node: Source) -> object:
+    import pyarrow as pa  # noqa: PLC0415
+
+    assert node.spec.items is not None
+    return pa.array(kinds(node.spec.items) == EVENT)
