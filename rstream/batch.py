@@ -107,7 +107,11 @@ def validate_items(stream: str, batch: pa.RecordBatch, schema: pa.Schema) -> Non
 
 def cti_batch(time: int, schema: pa.Schema) -> pa.RecordBatch:
     """A batch of one CTI at ``time`` (item schema)."""
-    columns = [pa.array([CTI], pa.int8()), pa.array([time], pa.int64()), pa.array([time], pa.int64())]
+    columns = [
+        pa.array([CTI], pa.int8()),
+        pa.array([time], pa.int64()),
+        pa.array([time], pa.int64()),
+    ]
     columns += [pa.nulls(1, f.type) for f in list(schema)[3:]]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -1,0 +1,286 @@
+"""Named immutable byte strings in a folder: on a disk, in memory, in an object store.
+
+A put is atomic: locally a temporary name, then a rename; an object store has a single put. Names
+that end in ``.tmp`` are leftovers of a crash; listings do not show them, :func:`remove_temporaries`
+removes them. Every operation is retried :data:`ATTEMPTS_MAX` times, each attempt has
+:data:`ATTEMPT_WAIT_S`, and what still fails is a :class:`StoreError`.
+
+The only file that knows fsspec. Correctness never rests on an exclusive create.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import fsspec
+import pyarrow as pa
+
+from rstream.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+ATTEMPTS_MAX = 4
+ATTEMPT_WAIT_S = 60.0
+RETRY_DELAY_S = 0.05
+TEMPORARY = ".tmp"
+
+
+class BlobStore(Protocol):
+    """A folder of blobs; paths are relative to it and use ``/``."""
+
+    @property
+    def uri(self) -> str:
+        """Where it is, for messages and for opening it again."""
+        ...
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        """Write the whole blob; it becomes visible at once or not at all."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """The whole blob. Raises FileNotFoundError if there is none."""
+        ...
+
+    def open(self, path: str) -> pa.NativeFile:
+        """A seekable file to read from. Raises FileNotFoundError if there is none."""
+        ...
+
+    def list(self, folder: str = "") -> list[str]:
+        """Paths of all blobs below ``folder``, sorted; empty if there is no such folder."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove the blob; nothing happens if there is none."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a blob."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Bytes of the blob. Raises FileNotFoundError if there is none."""
+        ...
+
+    def child(self, folder: str) -> BlobStore:
+        """The store rooted at a folder of this one."""
+        ...
+
+
+class MemoryBlobs:
+    """A store in a dictionary, for tests and simulation. ``child`` shares the dictionary."""
+
+    def __init__(self, blobs: dict[str, bytes] | None = None, root: str = "") -> None:
+        self.blobs: dict[str, bytes] = {} if blobs is None else blobs
+        self._root = root
+
+    @property
+    def uri(self) -> str:
+        return f"blobs://{self._root}"
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        self.blobs[self._root + path] = bytes(data)
+
+    def get(self, path: str) -> bytes:
+        try:
+            return self.blobs[self._root + path]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def open(self, path: str) -> pa.NativeFile:
+        return pa.BufferReader(self.get(path))
+
+    def list(self, folder: str = "") -> list[str]:
+        prefix = self._root + (folder.rstrip("/") + "/" if folder else "")
+        names = (name for name in list(self.blobs) if name.startswith(prefix))
+        return sorted(n[len(self._root) :] for n in names if not n.endswith(TEMPORARY))
+
+    def list_temporaries(self) -> list[str]:
+        """Leftovers of crashed puts."""
+        names = (n for n in list(self.blobs) if n.startswith(self._root))
+        return sorted(n[len(self._root) :] for n in names if n.endswith(TEMPORARY))
+
+    def delete(self, path: str) -> None:
+        self.blobs.pop(self._root + path, None)
+
+    def exists(self, path: str) -> bool:
+        return self._root + path in self.blobs
+
+    def size(self, path: str) -> int:
+        return len(self.get(path))
+
+    def child(self, folder: str) -> MemoryBlobs:
+        return MemoryBlobs(self.blobs, f"{self._root}{folder.strip('/')}/")
+
+
+class FsspecBlobs:
+    """A store on any fsspec file system."""
+
+    def __init__(self, fs: Any, root: str, *, fsync: bool = False) -> None:
+        self._fs = fs
+        self._root = root.rstrip("/")
+        self._fsync = fsync
+        protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+        self._is_local = protocol in ("file", "local")
+        self._needs_timeout = protocol not in ("file", "local", "memory")
+        self._has_folders = protocol in ("file", "local", "memory")
+        self._made_folders: set[str] = set()
+        self._protocol = protocol
+
+    @property
+    def uri(self) -> str:
+        return f"{self._protocol}://{self._root.lstrip('/') if not self._is_local else self._root}"
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        full = self._full(path)
+        if self._has_folders:
+            self._make_folder(full.rpartition("/")[0])
+        write = self._put_local if self._is_local else self._put_whole
+        self._attempt(path, lambda: write(full, data))
+
+    def get(self, path: str) -> bytes:
+        data: bytes = self._attempt(path, lambda: self._fs.cat_file(self._full(path)))
+        return data
+
+    def open(self, path: str) -> pa.NativeFile:
+        full = self._full(path)
+        if self._is_local:
+            return self._attempt(path, lambda: pa.OSFile(full, "rb"))
+        return self._attempt(path, lambda: pa.PythonFile(self._fs.open(full, "rb"), mode="r"))
+
+    def list(self, folder: str = "") -> list[str]:
+        return [name for name in self._find(folder) if not name.endswith(TEMPORARY)]
+
+    def list_temporaries(self) -> list[str]:
+        """Leftovers of crashed puts."""
+        return [name for name in self._find("") if name.endswith(TEMPORARY)]
+
+    def delete(self, path: str) -> None:
+        def remove() -> None:
+            try:
+                self._fs.rm_file(self._full(path))
+            except FileNotFoundError:
+                return
+
+        self._attempt(path, remove)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.size(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def size(self, path: str) -> int:
+        def stat() -> int:
+            self._fs.invalidate_cache()
+            return int(self._fs.info(self._full(path))["size"])
+
+        return self._attempt(path, stat)
+
+    def child(self, folder: str) -> FsspecBlobs:
+        return FsspecBlobs(self._fs, self._full(folder.strip("/")), fsync=self._fsync)
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def _find(self, folder: str) -> list[str]:
+        def find() -> list[str]:
+            self._fs.invalidate_cache()
+            found: list[str] = self._fs.find(self._full(folder.strip("/")))
+            return found
+
+        try:
+            found = self._attempt(folder, find)
+        except FileNotFoundError:
+            return []
+        skip = len(self._root) + 1
+        return sorted(name[skip:] for name in found)
+
+    def _make_folder(self, folder: str) -> None:
+        if folder not in self._made_folders:
+            self._attempt(folder, lambda: self._fs.makedirs(folder, exist_ok=True))
+            self._made_folders.add(folder)
+
+    def _put_whole(self, full: str, data: bytes | pa.Buffer) -> None:
+        self._fs.pipe_file(full, bytes(data))
+
+    def _put_local(self, full: str, data: bytes | pa.Buffer) -> None:
+        temporary = f"{full}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            if self._fsync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, full)
+
+    def _attempt(self, path: str, operation: Callable[[], T]) -> T:
+        """Run with retries; FileNotFoundError is an answer, not a failure."""
+        reason = ""
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt:
+                time.sleep(RETRY_DELAY_S * 2**attempt)
+            try:
+                return _with_limit(operation) if self._needs_timeout else operation()
+            except FileNotFoundError:
+                raise
+            except Exception as error:  # whatever a file system raises; named after the last try
+                reason = f"{type(error).__name__}: {error}"
+                if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError):
+                    break
+        raise StoreError(f"{self.uri}/{path}", reason)
+
+
+def open_store(uri: str, *, fsync: bool = False, **storage_options: Any) -> FsspecBlobs:
+    """The store at ``uri``: a path, ``file://``, ``memory://``, ``s3://bucket/...``, ...
+
+    ``storage_options`` go to the fsspec file system; endpoint and credentials may come from the
+    environment as the file system reads them. ``fsync`` makes local puts survive a loss of power.
+
+    Raises:
+        StoreError: the protocol is unknown or its package is not installed.
+    """
+    if "://" not in uri:
+        uri = f"file://{os.path.abspath(uri)}"
+    if uri.startswith("s3://"):
+        storage_options.setdefault("use_listings_cache", False)
+    try:
+        fs, root = fsspec.core.url_to_fs(uri, **storage_options)
+    except (ImportError, ValueError) as error:
+        raise StoreError(uri, str(error)) from error
+    return FsspecBlobs(fs, root, fsync=fsync)
+
+
+def remove_temporaries(store: BlobStore) -> int:
+    """Remove what crashed puts left; returns how many. Only while nobody else writes."""
+    if not isinstance(store, MemoryBlobs | FsspecBlobs):
+        return 0
+    names = store.list_temporaries()
+    for name in names:
+        store.delete(name)
+    return len(names)
+
+
+def _with_limit(operation: Callable[[], T]) -> T:
+    """Run on a thread of its own and give up waiting after ATTEMPT_WAIT_S."""
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            result.append(operation())
+        except BaseException as error:  # re-raised in the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="blob-operation", daemon=True)
+    thread.start()
+    thread.join(ATTEMPT_WAIT_S)
+    if failure:
+        raise failure[0]
+    if not result:
+        raise TimeoutError(f"no answer in {ATTEMPT_WAIT_S:g} s")
+    return result[0]

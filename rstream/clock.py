@@ -1,0 +1,50 @@
+"""Wall time, the only place that reads it.
+
+:class:`SystemClock` is the world's; :class:`ManualClock` moves only when told, for tests and
+simulation.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A source of time."""
+
+    def now_us(self) -> int:
+        """Microseconds since 1970, UTC."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go backwards, from an arbitrary start."""
+        ...
+
+
+class SystemClock:
+    """The clock of the machine."""
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1_000
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that is moved by hand."""
+
+    def __init__(self, now_us: int = 0) -> None:
+        self._now_us = now_us
+
+    def now_us(self) -> int:
+        return self._now_us
+
+    def monotonic_s(self) -> float:
+        return self._now_us / 1e6
+
+    def advance(self, microseconds: int) -> None:
+        """Move forward."""
+        assert microseconds >= 0, microseconds
+        self._now_us += microseconds

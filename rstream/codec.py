@@ -1,0 +1,163 @@
+"""Batches of items as Parquet segments and back. The only file that knows Parquet.
+
+A segment has the column ``_seq`` first, then the item columns. Its footer says, as JSON under
+:data:`FOOTER_KEY`: format version, stream, ``lo``, ``hi``, rows per row group and the content
+digest of each row group (see :mod:`rstream.digest`; over items, not over file bytes).
+
+Invariants: (1) row groups hold consecutive seqs, all but the last the same number; (2) the sum of
+the row group digests is the digest of ``[lo, hi)``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rstream.batch import KIND, SEQ, VE, VS, Items
+from rstream.digest import StreamDigest
+from rstream.errors import CorruptSegmentError
+from rstream.types import SeqRange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FORMAT_VERSION = 1
+FOOTER_KEY = b"rstream"
+ROW_GROUP_ROWS_MAX = 1 << 16
+ROW_GROUP_BYTES_MAX = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """What a footer says. ``digests``: one per row group."""
+
+    stream: str
+    seqs: SeqRange
+    group_rows: int
+    digests: tuple[str, ...]
+
+
+def encode_segment(stream: str, items: Items) -> pa.Buffer:
+    """The bytes of a segment that holds ``items``."""
+    batch = items.batch
+    assert batch.num_rows > 0
+    row_bytes = max(batch.nbytes // batch.num_rows, 1)
+    group_rows = max(min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES_MAX // row_bytes), 1)
+    schema = _file_schema(batch.schema)
+    sink = pa.BufferOutputStream()
+    digests: list[str] = []
+    with pq.ParquetWriter(sink, schema, **_writer_options(schema)) as writer:
+        for lo in range(0, batch.num_rows, group_rows):
+            part = Items(items.first_seq + lo, batch.slice(lo, group_rows))
+            digest = StreamDigest()
+            digest.update(part.first_seq, part.batch)
+            digests.append(digest.hexdigest())
+            seqs = pa.array(np.arange(part.first_seq, part.next_seq))
+            columns = [seqs, *part.batch.columns]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema), group_rows)
+        footer = {
+            "version": FORMAT_VERSION,
+            "stream": stream,
+            "lo": items.first_seq,
+            "hi": items.next_seq,
+            "group_rows": group_rows,
+            "digests": digests,
+        }
+        writer.add_key_value_metadata({FOOTER_KEY.decode(): json.dumps(footer)})
+    return sink.getvalue()
+
+
+class SegmentFile:
+    """An open segment. ``columns`` selects payload columns (None: all); reserved ones always come.
+
+    Raises:
+        CorruptSegmentError: the file is not what its name promises. Any method may raise it.
+    """
+
+    def __init__(self, source: Any, path: str, seqs: SeqRange, *, columns: Sequence[str] | None):
+        self._path = path
+        try:
+            self._file = pq.ParquetFile(source, pre_buffer=False)
+            self.info = _parse_footer(self._file.metadata.metadata or {})
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+            raise CorruptSegmentError(path, f"unreadable footer: {error}") from error
+        self._columns = None if columns is None else [KIND, VS, VE, *columns]
+        self._check(seqs)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The item schema."""
+        schema = self._file.schema_arrow
+        return pa.schema([f for f in schema if f.name != SEQ])
+
+    def read_group(self, seq: int, *, verify: bool) -> Items:
+        """The items from ``seq`` to the end of its row group."""
+        seqs = self.info.seqs
+        assert seq in seqs, (seq, seqs)
+        group = (seq - seqs.lo) // self.info.group_rows
+        first = seqs.lo + group * self.info.group_rows
+        wanted = self._columns
+        if verify or wanted is None:
+            wanted = [f.name for f in self._file.schema_arrow if f.name != SEQ]
+        try:
+            table = self._file.read_row_group(group, columns=wanted, use_threads=False)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptSegmentError(self._path, f"row group {group}: {error}") from error
+        items = Items(first, _one_batch(table))
+        if verify:
+            self._verify(group, items)
+            if self._columns is not None:
+                items = Items(first, items.batch.select(self._columns))
+        return items.from_seq(seq)
+
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close(force=True)
+
+    def _check(self, seqs: SeqRange) -> None:
+        info, rows = self.info, self._file.metadata.num_rows
+        if info.seqs != seqs or rows != len(seqs):
+            reason = f"its footer says {info.seqs} and {rows} rows"
+            raise CorruptSegmentError(self._path, reason)
+        if len(info.digests) != self._file.metadata.num_row_groups:
+            raise CorruptSegmentError(self._path, "its footer lacks digests")
+
+    def _verify(self, group: int, items: Items) -> None:
+        digest = StreamDigest()
+        digest.update(items.first_seq, items.batch)
+        if digest.hexdigest() != self.info.digests[group]:
+            raise CorruptSegmentError(self._path, f"row group {group}: its content digest differs")
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _file_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(SEQ, pa.int64(), nullable=False), *schema])
+
+
+def _writer_options(schema: pa.Schema) -> dict[str, Any]:
+    """Plain and lz4: flushing has to be cheap; dictionaries only where the data has them."""
+    dictionaries = [f.name for f in schema if pa.types.is_dictionary(f.type)]
+    return {
+        "compression": "lz4",
+        "use_dictionary": dictionaries or False,
+        "write_statistics": [SEQ, VS],
+        "column_encoding": {SEQ: "DELTA_BINARY_PACKED"},
+    }
+
+
+def _parse_footer(metadata: dict[bytes, bytes]) -> SegmentInfo:
+    footer = json.loads(metadata[FOOTER_KEY])
+    if footer["version"] != FORMAT_VERSION:
+        raise ValueError(f"format version {footer['version']}, this is {FORMAT_VERSION}")
+    seqs = SeqRange(int(footer["lo"]), int(footer["hi"]))
+    digests = tuple(str(d) for d in footer["digests"])
+    return SegmentInfo(str(footer["stream"]), seqs, int(footer["group_rows"]), digests)

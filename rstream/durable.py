@@ -1,0 +1,214 @@
+"""The durable part of one stream: its folder of segments and its persisted low-water mark.
+
+The low-water mark is written to ``_low_water_mark`` before the first segment below it is deleted,
+so that a crash in between, or a segment that a slow replica wrote again, is never taken for a hole.
+
+Invariants: (1) the index holds only segments that exist or existed; a vanished one is found out
+when it is opened, and the listing is read again; (2) segments are never overwritten.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.batch import Items
+from rstream.codec import SegmentFile, encode_segment
+from rstream.errors import CorruptSegmentError, InvalidBatchError
+from rstream.segments import SegmentIndex, parse_segment_name, segment_name
+from rstream.types import SeqRange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rstream.blobs import BlobStore
+
+MARK_NAME = "_low_water_mark"
+
+
+class DurableLog:
+    """Segments of one stream in one folder. Safe to use from many threads."""
+
+    def __init__(self, store: BlobStore, stream: str) -> None:
+        self._store = store
+        self.stream = stream
+        self._lock = threading.Lock()
+        self._index = SegmentIndex()
+        self._mark = 0
+        self.refresh()
+
+    @property
+    def uri(self) -> str:
+        return self._store.uri
+
+    @property
+    def mark(self) -> int:
+        """The persisted low-water mark."""
+        return self._mark
+
+    @property
+    def first_seq(self) -> int | None:
+        """The lowest durable seq at or above the mark."""
+        with self._lock:
+            first = self._index.first_seq
+        return None if first is None else max(first, self._mark)
+
+    def refresh(self) -> None:
+        """Read the listing again."""
+        names = self._store.list()
+        mark = int(self._store.get(MARK_NAME)) if MARK_NAME in names else 0
+        ranges = [seqs for name in names if (seqs := parse_segment_name(name)) is not None]
+        with self._lock:
+            self._mark = max(self._mark, mark)
+            self._index.refresh([s for s in ranges if s.hi > self._mark])
+
+    def lookup(self, seq: int) -> SeqRange | None:
+        """The segment that holds ``seq``."""
+        with self._lock:
+            return self._index.lookup(seq)
+
+    def contiguous_end(self, seq: int) -> int:
+        """The end of what is durable without a hole from ``seq`` on."""
+        with self._lock:
+            return self._index.contiguous_end(seq)
+
+    def end(self) -> int:
+        """The end of the contiguous durable part."""
+        with self._lock:
+            first = self._index.first_seq
+            return self._index.contiguous_end(max(self._mark, first or 0))
+
+    def holes(self) -> list[SeqRange]:
+        """Ranges that no segment has, between the lowest and the highest seq."""
+        with self._lock:
+            return self._index.holes()
+
+    def write(self, items: Items) -> None:
+        """Make a segment of ``items``; what is there under its name already stays."""
+        seqs = SeqRange(items.first_seq, items.next_seq)
+        name = segment_name(seqs)
+        if not self._store.exists(name):
+            self._store.put(name, encode_segment(self.stream, items))
+        with self._lock:
+            self._index.add(seqs)
+
+    def has_below(self, mark: int) -> bool:
+        """Whether :meth:`collect` would delete anything."""
+        with self._lock:
+            first = self._index.first_seq
+            return first is not None and first < mark and bool(self._index.wholly_below(mark))
+
+    def collect(self, mark: int) -> int:
+        """Delete segments wholly below ``mark``; returns how many.
+
+        Raises:
+            StoreError: a deletion failed; the rest is deleted by the next call.
+        """
+        with self._lock:
+            doomed = self._index.wholly_below(mark)
+        if not doomed:
+            return 0
+        self._mark = max(self._mark, mark)
+        self._store.put(MARK_NAME, str(self._mark).encode())
+        for seqs in doomed:
+            self._store.delete(segment_name(seqs))
+            with self._lock:
+                self._index.remove(seqs)
+        return len(doomed)
+
+    def open(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
+        """Open one segment. Raises FileNotFoundError if it was deleted, CorruptSegmentError."""
+        path = f"{self.uri}/{segment_name(seqs)}"
+        try:
+            return SegmentFile(self._store.open(segment_name(seqs)), path, seqs, columns=columns)
+        except CorruptSegmentError:
+            return self.open_again(seqs, columns)
+
+    def open_again(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
+        """Open one segment from a fresh copy in memory: tells a bad read from a bad file."""
+        data = pa.BufferReader(self._store.get(segment_name(seqs)))
+        return SegmentFile(data, f"{self.uri}/{segment_name(seqs)}", seqs, columns=columns)
+
+    def read_schema(self) -> pa.Schema | None:
+        """The item schema of the last segment, None if there is no segment.
+
+        Raises:
+            CorruptSegmentError: the last segment cannot be opened.
+        """
+        with self._lock:
+            segments = self._index.segments()
+        if not segments:
+            return None
+        file = self.open(segments[-1])
+        try:
+            return file.schema
+        finally:
+            file.close()
+
+    def check_schema(self, schema: pa.Schema) -> None:
+        """Refuse a folder that holds another kind of item."""
+        found = self.read_schema()
+        if found is not None and not found.equals(schema, check_metadata=False):
+            raise InvalidBatchError(self.stream, f"{self.uri} holds {found}, expected {schema}")
+
+
+class SegmentCursor:
+    """Reads the durable part forward, one row group at a time. Owned by one reader."""
+
+    def __init__(
+        self, log: DurableLog, *, columns: Sequence[str] | None = None, verify: bool = True
+    ) -> None:
+        self._log = log
+        self._columns = columns
+        self._verify = verify
+        self._file: SegmentFile | None = None
+        self._rest: Items | None = None
+
+    def read(self, seq: int, items_max: int) -> Items | None:
+        """Items from ``seq`` on, at most ``items_max``; None if no segment has ``seq``."""
+        rest = self._rest
+        if rest is None or not rest.first_seq <= seq < rest.next_seq:
+            rest = self._load(seq)
+            if rest is None:
+                self.close()
+                return None
+        rest = rest.from_seq(seq)
+        taken = rest.head(items_max)
+        self._rest = rest.from_seq(taken.next_seq)
+        return taken
+
+    def close(self) -> None:
+        """Release the open file."""
+        self._rest = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _load(self, seq: int) -> Items | None:
+        if self._file is None or seq not in self._file.info.seqs:
+            self.close()
+            self._file = self._open(seq)
+            if self._file is None:
+                return None
+        try:
+            return self._file.read_group(seq, verify=self._verify)
+        except CorruptSegmentError:
+            seqs = self._file.info.seqs
+            self.close()
+            self._file = self._log.open_again(seqs, self._columns)
+            return self._file.read_group(seq, verify=self._verify)
+
+    def _open(self, seq: int) -> SegmentFile | None:
+        for attempt in range(2):
+            if attempt:
+                self._log.refresh()
+            seqs = self._log.lookup(seq)
+            if seqs is None:
+                continue
+            try:
+                return self._log.open(seqs, self._columns)
+            except FileNotFoundError:
+                continue
+        return None

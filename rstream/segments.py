@@ -1,0 +1,117 @@
+"""Which segments hold which sequence numbers.
+
+A segment is an immutable file ``<lo>-<hi>.parquet`` (20 digits each) with the items ``[lo, hi)``.
+Replicas may cut at different places, so segments may overlap; what overlaps is equal.
+
+Invariants: (1) ``_chain`` is sorted, both its ``lo`` and its ``hi`` strictly increase; (2) every
+other known segment lies within one of the chain. Pure: does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from rstream.types import SeqRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_DIGITS = 20
+_NAME = re.compile(rf"(\d{{{_DIGITS}}})-(\d{{{_DIGITS}}})\.parquet")
+
+
+def segment_name(seqs: SeqRange) -> str:
+    """The file name of a segment."""
+    return f"{seqs.lo:0{_DIGITS}d}-{seqs.hi:0{_DIGITS}d}.parquet"
+
+
+def parse_segment_name(name: str) -> SeqRange | None:
+    """The range in a file name, or None if it is not the name of a segment."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    lo, hi = int(match[1]), int(match[2])
+    return SeqRange(lo, hi) if lo < hi else None
+
+
+class SegmentIndex:
+    """The known segments of one stream."""
+
+    def __init__(self, segments: Iterable[SeqRange] = ()) -> None:
+        self._chain: list[SeqRange] = []
+        self._covered: set[SeqRange] = set()
+        self.refresh(segments)
+
+    def __len__(self) -> int:
+        return len(self._chain) + len(self._covered)
+
+    @property
+    def first_seq(self) -> int | None:
+        """The lowest seq in any segment."""
+        return self._chain[0].lo if self._chain else None
+
+    def segments(self) -> list[SeqRange]:
+        """All of them, sorted."""
+        return sorted([*self._chain, *self._covered])
+
+    def refresh(self, segments: Iterable[SeqRange]) -> None:
+        """Forget everything and know exactly ``segments``."""
+        self._chain = []
+        self._covered = set()
+        for seqs in sorted(segments, key=lambda s: (s.lo, -s.hi)):
+            if self._chain and seqs.hi <= self._chain[-1].hi:
+                if seqs != self._chain[-1]:
+                    self._covered.add(seqs)
+            else:
+                self._chain.append(seqs)
+
+    def add(self, seqs: SeqRange) -> None:
+        """Know one more."""
+        assert len(seqs) > 0, seqs
+        if not self._chain or (seqs.lo > self._chain[-1].lo and seqs.hi > self._chain[-1].hi):
+            self._chain.append(seqs)
+        else:
+            self.refresh([*self._chain, *self._covered, seqs])
+
+    def remove(self, seqs: SeqRange) -> None:
+        """Forget one."""
+        self.refresh([s for s in self.segments() if s != seqs])
+
+    def lookup(self, seq: int) -> SeqRange | None:
+        """The segment with ``seq`` that reaches furthest."""
+        at = bisect_right(self._chain, seq, key=lambda s: s.lo) - 1
+        if at >= 0 and seq in self._chain[at]:
+            return self._chain[at]
+        return None
+
+    def contiguous_end(self, seq: int) -> int:
+        """The end of what is covered without a hole from ``seq`` on; ``seq`` if it is not."""
+        end = seq
+        at = max(bisect_right(self._chain, seq, key=lambda s: s.lo) - 1, 0)
+        for seqs in self._chain[at:]:
+            if seqs.lo > end:
+                break
+            end = max(end, seqs.hi)
+        return end
+
+    def holes(self) -> list[SeqRange]:
+        """Ranges between the lowest and the highest seq that no segment has."""
+        pairs = zip(self._chain[:-1], self._chain[1:], strict=True)
+        return [SeqRange(a.hi, b.lo) for a, b in pairs if a.hi < b.lo]
+
+    def wholly_below(self, mark: int) -> list[SeqRange]:
+        """Segments with nothing at or above ``mark``, in the order in which to delete them.
+
+        Deleting them in this order, and stopping at the first failure, leaves no hole.
+        """
+        return sorted((s for s in self.segments() if s.hi <= mark), key=lambda s: (s.hi, s.lo))
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for a, b in zip(self._chain[:-1], self._chain[1:], strict=True):
+            assert a.lo < b.lo, (a, b)
+            assert a.hi < b.hi, (a, b)
+        for seqs in self._covered:
+            assert any(c.lo <= seqs.lo and seqs.hi <= c.hi for c in self._chain), seqs

@@ -1,0 +1,193 @@
+"""The volatile tail: the newest items of a stream, in memory.
+
+Invariants: (1) ``first_seq <= durable_seq <= flushing_seq <= next_seq``; (2) the kept batches are
+contiguous from ``first_seq`` to ``next_seq``; (3) ``bytes`` is the sum over the kept batches.
+Everything below ``durable_seq`` may leave memory: it is in Parquet, or nobody needs it any more.
+Marks only move forward, but a failed flush takes ``flushing_seq`` back to ``durable_seq``.
+
+Pure: no I/O, no threads. Source: etcd/raft, ``log_unstable.go``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.batch import Items
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: What a batch costs beside its buffers.
+BATCH_OVERHEAD_BYTES = 1024
+#: Batches of at least this many rows are handed out by reference, smaller ones are joined.
+JOIN_ROWS_MAX = 1024
+
+
+class VolatileTail:
+    """Contiguous items ``[first_seq, next_seq)``."""
+
+    def __init__(self, first_seq: int) -> None:
+        assert first_seq >= 0, first_seq
+        self._items: list[Items] = []
+        self._sizes: list[int] = []
+        self._head = 0
+        self._bytes = 0
+        self._unflushed_bytes = 0
+        self._first_seq = first_seq
+        self._durable_seq = first_seq
+        self._flushing_seq = first_seq
+        self._next_seq = first_seq
+
+    @property
+    def first_seq(self) -> int:
+        return self._first_seq
+
+    @property
+    def durable_seq(self) -> int:
+        return self._durable_seq
+
+    @property
+    def flushing_seq(self) -> int:
+        return self._flushing_seq
+
+    @property
+    def next_seq(self) -> int:
+        return self._next_seq
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the kept items; a slice counts for its own rows only."""
+        return self._bytes
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Take a batch at ``next_seq``, by reference."""
+        assert batch.num_rows > 0
+        size = batch.nbytes + BATCH_OVERHEAD_BYTES
+        self._items.append(Items(self._next_seq, batch))
+        self._sizes.append(size)
+        self._bytes += size
+        self._unflushed_bytes += batch.nbytes
+        self._next_seq += batch.num_rows
+
+    def read(self, seq: int, items_max: int) -> Items | None:
+        """Items from ``seq`` on: at most ``items_max``, at least one; None at the end.
+
+        A large batch is returned by reference, several small ones are joined.
+        """
+        assert self._first_seq <= seq <= self._next_seq, (self._first_seq, seq, self._next_seq)
+        assert items_max > 0, items_max
+        if seq == self._next_seq:
+            return None
+        parts: list[pa.RecordBatch] = []
+        rows = 0
+        for items in self._from(seq):
+            part = items.from_seq(max(seq, items.first_seq)).batch
+            if parts and part.num_rows >= JOIN_ROWS_MAX:
+                break
+            parts.append(part)
+            rows += part.num_rows
+            if rows >= min(items_max, JOIN_ROWS_MAX):
+                break
+        batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        return Items(seq, batch.slice(0, items_max) if rows > items_max else batch)
+
+    def cut(self, rows_max: int, bytes_max: int) -> Items | None:
+        """The next items to flush, from ``flushing_seq``: as one table's batches; None if none.
+
+        Moves ``flushing_seq`` past them.
+        """
+        if self._flushing_seq == self._next_seq:
+            return None
+        parts, rows, size = [], 0, 0
+        first = self._flushing_seq
+        for items in self._from(first):
+            part = items.from_seq(max(first, items.first_seq)).batch
+            room_bytes = bytes_max - size
+            if part.nbytes > room_bytes:
+                fit = int(part.num_rows * room_bytes / part.nbytes)
+                part = part.slice(0, max(fit, 0 if parts else 1))
+            part = part.slice(0, rows_max - rows)
+            if part.num_rows:
+                parts.append(part)
+            rows += part.num_rows
+            size += part.nbytes
+            if first + rows < items.next_seq or rows >= rows_max:
+                break
+        self._flushing_seq = first + rows
+        self._unflushed_bytes -= size
+        return Items(first, parts[0] if len(parts) == 1 else pa.concat_batches(parts))
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes at and after ``flushing_seq`` (nearly: a batch that was cut is estimated)."""
+        return max(self._unflushed_bytes, 0)
+
+    def mark_durable(self, seq: int) -> None:
+        """Everything below ``seq`` may leave memory."""
+        assert self._durable_seq <= seq <= self._next_seq, (self._durable_seq, seq, self._next_seq)
+        self._durable_seq = seq
+        if seq > self._flushing_seq:
+            self._flushing_seq = seq
+            self._unflushed_bytes = self._bytes_from(seq)
+
+    def abandon_flush(self) -> None:
+        """A flush failed: what is not durable is to be flushed again."""
+        self._flushing_seq = self._durable_seq
+        self._unflushed_bytes = self._bytes_from(self._durable_seq)
+
+    def drop_below(self, seq: int) -> None:
+        """Free memory below ``seq``, as far as it is durable."""
+        seq = min(seq, self._durable_seq)
+        while self._head < len(self._items) and self._items[self._head].next_seq <= seq:
+            self._drop_first()
+        if self._head < len(self._items) and seq > self._first_seq:
+            items = self._items[self._head].from_seq(max(seq, self._first_seq))
+            size = items.batch.nbytes + BATCH_OVERHEAD_BYTES
+            self._bytes += size - self._sizes[self._head]
+            self._items[self._head], self._sizes[self._head] = items, size
+        self._first_seq = max(self._first_seq, seq)
+
+    def drop_until(self, bytes_max: int) -> None:
+        """Free the oldest durable batches until at most ``bytes_max`` are kept."""
+        while (
+            self._bytes > bytes_max
+            and self._head < len(self._items)
+            and self._items[self._head].next_seq <= self._durable_seq
+        ):
+            self._first_seq = self._items[self._head].next_seq
+            self._drop_first()
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self._first_seq <= self._durable_seq <= self._flushing_seq <= self._next_seq
+        seq = self._first_seq
+        for items in self._items[self._head :]:
+            assert items.first_seq == seq, (items.first_seq, seq)
+            seq = items.next_seq
+        assert seq == self._next_seq, (seq, self._next_seq)
+        assert self._bytes == sum(self._sizes[self._head :])
+
+    def _at(self, seq: int) -> int:
+        at = bisect_right(self._items, seq, lo=self._head, key=lambda i: i.first_seq) - 1
+        assert at >= self._head, (seq, self._first_seq)
+        return at
+
+    def _bytes_from(self, seq: int) -> int:
+        if seq == self._next_seq:
+            return 0
+        return sum(i.from_seq(max(seq, i.first_seq)).batch.nbytes for i in self._from(seq))
+
+    def _from(self, seq: int) -> Iterator[Items]:
+        for at in range(self._at(seq), len(self._items)):
+            yield self._items[at]
+
+    def _drop_first(self) -> None:
+        self._bytes -= self._sizes[self._head]
+        self._items[self._head] = Items(0, None)
+        self._head += 1
+        if self._head * 2 > len(self._items):
+            del self._items[: self._head], self._sizes[: self._head]
+            self._head = 0
