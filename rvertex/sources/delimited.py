@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 4 << 20
 #: Empty, and what R, pandas and SQL write for a missing value.
-NULL_VALUES = ("", "NA", "N/A", "NULL", "null", "NaN", "nan", "None")
+NULL_VALUES = ",NA,N/A,NULL,null,NaN,nan,None"
 _ROW = re.compile(r"Row #(\d+): (.*)", re.DOTALL)
 _COLUMN = re.compile(r"In CSV column #(\d+)")
 
@@ -54,7 +54,7 @@ class CsvUnits:
                     convert=pacsv.ConvertOptions(
                         include_columns=columns.names,
                         column_types=columns,
-                        null_values=null_values(self._spec.option("null_values", "")),
+                        null_values=str(self._spec.option("null_values", NULL_VALUES)).split(","),
                         strings_can_be_null=True,
                     ),
                 )
@@ -121,16 +121,13 @@ def open_csv(
     )
 
 
-def null_values(option: object) -> list[str]:
-    """What counts as missing: the user's list, or the usual."""
-    return str(option).split(",") if option else list(NULL_VALUES)
-
-
-def infer_csv_schema(path: str, delimiter: str, nulls: object) -> pa.Schema:
+def infer_csv_schema(path: str, delimiter: str, null_values: str) -> pa.Schema:
     """Columns and types as the first block of the file suggests them."""
     try:
         with open_sequential(path) as stream:
-            convert = pacsv.ConvertOptions(null_values=null_values(nulls), strings_can_be_null=True)
+            convert = pacsv.ConvertOptions(
+                null_values=null_values.split(","), strings_can_be_null=True
+            )
             schema: pa.Schema = open_csv(stream, delimiter=delimiter, convert=convert).schema
     except (pa.ArrowException, OSError) as error:
         raise CorruptSourceError(path, None, first_line(error)) from error

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rstream.batch import EVENT, kinds
 from rvertex.errors import SourceSchemaError
-from rvertex.sources.delimited import infer_csv_schema
+from rvertex.sources.delimited import NULL_VALUES, infer_csv_schema
 from rvertex.sources.files import list_files
 from rvertex.sources.json_lines import infer_json_schema
 from rvertex.sources.parquet import row_groups, schema_of
@@ -73,7 +73,7 @@ def infer_schema(
         schema = schema_of(file)
     elif format == "csv":
         given = dict(options)
-        nulls = given.get("null_values", "")
+        nulls = str(given.get("null_values", NULL_VALUES))
         schema = infer_csv_schema(file, str(given.get("delimiter", ",")), nulls)
     else:
         schema = infer_json_schema(file)
