@@ -1,0 +1,203 @@
+"""Reorder: the input side of a source vertex, from rows in arrival order to normal form.
+
+The rows of a source partition are numbered from 0. The frontier after row i is the greatest ``vs``
+of rows 0..i minus the delay; a row is late if its ``vs`` lies below the frontier after the row
+before it. Events below the frontier leave, ordered by (vs, row), and ``CTI(f)`` leaves each time
+the frontier, rounded down to the plan's grid, grows to ``f``: at most one CTI per event. A source
+of items (column ``_kind``) has explicit CTIs instead: they are its frontier and leave as given.
+
+Invariants: (1) lateness is decided row by row, so nothing depends on how rows were cut into
+batches; (2) the buffer is state, hence ``consumed`` counts every row offered; (3) after the end
+everything leaves, then ``CTI(INF_TIME)``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.batch import EVENT, KIND, VE, VS, event_schema, int64_column, kinds, only_events
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import LateRowError
+from rvertex.operators.protocol import OperatorState
+from rvertex.run import NO_CTIS, Run
+from rvertex.sorted_runs import SortedRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LatePolicy = Literal["drop", "adjust", "error"]
+
+_BUFFER, _CTIS = "buffer", "ctis"
+
+
+class Reorder:
+    """Sorts one source partition up to ``delay_us`` and says how far it is complete."""
+
+    def __init__(
+        self, payload: pa.Schema, *, delay_us: int, late: LatePolicy, cti_every_us: int
+    ) -> None:
+        assert delay_us >= 0, delay_us
+        assert cti_every_us > 0, cti_every_us
+        self._delay_us = delay_us
+        self._late: LatePolicy = late
+        self._cti_every_us = cti_every_us
+        self._schema = event_schema(payload)
+        self._buffer = SortedRuns(self._schema)
+        self._row = 0
+        #: Greatest ``vs`` of all events offered, MIN_TIME before the first.
+        self.max_vs: int = MIN_TIME
+        #: No later event leaves below it.
+        self._frontier: int = MIN_TIME
+        self._last_cti: int = MIN_TIME
+        #: CTIs to be released, all above those released before.
+        self._ctis: list[np.ndarray] = []
+        self.late_dropped = 0
+        self.late_adjusted = 0
+
+    @property
+    def consumed(self) -> int:
+        """The next row to be offered."""
+        return self._row
+
+    @property
+    def is_ended(self) -> bool:
+        return self._last_cti == INF_TIME
+
+    @property
+    def buffered_rows(self) -> int:
+        return self._buffer.rows
+
+    def offer(self, first_row: int, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Take the next rows: ``_vs, _ve, payload``, or items with ``_kind`` and explicit CTIs.
+
+        Returns:
+            The late events as they came, None if there are none.
+
+        Raises:
+            LateRowError: an event is late and the policy is "error"; nothing was taken.
+        """
+        assert first_row == self._row, (first_row, self._row)
+        if batch.num_rows == 0:
+            return None
+        if batch.schema.names[0] == KIND:
+            return self._offer_items(batch)
+        return self._offer_events(batch)
+
+    def end(self) -> None:
+        """No row follows: everything is to leave, then ``CTI(INF_TIME)``. Idempotent."""
+        self._frontier = INF_TIME
+        self._emit_ctis(np.array([INF_TIME]))
+
+    def release(self) -> Run | None:
+        """The events and CTIs that may leave now, or None if there are none."""
+        ctis = NO_CTIS if not self._ctis else np.concatenate(self._ctis)
+        self._ctis = []
+        run = Run(self._buffer.take_below(self._frontier), ctis)
+        return None if run.is_empty else run
+
+    def snapshot(self) -> OperatorState:
+        header = {
+            "row": self._row,
+            "max_vs": self.max_vs,
+            "frontier": self._frontier,
+            "last_cti": self._last_cti,
+            "late_dropped": self.late_dropped,
+            "late_adjusted": self.late_adjusted,
+        }
+        tables = {_BUFFER: self._buffer.table()}
+        if self._ctis:
+            tables[_CTIS] = pa.table({VS: np.concatenate(self._ctis)})
+        return OperatorState(header, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``, which says what was :attr:`consumed`."""
+        header = state.header
+        self._row, self.max_vs = header["row"], header["max_vs"]
+        self._frontier, self._last_cti = header["frontier"], header["last_cti"]
+        self.late_dropped, self.late_adjusted = header["late_dropped"], header["late_adjusted"]
+        self._ctis = [_times(state.tables[_CTIS])] if _CTIS in state.tables else []
+        self._buffer = SortedRuns(self._schema)
+        buffered: Sequence[pa.RecordBatch] = state.tables[_BUFFER].combine_chunks().to_batches()
+        for events in buffered:
+            self._buffer.push(events)
+
+    def check(self) -> None:
+        """Assert the invariants (linear)."""
+        self._buffer.check()
+        assert self._last_cti <= self._frontier, (self._last_cti, self._frontier)
+
+    def _offer_events(self, events: pa.RecordBatch) -> pa.RecordBatch | None:
+        greatest = np.maximum.accumulate(int64_column(events, VS))
+        np.maximum(greatest, self.max_vs, out=greatest)
+        frontier = np.maximum(greatest, MIN_TIME + self._delay_us) - self._delay_us
+        before = np.empty(len(frontier), np.int64)
+        before[0], before[1:] = self._frontier, frontier[:-1]
+        late = self._accept(events, before, None)
+        self._row += events.num_rows
+        self.max_vs, self._frontier = int(greatest[-1]), int(frontier[-1])
+        on_grid = frontier[frontier >= MIN_TIME + self._cti_every_us] // self._cti_every_us
+        self._emit_ctis(on_grid * self._cti_every_us)
+        return late
+
+    def _offer_items(self, items: pa.RecordBatch) -> pa.RecordBatch | None:
+        is_event = kinds(items) == EVENT
+        times = int64_column(items, VS)
+        frontier = np.where(is_event, MIN_TIME, times)
+        np.maximum.accumulate(frontier, out=frontier)
+        np.maximum(frontier, self._frontier, out=frontier)
+        late = self._accept(only_events(items), frontier[is_event], np.flatnonzero(is_event))
+        self._row += items.num_rows
+        self.max_vs = max(self.max_vs, int(times[is_event].max(initial=MIN_TIME)))
+        self._frontier = int(frontier[-1])
+        self._emit_ctis(frontier[~is_event])
+        return late
+
+    def _accept(
+        self, events: pa.RecordBatch, before: np.ndarray, rows: np.ndarray | None
+    ) -> pa.RecordBatch | None:
+        """Buffer ``events``, the late ones by policy; ``before`` is the frontier each one met.
+
+        ``rows`` are their row numbers relative to the batch, None if they are all of it.
+        """
+        is_late = int64_column(events, VS) < before
+        if not is_late.any():
+            self._buffer.push(events)
+            return None
+        late = events.filter(pa.array(is_late))
+        if self._late == "error":
+            at = int(is_late.argmax())
+            row = self._row + (at if rows is None else int(rows[at]))
+            raise LateRowError(row, int(late.column(VS)[0].as_py()), int(before[at]))
+        if self._late == "drop":
+            self.late_dropped += late.num_rows
+            self._buffer.push(events.filter(pa.array(~is_late)))
+        else:
+            self.late_adjusted += late.num_rows
+            self._buffer.push(_adjusted(events, before))
+        return late
+
+    def _emit_ctis(self, times: np.ndarray) -> None:
+        """Note the distinct ones of the non-decreasing ``times`` that exceed the last CTI."""
+        times = times[np.searchsorted(times, self._last_cti, side="right") :]
+        if len(times) == 0:
+            return
+        keep = np.ones(len(times), bool)
+        keep[1:] = times[1:] > times[:-1]
+        self._ctis.append(times[keep])
+        self._last_cti = int(times[-1])
+
+
+def _adjusted(events: pa.RecordBatch, before: np.ndarray) -> pa.RecordBatch:
+    """Lifetimes raised so that none starts below ``before`` and none is empty."""
+    vs = np.maximum(int64_column(events, VS), before)
+    ve = np.maximum(int64_column(events, VE), vs + 1)
+    columns = [pa.array(vs), pa.array(ve), *events.columns[2:]]
+    return pa.RecordBatch.from_arrays(columns, schema=events.schema)
+
+
+def _times(table: pa.Table) -> np.ndarray:
+    times: np.ndarray = table.column(VS).to_numpy()
+    return times

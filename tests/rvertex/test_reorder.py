@@ -1,0 +1,227 @@
+"""The reorder buffer against a per-row twin, for any cutting and restoring.
+
+Cannot catch: times within one delay of the ends of int64, which are only spot-checked.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rstream.batch import KIND, VE, VS, event_schema, only_events
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import LateRowError
+from rvertex.reorder import LatePolicy, Reorder
+from rvertex.run import concat
+from rvertex.sorted_runs import SortedRuns
+from tests.support.builders import Cti, Ev, Item, cti, ev, make_items, table_of
+
+if TYPE_CHECKING:
+    from rvertex.operators.protocol import OperatorState
+
+PAYLOAD = pa.schema([("n", pa.int64())])
+
+
+@dataclass
+class Twin:
+    """The rule of reorder.py, a row at a time."""
+
+    delay: int
+    late: LatePolicy
+    grid: int
+    frontier: int = MIN_TIME
+    max_vs: int = MIN_TIME
+    last_cti: int = MIN_TIME
+    events: list[Ev] = field(default_factory=list)
+    ctis: list[int] = field(default_factory=list)
+    dropped: int = 0
+    adjusted: int = 0
+    late_rows: list[int] = field(default_factory=list)
+
+    def row(self, number: int, item: Item, *, explicit: bool) -> None:
+        if isinstance(item, Cti):
+            self.frontier = max(self.frontier, item.time)
+            self.emit(item.time)
+            return
+        vs, ve = item.vs, item.ve
+        is_late = vs < self.frontier
+        if is_late:
+            self.late_rows.append(number)
+            if self.late == "error":
+                raise LateRowError(number, vs, self.frontier)
+            if self.late == "drop":
+                self.dropped += 1
+            else:
+                self.adjusted += 1
+                vs = self.frontier
+        if not is_late or self.late == "adjust":
+            self.events.append(Ev(vs, max(ve, vs + 1), item.payload))
+        if not explicit:
+            self.max_vs = max(self.max_vs, item.vs)
+            self.frontier = max(self.max_vs - self.delay, MIN_TIME)
+            if self.frontier >= MIN_TIME + self.grid:
+                self.emit(self.frontier // self.grid * self.grid)
+
+    def emit(self, time: int) -> None:
+        if time > self.last_cti:
+            self.last_cti = time
+            self.ctis.append(time)
+
+    def output(self, *, ended: bool) -> list[Item]:
+        if ended:
+            self.emit(INF_TIME)
+            self.frontier = INF_TIME
+        left = sorted((e for e in self.events if e.vs < self.frontier), key=lambda e: e.vs)
+        keyed: list[tuple[int, int, Item]] = [(e.vs, 1, e) for e in left]
+        keyed += [(t, 0, cti(t)) for t in self.ctis]
+        return [item for _, _, item in sorted(keyed, key=lambda k: k[:2])]
+
+
+def events_of(items: list[Ev]) -> pa.RecordBatch:
+    return only_events(make_items(items, PAYLOAD))
+
+
+def through_bytes(state: OperatorState) -> OperatorState:
+    again: OperatorState = pickle.loads(pickle.dumps(state))
+    return again
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> tuple[list[Item], dict[str, Any], bool]:
+    explicit = draw(st.booleans())
+    times = st.integers(-20, 40)
+    event = st.builds(lambda t, d: (t, d), times, st.integers(1, 9))
+    row = st.one_of(event, event, times) if explicit else event
+    items: list[Item] = [
+        cti(r) if isinstance(r, int) else ev(r[0], r[0] + r[1], n=n)
+        for n, r in enumerate(draw(st.lists(row, max_size=30)))
+    ]
+    options = {
+        "delay_us": draw(st.sampled_from([0, 1, 5, 30])),
+        "late": draw(st.sampled_from(["drop", "adjust", "error"])),
+        "cti_every_us": draw(st.sampled_from([1, 3, 10])),
+    }
+    return items, options, explicit
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["offer", "offer", "release", "restore"]), st.integers(0, 6)),
+    max_size=25,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(sources(), steps, st.booleans())
+def test_reorder_is_its_per_row_twin(
+    case: tuple[list[Item], dict[str, Any], bool], steps: list[tuple[str, int]], ended: bool
+) -> None:
+    items, options, explicit = case
+    twin = Twin(options["delay_us"], options["late"], options["cti_every_us"])
+    reorder, released, late = Reorder(PAYLOAD, **options), [], 0
+    refused: tuple[Any, ...] = ()
+    stopped: tuple[Any, ...] = ()
+    try:
+        for number, item in enumerate(items):
+            twin.row(number, item, explicit=explicit)
+    except LateRowError as error:
+        refused = error.args
+    try:
+        for step, rows in [*steps, ("offer", len(items))]:
+            if step == "offer":
+                at = reorder.consumed
+                part = make_items(items[at : at + rows], PAYLOAD)
+                given = part if explicit else part.drop_columns([KIND])
+                rejected = reorder.offer(at, given)
+                late += rejected.num_rows if rejected is not None else 0
+            elif step == "release":
+                released += [run] if (run := reorder.release()) else []
+            else:
+                again = Reorder(PAYLOAD, **options)
+                again.load(through_bytes(reorder.snapshot()))
+                reorder = again
+            reorder.check()
+    except LateRowError as error:
+        stopped = error.args
+    assert stopped == refused
+    if stopped:
+        return
+    assert reorder.max_vs == max((i.vs for i in items if isinstance(i, Ev)), default=MIN_TIME)
+    if ended:
+        reorder.end()
+        assert reorder.is_ended
+    released += [run] if (run := reorder.release()) else []
+    for run in released:
+        run.check()
+    got = table_of(concat(released)) if released else []
+    assert got == twin.output(ended=ended)
+    assert (reorder.late_dropped, reorder.late_adjusted) == (twin.dropped, twin.adjusted)
+    assert late == len(twin.late_rows)
+    assert reorder.consumed == len(items)
+
+
+def test_a_late_row_is_named_with_both_times() -> None:
+    reorder = Reorder(PAYLOAD, delay_us=5, late="error", cti_every_us=1)
+    reorder.offer(0, events_of([ev(10, n=0), ev(20, n=1)]))
+    with pytest.raises(LateRowError, match=r"row 3 is late: its time is 14.* before 15") as caught:
+        reorder.offer(2, events_of([ev(15, n=2), ev(14, n=3)]))
+    assert pickle.loads(pickle.dumps(caught.value)).args == (3, 14, 15)
+    assert reorder.consumed == 2
+
+
+def test_late_rows_are_returned_as_they_came() -> None:
+    reorder = Reorder(PAYLOAD, delay_us=0, late="adjust", cti_every_us=10)
+    late = reorder.offer(0, events_of([ev(25, n=0), ev(3, 4, n=1), ev(26, n=2)]))
+    assert late is not None
+    assert late.to_pylist() == [{VS: 3, VE: 4, "n": 1}]
+    run = reorder.release()
+    assert run is not None
+    assert table_of(run) == [cti(20), ev(25, 26, n=0), ev(25, 26, n=1)]
+
+
+def test_no_time_underflows() -> None:
+    reorder = Reorder(PAYLOAD, delay_us=100, late="error", cti_every_us=7)
+    reorder.offer(0, events_of([ev(MIN_TIME + 50, n=0), ev(MIN_TIME, n=1), ev(MIN_TIME + 2, n=2)]))
+    assert reorder.release() is None
+    reorder.end()
+    run = reorder.release()
+    assert run is not None
+    assert run.events.column("n").to_pylist() == [1, 2, 0]
+    assert run.ctis.tolist() == [INF_TIME]
+
+
+def test_end_is_idempotent_and_an_explicit_end_is_not_repeated() -> None:
+    reorder = Reorder(PAYLOAD, delay_us=0, late="drop", cti_every_us=1)
+    reorder.offer(0, make_items([ev(4, n=0), cti(INF_TIME)], PAYLOAD))
+    reorder.end()
+    reorder.end()
+    run = reorder.release()
+    assert run is not None
+    assert run.ctis.tolist() == [INF_TIME]
+    assert reorder.release() is None
+
+
+@pytest.mark.parametrize("disorder", [0, 3, 50, 5_000])
+def test_runs_stay_few_whatever_the_disorder(disorder: int) -> None:
+    rng = np.random.default_rng(4)
+    rows = 3_000
+    vs = np.arange(rows) + rng.integers(0, disorder + 1, rows)
+    schema = event_schema(PAYLOAD)
+    columns = [pa.array(vs), pa.array(vs + 1), pa.array(np.arange(rows))]
+    everything = pa.RecordBatch.from_arrays(columns, schema=schema)
+    buffer, taken = SortedRuns(schema), []
+    for at in range(0, rows, 10):
+        buffer.push(everything.slice(at, 10))
+        assert buffer.runs <= (1 if disorder <= 3 else rows.bit_length())
+        taken.append(buffer.take_below(int(vs[: at + 10].max()) - disorder))
+    buffer.check()
+    taken.append(buffer.take_below(INF_TIME))
+    assert buffer.rows == 0
+    got = pa.concat_batches(taken).column("n").to_numpy()
+    assert np.array_equal(got, np.argsort(vs, kind="stable"))
