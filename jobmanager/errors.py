@@ -86,3 +86,14 @@ class NotDeterministicError(IntegrityError):
             f"vertex {self.vertex} is not deterministic: its snapshots {self.one} and "
             f"{self.other} cannot both be on one history"
         )
+
+
+class NotRunningError(UsageError):
+    """There is a job, but it does not run."""
+
+    def __init__(self, root: str, state: str) -> None:
+        super().__init__(root, state)
+        self.root, self.state = root, state
+
+    def __str__(self) -> str:
+        return f"the job at {self.root} is not running, it is {self.state}"

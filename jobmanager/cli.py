@@ -1,0 +1,249 @@
+"""The ``jobmanager`` command. Exit status: 0 done, 1 the job failed, 2 the user's mistake."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec
+
+import typer
+from rich.console import Console
+
+from jobmanager import job as jobs
+from jobmanager import logs
+from jobmanager.errors import JobFailedError, NotRunningError
+from jobmanager.query_file import load_query
+from jobmanager.root import JobRoot, is_owned
+from jobmanager.view import ProgressView, vertex_table
+from planner.explain import explain_mermaid, explain_text
+from planner.lower import lower
+from rstream.clock import SystemClock
+from rstream.errors import StreamEngineError, UsageError
+
+if TYPE_CHECKING:
+    from jobmanager.job import Job
+
+P = ParamSpec("P")
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+#: The keys of a status that ``run --json`` prints.
+SUMMARY = (
+    "job",
+    "state",
+    "error",
+    "events_in",
+    "events_out",
+    "late_events",
+    "restarts",
+    "elapsed_s",
+    "startup_s",
+    "root",
+    "output",
+    "output_digest",
+)
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Run, watch and recover deterministic streaming jobs on Spark.",
+    pretty_exceptions_enable=False,
+)
+
+Target = Annotated[str, typer.Argument(metavar="FILE.py[:NAME]", help="Where the query is.")]
+Root = Annotated[str, typer.Argument(metavar="ROOT", help="The root of the job.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; the last line is the result.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Log every notice to standard error.")]
+ExecutorOption = Annotated[
+    Literal["spark", "local"], typer.Option(help="Spark tasks, or threads of this process.")
+]
+Master = Annotated[str, typer.Option(help="Spark master, such as spark://host:7077.")]
+Parallelism = Annotated[
+    int, typer.Option(min=1, max=1024, help="Vertices per keyed stage (part of the plan).")
+]
+Hosts = Annotated[int | None, typer.Option(min=1, help="Hosts; by default from the slots.")]
+
+
+def _reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
+    """Turn a mistake into one message on standard error and an exit status."""
+
+    @functools.wraps(verb)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            verb(*args, **kwargs)
+        except StreamEngineError as error:
+            _fail(error, as_json=bool(kwargs.get("as_json")))
+
+    return guarded
+
+
+def _fail(error: StreamEngineError, *, as_json: bool) -> NoReturn:
+    print(f"jobmanager: error: {error}", file=sys.stderr)
+    if as_json and not isinstance(error, JobFailedError):
+        print(json.dumps({"state": "failed", "error": str(error)}))
+    raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED)
+
+
+@app.command()
+@_reports_errors
+def run(
+    target: Target,
+    root: Annotated[str | None, typer.Option(help="Folder of the job (any fsspec uri).")] = None,
+    executor: ExecutorOption = "spark",
+    master: Master = "local[*]",
+    parallelism: Parallelism = 2,
+    hosts: Hosts = None,
+    paced: Annotated[
+        float | None, typer.Option(help="Replay this many times faster than real time.")
+    ] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a query to its end and show its progress."""
+    logs.configure(verbose=verbose)
+    query = load_query(target)
+    with ProgressView() as view:
+        job = jobs.run(
+            query,
+            root=root,
+            executor=executor,
+            master=master,
+            parallelism=parallelism,
+            hosts=hosts,
+            paced=paced,
+            on_status=view.show,
+        )
+        _follow(job)
+    _print_result(job, as_json=as_json)
+
+
+@app.command()
+@_reports_errors
+def resume(
+    root: Root,
+    executor: Annotated[
+        Literal["spark", "local"] | None, typer.Option(help="By default as before.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="By default as before.")] = None,
+    hosts: Hosts = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Go on with a job that failed, was cancelled, or whose job manager died."""
+    logs.configure(verbose=verbose)
+    with ProgressView() as view:
+        job = jobs.resume(
+            root, executor=executor, master=master, hosts=hosts, on_status=view.show
+        )
+        _follow(job)
+    _print_result(job, as_json=as_json)
+
+
+def _follow(job: Job) -> None:
+    """Wait for the end; an interrupt cancels the job first."""
+    try:
+        job.wait()
+    except KeyboardInterrupt:
+        job.cancel()
+        job.wait()
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except JobFailedError:
+        pass  # told by _print_result
+
+
+def _print_result(job: Job, *, as_json: bool) -> None:
+    status = job.status()
+    if as_json:
+        print(json.dumps({k: status.get(k) for k in SUMMARY}))
+    elif status["state"] == "finished":
+        print(
+            f"{status['job']}: {status['events_in']:,} events in, {status['events_out']:,} out, "
+            f"{status['restarts']} restarts, {status['elapsed_s']:.1f} s\n"
+            f"output: {status['output']}\ndigest: {status['output_digest']}"
+        )
+    if status["state"] == "failed":
+        raise JobFailedError(status["job"], f"{status['error']} (resume with: {_again(job)})")
+
+
+def _again(job: Job) -> str:
+    return f"jobmanager resume {job.root}"
+
+
+@app.command()
+@_reports_errors
+def explain(
+    target: Target,
+    parallelism: Parallelism = 2,
+    mermaid: Annotated[bool, typer.Option(help="A Mermaid diagram.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the plan of a query without running it."""
+    plan = lower(load_query(target), root="ROOT", parallelism=parallelism)
+    text = explain_mermaid(plan) if mermaid else explain_text(plan)
+    print(json.dumps({"plan": text, "vertices": [v.id for v in plan.vertices]}) if as_json else text)
+
+
+@app.command()
+@_reports_errors
+def status(root: Root, as_json: AsJson = False) -> None:
+    """Show where a job stands; works from any process, during the job and after it."""
+    found = _status(root)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        Console().print(vertex_table(found) if found.get("vertices") else _one_line(found))
+
+
+def _status(root: str) -> dict[str, Any]:
+    """The last status; an open job whose manager is gone is told as ``interrupted``."""
+    job_root = JobRoot(root)
+    job_root.settings()
+    found = job_root.read_status() or {"job": job_root.name, "state": "starting", "error": ""}
+    is_open = found["state"] in ("starting", "running")
+    if is_open and "pid" in found and not is_owned(found, SystemClock().now_us()):
+        found["state"] = "interrupted"
+        found["error"] = f"its job manager is gone; jobmanager resume {root}"
+    return found
+
+
+def _one_line(found: dict[str, Any]) -> str:
+    text = f"{found['job']}: {found['state']}"
+    return f"{text}: {found['error']}" if found.get("error") else text
+
+
+@app.command(name="list")
+@_reports_errors
+def list_jobs(
+    folder: Annotated[str, typer.Argument(help="Where to look.")] = jobs.DEFAULT_JOBS_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs whose roots lie in a local folder."""
+    rows = []
+    for path in sorted(Path(folder).glob("*/job.json")):
+        found = _status(str(path.parent))
+        rows.append({"job": found["job"], "state": found["state"], "root": str(path.parent)})
+    if as_json:
+        print(json.dumps(rows))
+        return
+    for row in rows:
+        print(f"{row['job']}  {row['state']}  {row['root']}")
+
+
+@app.command()
+@_reports_errors
+def cancel(root: Root, as_json: AsJson = False) -> None:
+    """Ask a running job to end; what is durable stays, and resume can go on with it."""
+    found = _status(root)
+    if found["state"] not in ("starting", "running"):
+        raise NotRunningError(root, found["state"])
+    JobRoot(root).request_cancel()
+    print(json.dumps({"job": found["job"], "cancel": "requested"}) if as_json else "requested")
+
+
+def main() -> None:
+    """Entry point of the console command."""
+    if not __debug__:
+        print("jobmanager: assertions guard the data; run Python without -O", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
+    app()

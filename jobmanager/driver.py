@@ -1,0 +1,235 @@
+"""Driver: the shell around the job manager. It performs instructions and feeds notices back.
+
+Theory of operation. Host messages (from the Flight service's threads), exits (from the executor's) and
+time all become notices in one queue. The driver's thread takes them one by one: log, ``handle``,
+perform. Before a checkpoint is deleted the log is made durable, so a job manager that takes over never
+relies on a file that was deleted for a reason it does not know.
+
+Invariants: (1) one thread calls ``handle``; (2) a decision that deletes is durable first.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import secrets
+from typing import TYPE_CHECKING, assert_never
+
+import pyarrow as pa
+
+from jobmanager.messages import (
+    LOG_CODEC,
+    CancelRequested,
+    DeleteCheckpoint,
+    EndJob,
+    HostLost,
+    JobResumed,
+    JobStarted,
+    Refuse,
+    StartHost,
+    Tell,
+    Tick,
+    is_logged,
+)
+from jobmanager.report import status_of
+from rstream import RStream
+from rstream.batch import EVENT, only_events
+from rstream.errors import OperatingError
+from rstream.flight import ControlServer
+from rvertex.errors import InvalidMessageError
+from rvertex.host import HostSpec, peer_name
+from rvertex.messages import INSTRUCTION_CODEC, NOTICE_CODEC, HostReady, StopHost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.config import JobConfig
+    from jobmanager.manager import JobManager
+    from jobmanager.messages import Instruction, Notice
+    from jobmanager.root import JobRoot
+    from rstream.clock import Clock
+    from rvertex.executor import Executor
+
+_log = logging.getLogger(__name__)
+_NOTICE_PAYLOAD = pa.schema([pa.field("notice", pa.binary())])
+
+
+class NoticeLog:
+    """The job manager's notices, as an rStream of its own."""
+
+    def __init__(self, root: JobRoot, clock: Clock, config: JobConfig) -> None:
+        self._clock = clock
+        self._flush_wait_s = config.notice_flush_wait_s
+        self._stream = RStream.open(
+            root.notices_uri, _NOTICE_PAYLOAD, stream_id="notices", clock=clock
+        )
+
+    def append(self, notice: Notice) -> None:
+        """Add a notice; it becomes durable in the background."""
+        now = self._clock.now_us()
+        columns = [
+            pa.array([EVENT], pa.int8()),
+            pa.array([now], pa.int64()),
+            pa.array([now + 1], pa.int64()),
+            pa.array([LOG_CODEC.encode(notice)], pa.binary()),
+        ]
+        self._stream.append(pa.RecordBatch.from_arrays(columns, schema=self._stream.schema))
+
+    def replay(self) -> list[Notice]:
+        """All durable notices, in order."""
+        reader = self._stream.register(0)
+        notices: list[Notice] = []
+        while (items := reader.read_next()) is not None:
+            for data in only_events(items.batch).column("notice").to_pylist():
+                notices.append(LOG_CODEC.decode(data))
+        reader.close()
+        return notices
+
+    def flush(self) -> None:
+        """Make all notices so far durable."""
+        self._stream.flush(self._flush_wait_s)
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._stream.close()
+
+
+class Driver:
+    """Runs one job to its end; :meth:`run` is called once, from one thread."""
+
+    def __init__(
+        self,
+        *,
+        root: JobRoot,
+        manager: JobManager,
+        executor: Executor,
+        config: JobConfig,
+        clock: Clock,
+        on_status: Callable[[dict[str, object]], None],
+    ) -> None:
+        self._root = root
+        self._manager = manager
+        self._executor = executor
+        self._config = config
+        self._clock = clock
+        self._on_status = on_status
+        self._notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
+        self._secret = secrets.token_hex(16)
+        self._log = NoticeLog(root, clock, config)
+        self._ended = False
+        self._ticked_s = 0.0
+
+    def cancel(self) -> None:
+        """Ask for the end of the job; from any thread."""
+        self._notices.put(CancelRequested())
+
+    def run(self, *, resumed: bool) -> None:
+        """Start (or take over) the job and serve it until it has ended."""
+        self._server = ControlServer(
+            self._executor.bind,
+            self._secret,
+            on_message=self._receive,
+            on_disconnect=self._disconnected,
+        )
+        try:
+            if resumed:
+                for notice in self._log.replay():
+                    self._manager.handle(notice)
+            begin = JobResumed if resumed else JobStarted
+            self._handle(begin(self._executor.hosts, self._clock.now_us()))
+            while not self._ended:
+                self._serve()
+        finally:
+            self._log.close()
+            self._server.close()
+        self._write_status()
+
+    def _serve(self) -> None:
+        """Take what is queued, or let time pass."""
+        try:
+            self._handle(self._notices.get(timeout=self._config.tick_s))
+        except queue.Empty:
+            pass
+        now = self._clock.monotonic_s()
+        if now - self._ticked_s < self._config.tick_s:
+            return
+        self._ticked_s = now
+        if not self._ended and self._root.take_cancel():
+            self._handle(CancelRequested())
+        if not self._ended:
+            self._handle(Tick(self._clock.now_us()))
+        self._write_status()
+
+    def _handle(self, notice: Notice) -> None:
+        if is_logged(notice):
+            _log.info("notice", extra={"notice": repr(notice)})
+            self._log.append(notice)
+        instructions = self._manager.handle(notice)
+        if any(isinstance(i, DeleteCheckpoint | EndJob) for i in instructions):
+            self._log.flush()
+        for instruction in instructions:
+            self._perform(instruction)
+
+    def _perform(self, instruction: Instruction) -> None:
+        match instruction:
+            case StartHost(host=host):
+                self._executor.start(self._host_spec(host), self._exited)
+            case Tell(host=host, instruction=message):
+                self._send(peer_name(host, 0), INSTRUCTION_CODEC.encode(message))
+            case Refuse(host=host, attempt=attempt):
+                message = StopHost(host, flush=False)
+                self._send(peer_name(host, attempt), INSTRUCTION_CODEC.encode(message))
+            case DeleteCheckpoint(name=name):
+                self._root.store.delete(name)
+            case EndJob():
+                self._end()
+            case _:
+                assert_never(instruction)
+
+    def _send(self, peer: str, data: bytes) -> None:
+        try:
+            self._server.send(peer, data)
+        except OperatingError:
+            _log.info("unreachable", extra={"peer": peer})  # its loss arrives as a notice
+
+    def _host_spec(self, host: str) -> HostSpec:
+        return HostSpec(
+            host=host,
+            job=self._root.name,
+            root=self._root.uri,
+            control_address=self._server.address,
+            secret=self._secret,
+            limits=self._config.host,
+            bind=self._executor.bind,
+        )
+
+    def _receive(self, peer: str, data: bytes) -> None:
+        """A host's message; from a thread of the Flight service."""
+        try:
+            notice = NOTICE_CODEC.decode(data)
+        except InvalidMessageError as error:
+            _log.warning("message refused", extra={"peer": peer, "reason": str(error)})
+            return
+        if peer.endswith("#0") or isinstance(notice, HostReady):
+            self._notices.put(notice)
+
+    def _disconnected(self, peer: str) -> None:
+        host, _, attempt = peer.partition("#")
+        if attempt == "0":
+            self._notices.put(HostLost(host, "its control link broke"))
+
+    def _exited(self, host: str, how: str) -> None:
+        self._notices.put(HostLost(host, how))
+
+    def _end(self) -> None:
+        """Stop the hosts and wait for them, so that nothing writes after the job has ended."""
+        self._ended = True
+        for host in self._manager.hosts:
+            if host.state == "ready":
+                message = INSTRUCTION_CODEC.encode(StopHost(host.name, flush=True))
+                self._send(peer_name(host.name, 0), message)
+        self._executor.close(self._config.host_stop_wait_s)
+
+    def _write_status(self) -> None:
+        status = status_of(self._manager, now_us=self._clock.now_us())
+        self._on_status(status)

@@ -1,0 +1,293 @@
+"""Running queries: :func:`run`, :func:`resume`, :func:`collect`, and the :class:`Job` they give.
+
+This is the composition root: the only place where a plan, an executor, a root and a driver meet.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobmanager.config import JobConfig
+from jobmanager.driver import Driver
+from jobmanager.errors import JobFailedError
+from jobmanager.manager import JobManager
+from jobmanager.output import claim_output, mark_success
+from jobmanager.root import JobRoot
+from jobmanager.topology import Topology
+from planner import Query, Stream
+from planner.lower import lower
+from rstream import read_events
+from rstream.batch import VS
+from rstream.clock import SystemClock
+from rstream.errors import StreamEngineError, UsageError
+from rvertex.executor import Executor, LocalExecutor
+
+if TYPE_CHECKING:
+    from planner.physical import PhysicalPlan
+
+_log = logging.getLogger(__name__)
+ExecutorName = Literal["spark", "local"]
+StatusCallback = Callable[[dict[str, Any]], None]
+DEFAULT_JOBS_FOLDER = "streamscope-jobs"
+
+
+class Job:
+    """A job that runs in the background of this process."""
+
+    def __init__(self, root: JobRoot, plan: PhysicalPlan, on_status: StatusCallback | None) -> None:
+        self.root = root.uri
+        self.plan = plan
+        self._root = root
+        self._on_status = on_status
+        self._status: dict[str, Any] = {"job": root.name, "state": "starting", "error": ""}
+        self._started_s: float | None = None
+        self._created_s = time.monotonic()
+        self._thread: threading.Thread | None = None
+        self._driver: Driver | None = None
+        self._crash: BaseException | None = None
+
+    @property
+    def output(self) -> str:
+        """The folder of the answer."""
+        return self.plan.output_uri
+
+    def status(self) -> dict[str, Any]:
+        """The latest status; see ``jobmanager status``."""
+        return dict(self._status)
+
+    def cancel(self) -> None:
+        """Ask the job to end; :meth:`wait` returns when it has."""
+        assert self._driver is not None
+        self._driver.cancel()
+
+    def wait(self, timeout_s: float | None = None) -> dict[str, Any]:
+        """Wait until the job has ended and give its last status.
+
+        Raises:
+            JobFailedError: it failed; ``jobmanager resume`` can go on with it.
+            TimeoutError: it is still running after ``timeout_s``.
+        """
+        assert self._thread is not None
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise TimeoutError(f"job {self._root.name} still runs after {timeout_s} s")
+        if self._crash is not None:
+            raise self._crash
+        if self._status["state"] == "failed":
+            raise JobFailedError(self._root.name, self._status["error"])
+        return self.status()
+
+    def _start(self, driver: Driver, *, resumed: bool) -> None:
+        def body() -> None:
+            try:
+                driver.run(resumed=resumed)
+                self._finish()
+            except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+                self._crash = error
+                _record_failure(self._root, str(error))
+
+        self._driver = driver
+        self._thread = threading.Thread(target=body, name=f"driver-{self._root.name}", daemon=True)
+        self._thread.start()
+
+    def _take_status(self, status: dict[str, Any]) -> None:
+        """The driver's view, with what only the job knows added; also written to the root."""
+        now_s = time.monotonic()
+        if self._started_s is None and any(v["epoch"] and v["host"] for v in status["vertices"]):
+            self._started_s = now_s
+        since_s = now_s if self._started_s is None else self._started_s
+        self._status = {
+            "job": self._root.name,
+            **status,
+            "elapsed_s": round(now_s - since_s, 3),
+            "startup_s": round(since_s - self._created_s, 3),
+            "root": self.root,
+            "output": self.output,
+        }
+        self._root.write_status(self._status)
+        if self._on_status is not None:
+            self._on_status(self.status())
+
+    def _finish(self) -> None:
+        if self._status["state"] == "finished":
+            keys = ("job", "events_out", "output_digest")
+            mark_success(self.output, {k: self._status[k] for k in keys})
+
+
+def run(
+    query: Query | Stream,
+    *,
+    root: str | None = None,
+    executor: ExecutorName = "spark",
+    master: str = "local[*]",
+    parallelism: int | None = None,
+    hosts: int | None = None,
+    paced: float | None = None,
+    config: JobConfig | None = None,
+    on_status: StatusCallback | None = None,
+) -> Job:
+    """Start a job and return at once.
+
+    ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new one
+    below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage. ``paced``:
+    replay the sources this many times faster than real time.
+
+    Raises:
+        UsageError: what is wrong with the query, the root or the output, before anything runs.
+    """
+    config = _configured(config or JobConfig(), parallelism, hosts, paced)
+    job_root = JobRoot(root or f"{DEFAULT_JOBS_FOLDER}/{_fresh_name()}")
+    query = query.to_parquet() if isinstance(query, Stream) else query
+    job_root.create(
+        query,
+        {
+            "job": job_root.name,
+            "created_us": SystemClock().now_us(),
+            "parallelism": config.parallelism,
+            "executor": executor,
+            "master": master,
+        },
+    )
+    return _launch(job_root, query, executor, master, config, on_status, resumed=False)
+
+
+def resume(
+    root: str,
+    *,
+    executor: ExecutorName | None = None,
+    master: str | None = None,
+    hosts: int | None = None,
+    config: JobConfig | None = None,
+    on_status: StatusCallback | None = None,
+) -> Job:
+    """Go on with a job that failed, was cancelled, or lost its job manager.
+
+    Raises:
+        NoJobError: the root holds no job.
+        JobRunningError: a live job manager works on it.
+    """
+    job_root = JobRoot(root)
+    settings = job_root.settings()
+    job_root.refuse_if_owned(SystemClock().now_us())
+    job_root.take_cancel()
+    config = _configured(config or JobConfig(), settings["parallelism"], hosts, None)
+    return _launch(
+        job_root,
+        job_root.read_query(),
+        executor or settings["executor"],
+        master or settings["master"],
+        config,
+        on_status,
+        resumed=True,
+    )
+
+
+def _launch(
+    root: JobRoot,
+    query: Query,
+    executor: ExecutorName,
+    master: str,
+    config: JobConfig,
+    on_status: StatusCallback | None,
+    *,
+    resumed: bool,
+) -> Job:
+    try:
+        plan = root.read_plan()
+        if plan is None:  # new, or failed before its sources could be discovered
+            resumed = False
+            plan = lower(query, root=root.uri, parallelism=config.parallelism)
+        claim_output(plan.output_uri, root.uri)
+        if not resumed:
+            root.write_plan(plan)
+        runner = _open_executor(executor, plan, master, config)
+    except StreamEngineError as error:
+        _record_failure(root, str(error))
+        raise
+    job = Job(root, plan, on_status)
+    driver = Driver(
+        root=root,
+        manager=JobManager(Topology(plan.vertices), config),
+        executor=runner,
+        config=config,
+        clock=SystemClock(),
+        on_status=job._take_status,
+    )
+    job._start(driver, resumed=resumed)
+    return job
+
+
+def _open_executor(
+    name: ExecutorName, plan: PhysicalPlan, master: str, config: JobConfig
+) -> Executor:
+    vertices = {v.id: v for v in plan.vertices}
+    if name == "local":
+        return LocalExecutor(vertices, hosts=config.hosts or 1)
+    if name == "spark":
+        from rvertex.spark import SparkExecutor  # starting Java is not for every command
+
+        return SparkExecutor(vertices, master=master, hosts=config.hosts)
+    raise UsageError(f"executor {name!r}: choose spark or local")
+
+
+def _configured(
+    config: JobConfig, parallelism: int | None, hosts: int | None, paced: float | None
+) -> JobConfig:
+    if parallelism is not None and parallelism < 1:
+        raise UsageError(f"parallelism must be at least 1, not {parallelism}")
+    if paced is not None and paced <= 0:
+        raise UsageError(f"paced must be positive (10 is ten times faster than real time), not {paced}")
+    return replace(
+        config,
+        parallelism=parallelism or config.parallelism,
+        hosts=hosts or config.hosts,
+        host=replace(config.host, pace=paced or config.host.pace),
+    )
+
+
+def _record_failure(root: JobRoot, error: str) -> None:
+    status = {**root.read_status(), "job": root.name, "state": "failed", "error": error}
+    root.write_status({"root": root.uri, "written_us": SystemClock().now_us(), **status})
+
+
+def _fresh_name() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
+
+
+def collect(
+    stream: Stream,
+    *,
+    executor: ExecutorName = "local",
+    master: str = "local[*]",
+    parallelism: int | None = None,
+    config: JobConfig | None = None,
+) -> pa.Table:
+    """Run ``stream`` on its finite sources and give its events.
+
+    Columns ``_vs, _ve`` and the payload, in sequence order: the sink vertices' streams are merged as
+    MERGE would, by (_vs, sink vertex, seq).
+    """
+    with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:
+        job = run(
+            stream.to_parquet(),
+            root=f"{folder}/job",
+            executor=executor,
+            master=master,
+            parallelism=parallelism,
+            config=config,
+        )
+        job.wait()
+        tables = [read_events(uri) for uri in job.plan.sink_uris]
+    table = pa.concat_tables(tables)
+    order = pc.sort_indices(table[VS].combine_chunks()) if table.num_rows else None
+    return table if order is None else table.take(order)

@@ -1,0 +1,99 @@
+"""The status of a job: one dictionary, for the status file, the CLI and ``Job.status()``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from rstream.types import INF_TIME, MIN_TIME
+
+if TYPE_CHECKING:
+    from jobmanager.manager import JobManager
+    from jobmanager.state import HostState, VertexState
+
+_US_PER_S = 1_000_000
+
+
+def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
+    """The job as it stands; only JSON types."""
+    rows = [_vertex(manager, v) for v in manager.vertices.values()]
+    states = manager.vertices.values()
+    return {
+        "state": manager.state,
+        "error": manager.error,
+        "pid": os.getpid(),
+        "machine": socket.gethostname(),
+        "written_us": now_us,
+        "events_in": sum(v.events_in for v in states if v.shape.is_source),
+        "events_out": sum(v.events_out for v in states if v.shape.is_sink),
+        "late_events": sum(v.late_events for v in states),
+        "restarts": sum(v.restarts for v in states),
+        "output_digest": output_digest(manager),
+        "hosts": [_host(h) for h in manager.hosts],
+        "vertices": rows,
+    }
+
+
+def output_digest(manager: JobManager) -> str:
+    """Digest over the output items in sequence order, sink vertex after sink vertex.
+
+    Empty until every sink has finished.
+    """
+    sinks = [v for v in manager.vertices.values() if v.shape.is_sink]
+    if not sinks or any(v.state != "finished" for v in sinks):
+        return ""
+    total = hashlib.blake2b(digest_size=16)
+    for vertex in sinks:
+        for stream, digest in zip(vertex.shape.outputs, vertex.digests, strict=True):
+            if stream.reader is None:
+                total.update(digest)
+    return total.hexdigest()
+
+
+def _vertex(manager: JobManager, vertex: VertexState) -> dict[str, Any]:
+    host = _host_named(manager, vertex.host)
+    return {
+        "vertex": vertex.shape.id,
+        "stage": vertex.shape.stage,
+        "state": vertex.state,
+        "epoch": vertex.epoch,
+        "host": vertex.host,
+        "pid": host.pid if host is not None else 0,
+        "restarts": vertex.restarts,
+        "checkpoint": vertex.checkpoint,
+        "inputs": list(vertex.consumed),
+        "outputs": list(vertex.outputs),
+        "durable": list(vertex.durable),
+        "events_in": vertex.events_in,
+        "events_out": vertex.events_out,
+        "late_events": vertex.late_events,
+        "cti_us": vertex.cti,
+        "cti_lag_s": _lag_s(manager, vertex),
+        "tail_bytes": vertex.tail_bytes,
+    }
+
+
+def _lag_s(manager: JobManager, vertex: VertexState) -> float | None:
+    """Event seconds from the newest event any source has read to this vertex's CTI."""
+    newest = max(v.max_vs for v in manager.vertices.values())
+    if vertex.cti == INF_TIME:
+        return 0.0
+    if newest == MIN_TIME or vertex.cti == MIN_TIME:
+        return None
+    return max(0.0, (newest - vertex.cti) / _US_PER_S)
+
+
+def _host_named(manager: JobManager, name: str) -> HostState | None:
+    return next((h for h in manager.hosts if h.name == name), None)
+
+
+def _host(host: HostState) -> dict[str, Any]:
+    return {
+        "host": host.name,
+        "state": host.state,
+        "machine": host.machine,
+        "pid": host.pid,
+        "address": host.address,
+    }

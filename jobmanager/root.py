@@ -1,0 +1,142 @@
+"""JobRoot: the folder of one job on a blob store, and what lies where in it.
+
+    job.json             name, creation time, parallelism; written first
+    query.pkl            the query as the user gave it (so that ``resume`` needs no file of his)
+    plan.pkl             the physical plan with the discovered source units, durable before use
+    status.json          the latest status, rewritten while the job runs
+    cancel               a request to end the job; any process may write it
+    notices/             the job manager's own rStream
+    streams/<stream>/    durable channels        checkpoints/<vertex>/    output/ (default sink)
+
+The pickles are read back only by commands the user runs on a root that he names; nothing that came
+over the network is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+
+from jobmanager.errors import JobExistsError, JobRunningError, NoJobError
+from rstream.blobs import open_store
+
+if TYPE_CHECKING:
+    from planner import Query
+    from planner.physical import PhysicalPlan
+
+JOB = "job.json"
+QUERY = "query.pkl"
+PLAN = "plan.pkl"
+STATUS = "status.json"
+CANCEL = "cancel"
+NOTICES = "notices"
+#: A status file older than this belongs to a job manager that is gone (or cut off).
+STATUS_STALE_US = 15_000_000
+
+
+class JobRoot:
+    """Typed access to the files of a job's root."""
+
+    def __init__(self, uri: str) -> None:
+        self.store = open_store(uri)
+        self.uri = self.store.uri
+
+    @property
+    def notices_uri(self) -> str:
+        """Where the job manager's own stream lies."""
+        return self.store.child(NOTICES).uri
+
+    @property
+    def name(self) -> str:
+        """The last part of the root's path: how a job is called."""
+        return self.uri.rstrip("/").rsplit("/", 1)[-1]
+
+    def create(self, query: Query, settings: dict[str, Any]) -> None:
+        """Record a new job before anything of it runs.
+
+        Raises:
+            JobExistsError: the root holds one already.
+        """
+        if self.store.exists(JOB):
+            raise JobExistsError(self.uri, self.read_status().get("state", "never started"))
+        self.store.put(QUERY, cloudpickle.dumps(query))
+        self.store.put(JOB, _json(settings))
+
+    def settings(self) -> dict[str, Any]:
+        """What ``create`` recorded.
+
+        Raises:
+            NoJobError: nothing was.
+        """
+        if not self.store.exists(JOB):
+            raise NoJobError(self.uri)
+        return json.loads(self.store.get(JOB))  # type: ignore[no-any-return]
+
+    def read_query(self) -> Query:
+        """The query as the user gave it."""
+        return cloudpickle.loads(self.store.get(QUERY))  # type: ignore[no-any-return]
+
+    def read_plan(self) -> PhysicalPlan | None:
+        """The physical plan, or None if the job failed before it had one."""
+        if not self.store.exists(PLAN):
+            return None
+        return cloudpickle.loads(self.store.get(PLAN))  # type: ignore[no-any-return]
+
+    def write_plan(self, plan: PhysicalPlan) -> None:
+        """Make the plan durable."""
+        self.store.put(PLAN, cloudpickle.dumps(plan))
+
+    def read_status(self) -> dict[str, Any]:
+        """The latest status; empty before the first."""
+        if not self.store.exists(STATUS):
+            return {}
+        return json.loads(self.store.get(STATUS))  # type: ignore[no-any-return]
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        """Replace the status (atomically)."""
+        self.store.put(STATUS, _json(status))
+
+    def request_cancel(self) -> None:
+        """Ask the job manager of this root, wherever it runs, to end the job."""
+        self.store.put(CANCEL, b"")
+
+    def take_cancel(self) -> bool:
+        """Whether a cancellation was asked for since the last look."""
+        if not self.store.exists(CANCEL):
+            return False
+        self.store.delete(CANCEL)
+        return True
+
+    def refuse_if_owned(self, now_us: int) -> None:
+        """Raise JobRunningError if a live job manager works on this root."""
+        status = self.read_status()
+        if is_owned(status, now_us):
+            owner = f"pid {status['pid']} on {status['machine']}"
+            raise JobRunningError(self.uri, owner)
+
+
+def is_owned(status: dict[str, Any], now_us: int) -> bool:
+    """Whether the job manager that wrote ``status`` still works on the job."""
+    if status.get("state") not in ("starting", "running"):
+        return False
+    if status["machine"] == socket.gethostname():
+        return status["pid"] != os.getpid() and _is_alive(status["pid"])
+    return bool(now_us - status["written_us"] < STATUS_STALE_US)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, indent=1).encode()

@@ -1,0 +1,119 @@
+"""How a status looks to a person: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_PLAIN_INTERVAL_S = 2.0
+_MIB = 1 << 20
+
+
+class ProgressView:
+    """Shows each status it is given; rates are over the time between two shown statuses."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._live: Live | None = None
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=4)
+        self._shown_s = 0.0
+        self._events: dict[str, int] = {}
+
+    def __enter__(self) -> ProgressView:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, status: dict[str, Any]) -> None:
+        """Show a status; without a terminal at most one line every two seconds."""
+        now = time.monotonic()
+        is_open = status["state"] in ("starting", "running")
+        if self._live is None and is_open and now - self._shown_s < _PLAIN_INTERVAL_S:
+            return
+        rates = self._rates(status, now)
+        self._shown_s = now
+        if self._live is not None:
+            self._live.update(vertex_table(status, rates))
+        else:
+            print(progress_line(status, rates), file=sys.stderr, flush=True)
+
+    def _rates(self, status: dict[str, Any], now: float) -> dict[str, float]:
+        elapsed = max(now - self._shown_s, 1e-3) if self._shown_s else 0.0
+        rates: dict[str, float] = {}
+        for row in status["vertices"]:
+            before = self._events.get(row["vertex"], 0)
+            gained = max(0, row["events_in"] - before)
+            rates[row["vertex"]] = gained / elapsed if elapsed else 0.0
+            self._events[row["vertex"]] = row["events_in"]
+        return rates
+
+
+def vertex_table(status: dict[str, Any], rates: dict[str, float] | None = None) -> Table:
+    """One row per vertex."""
+    title = f"{status['job']}: {status['state']}"
+    if status.get("error"):
+        title += f": {status['error']}"
+    table = Table(title=title, title_justify="left")
+    for name in ("vertex", "state", "epoch", "host", "pid"):
+        table.add_column(name, no_wrap=True)
+    for name in ("events in", "events/s", "events out", "CTI lag", "tail MiB", "durable seq"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in status["vertices"]:
+        rate = f"{rates[row['vertex']]:,.0f}" if rates is not None else "-"
+        table.add_row(
+            row["vertex"],
+            row["state"],
+            str(row["epoch"]),
+            row["host"],
+            str(row["pid"]),
+            f"{row['events_in']:,}",
+            rate,
+            f"{row['events_out']:,}",
+            _lag(row["cti_lag_s"]),
+            f"{row['tail_bytes'] / _MIB:.1f}",
+            " ".join(f"{seq:,}" for seq in row["durable"]),
+        )
+    return table
+
+
+def progress_line(status: dict[str, Any], rates: dict[str, float]) -> str:
+    """The job in one line."""
+    rows = status["vertices"]
+    done = sum(row["state"] == "finished" for row in rows)
+    lags = [row["cti_lag_s"] for row in rows if row["cti_lag_s"] is not None]
+    text = (
+        f"{status['job']} {status['state']}: {done}/{len(rows)} vertices finished, "
+        f"{status['events_in']:,} events in, {status['events_out']:,} out, "
+        f"{sum(rates.values()):,.0f} events/s, CTI lag {_lag(max(lags, default=None))}, "
+        f"{sum(row['tail_bytes'] for row in rows) / _MIB:.1f} MiB in tails, "
+        f"{status['restarts']} restarts"
+    )
+    return f"{text}: {status['error']}" if status["error"] else text
+
+
+def _lag(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
