@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+#: The stores have a method called ``list``.
+Paths = list[str]
 ATTEMPTS_MAX = 4
 ATTEMPT_WAIT_S = 60.0
 RETRY_DELAY_S = 0.05
@@ -50,7 +52,7 @@ class BlobStore(Protocol):
         """A seekable file to read from. Raises FileNotFoundError if there is none."""
         ...
 
-    def list(self, folder: str = "") -> list[str]:
+    def list(self, folder: str = "") -> Paths:
         """Paths of all blobs below ``folder``, sorted; empty if there is no such folder."""
         ...
 
@@ -94,12 +96,12 @@ class MemoryBlobs:
     def open(self, path: str) -> pa.NativeFile:
         return pa.BufferReader(self.get(path))
 
-    def list(self, folder: str = "") -> list[str]:
+    def list(self, folder: str = "") -> Paths:
         prefix = self._root + (folder.rstrip("/") + "/" if folder else "")
         names = (name for name in list(self.blobs) if name.startswith(prefix))
         return sorted(n[len(self._root) :] for n in names if not n.endswith(TEMPORARY))
 
-    def list_temporaries(self) -> list[str]:
+    def temporaries(self) -> Paths:
         """Leftovers of crashed puts."""
         names = (n for n in list(self.blobs) if n.startswith(self._root))
         return sorted(n[len(self._root) :] for n in names if n.endswith(TEMPORARY))
@@ -152,10 +154,10 @@ class FsspecBlobs:
             return self._attempt(path, lambda: pa.OSFile(full, "rb"))
         return self._attempt(path, lambda: pa.PythonFile(self._fs.open(full, "rb"), mode="r"))
 
-    def list(self, folder: str = "") -> list[str]:
+    def list(self, folder: str = "") -> Paths:
         return [name for name in self._find(folder) if not name.endswith(TEMPORARY)]
 
-    def list_temporaries(self) -> list[str]:
+    def temporaries(self) -> Paths:
         """Leftovers of crashed puts."""
         return [name for name in self._find("") if name.endswith(TEMPORARY)]
 
@@ -188,10 +190,10 @@ class FsspecBlobs:
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
-    def _find(self, folder: str) -> list[str]:
+    def _find(self, folder: str) -> Paths:
         def find() -> list[str]:
             self._fs.invalidate_cache()
-            found: list[str] = self._fs.find(self._full(folder.strip("/")))
+            found: Paths = self._fs.find(self._full(folder.strip("/")))
             return found
 
         try:
@@ -259,7 +261,7 @@ def remove_temporaries(store: BlobStore) -> int:
     """Remove what crashed puts left; returns how many. Only while nobody else writes."""
     if not isinstance(store, MemoryBlobs | FsspecBlobs):
         return 0
-    names = store.list_temporaries()
+    names = store.temporaries()
     for name in names:
         store.delete(name)
     return len(names)

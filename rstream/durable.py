@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rstream.batch import Items
 from rstream.codec import SegmentFile, encode_segment
 from rstream.errors import CorruptSegmentError, InvalidBatchError
 from rstream.segments import SegmentIndex, parse_segment_name, segment_name
@@ -23,6 +22,7 @@ from rstream.types import SeqRange
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rstream.batch import Items
     from rstream.blobs import BlobStore
 
 MARK_NAME = "_low_water_mark"

@@ -102,6 +102,7 @@ class SegmentReader:
     def __init__(
         self, store: BlobStore, seq: int | None, *, columns: Sequence[str] | None = None
     ) -> None:
+        self.store = store
         self._log = DurableLog(store, store.uri)
         self._cursor = SegmentCursor(self._log, columns=columns)
         self._clock = SystemClock()

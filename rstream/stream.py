@@ -5,8 +5,8 @@ seq wins, later ones are dropped and counted (in verify mode compared); what is 
 was written there, always the same; a gap, a read below the low-water mark and a read past the end
 are three named errors; a full tail blocks the writer and never drops.
 
-Threads: writers are serialised by ``_write_lock``; all state is guarded by ``_state``. No I/O happens
-under ``_state``. ``on_change`` is called without locks, from any thread. Source: StreamScope NSDI'16.
+Threads: writers are serialised by ``_write_lock``; all state is guarded by ``_state``, under which
+there is no I/O. ``on_change`` is called from any thread. Source: StreamScope NSDI'16.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class RStream:
         durable end, what is written again is dropped as a duplicate.
 
         Raises:
-            SequenceGapError: ``start_seq`` is past the durable end of a stream that is not volatile.
+            SequenceGapError: ``start_seq`` is past the durable end and the stream is not volatile.
             CorruptSegmentError: the last segment is damaged.
             InvalidBatchError: the folder holds items of another payload.
         """
@@ -384,9 +384,10 @@ class RStream:
 
     def _is_flush_due(self) -> bool:
         tail, limits = self._tail, self.limits
+        if self.durability == "volatile" or self._force_seq > tail.flushing_seq:
+            return self._force_seq > tail.flushing_seq
         return (
-            self._force_seq > tail.flushing_seq
-            or tail.unflushed_bytes >= limits.segment_bytes_max
+            tail.unflushed_bytes >= limits.segment_bytes_max
             or tail.next_seq - tail.flushing_seq >= limits.segment_rows_max
         )
 
@@ -399,7 +400,7 @@ class RStream:
         if self._is_spill_wanted:
             self._is_spill_wanted = False
             bytes_max = min(bytes_max, limits.tail_bytes_max // 2)
-        elif (self.durability == "volatile" and self._force_seq <= self._tail.flushing_seq) or not self._is_flush_due():
+        elif not self._is_flush_due():
             return None
         return self._tail.cut(limits.segment_rows_max, bytes_max)
 

@@ -101,7 +101,8 @@ class VolatileTail:
         """
         if self._flushing_seq == self._next_seq:
             return None
-        parts, rows, size = [], 0, 0
+        parts: list[pa.RecordBatch] = []
+        rows = size = 0
         first = self._flushing_seq
         for items in self._from(first):
             part = items.from_seq(max(first, items.first_seq)).batch
