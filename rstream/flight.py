@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import socket
 import struct
 import threading
 from collections import deque
@@ -26,7 +27,13 @@ import pyarrow.flight as flight
 
 from rstream.batch import Items
 from rstream.clock import SystemClock
-from rstream.errors import OperatingError, StreamEngineError, UnauthorizedError
+from rstream.errors import (
+    OperatingError,
+    SequenceDiscardedError,
+    SequenceLostError,
+    StreamEngineError,
+    UnauthorizedError,
+)
 from rstream.reader import READ_ITEMS_MAX, SegmentReader, open_reader
 
 if TYPE_CHECKING:
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
     from rstream.stream import RStream
 
 SECRET_HEADER = "x-streamscope-secret"
+ALL_INTERFACES = "0.0.0.0"
 #: Rows of one pushed batch; also what one read-ahead of a reader is made of.
 PUSH_ROWS_MAX = 1 << 16
 #: An idle server looks this often whether its client is gone.
@@ -52,6 +60,8 @@ _NOTHING = pa.schema([])
 #: First byte of a control frame; a frame must not be empty.
 _HEARTBEAT = b"\0"
 _MESSAGE = b"\1"
+#: Frames the name and seq of a lost item in an error message.
+_LOST = "<lost>"
 
 
 class DisconnectedError(OperatingError):
@@ -121,6 +131,8 @@ class StreamServer:
                         if idle_s >= HEARTBEAT_S:
                             idle_s = 0.0
                             yield nothing, _SEQ.pack(reader.next_seq)
+            except (SequenceLostError, SequenceDiscardedError) as error:
+                raise _lost(error) from error
             finally:
                 reader.close()
 
@@ -497,6 +509,8 @@ class _DataServer(flight.FlightServerBase):  # type: ignore[misc]
         request = msgpack.unpackb(ticket.ticket)
         try:
             return self._owner.push(request, context.is_cancelled)
+        except (SequenceLostError, SequenceDiscardedError) as error:
+            raise _lost(error) from error
         except StreamEngineError as error:
             raise flight.FlightServerError(str(error)) from error
 
@@ -515,7 +529,8 @@ def _serve(server: Any, host: str, secret: str, owner: Any) -> tuple[Any, str]:
         location = f"grpc+unix://{host.removeprefix('unix:')}"
         return server(location, secret, owner), location
     running = server(f"grpc://{host}:0", secret, owner)
-    return running, f"grpc://{host}:{running.port}"
+    reachable = socket.gethostname() if host == ALL_INTERFACES else host
+    return running, f"grpc://{reachable}:{running.port}"
 
 
 def _connect(address: str) -> flight.FlightClient:
@@ -536,9 +551,17 @@ def _receive_messages(reader: Any, on_message: Callable[[bytes], None]) -> None:
                 on_message(frame[1:])
 
 
+def _lost(error: SequenceLostError | SequenceDiscardedError) -> flight.FlightServerError:
+    """The error as Flight carries it, so that the reader can tell loss from a broken line."""
+    return flight.FlightServerError(f"{_LOST} {error.stream} {error.seq} {_LOST}")
+
+
 def _translate(error: BaseException) -> StreamEngineError:
     if isinstance(error, StreamEngineError):
         return error
+    if str(error).count(_LOST) >= 2:
+        stream, seq = str(error).split(_LOST)[1].split()
+        return SequenceLostError(stream, int(seq))
     if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):
         return UnauthorizedError()
     return OperatingError(str(error).split(". gRPC client debug context")[0])

@@ -262,6 +262,13 @@ class RStream:
                 raise StoreError(self._log.uri, f"flush took longer than {timeout_s:g} s")
             return self._tail.durable_seq
 
+    def request_flush(self) -> None:
+        """Have everything written so far flushed soon; returns at once."""
+        with self._state:
+            self._raise_failure()
+            self._force_seq = max(self._force_seq, self._tail.next_seq)
+        self._flusher.kick()
+
     def close(self, *, flush: bool = True) -> None:
         """Write no more. An async stream is flushed first, unless told not to.
 
