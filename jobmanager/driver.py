@@ -126,10 +126,10 @@ class Driver:
     def run(self, *, resumed: bool) -> None:
         """Start (or take over) the job and serve it until it has ended."""
         self._server = ControlServer(
-            self._executor.bind,
             self._secret,
-            on_message=self._receive,
+            self._receive,
             on_disconnect=self._disconnected,
+            host=self._executor.bind,
         )
         try:
             if resumed:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rstream import RStream, StreamLimits
+from rstream import RStream, StreamLimits, open_reader
+from rstream.errors import SequenceLostError
 from rstream.flight import RemoteReader
 
 if TYPE_CHECKING:
@@ -129,11 +130,19 @@ class HostEnvironment:
         self._local.pop((stream.stream_id, epoch), None)
 
     def is_stale(self, attachment: Attachment, stream: str) -> bool:
-        """Whether the reader must be attached anew: its writer moved, or the line broke."""
+        """Whether the reader must be attached anew: its writer moved, or the line broke.
+
+        Raises:
+            SequenceLostError: the writer no longer has what the reader needs.
+        """
         if attachment.writer_epoch != self.writer_epoch(stream):
             return True
-        waited = self.clock.monotonic_s() - attachment.opened_s
-        return attachment.reader.is_broken and waited >= self.limits.reconnect_s
+        reader = attachment.reader
+        if not isinstance(reader, RemoteReader) or not reader.is_broken:
+            return False
+        if isinstance(reader.failure, SequenceLostError):
+            raise reader.failure
+        return self.clock.monotonic_s() - attachment.opened_s >= self.limits.reconnect_s
 
     def attach(self, channel: InputChannel, seq: int) -> Attachment | None:
         """A reader of ``channel`` from ``seq``; None while its writer is nowhere.
@@ -147,7 +156,7 @@ class HostEnvironment:
             return None
         reader: StreamReader
         if not location.address:
-            reader = RStream.open_reader(channel.uri, payload=channel.payload, from_seq=seq)
+            reader = open_reader(channel.uri, seq)
         elif location.host == self.host:
             local = self._local.get((channel.stream, location.epoch))
             if local is None:
@@ -160,8 +169,7 @@ class HostEnvironment:
                 channel.stream,
                 location.epoch,
                 seq,
-                uri=channel.uri,
-                payload=channel.payload,
+                store=channel.uri,
                 on_change=self._wake,
             )
         return Attachment(reader, location.epoch, self.clock.monotonic_s())

@@ -96,12 +96,12 @@ class VertexRunner:
         """The reader of channel ``k``, attached to where its writer is now."""
         attachment = self._attachments[k]
         channel = self.spec.inputs[k]
-        if attachment is not None:
-            if not self._env.is_stale(attachment, channel.stream):
-                return attachment.reader
-            attachment.reader.close()
-            self._attachments[k] = None
         try:
+            if attachment is not None and not self._env.is_stale(attachment, channel.stream):
+                return attachment.reader
+            if attachment is not None:
+                attachment.reader.close()
+                self._attachments[k] = None
             attachment = self._env.attach(channel, self.vertex.read_positions[k])
         except SequenceNotReadyError:
             return None  # a restarted writer has not come this far yet
@@ -227,7 +227,7 @@ class VertexRunner:
             if flush and durable:
                 stream.flush(self._env.limits.flush_wait_s)
             self._env.withdraw(stream, self.epoch)
-            stream.close()
+            stream.close(flush=flush)
 
 
 class _Checkpointer:
