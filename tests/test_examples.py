@@ -1,0 +1,144 @@
+"""The examples give what a plain DuckDB batch query over the same files gives.
+
+Cannot catch: what only the Spark executor does wrong; tests/spark compares the two executors.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import jobmanager
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+HOUR_US = 3_600_000_000
+
+FLIGHTS_SQL = """
+    with known as (
+        select f.origin, f.dep_delay, epoch_us(f.time_hour) + f.minute * 60000000 as moment,
+               case when w.visib < 3 then 'poor' else 'good' end as sky
+        from read_parquet($flights) f join read_parquet($weather) w
+          on f.origin = w.origin
+         and f.time_hour + to_minutes(f.minute) >= w.time_hour
+         and f.time_hour + to_minutes(f.minute) < w.time_hour + interval 1 hour
+    )
+    select moment // $every * $every - back * $every as _vs, origin, sky, count(*) as flights,
+           count(*) filter (where dep_delay is null) as cancelled,
+           avg(dep_delay) as mean_delay, max(dep_delay) as max_delay
+    from known, range(4) as hops(back)
+    group by all order by all
+"""
+
+ALERTS_SQL = """
+    select epoch_us(a.time) // $every * $every as _vs, p.user, count(*) as alerts,
+           max(a.level) as worst
+    from read_json($alerts, columns = {time: 'timestamp', pid: 'bigint', level: 'bigint'}) a
+    join read_csv($processes) p
+      on a.pid = p.pid and a.time >= p.started and a.time < p.ended
+    group by all order by all
+"""
+
+WORDS_SQL = """
+    select 0 as _vs, word, count(*) as n from (
+        select unnest(string_split(
+            regexp_replace(lower(line), '[^\\pL\\pN]+', ' ', 'g'), ' ')) as word
+        from read_csv($text, columns = {line: 'varchar'}, header = false, delim = '\\x01',
+                      quote = '', escape = '')
+    ) where word <> '' group by all order by all
+"""
+
+
+def example(name: str) -> ModuleType:
+    """An example as a module."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def answer(query: Any, root: Path) -> tuple[dict[str, Any], pa.Table]:
+    """The last status, and the events of the output ordered by all columns."""
+    status = jobmanager.run(query, root=str(root), executor="local").wait()
+    files = sorted(Path(status["output"]).glob("partition=*/*.parquet"))
+    events = "select * exclude (_seq, _kind, _ve) from read_parquet($files) where _kind = 0"
+    files_list = [str(f) for f in files]
+    return status, batch(f"{events} order by all", files=files_list)
+
+
+def batch(sql: str, **parameters: Any) -> pa.Table:
+    """The answer of DuckDB, on one thread and in UTC."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("set timezone = 'UTC'")
+        return connection.sql(sql, params=parameters).to_arrow_table()
+
+
+@pytest.fixture(scope="module")
+def flights() -> Any:
+    return example("flights")
+
+
+def test_flights_arrive_out_of_order_by_up_to_22_hours(flights: Any) -> None:
+    table = pq.read_table(flights.inputs() / "flights.parquet")
+    assert table.num_rows == 336_776
+    scheduled = flights.micros(table["time_hour"]) + table["minute"].to_numpy() * 60_000_000
+    disorder = np.maximum.accumulate(scheduled) - scheduled
+    assert 21 * HOUR_US < disorder.max() < 22 * HOUR_US
+    assert (np.diff(flights.left_at(table)) >= 0).all()
+
+
+@pytest.mark.slow
+def test_flights_equal_the_batch_query_on_the_whole_year(flights: Any, tmp_path: Path) -> None:
+    status, events = answer(flights.query(), tmp_path / "job")
+    assert status["late_events"] == 0
+    folder = flights.inputs()
+    expected = batch(
+        FLIGHTS_SQL,
+        flights=str(folder / "flights.parquet"),
+        weather=str(folder / "weather.parquet"),
+        every=6 * HOUR_US,
+    )
+    exact = ["_vs", "origin", "sky", "flights", "cancelled", "max_delay"]
+    assert events.num_rows > 5_000
+    assert events.select(exact).to_pylist() == expected.select(exact).to_pylist()
+    means = [table["mean_delay"].to_numpy() for table in (events, expected)]
+    np.testing.assert_allclose(*means, rtol=1e-9, equal_nan=True)
+    worst = flights.worst(status["output"], 10)
+    assert worst.num_rows == 10
+    assert worst["mean_delay"][0].as_py() == np.nanmax(means[1])
+
+
+def test_alerts_equal_the_batch_query(tmp_path: Path) -> None:
+    alerts = example("alerts")
+    status, events = answer(alerts.query(), tmp_path / "job")
+    assert status["late_events"] == 0
+    folder = alerts.inputs()
+    expected = batch(
+        ALERTS_SQL,
+        alerts=str(folder / "alert.jsonl"),
+        processes=str(folder / "process.csv"),
+        every=5_000_000,
+    )
+    assert events.num_rows > 300
+    assert events.to_pylist() == expected.to_pylist()
+
+
+def test_words_equal_the_batch_query(tmp_path: Path) -> None:
+    words = example("wordcount")
+    status, events = answer(words.query(), tmp_path / "job")
+    expected = batch(WORDS_SQL, text=str(words.TEXT))
+    assert events.to_pylist() == expected.to_pylist()
+    assert words.most(status["output"], 1)["word"].to_pylist() == ["the"]
