@@ -1,0 +1,328 @@
+"""Accumulators: one value per group, folded over rows in sequence order.
+
+Groups are dense codes; an accumulator is an array indexed by code that grows with the groups.
+``ufunc.at`` applies rows one after another to the carried values, so a float sum has the same bits
+however its rows were cut into updates.
+
+Invariants: (1) the state after a row depends on the rows so far alone; (2) an update costs time in
+its rows, amortised, never in the number of groups (but the first update after ``save`` copies the
+arrays, as what was saved must not change); (3) ``restore(save())`` is the identity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.batch import VS, int64_column
+from rvertex.errors import SumOverflowError
+from rvertex.group_arrays import GroupArray
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_INT64_ABOVE = 2**63
+_LOW_BITS = np.int64(32)
+_LOW_MASK = np.int64(2**32 - 1)
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows and their groups: ``codes`` int64[n], all below ``groups``.
+
+    ``at`` int64[n] names the row of ``events`` that each code belongs to (a row may be in many
+    groups); None means row i. Columns are decoded once for all accumulators.
+    """
+
+    codes: np.ndarray
+    groups: int
+    events: pa.RecordBatch
+    at: np.ndarray | None = None
+    _columns: dict[str, pa.Array] = field(default_factory=dict)
+    _valid: dict[str, tuple[np.ndarray, pa.Array]] = field(default_factory=dict)
+
+    def column(self, name: str) -> pa.Array:
+        """One value per code, dictionary decoded."""
+        if name not in self._columns:
+            column = self.events.column(name)
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            self._columns[name] = column if self.at is None else column.take(pa.array(self.at))
+        return self._columns[name]
+
+    def valid(self, name: str) -> tuple[np.ndarray, pa.Array]:
+        """Codes and values of the rows in which the column is not null."""
+        if name not in self._valid:
+            column = self.column(name)
+            codes = self.codes
+            if column.null_count:
+                codes = codes[column.is_valid().to_numpy(zero_copy_only=False)]
+                column = column.drop_null()
+            self._valid[name] = codes, column
+        return self._valid[name]
+
+    def times(self) -> np.ndarray:
+        """``_vs`` per code, int64[n]."""
+        vs = int64_column(self.events, VS)
+        return vs if self.at is None else vs[self.at]
+
+
+class Accumulator(Protocol):
+    """One lane of the state of all groups."""
+
+    def update(self, rows: Rows) -> None:
+        """Fold rows in."""
+        ...
+
+    def columns(self) -> list[pa.Array]:
+        """The lane's columns, one value per group in code order."""
+        ...
+
+    def save(self) -> list[pa.Array]:
+        """The state, by reference; later updates do not change it."""
+        ...
+
+    def restore(self, state: Sequence[pa.Array]) -> None:
+        """Continue from what ``save`` returned."""
+        ...
+
+
+class CountRows:
+    """Rows per group."""
+
+    def __init__(self) -> None:
+        self._counts = GroupArray(np.int64, 0)
+
+    def update(self, rows: Rows) -> None:
+        np.add.at(self._counts.writable(rows.groups), rows.codes, 1)
+
+    def columns(self) -> list[pa.Array]:
+        return [pa.array(self._counts.shared())]
+
+    def save(self) -> list[pa.Array]:
+        return self.columns()
+
+    def restore(self, state: Sequence[pa.Array]) -> None:
+        self._counts.adopt(numbers(state[0]))
+
+
+class CountValues(CountRows):
+    """Values of a column per group that are not null."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__()
+        self._column = column
+
+    def update(self, rows: Rows) -> None:
+        np.add.at(self._counts.writable(rows.groups), rows.valid(self._column)[0], 1)
+
+
+class _Seen:
+    """Which groups have seen a value. No array is kept while no column had a null."""
+
+    def __init__(self) -> None:
+        self._groups = 0
+        self._flags: GroupArray | None = None
+
+    def mark(self, codes: np.ndarray, rows: Rows) -> None:
+        """The groups of ``codes``, a part of ``rows``, have seen a value."""
+        if self._flags is None and len(codes) < len(rows.codes):
+            self._flags = GroupArray(np.bool_, False)
+            self._flags.writable(self._groups)[:] = True
+        if self._flags is not None:
+            self._flags.writable(rows.groups)[codes] = True
+        self._groups = rows.groups
+
+    def masked(self, values: np.ndarray) -> pa.Array:
+        """``values`` with null for the groups that have seen none."""
+        return pa.array(values, mask=None if self._flags is None else ~self._flags.read())
+
+    def restore(self, column: pa.Array) -> None:
+        self._groups, self._flags = len(column), None
+        if column.null_count:
+            self._flags = GroupArray(np.bool_, False)
+            self._flags.adopt(column.is_valid().to_numpy(zero_copy_only=False))
+
+
+class SumFloat:
+    """Sum of doubles in sequence order; null for a group without values."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._sums = GroupArray(np.float64, 0.0)
+        self._seen = _Seen()
+
+    def update(self, rows: Rows) -> None:
+        codes, column = rows.valid(self._column)
+        values = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+        with np.errstate(all="ignore"):
+            np.add.at(self._sums.writable(rows.groups), codes, values)
+        self._seen.mark(codes, rows)
+
+    def columns(self) -> list[pa.Array]:
+        return [self._seen.masked(_one_nan(self._sums.shared()))]
+
+    def save(self) -> list[pa.Array]:
+        return [self._seen.masked(self._sums.shared())]
+
+    def restore(self, state: Sequence[pa.Array]) -> None:
+        self._sums.adopt(numbers(state[0]))
+        self._seen.restore(state[0])
+
+
+class SumInt:
+    """Exact sum of integers; null for a group without values.
+
+    While no group can have left int64, one array is enough. After that the sum is kept as
+    ``high * 2**32 + low``, and whether it fits is asked of the finished sum only: so the answer,
+    the error too, does not depend on the cutting.
+    """
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._low = GroupArray(np.int64, 0)
+        self._high: GroupArray | None = None
+        #: No sum of any rows so far is larger in size.
+        self._bound = 0
+        self._seen = _Seen()
+
+    def update(self, rows: Rows) -> None:
+        codes, column = rows.valid(self._column)
+        values = self._int64(column)
+        if len(values):
+            self._bound += len(values) * max(abs(int(values.min())), abs(int(values.max())))
+        if self._high is None and self._bound >= _INT64_ABOVE:
+            self._widen()
+        low = self._low.writable(rows.groups)
+        if self._high is None:
+            np.add.at(low, codes, values)
+        else:
+            np.add.at(low, codes, values & _LOW_MASK)
+            np.add.at(self._high.writable(rows.groups), codes, values >> _LOW_BITS)
+        self._seen.mark(codes, rows)
+
+    def columns(self) -> list[pa.Array]:
+        low = self._low.shared()
+        if self._high is None:
+            return [self._seen.masked(low)]
+        high = self._high.shared() + (low >> _LOW_BITS)
+        if len(high) and (high.max() >= 2**31 or high.min() < -(2**31)):
+            raise SumOverflowError(self._column)
+        return [self._seen.masked((high << _LOW_BITS) | (low & _LOW_MASK))]
+
+    def save(self) -> list[pa.Array]:
+        low = self._low.shared()
+        high = pa.nulls(len(low), pa.int64()) if self._high is None else self._high.shared()
+        return [self._seen.masked(low), pa.array(high)]
+
+    def restore(self, state: Sequence[pa.Array]) -> None:
+        low = numbers(state[0])
+        self._low.adopt(low)
+        self._seen.restore(state[0])
+        self._bound = max(abs(int(low.min())), abs(int(low.max()))) if len(low) else 0
+        self._high = None
+        if state[1].null_count < len(low):
+            self._high = GroupArray(np.int64, 0)
+            self._high.adopt(numbers(state[1]))
+
+    def _widen(self) -> None:
+        low = self._low.shared()
+        self._high = GroupArray(np.int64, 0)
+        self._high.adopt(low >> _LOW_BITS)
+        self._low.adopt(low & _LOW_MASK)
+
+    def _int64(self, column: pa.Array) -> np.ndarray:
+        if column.type == pa.uint64():
+            try:
+                column = column.cast(pa.int64())
+            except pa.ArrowInvalid:
+                raise SumOverflowError(self._column) from None
+        return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)  # type: ignore[no-any-return]
+
+
+class Extreme:
+    """Least or greatest number, time or boolean; NaN is greater than every number."""
+
+    def __init__(self, column: str, kind: pa.DataType, *, is_max: bool) -> None:
+        self._column = column
+        self._kind = kind
+        dtype = _physical(kind)
+        self._values = GroupArray(dtype, _identity(dtype, is_max=is_max))
+        self._fold = np.maximum if is_max else np.fmin
+        self._seen = _Seen()
+
+    def update(self, rows: Rows) -> None:
+        codes, column = rows.valid(self._column)
+        with np.errstate(all="ignore"):
+            self._fold.at(self._values.writable(rows.groups), codes, numbers(column))
+        self._seen.mark(codes, rows)
+
+    def columns(self) -> list[pa.Array]:
+        return [self._typed(_one_nan(self._values.shared()))]
+
+    def save(self) -> list[pa.Array]:
+        return [self._typed(self._values.shared())]
+
+    def restore(self, state: Sequence[pa.Array]) -> None:
+        values = numbers(state[0])
+        if state[0].null_count:
+            empty = state[0].is_null().to_numpy(zero_copy_only=False)
+            values = np.where(empty, self._values.fill, values).astype(values.dtype)
+        self._values.adopt(values)
+        self._seen.restore(state[0])
+
+    def _typed(self, values: np.ndarray) -> pa.Array:
+        column = self._seen.masked(values)
+        if pa.types.is_boolean(self._kind):
+            return column.cast(pa.bool_())
+        return column if column.type == self._kind else column.view(self._kind)
+
+
+def is_numpy_ordered(kind: pa.DataType) -> bool:
+    """Whether :class:`Extreme` can take the type."""
+    types = pa.types
+    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    return bool(is_number or (types.is_temporal(kind) and not types.is_interval(kind)))
+
+
+def _physical(kind: pa.DataType) -> np.dtype[Any]:
+    if pa.types.is_boolean(kind):
+        return np.dtype(np.int8)
+    if pa.types.is_temporal(kind):
+        return np.dtype(f"i{kind.bit_width // 8}")
+    dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    return dtype
+
+
+def _identity(dtype: np.dtype[Any], *, is_max: bool) -> float | int:
+    if dtype.kind == "f":
+        return float("-inf") if is_max else float("nan")
+    limits = np.iinfo(dtype)
+    return int(limits.min if is_max else limits.max)
+
+
+def numbers(column: pa.Array) -> np.ndarray:
+    """Values as numpy in their physical type; nulls become zero."""
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    elif pa.types.is_temporal(column.type):
+        column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    if column.null_count:
+        column = pc.fill_null(column, pa.scalar(0, column.type))
+    return column.to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
+
+
+def _one_nan(values: np.ndarray) -> np.ndarray:
+    """NaN has many bit patterns and hardware chooses among them; keep one."""
+    if values.dtype.kind != "f":
+        return values
+    nans = np.isnan(values)
+    if not nans.any():
+        return values
+    values = values.copy()
+    values[nans] = np.nan
+    return values

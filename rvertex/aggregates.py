@@ -1,0 +1,207 @@
+"""What an aggregate is, and how it is taken apart into lanes and put together again.
+
+An :class:`AggregateSpec` is lowered to *lanes*: the accumulator columns that travel between the two
+phases (a mean is a sum and a count; two aggregates may share a lane). Lanes are merged by the same
+accumulators that make them, except that counts are merged by summing and first/last by time.
+
+Semantics: ``count`` without a column counts rows; all others skip nulls and are null where nothing
+is left, but ``first`` and ``last`` include nulls. NaN is greater than every number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.accumulators import (
+    Accumulator,
+    CountRows,
+    CountValues,
+    Extreme,
+    SumFloat,
+    SumInt,
+    is_numpy_ordered,
+)
+from rvertex.arrow_accumulators import ArrowFold, Pick
+from rvertex.errors import OperatorTypeError, UnknownColumnError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FUNCTIONS = ("count", "sum", "mean", "min", "max", "first", "last")
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """One aggregate: ``output = function(column)``; ``column`` None only for ``count``."""
+
+    function: str
+    column: str | None
+    output: str
+
+    def __post_init__(self) -> None:
+        if self.function not in FUNCTIONS:
+            known = ", ".join(FUNCTIONS)
+            raise OperatorTypeError(
+                "aggregate", f"there is no {self.function!r}; there are {known}"
+            )
+        if self.column is None and self.function != "count":
+            raise OperatorTypeError("aggregate", f"{self.function} needs a column")
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One accumulator: ``function(column)`` with values of ``type``, kept in column ``name``."""
+
+    function: str
+    column: str | None
+    type: pa.DataType
+
+    @property
+    def name(self) -> str:
+        return f"@{self.function}({'' if self.column is None else self.column})"
+
+    @property
+    def time_name(self) -> str:
+        return f"{self.name}.vs"
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The columns of the lane in partial rows."""
+        value = pa.field(self.name, self.type)
+        if self.function in ("first", "last"):
+            return [value, pa.field(self.time_name, pa.int64())]
+        return [value]
+
+    def accumulator(self) -> Accumulator:
+        """The accumulator that makes the lane from events."""
+        if self.function == "count":
+            return CountRows() if self.column is None else CountValues(self.column)
+        assert self.column is not None, self
+        return _folding(self.function, self.column, self.type)
+
+    def merger(self) -> Accumulator:
+        """The accumulator that merges the lane of partial rows."""
+        if self.function in ("first", "last"):
+            return Pick(self.name, self.type, is_last=self.function == "last", by=self.time_name)
+        function = "sum" if self.function == "count" else self.function
+        return _folding(function, self.name, self.type)
+
+
+def lanes_of(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> tuple[Lane, ...]:
+    """The lanes that ``aggregates`` over events of ``payload`` need, each once.
+
+    Raises:
+        UnknownColumnError: an aggregate over a column that is not there.
+        OperatorTypeError: a column of a type that the function cannot take.
+    """
+    lanes: dict[str, Lane] = {}
+    for spec in aggregates:
+        kind = None if spec.column is None else _column_type(payload, spec.column)
+        for function in _lane_functions(spec.function):
+            lane = Lane(function, spec.column, _lane_type(spec, function, kind))
+            lanes[lane.name] = lane
+    return tuple(lanes.values())
+
+
+def lanes_in(aggregates: Sequence[AggregateSpec], partial: pa.Schema) -> tuple[Lane, ...]:
+    """The lanes of ``aggregates`` as found in the schema of partial rows."""
+    lanes: dict[str, Lane] = {}
+    for spec in aggregates:
+        for function in _lane_functions(spec.function):
+            name = Lane(function, spec.column, pa.null()).name
+            lanes[name] = Lane(function, spec.column, _column_type(partial, name))
+    return tuple(lanes.values())
+
+
+def result_fields(aggregates: Sequence[AggregateSpec], lanes: Sequence[Lane]) -> list[pa.Field]:
+    """The output columns of the aggregates."""
+    types = {lane.name: lane.type for lane in lanes}
+    return [
+        pa.field(
+            spec.output,
+            pa.float64() if spec.function == "mean" else types[_lane_name(spec, spec.function)],
+        )
+        for spec in aggregates
+    ]
+
+
+def results(aggregates: Sequence[AggregateSpec], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
+    """The output columns, given the merged lanes by column name."""
+    out = []
+    for spec in aggregates:
+        if spec.function == "mean":
+            out.append(_mean(columns[_lane_name(spec, "sum")], columns[_lane_name(spec, "count")]))
+        else:
+            out.append(columns[_lane_name(spec, spec.function)])
+    return out
+
+
+def _lane_functions(function: str) -> tuple[str, ...]:
+    return ("sum", "count") if function == "mean" else (function,)
+
+
+def _lane_name(spec: AggregateSpec, function: str) -> str:
+    return Lane(function, spec.column, pa.null()).name
+
+
+def _column_type(payload: pa.Schema, column: str) -> pa.DataType:
+    if column not in payload.names:
+        raise UnknownColumnError("aggregate", column, tuple(payload.names))
+    kind = payload.field(column).type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _lane_type(spec: AggregateSpec, function: str, kind: pa.DataType | None) -> pa.DataType:
+    if function == "count":
+        return pa.int64()
+    assert kind is not None, spec
+    if function == "sum":
+        return _sum_type(spec, kind)
+    if function in ("min", "max") and (pa.types.is_nested(kind) or pa.types.is_null(kind)):
+        raise _wrong_type(spec, kind, "a type that has an order")
+    return kind
+
+
+def _sum_type(spec: AggregateSpec, kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_integer(kind):
+        return pa.int64()
+    if types.is_floating(kind):
+        return pa.float64()
+    if types.is_decimal256(kind):
+        return pa.decimal256(76, kind.scale)
+    if types.is_decimal(kind):
+        return pa.decimal128(38, kind.scale)
+    raise _wrong_type(spec, kind, "a number")
+
+
+def _wrong_type(spec: AggregateSpec, kind: pa.DataType, needed: str) -> OperatorTypeError:
+    return OperatorTypeError(spec.function, f"column {spec.column!r} is {kind}, not {needed}")
+
+
+def _folding(function: str, column: str, kind: pa.DataType) -> Accumulator:
+    if function in ("first", "last"):
+        return Pick(column, kind, is_last=function == "last", by=None)
+    if function == "sum":
+        if pa.types.is_integer(kind):
+            return SumInt(column)
+        return SumFloat(column) if pa.types.is_floating(kind) else ArrowFold(column, kind, "sum")
+    if is_numpy_ordered(kind):
+        return Extreme(column, kind, is_max=function == "max")
+    return ArrowFold(column, kind, function)
+
+
+def _mean(sums: pa.Array, counts: pa.Array) -> pa.Array:
+    if pa.types.is_decimal(sums.type):
+        sums = sums.cast(pa.float64())
+    empty = sums.is_null().to_numpy(zero_copy_only=False)
+    total = sums.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+    count = counts.to_numpy(zero_copy_only=False)
+    with np.errstate(all="ignore"):
+        mean = total / np.maximum(count, 1)
+    mean[np.isnan(mean)] = np.nan
+    return pa.array(mean, mask=empty)

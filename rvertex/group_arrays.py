@@ -1,0 +1,112 @@
+"""Arrays indexed by group code: growing, shared with snapshots by reference, copied on write.
+
+Invariants: (1) what ``shared`` or ``values`` returned never changes; (2) growth is amortised: a
+call costs time in the codes it is given, not in the number of groups.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+_CAPACITY_MIN = 64
+_GARBAGE_ROWS_MIN = 1 << 16
+
+
+class GroupArray:
+    """A dense array of fixed-width values with ``fill`` for groups that were never written."""
+
+    def __init__(self, dtype: DTypeLike, fill: Any) -> None:
+        self.fill = fill
+        self._values = np.empty(0, dtype)
+        self._count = 0
+        self._is_shared = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def writable(self, groups: int) -> np.ndarray:
+        """The values of ``groups`` groups (never fewer than before), to be changed in place."""
+        assert groups >= self._count, (groups, self._count)
+        if groups > len(self._values) or self._is_shared:
+            capacity = len(self._values)
+            if groups > capacity:
+                capacity = max(groups, 2 * capacity, _CAPACITY_MIN)
+            grown = np.empty(capacity, self._values.dtype)
+            grown[: self._count] = self._values[: self._count]
+            grown[self._count :] = self.fill
+            self._values, self._is_shared = grown, False
+        self._count = groups
+        return self._values[:groups]
+
+    def read(self) -> np.ndarray:
+        """The values now, to be looked at but not kept."""
+        return self._values[: self._count]
+
+    def shared(self) -> np.ndarray:
+        """The values now, by reference; the next write copies first."""
+        self._is_shared = True
+        return self._values[: self._count]
+
+    def adopt(self, values: np.ndarray) -> None:
+        """Take over values that belong to someone else."""
+        assert values.dtype == self._values.dtype, (values.dtype, self._values.dtype)
+        self._values, self._count, self._is_shared = values, len(values), True
+
+
+class ArrowStore:
+    """One value of any Arrow type per group: rows appended to chunks, and where each group's is.
+
+    Overwritten values stay in the chunks until they are as many as the groups; then the chunks
+    are rewritten. Chunks are merged as they come, like the digits of a binary counter.
+    """
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._chunks: list[pa.Array] = []
+        self._rows = 0
+        #: Row of each group's value in the concatenated chunks; -1 for a group without one.
+        self._at = GroupArray(np.int64, -1)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def grow(self, groups: int) -> int:
+        """Make room for ``groups`` groups; returns how many there were."""
+        known = len(self._at)
+        if groups > known:
+            self._at.writable(groups)
+        return known
+
+    def put(self, codes: np.ndarray, values: pa.Array) -> None:
+        """Replace the values of ``codes`` (no code twice)."""
+        assert values.type == self._kind, (values.type, self._kind)
+        at = self._at.writable(len(self._at))
+        at[codes] = np.arange(self._rows, self._rows + len(codes))
+        self._rows += len(codes)
+        self._chunks.append(values)
+        while len(self._chunks) > 1 and len(self._chunks[-2]) <= 2 * len(self._chunks[-1]):
+            tail = pa.concat_arrays(self._chunks[-2:])
+            self._chunks[-2:] = [tail]
+        if self._rows > max(2 * len(self._at), _GARBAGE_ROWS_MIN):
+            self.adopt(self.values())
+
+    def values(self, codes: np.ndarray | None = None) -> pa.Array:
+        """The values of ``codes``, or of all groups in code order; null where there is none."""
+        at = self._at.read() if codes is None else self._at.read()[codes]
+        if not self._chunks:
+            return pa.nulls(len(at), self._kind)
+        missing = at < 0
+        rows = pa.array(at, mask=missing) if missing.any() else pa.array(at)
+        taken = pa.chunked_array(self._chunks).take(rows)
+        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+
+    def adopt(self, values: pa.Array) -> None:
+        """One value per group, in code order."""
+        self._chunks, self._rows = [values], len(values)
+        self._at.adopt(np.arange(len(values)))

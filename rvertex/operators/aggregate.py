@@ -1,0 +1,179 @@
+"""Window aggregates as a plan states them: in one phase, or in two around an exchange.
+
+The two phases are the whole: ``WindowAggregate`` is ``PartialAggregate`` followed by
+``FinalAggregate`` within one vertex. A partial row holds a unit's accumulators per key, with the
+unit as lifetime: for point events the unit is a pane of ``gcd(size, every)``, so that hopping
+windows share work; for interval events it is the window itself, as an event counts once in each.
+
+Rows are emitted when a window closes, by (window start, keys ascending, nulls last). ``CTI(t)``
+becomes the start of the earliest window still open at t. A null key is a group of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.batch import event_schema
+from rvertex.aggregates import AggregateSpec, Lane, lanes_in, lanes_of, result_fields, results
+from rvertex.errors import OperatorTypeError
+from rvertex.operators.grouping import Grouping, key_types
+from rvertex.operators.pane_aggregate import PaneAggregate
+from rvertex.operators.protocol import OperatorState
+from rvertex.operators.window_gather import ByOverlap, ByStart, WindowGather
+from rvertex.windows import Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.protocol import Operator
+    from rvertex.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class PartialAggregate:
+    """First phase: accumulators per (unit, key). ``points``: every event has ``ve = vs + 1``."""
+
+    keys: tuple[str, ...]
+    size_us: int
+    every_us: int
+    aggregates: tuple[AggregateSpec, ...]
+    points: bool
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Keys and lanes.
+
+        Raises:
+            UnknownColumnError: a key or an aggregated column that the input does not have.
+            OperatorTypeError: a column of a type that a function or a key cannot take.
+        """
+        (payload,) = inputs
+        lanes = lanes_of(self.aggregates, payload)
+        types = key_types(self.keys, payload)
+        return _schema(self.keys, types, [field for lane in lanes for field in lane.fields])
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """The first phase with nothing open."""
+        (payload,) = inputs
+        lanes = lanes_of(self.aggregates, payload)
+        grouping = Grouping(
+            self.keys, key_types(self.keys, payload), lambda: [lane.accumulator() for lane in lanes]
+        )
+        windows = Windows(self.size_us, self.every_us)
+        schema = event_schema(self.output_schema(inputs))
+        if self.points:
+            return PaneAggregate(windows, grouping, schema)
+        return WindowGather(
+            ByOverlap(windows), grouping, event_schema(payload), schema, lambda columns: columns
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FinalAggregate:
+    """Second phase: merges partial rows of any number of first phases into windows."""
+
+    keys: tuple[str, ...]
+    size_us: int
+    every_us: int
+    aggregates: tuple[AggregateSpec, ...]
+    points: bool
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Keys, then aggregates, given the schema of partial rows."""
+        (partial,) = inputs
+        lanes = lanes_in(self.aggregates, partial)
+        types = key_types(self.keys, partial)
+        return _schema(self.keys, types, result_fields(self.aggregates, lanes))
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """The second phase with nothing open."""
+        (partial,) = inputs
+        lanes = lanes_in(self.aggregates, partial)
+        grouping = Grouping(
+            self.keys, key_types(self.keys, partial), lambda: [lane.merger() for lane in lanes]
+        )
+        windows = Windows(self.size_us, self.every_us)
+        return WindowGather(
+            ByOverlap(windows) if self.points else ByStart(windows),
+            grouping,
+            event_schema(partial),
+            event_schema(self.output_schema(inputs)),
+            lambda columns: results(self.aggregates, _by_name(lanes, columns)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate:
+    """Both phases in one vertex."""
+
+    keys: tuple[str, ...]
+    size_us: int
+    every_us: int
+    aggregates: tuple[AggregateSpec, ...]
+    points: bool
+
+    @property
+    def phases(self) -> tuple[PartialAggregate, FinalAggregate]:
+        """The two phases that this is."""
+        fields = (self.keys, self.size_us, self.every_us, self.aggregates, self.points)
+        return PartialAggregate(*fields), FinalAggregate(*fields)
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Keys, then aggregates. Raises as :meth:`PartialAggregate.output_schema`."""
+        partial, final = self.phases
+        return final.output_schema([partial.output_schema(inputs)])
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """Both phases with nothing open."""
+        partial, final = self.phases
+        return TwoPhases(partial.open(inputs), final.open([partial.output_schema(inputs)]))
+
+
+class TwoPhases:
+    """Two operators in a row."""
+
+    def __init__(self, partial: Operator, final: Operator) -> None:
+        self._partial = partial
+        self._final = final
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """What the second phase makes of what the first makes of the input."""
+        return self._final.process([self._partial.process(ports)])
+
+    def snapshot(self) -> OperatorState:
+        """Both states."""
+        partial, final = self._partial.snapshot(), self._final.snapshot()
+        tables = {f"partial.{name}": table for name, table in partial.tables.items()}
+        tables |= {f"final.{name}": table for name, table in final.tables.items()}
+        return OperatorState({"partial": partial.header, "final": final.header}, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue both."""
+        for phase, operator in (("partial", self._partial), ("final", self._final)):
+            prefix = f"{phase}."
+            tables = {
+                name.removeprefix(prefix): table
+                for name, table in state.tables.items()
+                if name.startswith(prefix)
+            }
+            operator.load(OperatorState(state.header[phase], tables))
+
+
+def _schema(
+    keys: Sequence[str], types: Sequence[pa.DataType], fields: Sequence[pa.Field]
+) -> pa.Schema:
+    columns = [pa.field(name, kind) for name, kind in zip(keys, types, strict=True)]
+    columns += fields
+    seen: set[str] = set()
+    for column in columns:
+        if column.name in seen:
+            raise OperatorTypeError("aggregate", f"two output columns are named {column.name!r}")
+        seen.add(column.name)
+    return pa.schema(columns)
+
+
+def _by_name(lanes: Sequence[Lane], columns: Sequence[pa.Array]) -> dict[str, pa.Array]:
+    names = [field.name for lane in lanes for field in lane.fields]
+    return dict(zip(names, columns, strict=True))

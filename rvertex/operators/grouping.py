@@ -1,0 +1,167 @@
+"""Groups of one window or of many: key codes, accumulators, and rows in (window, key) order.
+
+:class:`OpenGroups` is state: it takes rows call by call and can be saved. :func:`closed_groups`
+aggregates rows that are all there at once, over many windows in one pass.
+
+Invariant: rows come out by window start, then keys ascending, NaN after numbers and nulls last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rvertex.accumulators import Rows
+from rvertex.errors import OperatorTypeError, UnknownColumnError
+from rvertex.keys import KeyIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rvertex.accumulators import Accumulator
+
+_DENSE_CELLS_MIN = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """How rows are grouped: key columns, and a maker of accumulators."""
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    accumulators: Callable[[], list[Accumulator]]
+
+    def key_columns(self, events: pa.RecordBatch) -> list[pa.Array]:
+        """The key columns of ``events``."""
+        return [events.column(name) for name in self.names]
+
+
+def key_types(keys: Sequence[str], payload: pa.Schema) -> tuple[pa.DataType, ...]:
+    """Types of the key columns.
+
+    Raises:
+        UnknownColumnError: a key that is not a column.
+        OperatorTypeError: a key of a type that has no order.
+    """
+    types = []
+    for key in keys:
+        if key not in payload.names:
+            raise UnknownColumnError("group_by", key, tuple(payload.names))
+        kind = payload.field(key).type
+        if pa.types.is_nested(kind) or pa.types.is_null(kind):
+            raise OperatorTypeError("group_by", f"column {key!r} is {kind}, which has no order")
+        types.append(kind)
+    return tuple(types)
+
+
+class OpenGroups:
+    """The groups of one open window, in order of their codes."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self._grouping = grouping
+        self._index = KeyIndex(grouping.types)
+        self._accumulators = grouping.accumulators()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def update(self, events: pa.RecordBatch) -> None:
+        """Fold events in."""
+        columns = self._grouping.key_columns(events)
+        codes = self._index.codes_of_rows(columns, events.num_rows)
+        rows = Rows(codes, len(self._index), events)
+        for accumulator in self._accumulators:
+            accumulator.update(rows)
+
+    def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
+        """Key columns and lane columns, by key."""
+        keys = self._index.keys()
+        lanes = [column for acc in self._accumulators for column in acc.columns()]
+        order = pa.array(sorted_keys(keys, len(self)))
+        return [k.take(order) for k in keys], [lane.take(order) for lane in lanes]
+
+    def save(self) -> pa.Table:
+        """Keys and accumulators in code order."""
+        columns = self._index.keys()
+        columns += [column for acc in self._accumulators for column in acc.save()]
+        # A column of its own, so that no keys and no aggregates still have a length.
+        columns.append(pa.nulls(len(self)))
+        return pa.table(columns, names=[f"c{i}" for i in range(len(columns))])
+
+    def restore(self, table: pa.Table) -> None:
+        """Take over what ``save`` returned; only called on new groups."""
+        assert len(self) == 0
+        columns = [pa.concat_arrays(c.chunks) if c.num_chunks else _empty(c) for c in table.columns]
+        keys = len(self._grouping.types)
+        self._index.codes_of_rows(columns[:keys], table.num_rows)
+        assert len(self._index) == table.num_rows, (len(self._index), table.num_rows)
+        at = keys
+        for accumulator in self._accumulators:
+            width = len(accumulator.save())
+            accumulator.restore(columns[at : at + width])
+            at += width
+
+
+def closed_groups(
+    grouping: Grouping, events: pa.RecordBatch, windows: np.ndarray, at: np.ndarray | None
+) -> tuple[np.ndarray, list[pa.Array], list[pa.Array]]:
+    """Aggregate rows of many windows at once.
+
+    ``windows`` int64[m] is the window of each of m rows, ``at`` int64[m] its row in ``events``
+    (None: row i is event i). Rows of one window must be in sequence order.
+
+    Returns: windows int64[g], key columns and lane columns, sorted by (window, key).
+    """
+    index = KeyIndex(grouping.types)
+    codes = index.codes_of_rows(grouping.key_columns(events), events.num_rows)
+    keys = index.keys()
+    order = sorted_keys(keys, len(index))
+    rank = np.empty(len(index), np.int64)
+    rank[order] = np.arange(len(index))
+    key_rank = rank[codes] if at is None else rank[codes[at]]
+    distinct, window_rank = _ranks(windows)
+    cells, cell_of_row = _ranks(window_rank * len(index) + key_rank)
+    rows = Rows(cell_of_row, len(cells), events, at)
+    lanes: list[pa.Array] = []
+    for accumulator in grouping.accumulators():
+        accumulator.update(rows)
+        lanes += accumulator.columns()
+    key_codes = pa.array(order[cells % max(len(index), 1)])
+    return distinct[cells // max(len(index), 1)], [k.take(key_codes) for k in keys], lanes
+
+
+def sorted_keys(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
+    """Codes of groups by key: ascending, NaN after numbers, nulls last. int64[groups]."""
+    if not keys:
+        return np.arange(groups)
+    plain = [k.dictionary_decode() if pa.types.is_dictionary(k.type) else k for k in keys]
+    names = [f"k{i}" for i in range(len(plain))]
+    table = pa.table(plain, names=names)
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
+    return order.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+def _ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct values, ascending, and the rank of each value. Dense values need no sort."""
+    if len(values) == 0:
+        return values, values
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    if span > max(4 * len(values), _DENSE_CELLS_MIN):
+        distinct, rank = np.unique(values, return_inverse=True)
+        return distinct, rank
+    local = values - low
+    present = np.zeros(span, bool)
+    present[local] = True
+    found = np.flatnonzero(present)
+    rank_of = np.empty(span, np.int64)
+    rank_of[found] = np.arange(len(found))
+    return found + low, rank_of[local]
+
+
+def _empty(column: pa.ChunkedArray) -> pa.Array:
+    return pa.nulls(0, column.type)

@@ -1,0 +1,216 @@
+"""Aggregation by window when the window closes, over the rows that are in it.
+
+Used where a row may be in many windows: interval events, and panes that become hopping windows.
+Rows wait until the last of their windows is closed; a closing window gathers its rows in sequence
+order. Windows that close together are aggregated in one pass.
+
+Invariants: (1) windows below ``_open`` are emitted and closed, rows that are in no other are gone;
+(2) each pair (row, window) is looked at once, so time is rows x windows, and a step that closes
+nothing costs time in its new rows; (3) rows come out by (window, key), the window as lifetime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.batch import VE, VS, int64_column
+from rstream.types import INF_TIME
+from rvertex.errors import UnboundedLifetimeError
+from rvertex.operators.grouping import Grouping, closed_groups
+from rvertex.operators.protocol import OperatorState
+from rvertex.run import Run
+from rvertex.windows import Windows, growing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+WINDOWS_PER_EVENT_MAX = 1_000_000
+#: Pairs (row, window) aggregated in one pass; more windows are closed in parts.
+_PAIRS_MAX = 1 << 22
+
+
+class Membership(Protocol):
+    """Which windows a row is in, and when they close."""
+
+    @property
+    def windows(self) -> Windows:
+        """The windows."""
+        ...
+
+    def spans(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        """First and last window of each row, int64[n]; none where last < first."""
+        ...
+
+    def open_at(self, time: int) -> int:
+        """First window that may still get rows when none before ``time`` can come."""
+        ...
+
+    def output_ctis(self, ctis: np.ndarray) -> np.ndarray:
+        """The CTIs that follow from ``ctis``, non-decreasing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ByOverlap:
+    """A row is in every window that its lifetime overlaps."""
+
+    windows: Windows
+
+    def spans(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        vs, ve = int64_column(events, VS), int64_column(events, VE)
+        first, last = self.windows.first_window(vs), self.windows.last_window(ve)
+        counts = last - first + 1
+        bad = (ve == INF_TIME) | (counts > WINDOWS_PER_EVENT_MAX)
+        if bad.any():
+            row = int(bad.argmax())
+            raise UnboundedLifetimeError(int(vs[row]), int(ve[row]), int(counts[row]))
+        return first, last
+
+    def open_at(self, time: int) -> int:
+        return self.windows.open_at(time)
+
+    def output_ctis(self, ctis: np.ndarray) -> np.ndarray:
+        return self.windows.earliest_open(ctis)
+
+
+@dataclass(frozen=True, slots=True)
+class ByStart:
+    """A row's lifetime is its window: rows made by another phase. They come by window start."""
+
+    windows: Windows
+
+    def spans(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        window = int64_column(events, VS) // self.windows.every
+        return window, window
+
+    def open_at(self, time: int) -> int:
+        return -(-time // self.windows.every)
+
+    def output_ctis(self, ctis: np.ndarray) -> np.ndarray:
+        return ctis
+
+
+class WindowGather:
+    """Aggregates rows by window and key. ``finish`` makes payload columns of the lane columns."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        grouping: Grouping,
+        input_schema: pa.Schema,
+        output_schema: pa.Schema,
+        finish: Callable[[list[pa.Array]], list[pa.Array]],
+    ) -> None:
+        self._membership = membership
+        self._grouping = grouping
+        self._input_schema = input_schema
+        self._output_schema = output_schema
+        self._finish = finish
+        #: Rows that are in an open window, in sequence order.
+        self._live: list[pa.RecordBatch] = []
+        self._open = membership.windows.lowest
+        self._last_cti: int | None = None
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Keep the rows and emit the windows that they, or the CTIs, close."""
+        (run,) = ports
+        out: list[pa.RecordBatch] = []
+        now: list[int] = [int(run.ctis[-1])] if len(run.ctis) else []
+        if run.events.num_rows:
+            first, last = self._membership.spans(run.events)
+            now.append(int(int64_column(run.events, VS)[-1]))
+            self._live.append(_those(run.events, last >= first))
+        if now:
+            self._close_before(self._membership.open_at(max(now)), out)
+        ctis = growing(self._membership.output_ctis(run.ctis), self._last_cti)
+        if len(ctis):
+            self._last_cti = int(ctis[-1])
+        return Run(self._joined(out), ctis)
+
+    def snapshot(self) -> OperatorState:
+        """The live rows, by reference."""
+        header = {"open": self._open, "last_cti": self._last_cti}
+        return OperatorState(
+            header, {"live": pa.Table.from_batches(self._live, self._input_schema)}
+        )
+
+    def load(self, state: OperatorState) -> None:
+        """Continue with the live rows of ``state``."""
+        self._open, self._last_cti = state.header["open"], state.header["last_cti"]
+        self._live = state.tables["live"].to_batches()
+
+    def _close_before(self, window: int, out: list[pa.RecordBatch]) -> None:
+        """Emit the windows below ``window`` and forget the rows that are in no other."""
+        window = min(window, self._membership.windows.highest + 1)
+        if window <= self._open:
+            return
+        rows, later = self._candidates(window)
+        if rows.num_rows:
+            first, last = self._membership.spans(rows)
+            self._emit(rows, np.maximum(first, self._open), last, window, out)
+            rows = _those(rows, last >= window)
+        self._live = ([rows] if rows.num_rows else []) + later
+        self._open = window
+
+    def _candidates(self, window: int) -> tuple[pa.RecordBatch, list[pa.RecordBatch]]:
+        """Live rows that may be in a window below ``window``, and those after them."""
+        windows = self._membership.windows
+        bound = np.int64((window - 1) * windows.every + windows.size)
+        before, later = [], []
+        for batch in self._live:
+            count = int(np.searchsorted(int64_column(batch, VS), bound))
+            if count:
+                before.append(batch.slice(0, count))
+            if count < batch.num_rows:
+                later.append(batch.slice(count))
+        if not before:
+            return pa.RecordBatch.from_pylist([], self._input_schema), later
+        return pa.concat_batches(before), later
+
+    def _emit(
+        self,
+        rows: pa.RecordBatch,
+        first: np.ndarray,
+        last: np.ndarray,
+        window: int,
+        out: list[pa.RecordBatch],
+    ) -> None:
+        """Emit what ``rows`` make of windows from ``first`` to ``last``, those below ``window``."""
+        counts = np.maximum(np.minimum(last, window - 1) - first + 1, 0)
+        pairs = int(counts.sum())
+        if pairs == 0:
+            return
+        lowest = int(first[counts > 0].min())
+        if pairs > _PAIRS_MAX and window - lowest > 1:
+            middle = lowest + (min(window, int(last.max()) + 1) - lowest + 1) // 2
+            self._emit(rows, first, last, middle, out)
+            self._emit(rows, np.maximum(first, middle), last, window, out)
+            return
+        at = np.repeat(np.arange(len(counts)), counts)
+        offset = np.arange(pairs) - np.repeat(np.cumsum(counts) - counts, counts)
+        is_plain = pairs == len(counts) and bool((counts == 1).all())
+        groups = closed_groups(self._grouping, rows, first[at] + offset, None if is_plain else at)
+        out.append(self._rows(*groups))
+
+    def _rows(
+        self, windows: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
+    ) -> pa.RecordBatch:
+        start = self._membership.windows.start(windows)
+        end = pa.array(start + self._membership.windows.size)
+        columns = [pa.array(start), end, *keys, *self._finish(lanes)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._output_schema)
+
+    def _joined(self, out: list[pa.RecordBatch]) -> pa.RecordBatch:
+        if len(out) == 1:
+            return out[0]
+        return (
+            pa.concat_batches(out) if out else pa.RecordBatch.from_pylist([], self._output_schema)
+        )
+
+
+def _those(events: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
+    return events if mask.all() else events.filter(pa.array(mask))

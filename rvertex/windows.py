@@ -1,0 +1,90 @@
+"""Arithmetic of hopping windows: window k is ``[kH, kH + S)``, for all integers k.
+
+Windows that reach beyond the time axis ``[MIN_TIME, INF_TIME]`` do not exist. All results are int64
+and no intermediate value overflows, whatever the times, sizes and steps.
+
+Invariants: (1) an event ``[vs, ve)`` is in exactly the windows ``first_window(vs)`` to
+``last_window(ve)``, which may be none where ``H > S``; (2) ``earliest_open(t)`` is the start of the
+first window with an end after ``t``: the CTI that a window aggregate owes for ``CTI(t)``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import InvalidWindowError
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows of ``size`` microseconds, one every ``every`` microseconds; both at least 1."""
+
+    size: int
+    every: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("size", self.size), ("every", self.every)):
+            if not 0 < value <= INF_TIME:
+                raise InvalidWindowError(f"{name} must be at least 1 microsecond, got {value}")
+
+    @property
+    def pane(self) -> Windows:
+        """The tumbling windows of which every window is made: ``gcd(size, every)`` long."""
+        unit = math.gcd(self.size, self.every)
+        return Windows(unit, unit)
+
+    @property
+    def lowest(self) -> int:
+        """The first window that exists."""
+        return -(-MIN_TIME // self.every)
+
+    @property
+    def highest(self) -> int:
+        """The last window that exists."""
+        return (INF_TIME - self.size) // self.every
+
+    def first_window(self, vs: np.ndarray) -> np.ndarray:
+        """First window with an end after ``vs``; ``highest + 1`` if there is none. int64[n]."""
+        whole, rest = divmod(self.size, self.every)
+        step = vs // self.every
+        follows = vs - step * self.every >= rest
+        window = np.maximum(step, self.lowest + whole) - whole + follows
+        window[step < self.lowest + whole] = self.lowest
+        clipped: np.ndarray = np.minimum(window, self.highest + 1)
+        return clipped
+
+    def last_window(self, ve: np.ndarray) -> np.ndarray:
+        """Last window that starts before ``ve``. int64[n]."""
+        window: np.ndarray = np.minimum((ve - 1) // self.every, self.highest)
+        return window
+
+    def open_at(self, time: int) -> int:
+        """First window that is open once nothing before ``time`` can come any more."""
+        return int(self.first_window(np.array([time], np.int64))[0])
+
+    def start(self, window: np.ndarray) -> np.ndarray:
+        """Starts of windows that exist. int64[n]."""
+        return window * self.every
+
+    def earliest_open(self, times: np.ndarray) -> np.ndarray:
+        """Start of the earliest window open at each of ``times``; INF_TIME for INF_TIME."""
+        window = self.first_window(times)
+        after_all = min((self.highest + 1) * self.every, INF_TIME - 1)
+        starts = np.where(window > self.highest, after_all, window * self.every)
+        starts[times == INF_TIME] = INF_TIME
+        return starts
+
+
+def growing(times: np.ndarray, last: int | None) -> np.ndarray:
+    """Those of non-decreasing ``times`` int64[n] that exceed all before them and ``last``."""
+    if len(times) == 0:
+        return times
+    keep = np.ones(len(times), bool)
+    keep[1:] = times[1:] > times[:-1]
+    if last is not None:
+        keep &= times > last
+    return times[keep]
