@@ -133,9 +133,7 @@ def resume(
     """Go on with a job that failed, was cancelled, or whose job manager died."""
     logs.configure(verbose=verbose)
     with ProgressView() as view:
-        job = jobs.resume(
-            root, executor=executor, master=master, hosts=hosts, on_status=view.show
-        )
+        job = jobs.resume(root, executor=executor, master=master, hosts=hosts, on_status=view.show)
         _follow(job)
     _print_result(job, as_json=as_json)
 
@@ -181,7 +179,9 @@ def explain(
     """Show the plan of a query without running it."""
     plan = lower(load_query(target), root="ROOT", parallelism=parallelism)
     text = explain_mermaid(plan) if mermaid else explain_text(plan)
-    print(json.dumps({"plan": text, "vertices": [v.id for v in plan.vertices]}) if as_json else text)
+    print(
+        json.dumps({"plan": text, "vertices": [v.id for v in plan.vertices]}) if as_json else text
+    )
 
 
 @app.command()

@@ -92,7 +92,7 @@ class Job:
             try:
                 driver.run(resumed=resumed)
                 self._finish()
-            except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            except BaseException as error:
                 self._crash = error
                 _record_failure(self._root, str(error))
 
@@ -246,7 +246,9 @@ def _configured(
     if parallelism is not None and parallelism < 1:
         raise UsageError(f"parallelism must be at least 1, not {parallelism}")
     if paced is not None and paced <= 0:
-        raise UsageError(f"paced must be positive (10 is ten times faster than real time), not {paced}")
+        raise UsageError(
+            f"paced must be positive (10 is ten times faster than real time), not {paced}"
+        )
     return replace(
         config,
         parallelism=parallelism or config.parallelism,

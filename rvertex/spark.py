@@ -17,6 +17,7 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext, TaskContext, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -38,7 +39,6 @@ _CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.executor.heartbeatInterval": "2s",
-    "spark.network.timeout": "30s",
 }
 _lock = threading.Lock()
 
@@ -65,7 +65,9 @@ class WrongMasterError(UsageError):
         self.running, self.wanted = running, wanted
 
     def __str__(self) -> str:
-        return f"this process already runs Spark on {self.running}; it cannot also use {self.wanted}"
+        return (
+            f"this process already runs Spark on {self.running}; it cannot also use {self.wanted}"
+        )
 
 
 def spark_log_path() -> str:
@@ -95,7 +97,7 @@ def spark_context(master: str) -> SparkContext:
         try:
             _launch(conf)
             context = SparkContext(conf=conf)
-        except (PySparkException, OSError, RuntimeError) as error:
+        except (PySparkException, Py4JError, OSError, RuntimeError) as error:
             raise SparkUnavailableError(master, _first_line(error), spark_log_path()) from error
         context.setLogLevel("WARN")
         return context
@@ -136,7 +138,7 @@ class SparkExecutor:
     @property
     def bind(self) -> str:
         """Loopback for a local master; every interface of the machine on a cluster."""
-        return "127.0.0.1" if self._context.master.startswith("local") else "0.0.0.0"  # noqa: S104
+        return "127.0.0.1" if self._context.master.startswith("local") else "0.0.0.0"
 
     def _slots(self) -> _Slots:
         master = self._context.master
@@ -167,7 +169,7 @@ class SparkExecutor:
                 self._context.setJobGroup(f"{spec.job}/{spec.host}", f"streamscope {spec.host}")
                 rows = self._context.parallelize([0], 1).mapPartitions(body).collect()
                 how = rows[0]
-            except Exception as error:  # noqa: BLE001 - any way a Spark job ends is a lost host
+            except Exception as error:
                 how = _first_line(error)
             finally:
                 on_exit(spec.host, how)

@@ -44,6 +44,8 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
             "inputs": list(snapshot.inputs),
             "outputs": list(snapshot.outputs),
             "digests": list(snapshot.digests),
+            "events_in": snapshot.events_in,
+            "events_out": snapshot.events_out,
             "is_final": snapshot.is_final,
             "states": states,
         }
@@ -84,6 +86,8 @@ def decode_snapshot(data: bytes, *, name: str, state_schema: str) -> Snapshot:
         outputs=tuple(header["outputs"]),
         digests=tuple(header["digests"]),
         states=states,
+        events_in=header["events_in"],
+        events_out=header["events_out"],
         is_final=header["is_final"],
     )
 

@@ -84,6 +84,9 @@ class Snapshot:
     outputs: tuple[int, ...]
     digests: tuple[bytes, ...]
     states: tuple[OperatorState, ...]
+    #: Events consumed and written since the initial snapshot.
+    events_in: int = 0
+    events_out: int = 0
     is_final: bool = False
 
     def precedes(self, other: Snapshot) -> bool:

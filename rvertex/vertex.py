@@ -44,12 +44,12 @@ class RVertex:
     def __init__(self, spec: VertexSpec, *, pending_rows_max: int) -> None:
         self.spec = spec
         self._pending_rows_max = pending_rows_max
-        self.events_in = 0
-        self.events_out = 0
         self._open()
 
     def _open(self) -> None:
         spec = self.spec
+        self.events_in = 0
+        self.events_out = 0
         self._input: Merge | SourceInput
         if spec.source is not None:
             self._input = SourceInput(spec.source)
@@ -100,6 +100,7 @@ class RVertex:
             operator.load(state)
         self.output_seqs = list(snapshot.outputs)
         self._digests = [StreamDigest.from_bytes(d) for d in snapshot.digests]
+        self.events_in, self.events_out = snapshot.events_in, snapshot.events_out
         self.is_finished = snapshot.is_final
 
     def get_snapshot(self) -> Snapshot:
@@ -111,6 +112,8 @@ class RVertex:
             outputs=tuple(self.output_seqs),
             digests=self.digests(),
             states=(self._input.snapshot(), *(o.snapshot() for o in self._operators)),
+            events_in=self.events_in,
+            events_out=self.events_out,
             is_final=self.is_finished,
         )
 
@@ -176,5 +179,3 @@ def _split(run: Run, edge: OutputEdge) -> list[pa.RecordBatch | None]:
         piece = Run(grouped.slice(lo, hi - lo), run.ctis)
         batches.append(None if piece.is_empty else to_items(piece))
     return batches
-
-
