@@ -32,7 +32,7 @@ def count(column: str | Expr | None = None) -> Agg:
     return Agg("count", None) if column is None else _of("count", column)
 
 
-def sum(column: str | Expr) -> Agg:  # noqa: A001
+def sum(column: str | Expr) -> Agg:
     """The sum; of integers in int64, otherwise in float64."""
     return _of("sum", column)
 
@@ -42,12 +42,12 @@ def mean(column: str | Expr) -> Agg:
     return _of("mean", column)
 
 
-def min(column: str | Expr) -> Agg:  # noqa: A001
+def min(column: str | Expr) -> Agg:
     """The least value."""
     return _of("min", column)
 
 
-def max(column: str | Expr) -> Agg:  # noqa: A001
+def max(column: str | Expr) -> Agg:
     """The greatest value."""
     return _of("max", column)
 

@@ -121,10 +121,14 @@ def _common_number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if pa.types.is_floating(a) or pa.types.is_floating(b):
         return pa.float64()
     try:
-        return pa.unify_schemas(
-            [pa.schema([("x", _as_decimal(a))]), pa.schema([("x", _as_decimal(b))])],
-            promote_options="permissive",
-        ).field("x").type
+        return (
+            pa.unify_schemas(
+                [pa.schema([("x", _as_decimal(a))]), pa.schema([("x", _as_decimal(b))])],
+                promote_options="permissive",
+            )
+            .field("x")
+            .type
+        )
     except pa.ArrowException:
         return None
 

@@ -28,8 +28,12 @@ UNITS_US = {
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|us|µs|[wdhms])\s*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
-_HELP = 'is not a duration; write it like "250ms", "10s", "1h30m" or "1d", as a timedelta, or as int us'
-_TIME_HELP = 'is not a time; write it like "2013-01-01T10:00:00Z" or "10s", as a datetime, or as int us'
+_HELP = (
+    'is not a duration; write it like "250ms", "10s", "1h30m" or "1d", as a timedelta, or as int us'
+)
+_TIME_HELP = (
+    'is not a time; write it like "2013-01-01T10:00:00Z" or "10s", as a datetime, or as int us'
+)
 
 
 def duration_us(value: Duration, *, what: str = "duration") -> int:

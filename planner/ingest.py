@@ -56,7 +56,7 @@ def cti(time: Time) -> Cti:
 
 
 def file_source(
-    format: Format,  # noqa: A002
+    format: Format,
     path: str,
     *,
     vs: TimeColumn | None,
@@ -90,9 +90,7 @@ def file_source(
     return Source(spec, _checked_partitions(partitions), _label(path))
 
 
-def items_source(
-    schema: SchemaLike, items: Iterable[Event | Cti], *, partitions: int
-) -> Source:
+def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions: int) -> Source:
     """A source node over items given in the query."""
     payload = schema_of(schema)
     batch = _items_batch(payload, list(items))

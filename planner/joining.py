@@ -42,7 +42,9 @@ def _keys(on: Keys, left_on: Keys, right_on: Keys) -> tuple[tuple[str, ...], tup
     left_keys = _names(on if on is not None else left_on)
     right_keys = _names(on if on is not None else right_on)
     if not left_keys or len(left_keys) != len(right_keys):
-        raise InvalidPlanError("join(...) takes on=, or as many columns in left_on= as in right_on=")
+        raise InvalidPlanError(
+            "join(...) takes on=, or as many columns in left_on= as in right_on="
+        )
     return left_keys, right_keys
 
 
@@ -69,6 +71,8 @@ def _with_common_keys(
         b = require(right.schema, other, "join")
         common = common_type(a, b)
         if common is None or pa.types.is_nested(common):
-            raise InvalidPlanError(f"join(...): keys {mine!r} ({a}) and {other!r} ({b}) do not match")
+            raise InvalidPlanError(
+                f"join(...): keys {mine!r} ({a}) and {other!r} ({b}) do not match"
+            )
         left_types[mine] = right_types[other] = common
     return converted(left, left_types), converted(right, right_types)

@@ -15,8 +15,9 @@ from typing import Literal
 
 import pyarrow as pa
 
-from planner.data_types import plain
 from planner.nodes import Column, Node
+from rvertex.aggregates import AggregateSpec
+from rvertex.operators.aggregate import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.sources.spec import SourceSpec
 
 Side = Literal["left", "right"]
@@ -167,6 +168,7 @@ class Aggregate:
 
 #: "complete": in one step. "partial" before an exchange, "final" after it.
 Phase = Literal["complete", "partial", "final"]
+_PHASES = {"complete": WindowAggregate, "partial": PartialAggregate, "final": FinalAggregate}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +183,18 @@ class WindowAgg:
     #: The input's lifetimes are points, so windows may share panes.
     points: bool
     phase: Phase = "complete"
-    #: The types of the columns before a "final" phase, which sees partial results.
-    raw: pa.Schema | None = None
     label: str = ""
+    schema: pa.Schema = field(init=False)
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Keys, then aggregates. Of a "partial" phase: what it will finally be."""
-        source = self.raw if self.raw is not None else self.input.schema
-        fields = [source.field(key) for key in self.keys]
-        return pa.schema(fields + [pa.field(a.output, result_type(a, source)) for a in self.aggregates])
+    def __post_init__(self) -> None:
+        schema = self.operator().output_schema([self.input.schema])
+        object.__setattr__(self, "schema", schema)
+
+    def operator(self) -> WindowAggregate | PartialAggregate | FinalAggregate:
+        """What computes it; it also knows the output's types."""
+        specs = tuple(AggregateSpec(a.function, a.column, a.output) for a in self.aggregates)
+        make = _PHASES[self.phase]
+        return make(self.keys, self.size_us, self.every_us, specs, self.points)
 
     @property
     def inputs(self) -> tuple[LogicalNode, ...]:
@@ -244,20 +248,6 @@ class Sink:
 
 
 LogicalNode = Source | Filter | Project | Explode | Union | Join | WindowAgg | Exchange | Sink
-
-
-def result_type(aggregate: Aggregate, schema: pa.Schema) -> pa.DataType:
-    """The type of an aggregate's result over rows of ``schema``."""
-    if aggregate.function == "count" or aggregate.column is None:
-        return pa.int64()
-    kind = schema.field(aggregate.column).type
-    if aggregate.function == "mean":
-        return pa.float64()
-    if aggregate.function != "sum":
-        return kind
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return pa.int64()
-    return pa.float64() if pa.types.is_floating(kind) else plain(kind)
 
 
 def identity_columns(schema: pa.Schema) -> tuple[tuple[str, Node], ...]:

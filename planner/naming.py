@@ -81,7 +81,9 @@ def resolved_columns(
     for name, node in pairs:
         checked_name(name)
         if node.type == pa.null():
-            raise InvalidPlanError(f'column {name!r} is always null; give it a type: .cast("int64")')
+            raise InvalidPlanError(
+                f'column {name!r} is always null; give it a type: .cast("int64")'
+            )
     return dict(pairs)
 
 

@@ -124,7 +124,7 @@ class Call(Node):
 
 def function_of(call: Call) -> Function:
     """The function that a call names."""
-    from planner.functions import FUNCTIONS  # noqa: PLC0415  (the functions build on nodes)
+    from planner.functions import FUNCTIONS
 
     return FUNCTIONS[call.function]
 

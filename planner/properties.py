@@ -135,7 +135,7 @@ def _of_join(node: Join) -> Partitioning:
 
 
 def _events_mask(node: Source) -> object:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     assert node.spec.items is not None
     return pa.array(kinds(node.spec.items) == EVENT)

@@ -8,6 +8,8 @@ from dataclasses import fields
 from planner.fingerprint import canonical, fingerprint
 from planner.logical import LogicalNode
 
+Change = Callable[[LogicalNode, set[int]], LogicalNode]
+
 
 def topological(root: LogicalNode) -> list[LogicalNode]:
     """All nodes, inputs first, in the order in which a reader of the query meets them."""
@@ -26,13 +28,20 @@ def topological(root: LogicalNode) -> list[LogicalNode]:
     return order
 
 
-def transform(root: LogicalNode, change: Callable[[LogicalNode], LogicalNode]) -> LogicalNode:
-    """``change`` applied to every node, inputs first; shared nodes stay shared."""
+def transform(root: LogicalNode, change: Change) -> LogicalNode:
+    """``change`` applied to every node, inputs first; shared nodes stay shared.
+
+    ``change`` also gets the ids of the nodes that several others read, as they are by now.
+    """
+    shared = {node_id for node_id, count in parents(root).items() if count > 1}
     done: dict[int, LogicalNode] = {}
     for node in topological(root):
         inputs = tuple(done[id(child)] for child in node.inputs)
         same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        done[id(node)] = change(node if same else node.with_inputs(inputs))
+        changed = change(node if same else node.with_inputs(inputs), shared)
+        done[id(node)] = changed
+        if id(node) in shared:
+            shared.add(id(changed))
     return done[id(root)]
 
 

@@ -67,9 +67,11 @@ def _from_time(value: Value, target: pa.DataType) -> Value:
     options = pc.CastOptions(pa.timestamp("us", value.type.tz), allow_time_truncate=True)
     micros = pc.cast(value, options=options)
     if pa.types.is_timestamp(target):
-        return micros.cast(pa.int64()).cast(pa.timestamp("us")).cast(target) if (
-            target.tz is None
-        ) else micros.cast(pa.int64()).cast(pa.timestamp("us", "UTC")).cast(target)
+        return (
+            micros.cast(pa.int64()).cast(pa.timestamp("us")).cast(target)
+            if (target.tz is None)
+            else micros.cast(pa.int64()).cast(pa.timestamp("us", "UTC")).cast(target)
+        )
     options = pc.CastOptions(target, allow_time_truncate=True)
     return pc.cast(micros.cast(pa.int64()).cast(TIMESTAMP), options=options)
 

@@ -79,9 +79,10 @@ def _when(values: Sequence[Value], _call: Call) -> Value:
 
 def _show_when(call: Call) -> str:
     pairs = zip(call.args[:-1:2], call.args[1:-1:2], strict=True)
-    return "".join(
-        f"{'.' if k else ''}when({c}).then({v})" for k, (c, v) in enumerate(pairs)
-    ) + f".otherwise({call.args[-1]})"
+    return (
+        "".join(f"{'.' if k else ''}when({c}).then({v})" for k, (c, v) in enumerate(pairs))
+        + f".otherwise({call.args[-1]})"
+    )
 
 
 def _resolve_is_in(call: Call) -> Node | None:

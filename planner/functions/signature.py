@@ -56,7 +56,7 @@ def common_of(types: Sequence[pa.DataType]) -> pa.DataType | None:
 
 
 def _as_time(node: Node) -> Node:
-    from planner.durations import time_us  # noqa: PLC0415
+    from planner.durations import time_us
 
     if not isinstance(node, Literal) or not isinstance(node.literal, str):
         return node

@@ -51,7 +51,7 @@ def _resolve_epoch(call: Call) -> Node | None:
 
 
 def _truncate(values: Sequence[Value], call: Call) -> Value:
-    from planner.functions.arithmetic import FUNCTIONS as ARITHMETIC  # noqa: PLC0415
+    from planner.functions.arithmetic import FUNCTIONS as ARITHMETIC
 
     every = pa.scalar(call.option("every_us"), _INTEGER)
     whole = values[0].cast(_INTEGER)

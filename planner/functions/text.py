@@ -82,9 +82,7 @@ FUNCTIONS = {
     "lower": _function("lower", _TEXT, _of(pc.utf8_lower)),
     "length": _function("length", pa.int64(), _length),
     "contains": _function("contains", pa.bool_(), _contains, "pattern"),
-    "starts_with": _function(
-        "starts_with", pa.bool_(), _of(pc.starts_with, "pattern"), "pattern"
-    ),
+    "starts_with": _function("starts_with", pa.bool_(), _of(pc.starts_with, "pattern"), "pattern"),
     "ends_with": _function("ends_with", pa.bool_(), _of(pc.ends_with, "pattern"), "pattern"),
     "replace": _function("replace", _TEXT, _replace, "pattern", "replacement"),
     "slice": _function("slice", _TEXT, _slice, "start", "stop"),

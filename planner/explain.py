@@ -1,0 +1,183 @@
+"""What a plan looks like: as text for people, as Mermaid for pages. Both follow from the plan alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from planner import logical
+from planner.durations import format_us
+from planner.nodes import Column, Node
+
+if TYPE_CHECKING:
+    from planner.physical import PhysicalPlan, Stage, StageInput
+
+
+def describe(node: logical.LogicalNode) -> str:
+    """A node in one line, without its inputs."""
+    match node:
+        case logical.Source():
+            return _source(node)
+        case logical.Filter(predicate=predicate):
+            return f"filter {_bare(predicate)}"
+        case logical.Project(columns=columns):
+            return "select " + (", ".join(_column(n, c) for n, c in columns) or "(no columns)")
+        case logical.Explode(column=column):
+            return f"explode {column}"
+        case logical.Union():
+            return "union"
+        case logical.Join():
+            return _join(node)
+        case logical.WindowAgg():
+            return _aggregate(node)
+        case logical.Exchange(keys=keys):
+            return f"exchange by {', '.join(keys)}" if keys else "exchange to one vertex"
+        case logical.Sink(uri=uri):
+            return f"sink {uri or '(output folder of the job)'}"
+    assert_never(node)
+
+
+def logical_text(root: logical.LogicalNode) -> str:
+    """The logical plan as an indented tree; a shared subplan is written once and referred to."""
+    lines: list[str] = []
+    names: dict[int, int] = {}
+    counts = _references(root)
+
+    def write(node: logical.LogicalNode, depth: int) -> None:
+        pad = "  " * depth
+        if id(node) in names:
+            lines.append(f"{pad}see #{names[id(node)]}")
+            return
+        mark = ""
+        if counts[id(node)] > 1:
+            names[id(node)] = len(names) + 1
+            mark = f"#{names[id(node)]} "
+        lines.append(f"{pad}{mark}{describe(node)}")
+        for child in node.inputs:
+            write(child, depth + 1)
+
+    write(root, 0)
+    return "\n".join(lines) + "\n"
+
+
+def explain(plan: PhysicalPlan) -> str:
+    """The physical plan as text: stages, exchanges, what is flushed and why."""
+    lines = [
+        f"plan {plan.plan_hash[:12]}: {len(plan.stages)} stages, {len(plan.vertices)} vertices, "
+        f"parallelism {plan.parallelism}, a CTI every {format_us(plan.cti_every_us)}"
+    ]
+    for stage in plan.stages:
+        lines += ["", f"{stage.name} x {stage.parallelism}"]
+        lines += [f"  <- {_input(edge)}" for edge in stage.inputs]
+        lines += [f"  {line}" for line in stage.operators]
+        if stage.reads:
+            lines.append(f"  reads {', '.join(stage.reads)}")
+        if stage.is_sink:
+            lines.append(f"  -> {plan.output}")
+            lines.append("     " + ", ".join(f"{f.name} {f.type}" for f in stage.schema))
+    return "\n".join(lines) + "\n"
+
+
+def mermaid(plan: PhysicalPlan) -> str:
+    """The stage graph as a Mermaid flowchart."""
+    ids = {stage.name: f"n{k}" for k, stage in enumerate(plan.stages)}
+    lines = ["flowchart LR"]
+    for stage in plan.stages:
+        text = "<br/>".join(_escaped(line) for line in _box(stage))
+        lines.append(f'    {ids[stage.name]}["{text}"]')
+    for stage in plan.stages:
+        for edge in stage.inputs:
+            arrow = "-.->" if edge.durability == "volatile" else "-->"
+            label = _escaped(_routing(edge))
+            lines.append(f'    {ids[edge.upstream]} {arrow}|"{label}"| {ids[stage.name]}')
+    last = plan.stages[-1]
+    lines.append(f'    {ids[last.name]} --> out[("{_escaped(_tail(plan.output))}")]')
+    return "\n".join(lines) + "\n"
+
+
+def _references(root: logical.LogicalNode) -> dict[int, int]:
+    from planner.traversal import parents
+
+    return parents(root)
+
+
+def _box(stage: Stage) -> list[str]:
+    return [f"<b>{stage.name}</b> x {stage.parallelism}", *stage.operators]
+
+
+def _input(edge: StageInput) -> str:
+    port = f" (port {edge.port})" if edge.port else ""
+    return f"{edge.upstream}{port} {_routing(edge)}; {edge.durability}: {edge.reason}"
+
+
+def _routing(edge: StageInput) -> str:
+    if edge.routing == "hash":
+        return f"by hash of {', '.join(edge.keys)}"
+    return "to one vertex" if edge.routing == "gather" else "vertex by vertex"
+
+
+def _source(node: logical.Source) -> str:
+    spec = node.spec
+    if spec.format == "items":
+        assert spec.items is not None
+        return f"{spec.items.num_rows} items"
+    parts = [f"{spec.format} {spec.path}"]
+    if spec.vs is not None:
+        parts.append(f"vs={_time(spec.vs)}")
+    if isinstance(spec.ve, int):
+        parts.append(f"ve=+{format_us(spec.ve)}")
+    elif spec.ve is not None:
+        parts.append(f"ve={_time(spec.ve)}")
+    if spec.delay_us:
+        parts.append(f"delay={format_us(spec.delay_us)}")
+    parts.append(f"late={spec.late}")
+    return " ".join(parts)
+
+
+def _time(source: object) -> str:
+    return _bare(source) if isinstance(source, Node) else str(source)
+
+
+def _join(node: logical.Join) -> str:
+    pairs = zip(node.left_on, node.right_on, strict=True)
+    on = ", ".join(a if a == b else f"{a} = {b}" for a, b in pairs)
+    return f"temporal join on {on}"
+
+
+def _aggregate(node: logical.WindowAgg) -> str:
+    span = format_us(node.size_us)
+    window = (
+        f"tumbling {span}"
+        if node.size_us == node.every_us
+        else f"hopping {span} every {format_us(node.every_us)}"
+    )
+    by = f" by {', '.join(node.keys)}" if node.keys else ""
+    items = ", ".join(f"{a.output}={a.function}({a.column or ''})" for a in node.aggregates)
+    phase = "" if node.phase == "complete" else f"{node.phase} "
+    return f"{phase}aggregate {window}{by}: {items}"
+
+
+def _column(name: str, node: Node) -> str:
+    if isinstance(node, Column) and node.name == name:
+        return name
+    return f"{name} = {_bare(node)}"
+
+
+def _bare(node: Node) -> str:
+    """Without the parentheses around the whole."""
+    text = str(node)
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and at < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def _tail(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _escaped(text: str) -> str:
+    return text.replace('"', "#quot;").replace("|", "#124;")

@@ -1,0 +1,197 @@
+"""The physical plan: vertices joined by channels, and what is worth knowing about their stages.
+
+A stage is a chain of operators; its vertices are the partitions. Ids follow from the query alone, so
+the same query gives the same plan in every process: ``s02-join.1`` is vertex 1 of the second stage,
+``s02-join.1--s03-agg.0`` the channel from it to vertex 0 of the third.
+
+Invariants (``validate``): every channel has one writer and one reader that agree on place, durability
+and columns; the graph has no cycle; the sink's vertices are those of one stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import networkx as nx
+import pyarrow as pa
+
+from planner.errors import InvalidPlanError
+from planner.fingerprint import fingerprint
+from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
+
+VERTICES_MAX = 4096
+CHANNELS_MAX = 65_536
+
+Routing = Literal["hash", "forward", "gather"]
+
+
+@dataclass(frozen=True, slots=True)
+class StageInput:
+    """An edge between two stages."""
+
+    upstream: str
+    port: int
+    routing: Routing
+    keys: tuple[str, ...]
+    durability: Durability
+    #: Why the channels are flushed or not.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What ``explain`` and progress reports say about a stage."""
+
+    name: str
+    parallelism: int
+    #: One line per operator, in the order of the data.
+    operators: tuple[str, ...]
+    inputs: tuple[StageInput, ...]
+    #: Columns read from the source; empty for stages without one.
+    reads: tuple[str, ...]
+    schema: pa.Schema
+    is_sink: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalPlan:
+    """Everything the job manager has to know to run a query. Picklable."""
+
+    stages: tuple[Stage, ...]
+    vertices: tuple[VertexSpec, ...]
+    #: Folder under which the sink's streams lie.
+    output: str
+    root: str
+    parallelism: int
+    cti_every_us: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The payload columns of the answer."""
+        return self.stages[-1].schema
+
+    @property
+    def plan_hash(self) -> str:
+        """Equal for plans that give the same answer in the same order, wherever they lie."""
+        return fingerprint(tuple(v.state_schema for v in self.vertices))
+
+    def vertex(self, vertex_id: str) -> VertexSpec:
+        """The vertex of that id.
+
+        Raises:
+            InvalidPlanError: there is none.
+        """
+        for vertex in self.vertices:
+            if vertex.id == vertex_id:
+                return vertex
+        raise InvalidPlanError(f"the plan has no vertex {vertex_id!r}")
+
+    def stage(self, name: str) -> Stage:
+        """The stage of that name.
+
+        Raises:
+            InvalidPlanError: there is none.
+        """
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise InvalidPlanError(f"the plan has no stage {name!r}")
+
+    def writer_of(self, stream: str) -> VertexId:
+        """The vertex that writes ``stream``."""
+        return self.writers()[stream]
+
+    def writers(self) -> dict[str, VertexId]:
+        """By stream, sink streams included, the vertex that writes it."""
+        return {s: v.id for v in self.vertices for s in v.output_streams}
+
+    def readers(self) -> dict[str, VertexId]:
+        """By stream the vertex that reads it."""
+        return {channel.stream: v.id for v in self.vertices for channel in v.inputs}
+
+    def upstream(self, vertex_id: str) -> tuple[VertexId, ...]:
+        """The vertices that this one reads from, in the order of its channels."""
+        writers = self.writers()
+        channels = self.vertex(vertex_id).inputs
+        return tuple(dict.fromkeys(writers[channel.stream] for channel in channels))
+
+    def downstream(self, vertex_id: str) -> tuple[VertexId, ...]:
+        """The vertices that read from this one."""
+        readers = self.readers()
+        streams = self.vertex(vertex_id).output_streams
+        return tuple(dict.fromkeys(readers[s] for s in streams if s in readers))
+
+    def sink_streams(self) -> tuple[tuple[str, str], ...]:
+        """Stream id and URI of every stream of the answer, by partition."""
+        return tuple(
+            pair
+            for vertex in self.vertices
+            for edge in vertex.outputs
+            if edge.is_sink
+            for pair in zip(edge.streams, edge.uris, strict=True)
+        )
+
+    def graph(self) -> nx.DiGraph:
+        """Vertices and channels; every edge carries its ``streams``."""
+        graph = nx.DiGraph()
+        graph.add_nodes_from(v.id for v in self.vertices)
+        readers = self.readers()
+        for vertex in self.vertices:
+            for stream in vertex.output_streams:
+                if stream in readers:
+                    graph.add_edge(vertex.id, readers[stream])
+        return graph
+
+    def topological_order(self) -> tuple[VertexId, ...]:
+        """Upstream before downstream, otherwise in the order of the plan."""
+        places = {vertex.id: k for k, vertex in enumerate(self.vertices)}
+        return tuple(nx.lexicographical_topological_sort(self.graph(), key=places.__getitem__))
+
+    def ancestors(self, vertex_id: str) -> frozenset[VertexId]:
+        """All vertices that this one depends on."""
+        return frozenset(nx.ancestors(self.graph(), vertex_id))
+
+    def validate(self) -> None:
+        """Check the invariants of the module.
+
+        Raises:
+            InvalidPlanError: the plan is larger than the limits.
+        """
+        if len(self.vertices) > VERTICES_MAX:
+            raise InvalidPlanError(f"{len(self.vertices)} vertices; the limit is {VERTICES_MAX}")
+        outputs = [(edge, k) for v in self.vertices for edge in v.outputs for k in _places(edge)]
+        if len(outputs) > CHANNELS_MAX:
+            raise InvalidPlanError(f"{len(outputs)} channels; the limit is {CHANNELS_MAX}")
+        ids = [vertex.id for vertex in self.vertices]
+        assert len(set(ids)) == len(ids), "a vertex id occurs twice"
+        streams = [edge.streams[k] for edge, k in outputs]
+        assert len(set(streams)) == len(streams), "a stream has two writers"
+        self._check_channels()
+        assert nx.is_directed_acyclic_graph(self.graph()), "the plan has a cycle"
+        sinks = {v.stage for v in self.vertices for edge in v.outputs if edge.is_sink}
+        assert sinks == {self.stages[-1].name}, sinks
+
+    def _check_channels(self) -> None:
+        read: dict[str, InputChannel] = {}
+        for vertex in self.vertices:
+            assert bool(vertex.inputs) != (vertex.source is not None), vertex.id
+            for channel in vertex.inputs:
+                assert channel.stream not in read, f"{channel.stream} has two readers"
+                read[channel.stream] = channel
+        for vertex in self.vertices:
+            for edge in vertex.outputs:
+                for k in _places(edge):
+                    if edge.is_sink:
+                        assert edge.streams[k] not in read, edge.streams[k]
+                        continue
+                    channel = read.pop(edge.streams[k])
+                    assert channel.uri == edge.uris[k], channel
+                    assert channel.durability == edge.durability, channel
+                    assert channel.payload.equals(vertex.output_payload), channel
+        assert not read, f"nobody writes {sorted(read)}"
+
+
+def _places(edge: OutputEdge) -> range:
+    assert len(edge.streams) == len(edge.uris), edge
+    return range(len(edge.streams))

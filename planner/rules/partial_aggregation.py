@@ -1,0 +1,46 @@
+"""Aggregates in two steps around an exchange, so that only partial results travel.
+
+The first step joins the stage before the exchange, each branch of a union by itself. A subplan that
+others share is closed, so behind it rows are exchanged as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.logical import Exchange, LogicalNode, Union, WindowAgg
+from planner.traversal import transform
+
+if TYPE_CHECKING:
+    from planner.options import PlanOptions
+
+
+def partial_aggregation(root: LogicalNode, options: PlanOptions) -> LogicalNode:
+    """Splits every aggregate that directly follows an exchange of its own."""
+    if not options.partial_aggregation:
+        return root
+
+    def change(node: LogicalNode, shared: set[int]) -> LogicalNode:
+        if not isinstance(node, WindowAgg) or node.phase != "complete":
+            return node
+        exchange = node.input
+        if not isinstance(exchange, Exchange) or id(exchange) in shared:
+            return node
+        partial = _partial(node, exchange.input, shared)
+        if partial is None:
+            return node
+        return replace(node, input=replace(exchange, input=partial), phase="final")
+
+    return transform(root, change)
+
+
+def _partial(node: WindowAgg, below: LogicalNode, shared: set[int]) -> LogicalNode | None:
+    if id(below) in shared:
+        return None
+    if isinstance(below, Union):
+        branches = [_partial(node, branch, shared) for branch in below.branches]
+        if any(branch is None for branch in branches):
+            return None
+        return replace(below, branches=tuple(b for b in branches if b is not None))
+    return replace(node, input=below, phase="partial", label="")

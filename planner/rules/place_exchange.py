@@ -1,0 +1,49 @@
+"""Puts an exchange where equal keys have to meet and do not lie together already.
+
+An aggregate needs none if its keys contain the columns that its input was partitioned by; one side of
+a join needs none if it is partitioned by exactly the join's keys. Without keys all rows go to one
+vertex.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.logical import Exchange, Join, LogicalNode, WindowAgg
+from planner.properties import partitioning
+from planner.traversal import transform
+
+if TYPE_CHECKING:
+    from planner.options import PlanOptions
+
+
+def place_exchange(root: LogicalNode, options: PlanOptions) -> LogicalNode:
+    """The plan with the exchanges it needs."""
+
+    def change(node: LogicalNode, _shared: set[int]) -> LogicalNode:
+        if isinstance(node, WindowAgg):
+            return _aggregate(node, options)
+        return _join(node, options) if isinstance(node, Join) else node
+
+    return transform(root, change)
+
+
+def _aggregate(node: WindowAgg, options: PlanOptions) -> WindowAgg:
+    now = partitioning(node.input)
+    # A single vertex would do for any keys, but would do all the work alone.
+    alone_is_best = not node.keys or options.parallelism == 1
+    if (now.is_single and alone_is_best) or (not now.is_single and now.covers(node.keys)):
+        return node
+    return replace(node, input=Exchange(node.input, node.keys))
+
+
+def _join(node: Join, options: PlanOptions) -> Join:
+    left, right = partitioning(node.left), partitioning(node.right)
+    if left.is_single and right.is_single and options.parallelism == 1:
+        return node
+    if not left.is_by(node.left_on):
+        node = replace(node, left=Exchange(node.left, node.left_on))
+    if not right.is_by(node.right_on):
+        node = replace(node, right=Exchange(node.right, node.right_on))
+    return node

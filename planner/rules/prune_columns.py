@@ -1,0 +1,119 @@
+"""Columns that nothing reads are not computed, not exchanged and not read from the source.
+
+What a node has to keep is what all its readers together want, so a shared subplan stays shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.logical import (
+    Aggregate,
+    Explode,
+    Filter,
+    Join,
+    LogicalNode,
+    Project,
+    Source,
+    Union,
+    WindowAgg,
+)
+from planner.nodes import Column, Node
+from planner.traversal import topological
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from planner.options import PlanOptions
+
+
+def prune_columns(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
+    """The plan without columns that nobody reads; the root keeps all of its own."""
+    order = topological(root)
+    wanted: dict[int, set[str]] = {id(node): set() for node in order}
+    wanted[id(root)] = set(root.schema.names)
+    for node in reversed(order):
+        for child, names in _demands(node, wanted[id(node)]):
+            wanted[id(child)] |= set(names) & set(child.schema.names)
+    done: dict[int, LogicalNode] = {}
+    for node in order:
+        inputs = tuple(done[id(child)] for child in node.inputs)
+        done[id(node)] = _pruned(node, inputs, wanted[id(node)])
+    return done[id(root)]
+
+
+def _demands(node: LogicalNode, wanted: set[str]) -> list[tuple[LogicalNode, Iterable[str]]]:
+    """What the node reads of each input to give ``wanted``."""
+    match node:
+        case Filter(input=below, predicate=predicate):
+            return [(below, wanted | set(predicate.columns()))]
+        case Project(input=below, columns=columns):
+            used = [expr for name, expr in columns if name in wanted]
+            return [(below, {name for expr in used for name in expr.columns()})]
+        case Explode(input=below, column=column):
+            return [(below, wanted | {column})]
+        case Join():
+            left = {c for side, c, name in node.columns if side == "left" and name in wanted}
+            right = {c for side, c, name in node.columns if side == "right" and name in wanted}
+            return [(node.left, left | set(node.left_on)), (node.right, right | set(node.right_on))]
+        case WindowAgg(input=below, keys=keys):
+            used_columns = {a.column for a in _kept(node, wanted) if a.column is not None}
+            return [(below, used_columns | set(keys))]
+        case _:
+            return [(child, wanted) for child in node.inputs]
+
+
+def _pruned(node: LogicalNode, inputs: tuple[LogicalNode, ...], wanted: set[str]) -> LogicalNode:
+    match node:
+        case Source():
+            return _source(node, wanted)
+        case Project(columns=columns):
+            kept = tuple((name, expr) for name, expr in columns if name in wanted)
+            return replace(node, input=inputs[0], columns=kept)
+        case Union():
+            return replace(node, branches=tuple(_only(branch, wanted) for branch in inputs))
+        case Join():
+            columns = tuple(entry for entry in node.columns if entry[2] in wanted)
+            left, right = (
+                _only(child, set(names))
+                for child, (_, names) in zip(inputs, _demands(node, wanted), strict=True)
+            )
+            return replace(node, left=left, right=right, columns=columns)
+        case WindowAgg():
+            return replace(node, input=inputs[0], aggregates=_kept(node, wanted))
+        case _:
+            return node.with_inputs(inputs)
+
+
+def _kept(node: WindowAgg, wanted: set[str]) -> tuple[Aggregate, ...]:
+    """The aggregates that are read; one at least, so that windows are seen at all."""
+    kept = tuple(a for a in node.aggregates if a.output in wanted)
+    return kept or node.aggregates[:1]
+
+
+def _source(node: Source, wanted: set[str]) -> Source:
+    """Files are read by column. Items stay as they were given."""
+    spec = node.spec
+    if spec.format == "items":
+        return node
+    times = {name for source in (spec.vs, spec.ve) for name in _columns_of(source)}
+    schema = pa.schema([f for f in spec.schema if f.name in wanted])
+    columns = pa.schema([f for f in spec.columns if f.name in wanted | times])
+    return replace(node, spec=replace(spec, schema=schema, columns=columns))
+
+
+def _columns_of(source: object) -> tuple[str, ...]:
+    if isinstance(source, str):
+        return (source,)
+    return source.columns() if isinstance(source, Node) else ()
+
+
+def _only(node: LogicalNode, wanted: set[str]) -> LogicalNode:
+    """``node`` with just these columns, where it has more."""
+    if set(node.schema.names) == wanted:
+        return node
+    kept = tuple((f.name, Column(f.name, f.type)) for f in node.schema if f.name in wanted)
+    return Project(node, kept)

@@ -1,0 +1,126 @@
+"""Filters move toward the sources, so that less is computed and exchanged.
+
+A conjunct moves through renames, unions, explodes of other columns, aggregates (if it reads keys
+only) and to the side of a join that has its columns. It stays where it is if it reads a computed
+column, if it reads a lifetime that the node changes, if it may fail on rows it would not have seen
+otherwise (casts), and above a subplan that others share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.logical import Explode, Filter, Join, LogicalNode, Project, Union, WindowAgg
+from planner.nodes import Call, Column, Node, rename_columns
+from planner.traversal import transform
+from rstream.batch import VE, VS
+
+if TYPE_CHECKING:
+    from planner.options import PlanOptions
+
+
+def push_down_filter(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
+    """Every filter as far down as it may go."""
+
+    def change(node: LogicalNode, shared: set[int]) -> LogicalNode:
+        if not isinstance(node, Filter) or id(node.input) in shared:
+            return node
+        return _sink(node.input, _conjuncts(node.predicate), node.label, shared)
+
+    return transform(root, change)
+
+
+def _sink(node: LogicalNode, predicates: list[Node], label: str, shared: set[int]) -> LogicalNode:
+    """``node`` filtered by ``predicates``, each placed as low as it may be."""
+    stay: list[Node] = []
+    for predicate in predicates:
+        moved = None if id(node) in shared else _moved(node, predicate, shared)
+        if moved is None:
+            stay.append(predicate)
+        else:
+            node = moved
+    if not stay:
+        return node
+    return Filter(node, reduce(_both, stay), label)
+
+
+def _moved(node: LogicalNode, predicate: Node, shared: set[int]) -> LogicalNode | None:
+    """``node`` with the predicate inside, or None if it cannot go there."""
+    reads = predicate.columns()
+    match node:
+        case Filter(input=below) if not _may_fail(predicate):
+            inside = None if id(below) in shared else _moved(below, predicate, shared)
+            return None if inside is None else replace(node, input=inside)
+        case Project(input=below, columns=columns):
+            names = dict(columns)
+            sources = {name: names[name] for name in reads if name in names}
+            if not all(isinstance(source, Column) for source in sources.values()):
+                return None
+            return replace(
+                node, input=_sink(below, [rename_columns(predicate, sources)], "", shared)
+            )
+        case Explode(input=below, column=column) if column not in reads:
+            return replace(node, input=_sink(below, [predicate], "", shared))
+        case Union(branches=branches):
+            below_all = tuple(_sink(branch, [predicate], "", shared) for branch in branches)
+            return replace(node, branches=below_all)
+        case WindowAgg(input=below, keys=keys) if reads and set(reads) <= set(keys):
+            if _may_fail(predicate):
+                return None
+            return replace(node, input=_sink(below, [predicate], "", shared))
+        case Join():
+            return None if _may_fail(predicate) else _into_join(node, predicate, shared)
+        case _:
+            return None
+
+
+def _into_join(node: Join, predicate: Node, shared: set[int]) -> LogicalNode | None:
+    """To each side that has all its columns: a predicate over the keys goes to both."""
+    reads = predicate.columns()
+    if not reads or VS in reads or VE in reads:
+        return None
+    sides = {"left": node.left, "right": node.right}
+    changed: dict[str, LogicalNode] = {}
+    for side, below in sides.items():
+        names = _names_on(node, side)
+        if all(name in names for name in reads):
+            inner = rename_columns(predicate, {name: names[name] for name in reads})
+            changed[side] = _sink(below, [inner], "", shared)
+    if not changed:
+        return None
+    return node.with_inputs((changed.get("left", node.left), changed.get("right", node.right)))
+
+
+def _names_on(node: Join, side: str) -> dict[str, Node]:
+    """Output names that are columns of one side, keys of the other side included."""
+    pairs = list(zip(node.left_on, node.right_on, strict=True))
+    partner = dict(pairs) if side == "right" else {right: left for left, right in pairs}
+    schema = node.left.schema if side == "left" else node.right.schema
+    names: dict[str, Node] = {}
+    for origin, column, output in node.columns:
+        here = column if origin == side else partner.get(column)
+        if here is not None:
+            names[output] = Column(here, schema.field(here).type)
+    return names
+
+
+def _conjuncts(predicate: Node) -> list[Node]:
+    if isinstance(predicate, Call) and predicate.function == "and":
+        return [part for arg in predicate.args for part in _conjuncts(arg)]
+    return [predicate]
+
+
+def _both(left: Node, right: Node) -> Node:
+    return Call("and", (left, right), (), pa.bool_())
+
+
+def _may_fail(node: Node) -> bool:
+    """Whether there are values on which evaluation is an error."""
+    if not isinstance(node, Call):
+        return False
+    explicit = node.function == "cast" and not dict(node.options).get("implicit")
+    return explicit or any(_may_fail(arg) for arg in node.args)

@@ -1,0 +1,186 @@
+"""Stages while they are being put together: drafts that become vertices once all are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from planner import logical
+from planner.fingerprint import fingerprint
+from planner.nodes import Column, Node
+from planner.physical import Routing, Stage, StageInput
+from rstream.batch import RESERVED
+from rvertex.operators.explode import Explode
+from rvertex.operators.filter import Filter
+from rvertex.operators.project import Project
+from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rvertex.operators.protocol import OperatorSpec
+    from rvertex.sources.spec import SourcePartition
+
+#: Why a channel out of a stage is flushed or not, as ``explain`` says it.
+WHY_VOLATILE = "cheap to recompute from the source"
+WHY_ASYNC = "its writer has state or inputs of its own"
+
+
+@dataclass(slots=True, eq=False)
+class Feed:
+    """An edge of the stage graph. ``slot`` tells edges between the same two stages apart."""
+
+    upstream: Draft
+    downstream: Draft
+    port: int
+    routing: Routing
+    keys: tuple[str, ...]
+    slot: int
+
+    def channels(self) -> list[tuple[int, int]]:
+        """Pairs of upstream and downstream vertex, in the order of the upstream."""
+        n, m = self.upstream.parallelism, self.downstream.parallelism
+        if self.routing == "hash":
+            return [(i, j) for i in range(n) for j in range(m)]
+        return [(i, i % m) for i in range(n)]
+
+    def stream(self, i: int, j: int) -> str:
+        """Id of the channel from upstream vertex ``i`` to downstream vertex ``j``."""
+        tail = f"-{self.slot}" if self.slot else ""
+        return f"{self.upstream.name}.{i}--{self.downstream.name}.{j}{tail}"
+
+    @property
+    def durability(self) -> Durability:
+        return "volatile" if self.upstream.is_cheap else "async"
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """A stage that operators may still be added to, until it is closed."""
+
+    number: int
+    kind: str
+    parallelism: int
+    #: Payload after the operators so far.
+    payload: pa.Schema
+    partitions: tuple[SourcePartition, ...] = ()
+    #: Source, stateless operators and a partial aggregate, nothing else.
+    is_cheap: bool = False
+    is_closed: bool = False
+    label: str = ""
+    feeds: list[Feed] = field(default_factory=list)
+    exits: list[Feed] = field(default_factory=list)
+    operators: list[OperatorSpec] = field(default_factory=list)
+    shows: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"s{self.number:02d}-{self.label or self.kind}"
+
+    def ports(self) -> list[pa.Schema]:
+        """Payload of each port that channels lead to."""
+        found = {feed.port: feed.upstream.payload for feed in self.feeds}
+        return [found[port] for port in sorted(found)]
+
+    def add(self, operator: OperatorSpec, show: str, label: str = "") -> None:
+        """Put an operator behind those that are there."""
+        assert not self.is_closed, self.name
+        inputs = [self.payload] if self.operators or not self.feeds else self.ports()
+        self.payload = operator.output_schema(inputs)
+        self.operators.append(operator)
+        self.shows.append(show)
+        self.label = label or self.label
+
+
+def stateless_spec(
+    node: logical.Filter | logical.Project | logical.Explode,
+) -> OperatorSpec:
+    """The operator of a stateless node; plain columns are passed by name, not computed."""
+    match node:
+        case logical.Filter(predicate=predicate):
+            return Filter(predicate)
+        case logical.Explode(column=column):
+            return Explode(column)
+        case logical.Project(columns=columns):
+            return Project(tuple((name, _by_name(expr)) for name, expr in columns))
+
+
+def _by_name(expr: Node) -> Node | str:
+    is_payload = isinstance(expr, Column) and expr.name not in RESERVED
+    return expr.name if is_payload else expr
+
+
+def build_vertices(draft: Draft, root: str, output: str | None) -> list[VertexSpec]:
+    """The vertices of a finished stage; ``output`` is the sink's folder, if this is its stage."""
+    return [_vertex(draft, index, root, output) for index in range(draft.parallelism)]
+
+
+def _vertex(draft: Draft, index: int, root: str, output: str | None) -> VertexSpec:
+    inputs = tuple(channel for feed in draft.feeds for channel in _inputs(feed, index, root))
+    outputs = [_output(feed, index, root) for feed in draft.exits]
+    if output is not None:
+        stream, uri = f"{draft.name}.{index}--out", f"{output}/partition={index}"
+        outputs.append(OutputEdge((stream,), (uri,), (), "async", is_sink=True))
+    source = draft.partitions[index] if draft.partitions else None
+    meaning = (
+        draft.name,
+        index,
+        tuple((channel.stream, channel.port, channel.payload) for channel in inputs),
+        source,
+        tuple(draft.operators),
+        tuple((edge.streams, edge.keys) for edge in outputs),
+    )
+    return VertexSpec(
+        id=VertexId(f"{draft.name}.{index}"),
+        stage=draft.name,
+        index=index,
+        inputs=inputs,
+        source=source,
+        operators=tuple(draft.operators),
+        outputs=tuple(outputs),
+        output_payload=draft.payload,
+        state_schema=fingerprint(meaning),
+    )
+
+
+def _inputs(feed: Feed, index: int, root: str) -> list[InputChannel]:
+    streams = [feed.stream(i, j) for i, j in feed.channels() if j == index]
+    return [
+        InputChannel(s, _uri(root, s), feed.port, feed.upstream.payload, feed.durability)
+        for s in streams
+    ]
+
+
+def _output(feed: Feed, index: int, root: str) -> OutputEdge:
+    streams = tuple(feed.stream(i, j) for i, j in feed.channels() if i == index)
+    return OutputEdge(streams, tuple(_uri(root, s) for s in streams), feed.keys, feed.durability)
+
+
+def _uri(root: str, stream: str) -> str:
+    return f"{root}/streams/{stream}"
+
+
+def summarise(draft: Draft, *, is_sink: bool) -> Stage:
+    """What people want to know about the stage."""
+    inputs = tuple(
+        StageInput(
+            upstream=feed.upstream.name,
+            port=feed.port,
+            routing=feed.routing,
+            keys=feed.keys,
+            durability=feed.durability,
+            reason=WHY_VOLATILE if feed.upstream.is_cheap else WHY_ASYNC,
+        )
+        for feed in draft.feeds
+    )
+    spec = draft.partitions[0].spec if draft.partitions else None
+    reads = () if spec is None else tuple(spec.columns.names or spec.schema.names)
+    return Stage(
+        name=draft.name,
+        parallelism=draft.parallelism,
+        operators=tuple(draft.shows),
+        inputs=inputs,
+        reads=reads,
+        schema=draft.payload,
+        is_sink=is_sink,
+    )
