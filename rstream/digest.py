@@ -14,11 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from rstream.hashing import GOLDEN, content_words, fmix
+from rstream.hashing import GOLDEN, content_words, fmix, hash_column, is_flat
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Sequence
 
 DIGEST_BYTES = 16
 _MASK = 2**64 - 1
@@ -38,9 +39,9 @@ class StreamDigest:
     def update(self, first_seq: int, batch: pa.RecordBatch) -> None:
         """Add the items of ``batch``, the first of which has ``first_seq``."""
         assert first_seq >= 0, first_seq
+        columns = [_prepare(column) for column in batch.columns]
         for lo in range(0, batch.num_rows, _BLOCK_ROWS):
-            block = batch.slice(lo, _BLOCK_ROWS)
-            rows = _row_words(block)
+            rows = _row_words([c.slice(lo, _BLOCK_ROWS) for c in columns])
             rows += (
                 np.arange(first_seq + lo + 1, first_seq + lo + 1 + len(rows), dtype=np.uint64)
                 * GOLDEN
@@ -90,12 +91,19 @@ class StreamDigest:
 
 def content_hashes(batch: pa.RecordBatch) -> np.ndarray:
     """A hash of each row's content, uint64[n]; rows that differ in any bit differ in it."""
-    return fmix(_row_words(batch))
+    return fmix(_row_words([_prepare(column) for column in batch.columns]))
 
 
-def _row_words(batch: pa.RecordBatch) -> np.ndarray:
-    total = np.zeros(batch.num_rows, np.uint64)
-    for i, column in enumerate(batch.columns):
+def _prepare(column: pa.Array) -> pa.Array:
+    """What is costly to slice is hashed at once; content words of integers are themselves."""
+    if is_flat(column.type):
+        return column
+    return pa.array(hash_column(column, exact=True))
+
+
+def _row_words(columns: Sequence[pa.Array]) -> np.ndarray:
+    total = np.zeros(len(columns[0]), np.uint64)
+    for i, column in enumerate(columns):
         words = content_words(column)
         term = words >> np.uint64(32)
         term ^= words

@@ -46,9 +46,11 @@ def fmix(x: np.ndarray) -> np.ndarray:
 
 def hash_column(array: pa.Array, *, exact: bool = False) -> np.ndarray:
     """The hash of each value, uint64[n]. ``exact``: by content bits, else canonical as a key."""
-    hashes = _hash_values(array, exact)
-    if array.null_count:
-        hashes[_null_mask(array)] = NULL_HASH
+    if len(array) <= _BLOCK_ROWS or not is_flat(array.type):
+        return _hash_block(array, exact)
+    hashes = np.empty(len(array), np.uint64)
+    for lo in range(0, len(array), _BLOCK_ROWS):
+        hashes[lo : lo + _BLOCK_ROWS] = _hash_block(array.slice(lo, _BLOCK_ROWS), exact)
     return hashes
 
 
@@ -66,17 +68,13 @@ def hash_rows(columns: Sequence[pa.Array], *, exact: bool = False) -> np.ndarray
 def partition_of(columns: Sequence[pa.Array], n: int) -> np.ndarray:
     """The partition of each row by its key columns, int64[rows] in ``[0, n)``."""
     assert 1 <= n <= _PARTITIONS_MAX, n
-    rows = len(columns[0])
     if n == 1:
-        return np.zeros(rows, np.int64)
-    out = np.empty(rows, np.uint64)
-    for lo in range(0, rows, _BLOCK_ROWS):
-        block = out[lo : lo + _BLOCK_ROWS]
-        block[:] = hash_rows([c.slice(lo, _BLOCK_ROWS) for c in columns])
-        block >>= np.uint64(32)
-        block *= np.uint64(n)
-        block >>= np.uint64(32)
-    return out.view(np.int64)
+        return np.zeros(len(columns[0]), np.int64)
+    hashes = hash_rows(columns)
+    hashes >>= np.uint64(32)
+    hashes *= np.uint64(n)
+    hashes >>= np.uint64(32)
+    return hashes.view(np.int64)
 
 
 def content_words(array: pa.Array) -> np.ndarray:
@@ -93,6 +91,18 @@ def content_words(array: pa.Array) -> np.ndarray:
     return words
 
 
+def is_flat(kind: pa.DataType) -> bool:
+    """Whether a slice of such an array costs what the slice is long."""
+    return not (pa.types.is_dictionary(kind) or pa.types.is_nested(kind))
+
+
+def _hash_block(array: pa.Array, exact: bool) -> np.ndarray:
+    hashes = _hash_values(array, exact)
+    if array.null_count:
+        hashes[_null_mask(array)] = NULL_HASH
+    return hashes
+
+
 def _null_mask(array: pa.Array) -> np.ndarray:
     return pc.is_null(array).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
@@ -107,7 +117,8 @@ def _hash_values(array: pa.Array, exact: bool) -> np.ndarray:
         of_values = hash_column(array.dictionary, exact=exact)
         if not len(of_values):
             return np.full(len(array), NULL_HASH, np.uint64)
-        return of_values[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]
+        taken: np.ndarray = of_values[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]
+        return taken
     if pa.types.is_null(kind):
         return np.full(len(array), NULL_HASH, np.uint64)
     if pa.types.is_decimal(kind):
@@ -131,7 +142,8 @@ def _plain_words(array: pa.Array, exact: bool) -> np.ndarray | None:
     """
     kind = array.type
     if pa.types.is_boolean(kind):
-        return pc.fill_null(array, False).to_numpy(zero_copy_only=False).astype(np.uint64)
+        flags: np.ndarray = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+        return flags.astype(np.uint64)
     if pa.types.is_floating(kind):
         return _float_words(array, exact)
     if pa.types.is_integer(kind):
@@ -201,7 +213,7 @@ def _hash_bytes(array: pa.Array) -> np.ndarray:
         lengths[_null_mask(array)] = 0
     starts = offsets[:-1]
     at, left, counts = _spread(starts, lengths, 8)
-    loaded = _load_words(array.buffers()[2], at, left)
+    loaded = _load_words(array.buffers()[2], int(offsets[0]), int(offsets[-1]), at, left)
     return fmix(_sum_positions(loaded, counts) + lengths.view(np.uint64))
 
 
@@ -234,17 +246,20 @@ def _sum_positions(words: np.ndarray, counts: np.ndarray | None) -> np.ndarray:
     terms *= GOLDEN
     terms += words
     fmix(terms)
-    return np.add.reduceat(terms, np.cumsum(counts) - counts)
+    sums: np.ndarray = np.add.reduceat(terms, np.cumsum(counts) - counts)
+    return sums
 
 
-def _load_words(data: pa.Buffer | None, at: np.ndarray, left: np.ndarray) -> np.ndarray:
+def _load_words(
+    data: pa.Buffer | None, start: int, stop: int, at: np.ndarray, left: np.ndarray
+) -> np.ndarray:
     """The little-endian word at each byte position; bytes past ``left`` count as zero."""
-    size = 0 if data is None else data.size
+    size = stop - start
     padded = np.zeros(size + 8, np.uint8)
-    if size:
-        padded[:size] = np.frombuffer(data, np.uint8)
+    if data is not None and size:
+        padded[:size] = np.frombuffer(data, np.uint8, count=size, offset=start)
     everywhere = np.ndarray((size + 1,), np.dtype("<u8"), buffer=padded, strides=(1,))
-    words: np.ndarray = everywhere[at].astype(np.uint64, copy=False)
+    words: np.ndarray = everywhere[at - start].astype(np.uint64, copy=False)
     kept = np.clip(left, 0, 8).astype(np.uint64)
     shift = (np.uint64(8) - kept) * np.uint64(8)
     shift_safe = np.minimum(shift, np.uint64(63))
@@ -260,7 +275,8 @@ def _hash_lists(array: pa.Array, exact: bool) -> np.ndarray:
     lengths = np.diff(offsets)
     if array.null_count:
         lengths[_null_mask(array)] = 0
-    items = np.append(hash_column(array.values, exact=exact), np.uint64(0))
-    at, left, counts = _spread(offsets[:-1], lengths, 1)
+    values = array.values.slice(offsets[0], offsets[-1] - offsets[0])
+    items = np.append(hash_column(values, exact=exact), np.uint64(0))
+    at, left, counts = _spread(offsets[:-1] - offsets[0], lengths, 1)
     words = np.where(left > 0, items[np.minimum(at, len(items) - 1)], np.uint64(0))
     return fmix(_sum_positions(words, counts) + lengths.view(np.uint64))
