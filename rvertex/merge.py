@@ -25,6 +25,7 @@ from rstream.batch import CTI, EVENT, VS, Items, event_schema, int64_column, kin
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ChannelOrderError
 from rvertex.operators.protocol import OperatorState
+from rvertex.ordering import in_time_order
 from rvertex.run import NO_CTIS, Run
 
 if TYPE_CHECKING:
@@ -245,8 +246,6 @@ def _in_order(pieces: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch
     if not pieces:
         empty = [pa.nulls(0, field.type) for field in schema]
         return pa.RecordBatch.from_arrays(empty, schema=schema)
-    events = pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
-    vs = int64_column(events, VS)
-    if len(pieces) == 1 or bool((vs[1:] >= vs[:-1]).all()):
-        return events
-    return events.take(pa.array(np.argsort(vs, kind="stable")))
+    if len(pieces) == 1:
+        return pieces[0]
+    return in_time_order(pa.concat_batches(pieces))[0]

@@ -16,8 +16,8 @@ from collections import deque
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import VS, int64_column
 from rstream.types import INF_TIME
+from rvertex.ordering import in_time_order
 
 _GROWTH = 2
 _RUNS_MAX = 64
@@ -151,15 +151,6 @@ class _SortedRun:
             pieces.append(chunk.events)
             rows -= len(chunk.vs)
         return pieces[::-1]
-
-
-def in_time_order(events: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
-    """``events`` sorted by ``_vs`` (stable) and the sorted times; no copy if they are sorted."""
-    vs = int64_column(events, VS)
-    if bool((vs[1:] >= vs[:-1]).all()):
-        return events, vs
-    events = events.take(pa.array(np.argsort(vs, kind="stable")))
-    return events, int64_column(events, VS)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
