@@ -1,7 +1,8 @@
 """Aggregates: ``agg.count()``, ``agg.sum("price")``, ``agg.max(col("price") * 2)``.
 
-``count()`` counts events, ``count(x)`` those where x is not null. ``sum, mean, min, max`` skip nulls
-and are null where there is nothing; ``first`` and ``last`` go by the event's start and include nulls.
+``count()`` counts events, ``count(x)`` those where x is not null. ``sum, mean, min, max`` skip
+nulls and are null where there is nothing; ``first`` and ``last`` go by the event's start and
+include nulls.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ whatever its column's unit and zone. Arithmetic on integers is done in int64, on
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import pyarrow as pa
 
 from planner.errors import InvalidPlanError
@@ -15,7 +17,8 @@ TIMESTAMP = pa.timestamp("us")
 TIMESTAMP_UTC = pa.timestamp("us", "UTC")
 DURATION = pa.duration("us")
 
-TypeLike = str | type | pa.DataType
+#: A name, a Python type or a ``pa.DataType``.
+TypeLike: TypeAlias = Any
 
 _NAMES: dict[str, pa.DataType] = {
     "bool": pa.bool_(),

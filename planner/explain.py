@@ -1,4 +1,4 @@
-"""What a plan looks like: as text for people, as Mermaid for pages. Both follow from the plan alone."""
+"""What a plan looks like: as text for people, as Mermaid for pages; it follows from the plan."""
 
 from __future__ import annotations
 

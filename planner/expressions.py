@@ -6,7 +6,6 @@ computed here, and an expression never holds a function of the user's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -19,6 +18,8 @@ from planner.parts import DatetimeFunctions, StringFunctions
 from rstream.batch import VE, VS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
 #: What may stand where a value is expected: an expression, or a plain value taken as a literal.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from planner.data_types import TypeLike, schema_of
+from planner.data_types import schema_of
 from planner.durations import Duration, Time, duration_us, positive_duration_us, time_us
 from planner.errors import InvalidPlanError, UnknownColumnError
 from planner.expressions import Expr
@@ -20,7 +20,11 @@ from rvertex.sources.discover import infer_schema
 from rvertex.sources.spec import Format, LatePolicy, OptionValue, SourceSpec
 from rvertex.sources.times import is_time_type
 
-SchemaLike = pa.Schema | dict[str, TypeLike]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: A ``pa.Schema``, or a dict from column name to type.
+SchemaLike: TypeAlias = Any
 TimeColumn = str | Expr
 PARTITIONS_MAX = 1024
 
@@ -138,11 +142,11 @@ def _time_source(source: TimeColumn, columns: pa.Schema, role: str) -> str | Nod
     if isinstance(source, str):
         if source not in columns.names:
             raise UnknownColumnError(source, tuple(columns.names), f"{role}=")
-        kind, found = columns.field(source).type, source
+        found: str | Node = source
+        kind = columns.field(source).type
     elif isinstance(source, Expr):
-        resolved = resolve(source.node, columns)
-        assert resolved.type is not None
-        kind, found = resolved.type, resolved
+        found = resolve(source.node, columns)
+        kind = found.type
     else:
         raise InvalidPlanError(f"{role}={source!r}: it is a column or an expression")
     if not is_time_type(kind):

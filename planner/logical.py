@@ -11,14 +11,16 @@ aggregate are put in by rules, never by users.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
 from planner.nodes import Column, Node
 from rvertex.aggregates import AggregateSpec
 from rvertex.operators.aggregate import FinalAggregate, PartialAggregate, WindowAggregate
-from rvertex.sources.spec import SourceSpec
+
+if TYPE_CHECKING:
+    from rvertex.sources.spec import SourceSpec
 
 Side = Literal["left", "right"]
 AggregateFunction = Literal["count", "sum", "mean", "min", "max", "first", "last"]
@@ -168,7 +170,11 @@ class Aggregate:
 
 #: "complete": in one step. "partial" before an exchange, "final" after it.
 Phase = Literal["complete", "partial", "final"]
-_PHASES = {"complete": WindowAggregate, "partial": PartialAggregate, "final": FinalAggregate}
+_PHASES: dict[Phase, type[WindowAggregate | PartialAggregate | FinalAggregate]] = {
+    "complete": WindowAggregate,
+    "partial": PartialAggregate,
+    "final": FinalAggregate,
+}
 
 
 @dataclass(frozen=True, slots=True)

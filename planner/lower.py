@@ -1,9 +1,9 @@
 """From the logical plan to the physical one: stages are cut at exchanges, the rest is fused.
 
 Walking from the sources up, every node either joins the stage that its input is in or begins a new
-one. A stage is *closed* once something reads it over channels: after an exchange, where a subplan is
-shared, and below a union or a join. Whatever follows a closed stage without an exchange begins a
-stage that reads it vertex by vertex (*forward*).
+one. A stage is *closed* once something reads it over channels: after an exchange, where a subplan
+is shared, and below a union or a join. Whatever follows a closed stage without an exchange begins
+a stage that reads it vertex by vertex (*forward*).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,6 +12,9 @@ from planner.expressions import Expr, ExprLike, as_node
 from planner.logical import LogicalNode, Project
 from planner.nodes import Column, Node, cast_to, resolve
 from rstream.batch import RESERVED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 LABEL_CHARACTERS_MAX = 40
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -26,9 +26,11 @@ from rstream.batch import VE, VS
 if TYPE_CHECKING:
     from planner.functions.signature import Function
 
-Value = pa.Array | pa.Scalar
+#: An Arrow array or scalar.
+Value: TypeAlias = Any
 LiteralValue = None | bool | int | float | str | bytes | Decimal | datetime | date | timedelta
-OptionValue = str | int | bool | float | None | pa.DataType | tuple[LiteralValue, ...]
+#: A plain value, a ``pa.DataType`` or a tuple of literals.
+OptionValue: TypeAlias = Any
 Options = tuple[tuple[str, OptionValue], ...]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from planner.durations import Duration, positive_duration_us
 from planner.nodes import Call, Node, OptionValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 E = TypeVar("E")
 

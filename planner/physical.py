@@ -1,24 +1,27 @@
 """The physical plan: vertices joined by channels, and what is worth knowing about their stages.
 
-A stage is a chain of operators; its vertices are the partitions. Ids follow from the query alone, so
-the same query gives the same plan in every process: ``s02-join.1`` is vertex 1 of the second stage,
-``s02-join.1--s03-agg.0`` the channel from it to vertex 0 of the third.
+A stage is a chain of operators; its vertices are the partitions. Ids follow from the query alone,
+so the same query gives the same plan in every process: ``s02-join.1`` is vertex 1 of the second
+stage, ``s02-join.1--s03-agg.0`` the channel from it to vertex 0 of the third.
 
-Invariants (``validate``): every channel has one writer and one reader that agree on place, durability
-and columns; the graph has no cycle; the sink's vertices are those of one stage.
+Invariants (``validate``): every channel has one writer and one reader that agree on place,
+durability and columns; the graph has no cycle; the sink's vertices are those of one stage.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import networkx as nx
-import pyarrow as pa
 
 from planner.errors import InvalidPlanError
 from planner.fingerprint import fingerprint
-from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
 
 VERTICES_MAX = 4096
 CHANNELS_MAX = 65_536

@@ -6,9 +6,8 @@ is reported at the line that made it. Nothing runs here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -16,7 +15,6 @@ from planner import naming
 from planner.agg import Agg
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
-from planner.expressions import Expr, ExprLike
 from planner.ingest import (
     Cti,
     Event,
@@ -40,7 +38,12 @@ from planner.logical import (
 from planner.nodes import Column, Node, cast_to
 from planner.properties import is_point
 from planner.windows import Window
-from rvertex.sources.spec import LatePolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from planner.expressions import Expr, ExprLike
+    from rvertex.sources.spec import LatePolicy
 
 T = TypeVar("T")
 
@@ -79,8 +82,9 @@ class Stream:
         """Rows of a Parquet file or of a folder of such files.
 
         ``vs`` is the column (or expression) of the event's start; ``ve`` that of its end, a length
-        such as ``"+1h"``, or None for point events. Rows may be out of order by up to ``delay``; later
-        ones are dropped, adjusted or an error as ``late`` says. ``schema`` overrides column types.
+        such as ``"+1h"``, or None for point events. Rows may be out of order by up to ``delay``;
+        later ones are dropped, adjusted or an error as ``late`` says. ``schema`` overrides column
+        types.
         """
         return Stream(
             file_source("parquet", str(path), vs=vs, ve=ve, delay=delay, late=late,
@@ -158,7 +162,7 @@ class Stream:
     def with_columns(self, *columns: Expr, **named: ExprLike) -> Stream:
         """All columns, with these added or replaced."""
         added = naming.resolved_columns(self.schema, columns, named)
-        kept = {name: node for name, node in identity_columns(self.schema)}
+        kept = dict(identity_columns(self.schema))
         return Stream(Project(self.plan, tuple({**kept, **added}.items())))
 
     def drop(self, *columns: str) -> Stream:
@@ -214,7 +218,7 @@ class Stream:
         for name, node in picked.items():
             naming.require_groupable(name, node)
         if any(node != Column(name, node.type) for name, node in picked.items()):
-            kept = {n: c for n, c in identity_columns(self.schema)}
+            kept = dict(identity_columns(self.schema))
             plan = Project(plan, tuple({**kept, **picked}.items()))
         return GroupedStream(plan, tuple(picked))
 

@@ -106,8 +106,9 @@ def stateless_spec(
 
 
 def _by_name(expr: Node) -> Node | str:
-    is_payload = isinstance(expr, Column) and expr.name not in RESERVED
-    return expr.name if is_payload else expr
+    if isinstance(expr, Column) and expr.name not in RESERVED:
+        return expr.name
+    return expr
 
 
 def build_vertices(draft: Draft, root: str, output: str | None) -> list[VertexSpec]:

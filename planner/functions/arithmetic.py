@@ -6,8 +6,8 @@ Dividing by zero, integers or floats, gives null, as in Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,11 @@ import pyarrow.compute as pc
 
 from planner.data_types import DURATION, common_type, is_number, is_text, is_time, plain
 from planner.functions.signature import Function, arg_types, infix, method, typed
-from planner.nodes import Call, Node, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.nodes import Call, Node, Value
 
 _INTEGER = pa.int64()
 _FLOAT = pa.float64()

@@ -1,4 +1,4 @@
-"""Casts. What does not fit (text that is no number, a float beyond int64) is an error, never a guess.
+"""Casts. What does not fit (text that is no number, a float beyond int64) is an error, no guess.
 
 Floats lose their fraction (toward zero), timestamps what is finer than a microsecond. Text is read
 as a time if it is ISO-8601; without a zone it is UTC. A number read as a time is microseconds.
@@ -6,15 +6,19 @@ as a time if it is ISO-8601; without a zone it is UTC. A number read as a time i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.data_types import TIMESTAMP, TIMESTAMP_UTC, is_text
 from planner.functions.signature import Function
-from planner.nodes import Call, Node, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.nodes import Call, Node, Value
 
 _ZONE = r"(Z|[+-]\d\d:\d\d|[+-]\d{4})$"
 

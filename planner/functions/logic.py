@@ -6,8 +6,8 @@ that is null does not hold. NaN compares as IEEE says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +24,9 @@ from planner.functions.signature import (
     with_literals_adapted,
 )
 from planner.nodes import Call, Literal, Node, Value, cast_to, literal_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _BOOL = pa.bool_()
 

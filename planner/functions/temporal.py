@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +13,9 @@ from planner.durations import format_us
 from planner.functions.signature import Function, arg_types, method, typed
 from planner.nodes import Call, Column, Node, Value, cast_to
 from rstream.batch import VE, VS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _INTEGER = pa.int64()
 

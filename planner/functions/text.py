@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.functions.signature import Function, method, text_of, typed
-from planner.nodes import Call, Node, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.nodes import Call, Node, Value
 
 _TEXT = pa.string()
 _WORDS = pa.list_(pa.string())

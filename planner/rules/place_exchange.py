@@ -1,8 +1,8 @@
 """Puts an exchange where equal keys have to meet and do not lie together already.
 
-An aggregate needs none if its keys contain the columns that its input was partitioned by; one side of
-a join needs none if it is partitioned by exactly the join's keys. Without keys all rows go to one
-vertex.
+An aggregate needs none if its keys contain the columns that its input was partitioned by; one side
+of a join needs none if it is partitioned by exactly the join's keys. Without keys all rows go to
+one vertex.
 """
 
 from __future__ import annotations

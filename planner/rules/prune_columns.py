@@ -76,12 +76,12 @@ def _pruned(node: LogicalNode, inputs: tuple[LogicalNode, ...], wanted: set[str]
         case Union():
             return replace(node, branches=tuple(_only(branch, wanted) for branch in inputs))
         case Join():
-            columns = tuple(entry for entry in node.columns if entry[2] in wanted)
+            entries = tuple(entry for entry in node.columns if entry[2] in wanted)
             left, right = (
                 _only(child, set(names))
                 for child, (_, names) in zip(inputs, _demands(node, wanted), strict=True)
             )
-            return replace(node, left=left, right=right, columns=columns)
+            return replace(node, left=left, right=right, columns=entries)
         case WindowAgg():
             return replace(node, input=inputs[0], aggregates=_kept(node, wanted))
         case _:
