@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec
 
@@ -18,12 +17,14 @@ from jobmanager.errors import JobFailedError, NotRunningError
 from jobmanager.query_file import load_query
 from jobmanager.root import JobRoot, is_owned
 from jobmanager.view import ProgressView, vertex_table
-from planner.explain import explain_mermaid, explain_text
+from planner import explain as plan_text
 from planner.lower import lower
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobmanager.job import Job
 
 P = ParamSpec("P")
@@ -178,7 +179,7 @@ def explain(
 ) -> None:
     """Show the plan of a query without running it."""
     plan = lower(load_query(target), root="ROOT", parallelism=parallelism)
-    text = explain_mermaid(plan) if mermaid else explain_text(plan)
+    text = plan_text.mermaid(plan) if mermaid else plan_text.explain(plan)
     print(
         json.dumps({"plan": text, "vertices": [v.id for v in plan.vertices]}) if as_json else text
     )

@@ -1,15 +1,16 @@
 """Driver: the shell around the job manager. It performs instructions and feeds notices back.
 
-Theory of operation. Host messages (from the Flight service's threads), exits (from the executor's) and
-time all become notices in one queue. The driver's thread takes them one by one: log, ``handle``,
-perform. Before a checkpoint is deleted the log is made durable, so a job manager that takes over never
-relies on a file that was deleted for a reason it does not know.
+Theory of operation. Host messages (from the Flight service's threads), exits (from the executor's)
+and time all become notices in one queue. The driver's thread takes them one by one: log,
+``handle``, perform. Before a checkpoint is deleted the log is made durable, so a job manager that
+takes over never relies on a file that was deleted for a reason it does not know.
 
 Invariants: (1) one thread calls ``handle``; (2) a decision that deletes is durable first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import secrets
@@ -80,8 +81,8 @@ class NoticeLog:
         reader = self._stream.register(0)
         notices: list[Notice] = []
         while (items := reader.read_next()) is not None:
-            for data in only_events(items.batch).column("notice").to_pylist():
-                notices.append(LOG_CODEC.decode(data))
+            rows = only_events(items.batch).column("notice").to_pylist()
+            notices.extend(LOG_CODEC.decode(data) for data in rows)
         reader.close()
         return notices
 
@@ -146,10 +147,8 @@ class Driver:
 
     def _serve(self) -> None:
         """Take what is queued, or let time pass."""
-        try:
+        with contextlib.suppress(queue.Empty):
             self._handle(self._notices.get(timeout=self._config.tick_s))
-        except queue.Empty:
-            pass
         now = self._clock.monotonic_s()
         if now - self._ticked_s < self._config.tick_s:
             return

@@ -34,6 +34,7 @@ from rvertex.executor import Executor, LocalExecutor
 
 if TYPE_CHECKING:
     from planner.physical import PhysicalPlan
+    from rvertex.types import VertexSpec
 
 _log = logging.getLogger(__name__)
 ExecutorName = Literal["spark", "local"]
@@ -59,7 +60,7 @@ class Job:
     @property
     def output(self) -> str:
         """The folder of the answer."""
-        return self.plan.output_uri
+        return self.plan.output
 
     def status(self) -> dict[str, Any]:
         """The latest status; see ``jobmanager status``."""
@@ -138,8 +139,8 @@ def run(
 ) -> Job:
     """Start a job and return at once.
 
-    ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new one
-    below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage. ``paced``:
+    ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new
+    one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage. ``paced``:
     replay the sources this many times faster than real time.
 
     Raises:
@@ -207,7 +208,7 @@ def _launch(
         if plan is None:  # new, or failed before its sources could be discovered
             resumed = False
             plan = lower(query, root=root.uri, parallelism=config.parallelism)
-        claim_output(plan.output_uri, root.uri)
+        claim_output(plan.output, root.uri)
         if not resumed:
             root.write_plan(plan)
         runner = _open_executor(executor, plan, master, config)
@@ -230,7 +231,7 @@ def _launch(
 def _open_executor(
     name: ExecutorName, plan: PhysicalPlan, master: str, config: JobConfig
 ) -> Executor:
-    vertices = {v.id: v for v in plan.vertices}
+    vertices: dict[str, VertexSpec] = {v.id: v for v in plan.vertices}
     if name == "local":
         return LocalExecutor(vertices, hosts=config.hosts or 1)
     if name == "spark":
@@ -289,7 +290,7 @@ def collect(
             config=config,
         )
         job.wait()
-        tables = [read_events(uri) for uri in job.plan.sink_uris]
+        tables = [read_events(uri) for _, uri in job.plan.sink_streams()]
     table = pa.concat_tables(tables)
     order = pc.sort_indices(table[VS].combine_chunks()) if table.num_rows else None
     return table if order is None else table.take(order)

@@ -2,8 +2,9 @@
 
 For every vertex: the newest checkpoint whose outputs are all at or below the marks of its output
 streams is the oldest it can still need; the input seqs of that checkpoint are in turn the marks of
-its input streams. A durable stream does not bind its writer (a checkpoint is announced only when its
-durable outputs are durable); a volatile one does. Source: StreamScope NSDI'16, "garbage collection".
+its input streams. A durable stream does not bind its writer (a checkpoint is announced only when
+its durable outputs are durable); a volatile one does. Source: StreamScope NSDI'16, "garbage
+collection".
 """
 
 from __future__ import annotations

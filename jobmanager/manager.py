@@ -1,8 +1,9 @@
 """JobManager: a pure state machine, ``handle(notice) -> [instruction]``.
 
-Theory of operation. Every vertex is placed on a slot; a slot is held by one host at a time. A host that
-is lost is replaced, and only its vertices (with what :mod:`jobmanager.recovery` adds upstream) restart,
-each under a new epoch. Progress reports release volatile memory; checkpoints move the low-water marks.
+Theory of operation. Every vertex is placed on a slot; a slot is held by one host at a time. A host
+that is lost is replaced, and only its vertices (with what :mod:`jobmanager.recovery` adds upstream)
+restart, each under a new epoch. Progress reports release volatile memory; checkpoints move the
+low-water marks.
 
 Invariants: (1) no I/O, clock or thread: the same notices give the same instructions, which is how
 ``resume`` replays them; (2) epochs only grow, and a notice of an older epoch changes nothing; (3) a

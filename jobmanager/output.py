@@ -1,7 +1,8 @@
 """Sinks: who owns an output folder, and the mark that says it is complete.
 
 An output folder is claimed by a job before the first item is written, so that two jobs never mix
-their segments. Files whose names begin with ``_`` are ignored by Spark, pyarrow and DuckDB datasets.
+their segments. Files whose names begin with ``_`` are ignored by Spark, pyarrow and DuckDB
+datasets.
 """
 
 from __future__ import annotations

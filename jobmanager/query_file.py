@@ -20,8 +20,8 @@ def load_query(target: str) -> Query:
     """The query that ``FILE.py`` defines as ``name`` (default ``query``).
 
     The name may be a Query, a Stream (its answer goes to ``<root>/output``), or a function without
-    arguments that returns one. The file is executed as a module of its own; functions it defines are
-    shipped to Spark by value.
+    arguments that returns one. The file is executed as a module of its own; functions it defines
+    are shipped to Spark by value.
 
     Raises:
         QueryFileError: no such file or name, or the file itself fails.

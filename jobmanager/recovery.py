@@ -1,9 +1,9 @@
 """Which vertices must be restarted, and from which checkpoints. Pure.
 
-A vertex that is lost restarts from its newest checkpoint whose volatile outputs are at or below what
-their readers need next. If an input it then needs is neither durable nor still in its writer's memory,
-the writer is restarted too, from a checkpoint low enough; this cascades upstream only as far as
-something durable. Source: StreamScope NSDI'16, figure 5.
+A vertex that is lost restarts from its newest checkpoint whose volatile outputs are at or below
+what their readers need next. If an input it then needs is neither durable nor still in its writer's
+memory, the writer is restarted too, from a checkpoint low enough; this cascades upstream only as
+far as something durable. Source: StreamScope NSDI'16, figure 5.
 """
 
 from __future__ import annotations

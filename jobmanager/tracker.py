@@ -1,13 +1,14 @@
 """SnapshotTracker: which checkpoints each vertex has, in order. Pure.
 
-Invariants: (1) the checkpoints of a vertex are totally ordered, so of two one precedes the other (two
-that are incomparable prove that the vertex is not deterministic); (2) the list is never empty: the
-initial snapshot, all zeros and no file, stands until a later one makes it needless.
-Source: StreamScope NSDI'16, "implementing rStream" (tracking) and "garbage collection".
+Invariants: (1) the checkpoints of a vertex are totally ordered, so of two one precedes the other
+(two that are incomparable prove that the vertex is not deterministic); (2) the list is never empty:
+the initial snapshot, all zeros and no file, stands until a later one makes it needless. Source:
+StreamScope NSDI'16, "implementing rStream" (tracking) and "garbage collection".
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,4 +89,4 @@ class SnapshotTracker:
         """Assert invariant 1."""
         for refs in self._refs.values():
             assert refs
-            assert all(a.precedes(b) for a, b in zip(refs[:-1], refs[1:], strict=True)), refs
+            assert all(a.precedes(b) for a, b in itertools.pairwise(refs)), refs

@@ -1,12 +1,12 @@
 """An instance host: one process (a Spark task, or a thread) that runs the vertices placed on it.
 
 Theory of operation. One thread loops: perform the job manager's instructions, give every runner a
-turn, report progress. Readers on other hosts are served by the Flight service's own threads, flushes
-and uploads by background threads; whatever they finish sets ``wake``.
+turn, report progress. Readers on other hosts are served by the Flight service's own threads,
+flushes and uploads by background threads; whatever they finish sets ``wake``.
 
-Invariants: (1) nothing is loaded before the job manager has accepted this (host, attempt); (2) a host
-that lost its job manager writes nothing more and leaves; (3) what goes wrong in a vertex is reported as
-a value and ends only that vertex.
+Invariants: (1) nothing is loaded before the job manager has accepted this (host, attempt); (2) a
+host that lost its job manager writes nothing more and leaves; (3) what goes wrong in a vertex is
+reported as a value and ends only that vertex.
 """
 
 from __future__ import annotations
@@ -210,9 +210,7 @@ class Host:
         spec = self._vertices[order.vertex]
         runner = VertexRunner(spec, order.epoch, self._snapshot(spec, order.checkpoint), self._env)
         self._runners[order.vertex] = runner
-        self._notify(
-            VertexStarted(self.spec.host, spec.id, order.epoch, runner.vertex.consumed)
-        )
+        self._notify(VertexStarted(self.spec.host, spec.id, order.epoch, runner.vertex.consumed))
         return True
 
     def _snapshot(self, spec: VertexSpec, checkpoint: str) -> Snapshot | None:
@@ -249,14 +247,12 @@ class Host:
         assert callable(action)
         try:
             return bool(action())
-        except Exception as error:  # noqa: BLE001 - user code may raise anything; it is reported
+        except Exception as error:
             runner = self._runners.pop(vertex, None)
             if runner is not None:
                 runner.close(flush=False)
             self._notify(
-                VertexFailed(
-                    vertex, epoch, _family(error), _message(error), traceback.format_exc()
-                )
+                VertexFailed(vertex, epoch, _family(error), _message(error), traceback.format_exc())
             )
             return True
 

@@ -12,6 +12,7 @@ every other; (4) the concatenation of a stream's runs is again in normal form.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,7 +78,7 @@ def _spliced(
     """Few CTIs: copy the slices between them instead of gathering row by row."""
     cuts = [0, *at.tolist(), events.num_rows]
     pieces: list[pa.RecordBatch] = []
-    for k, (lo, hi) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+    for k, (lo, hi) in enumerate(itertools.pairwise(cuts)):
         piece = events.slice(lo, hi - lo)
         kind = pa.array(np.full(hi - lo, EVENT, np.int8))
         pieces.append(pa.RecordBatch.from_arrays([kind, *piece.columns], schema=schema))
@@ -107,6 +108,4 @@ def concat(runs: list[Run]) -> Run:
     assert runs
     if len(runs) == 1:
         return runs[0]
-    return Run(
-        pa.concat_batches([r.events for r in runs]), np.concatenate([r.ctis for r in runs])
-    )
+    return Run(pa.concat_batches([r.events for r in runs]), np.concatenate([r.ctis for r in runs]))

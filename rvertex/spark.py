@@ -2,7 +2,7 @@
 
 Every host is a Spark job of its own, submitted from its own thread in its own job group, with one
 attempt per task: a lost worker fails just that job. The body drains its input first (a task that
-does not loses its Python worker) and then runs :class:`rvertex.host.Host` until that is told to stop.
+does not loses its Python worker) and then runs :class:`rvertex.host.Host` until told to stop.
 
 Sessions are shared: a process has one SparkContext, started at the first use (its log goes to a
 file) and left running for the next job. Source: DESIGN §5; measured facts in docs/ARCHITECTURE.md.
