@@ -12,7 +12,7 @@ arrays, as what was saved must not change); (3) ``restore(save())`` is the ident
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from rvertex.group_arrays import GroupArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+#: A column of saved state.
+Saved: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 _INT64_ABOVE = 2**63
 _LOW_BITS = np.int64(32)
@@ -82,11 +85,11 @@ class Accumulator(Protocol):
         """The lane's columns, one value per group in code order."""
         ...
 
-    def save(self) -> list[pa.Array]:
-        """The state, by reference; later updates do not change it."""
+    def save(self) -> list[Saved]:
+        """The state as columns of any lengths, by reference; later updates do not change it."""
         ...
 
-    def restore(self, state: Sequence[pa.Array]) -> None:
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         """Continue from what ``save`` returned."""
         ...
 
@@ -103,11 +106,11 @@ class CountRows:
     def columns(self) -> list[pa.Array]:
         return [pa.array(self._counts.shared())]
 
-    def save(self) -> list[pa.Array]:
-        return self.columns()
+    def save(self) -> list[Saved]:
+        return [*self.columns()]
 
-    def restore(self, state: Sequence[pa.Array]) -> None:
-        self._counts.adopt(numbers(state[0]))
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        self._counts.adopt(numbers(whole(state[0])))
 
 
 class CountValues(CountRows):
@@ -166,12 +169,13 @@ class SumFloat:
     def columns(self) -> list[pa.Array]:
         return [self._seen.masked(_one_nan(self._sums.shared()))]
 
-    def save(self) -> list[pa.Array]:
+    def save(self) -> list[Saved]:
         return [self._seen.masked(self._sums.shared())]
 
-    def restore(self, state: Sequence[pa.Array]) -> None:
-        self._sums.adopt(numbers(state[0]))
-        self._seen.restore(state[0])
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        sums = whole(state[0])
+        self._sums.adopt(numbers(sums))
+        self._seen.restore(sums)
 
 
 class SumInt:
@@ -214,20 +218,21 @@ class SumInt:
             raise SumOverflowError(self._column)
         return [self._seen.masked((high << _LOW_BITS) | (low & _LOW_MASK))]
 
-    def save(self) -> list[pa.Array]:
+    def save(self) -> list[Saved]:
         low = self._low.shared()
         high = pa.nulls(len(low), pa.int64()) if self._high is None else self._high.shared()
         return [self._seen.masked(low), pa.array(high)]
 
-    def restore(self, state: Sequence[pa.Array]) -> None:
-        low = numbers(state[0])
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        sums, high = whole(state[0]), whole(state[1])
+        low = numbers(sums)
         self._low.adopt(low)
-        self._seen.restore(state[0])
+        self._seen.restore(sums)
         self._bound = max(abs(int(low.min())), abs(int(low.max()))) if len(low) else 0
         self._high = None
-        if state[1].null_count < len(low):
+        if high.null_count < len(low):
             self._high = GroupArray(np.int64, 0)
-            self._high.adopt(numbers(state[1]))
+            self._high.adopt(numbers(high))
 
     def _widen(self) -> None:
         low = self._low.shared()
@@ -264,16 +269,17 @@ class Extreme:
     def columns(self) -> list[pa.Array]:
         return [self._typed(_one_nan(self._values.shared()))]
 
-    def save(self) -> list[pa.Array]:
+    def save(self) -> list[Saved]:
         return [self._typed(self._values.shared())]
 
-    def restore(self, state: Sequence[pa.Array]) -> None:
-        values = numbers(state[0])
-        if state[0].null_count:
-            empty = state[0].is_null().to_numpy(zero_copy_only=False)
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        column = whole(state[0])
+        values = numbers(column)
+        if column.null_count:
+            empty = column.is_null().to_numpy(zero_copy_only=False)
             values = np.where(empty, self._values.fill, values).astype(values.dtype)
         self._values.adopt(values)
-        self._seen.restore(state[0])
+        self._seen.restore(column)
 
     def _typed(self, values: np.ndarray) -> pa.Array:
         column = self._seen.masked(values)
@@ -303,6 +309,14 @@ def _identity(dtype: np.dtype[Any], *, is_max: bool) -> float | int:
         return float("-inf") if is_max else float("nan")
     limits = np.iinfo(dtype)
     return int(limits.min if is_max else limits.max)
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array; zero copy if it is in one chunk."""
+    chunks = column.chunks
+    if len(chunks) == 1:
+        return chunks[0]
+    return pa.concat_arrays(chunks) if chunks else pa.nulls(0, column.type)
 
 
 def numbers(column: pa.Array) -> np.ndarray:

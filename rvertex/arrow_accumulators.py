@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rvertex.accumulators import Rows, numbers
+from rvertex.accumulators import Rows, Saved, numbers, whole
 from rvertex.group_arrays import ArrowStore, GroupArray
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ class ArrowFold:
     def columns(self) -> list[pa.Array]:
         return [self._store.values()]
 
-    def save(self) -> list[pa.Array]:
-        return self.columns()
+    def save(self) -> list[Saved]:
+        return self._store.save()
 
-    def restore(self, state: Sequence[pa.Array]) -> None:
-        self._store.adopt(state[0])
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        self._store.restore(state[0], numbers(whole(state[1])))
 
     def _folded(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
         table = pa.table({"code": codes, "value": values})
@@ -90,12 +90,12 @@ class Pick:
     def columns(self) -> list[pa.Array]:
         return [self._store.values(), pa.array(self._times.shared())]
 
-    def save(self) -> list[pa.Array]:
-        return self.columns()
+    def save(self) -> list[Saved]:
+        return [*self._store.save(), pa.array(self._times.shared())]
 
-    def restore(self, state: Sequence[pa.Array]) -> None:
-        self._store.adopt(state[0])
-        self._times.adopt(numbers(state[1]))
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        self._store.restore(state[0], numbers(whole(state[1])))
+        self._times.adopt(numbers(whole(state[2])))
 
 
 def _first_rows(codes: np.ndarray, known: int) -> np.ndarray:

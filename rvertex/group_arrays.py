@@ -106,6 +106,15 @@ class ArrowStore:
         taken = pa.chunked_array(self._chunks).take(rows)
         return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
 
+    def save(self) -> list[pa.Array | pa.ChunkedArray]:
+        """Chunks and where each group's value is in them, by reference."""
+        return [pa.chunked_array(self._chunks, self._kind), pa.array(self._at.shared())]
+
+    def restore(self, chunks: pa.ChunkedArray, at: np.ndarray) -> None:
+        """Continue from what ``save`` returned."""
+        self._chunks, self._rows = list(chunks.chunks), len(chunks)
+        self._at.adopt(at)
+
     def adopt(self, values: pa.Array) -> None:
         """One value per group, in code order."""
         self._chunks, self._rows = [values], len(values)

@@ -66,8 +66,13 @@ class PartialAggregate:
         if self.points:
             return PaneAggregate(windows, grouping, schema)
         return WindowGather(
-            ByOverlap(windows), grouping, event_schema(payload), schema, lambda columns: columns
+            ByOverlap(windows), grouping, self._needed(payload), schema, lambda columns: columns
         )
+
+    def _needed(self, payload: pa.Schema) -> pa.Schema:
+        """The columns that rows are kept with until their windows close."""
+        needed = {*self.keys, *(a.column for a in self.aggregates)}
+        return event_schema(pa.schema([field for field in payload if field.name in needed]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.accumulators import Rows
+from rvertex.accumulators import Rows, whole
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.keys import KeyIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rvertex.accumulators import Accumulator
 
@@ -65,6 +65,8 @@ class OpenGroups:
         self._grouping = grouping
         self._index = KeyIndex(grouping.types)
         self._accumulators = grouping.accumulators()
+        #: Key columns of the groups, in pieces as snapshots found them.
+        self._saved_keys: list[list[pa.Array]] = []
 
     def __len__(self) -> int:
         return len(self._index)
@@ -84,26 +86,35 @@ class OpenGroups:
         order = pa.array(sorted_keys(keys, len(self)))
         return [k.take(order) for k in keys], [lane.take(order) for lane in lanes]
 
-    def save(self) -> pa.Table:
-        """Keys and accumulators in code order."""
-        columns = self._index.keys()
-        columns += [column for acc in self._accumulators for column in acc.save()]
-        # A column of its own, so that no keys and no aggregates still have a length.
-        columns.append(pa.nulls(len(self)))
-        return pa.table(columns, names=[f"c{i}" for i in range(len(columns))])
+    def save(self) -> dict[str, pa.Table]:
+        """Keys and accumulators in code order, by reference, each column a table of its own."""
+        self._keep_new_keys()
+        tables = {"groups": pa.table({"code": pa.nulls(len(self))})}
+        for i, kind in enumerate(self._grouping.types):
+            chunks = [keys[i] for keys in self._saved_keys]
+            tables[f"key{i}"] = pa.table({"key": pa.chunked_array(chunks, kind)})
+        for i, accumulator in enumerate(self._accumulators):
+            for j, column in enumerate(accumulator.save()):
+                tables[f"lane{i}.{j}"] = pa.table({"lane": column})
+        return tables
 
-    def restore(self, table: pa.Table) -> None:
+    def restore(self, tables: Mapping[str, pa.Table]) -> None:
         """Take over what ``save`` returned; only called on new groups."""
         assert len(self) == 0
-        columns = [pa.concat_arrays(c.chunks) if c.num_chunks else _empty(c) for c in table.columns]
-        keys = len(self._grouping.types)
-        self._index.codes_of_rows(columns[:keys], table.num_rows)
-        assert len(self._index) == table.num_rows, (len(self._index), table.num_rows)
-        at = keys
-        for accumulator in self._accumulators:
+        groups = tables["groups"].num_rows
+        keys = [whole(tables[f"key{i}"].column(0)) for i in range(len(self._grouping.types))]
+        codes = self._index.codes_of_rows(keys, groups)
+        assert len(self) == groups, (len(self), groups)
+        assert groups == 0 or int(codes[-1]) == groups - 1, codes
+        for i, accumulator in enumerate(self._accumulators):
             width = len(accumulator.save())
-            accumulator.restore(columns[at : at + width])
-            at += width
+            accumulator.restore([tables[f"lane{i}.{j}"].column(0) for j in range(width)])
+
+    def _keep_new_keys(self) -> None:
+        """Turn the keys that came since the last snapshot into columns that stay as they are."""
+        saved = sum(len(keys[0]) for keys in self._saved_keys) if self._grouping.types else 0
+        if self._grouping.types and len(self) > saved:
+            self._saved_keys.append(self._index.keys(np.arange(saved, len(self))))
 
 
 def closed_groups(
@@ -161,7 +172,3 @@ def _ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rank_of = np.empty(span, np.int64)
     rank_of[found] = np.arange(len(found))
     return found + low, rank_of[local]
-
-
-def _empty(column: pa.ChunkedArray) -> pa.Array:
-    return pa.nulls(0, column.type)

@@ -56,15 +56,14 @@ class PaneAggregate:
     def snapshot(self) -> OperatorState:
         """The open pane, by reference."""
         header = {"pane": self._pane, "last_cti": self._last_cti}
-        tables = {} if self._pane is None else {"groups": self._groups.save()}
-        return OperatorState(header, tables)
+        return OperatorState(header, {} if self._pane is None else self._groups.save())
 
     def load(self, state: OperatorState) -> None:
         """Continue with the open pane of ``state``."""
         self._pane, self._last_cti = state.header["pane"], state.header["last_cti"]
         self._groups = OpenGroups(self._grouping)
         if self._pane is not None:
-            self._groups.restore(state.tables["groups"])
+            self._groups.restore(state.tables)
 
     def _within_windows(self, events: pa.RecordBatch) -> pa.RecordBatch:
         """Events that are in any window: not in a gap between windows, nor beyond them all."""

@@ -123,7 +123,8 @@ class WindowGather:
         if run.events.num_rows:
             first, last = self._membership.spans(run.events)
             now.append(int(int64_column(run.events, VS)[-1]))
-            self._live.append(_those(run.events, last >= first))
+            needed = run.events.select(self._input_schema.names)
+            self._live.append(_those(needed, last >= first))
         if now:
             self._close_before(self._membership.open_at(max(now)), out)
         ctis = growing(self._membership.output_ctis(run.ctis), self._last_cti)

@@ -64,7 +64,7 @@ def output_ctis(ctis: Iterable[int], *, size: int, every: int) -> list[int]:
     """The start of the earliest window still open at each CTI, when it grows."""
     out: list[int] = []
     for time in ctis:
-        start = INF_TIME
+        start = int(INF_TIME)
         if time != INF_TIME:
             start = ((time - size) // every + 1) * every
             lowest, highest = -(-MIN_TIME // every) * every, (INF_TIME - size) // every * every

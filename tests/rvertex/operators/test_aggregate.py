@@ -274,9 +274,9 @@ def test_every_type_has_an_order_and_a_key(
     payload = pa.schema([("v", kind)])
     table = [ev(t, v=v) for t, v in enumerate([*values, *values[:2], values[2]])]
     run = make_run([*table, cti(INF_TIME)], payload)
-    functions = ("min", "max", "first", "last", "count")
+    functions = ["min", "max", "first", "last", "count"]
     numeric = pa.types.is_decimal(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    functions += ("sum", "mean") if numeric else ()
+    functions += ["sum", "mean"] if numeric else []
     specs = tuple(AggregateSpec(f, "v", f) for f in functions)
     spec = WindowAggregate((), 4, 2, specs, points=points)
     out = assert_cut_invariant(spec, [run], [payload], [2, 5])
