@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import VS, int64_column
+from rstream.batch import VE, VS, int64_column
 from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups
 from rvertex.operators.protocol import OperatorState
 from rvertex.run import Run
@@ -81,6 +81,7 @@ class PaneAggregate:
 
     def _consume(self, events: pa.RecordBatch, out: list[pa.RecordBatch]) -> None:
         vs = int64_column(events, VS)
+        assert events.column(VE)[0].as_py() == int(vs[0]) + 1, "panes are for point events"
         unit = self._panes.size
         first, last = int(vs[0]) // unit, int(vs[-1]) // unit
         self._close_before(first, out)

@@ -1,0 +1,142 @@
+"""The harness catches the operators it is there to catch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rstream.batch import event_schema
+from rvertex.operators.protocol import EMPTY_STATE, OperatorState
+from rvertex.run import NO_CTIS, Run
+from tests.support.builders import cti, ev, make_run
+from tests.support.operator_harness import assert_cut_invariant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PAYLOAD = pa.schema([("n", pa.int64())])
+RUN = make_run([ev(1, n=1), ev(2, n=2), cti(3), ev(3, n=3), ev(5, n=4), cti(7)], PAYLOAD)
+
+
+class _Base:
+    """Passes its input through."""
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        return inputs[0]
+
+    def open(self, inputs: Sequence[pa.Schema]) -> _Base:
+        return type(self)()
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        return ports[0]
+
+    def snapshot(self) -> OperatorState:
+        return EMPTY_STATE
+
+    def load(self, state: OperatorState) -> None:
+        pass
+
+
+class _CountsBatches(_Base):
+    """Its output tells how the input was cut."""
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        (run,) = ports
+        rows = run.events.num_rows
+        return Run(run.events.set_column(2, "n", pa.array(np.full(rows, rows))), run.ctis)
+
+
+class _ForgetsState(_Base):
+    """Numbers its events, and the number is not in the snapshot."""
+
+    _seen = 0
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        (run,) = ports
+        rows = run.events.num_rows
+        numbers = np.arange(self._seen, self._seen + rows)
+        self._seen += rows
+        return Run(run.events.set_column(2, "n", pa.array(numbers)), run.ctis)
+
+
+class _AliasesState(_Base):
+    """Its snapshot is the very array that it goes on to change."""
+
+    def __init__(self) -> None:
+        self._total = np.zeros(1, np.int64)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        (run,) = ports
+        values = self._total[0] + np.cumsum(run.events.column("n").to_numpy())
+        if len(values):
+            self._total[0] = values[-1]
+        return Run(run.events.set_column(2, "n", pa.array(values)), run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        return OperatorState({}, {"total": pa.table({"n": pa.array(self._total)})})
+
+    def load(self, state: OperatorState) -> None:
+        self._total = state.tables["total"].column("n").to_numpy().copy()
+
+
+class _BreaksPromises(_Base):
+    """Holds events back longer than the CTIs that it passes on allow."""
+
+    def __init__(self) -> None:
+        self._held = pa.RecordBatch.from_pylist([], event_schema(PAYLOAD))
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        (run,) = ports
+        held, self._held = self._held, run.events
+        return Run(held, run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        return OperatorState({}, {"held": pa.Table.from_batches([self._held])})
+
+    def load(self, state: OperatorState) -> None:
+        (self._held,) = state.tables["held"].combine_chunks().to_batches() or [
+            pa.RecordBatch.from_pylist([], event_schema(PAYLOAD))
+        ]
+
+
+@dataclass(frozen=True)
+class _SwallowsPort(_Base):
+    """Concatenates its ports out of order."""
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        return Run(pa.concat_batches([run.events for run in reversed(ports)]), ports[0].ctis)
+
+
+def test_an_honest_operator_passes() -> None:
+    out = assert_cut_invariant(_Base(), [RUN], [PAYLOAD], [2, 4], [1])
+    assert out.events.equals(RUN.events)
+
+
+def test_an_empty_run_passes() -> None:
+    empty = Run(RUN.events.slice(0, 0), NO_CTIS)
+    assert assert_cut_invariant(_Base(), [empty], [PAYLOAD], [2]).is_empty
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        (_CountsBatches(), "cut at"),
+        (_ForgetsState(), "restored at each"),
+        (_AliasesState(), "snapshot"),
+        (_BreaksPromises(), "after CTI|cut at"),
+    ],
+    ids=lambda v: type(v).__name__ if isinstance(v, _Base) else "",
+)
+def test_a_broken_operator_is_caught(spec: _Base, complaint: str) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        assert_cut_invariant(spec, [RUN], [PAYLOAD], [2, 4])
+
+
+def test_unsorted_output_is_caught() -> None:
+    early = make_run([ev(0, n=1), cti(3), cti(7)], PAYLOAD)
+    with pytest.raises(AssertionError, match="not sorted by _vs"):
+        assert_cut_invariant(_SwallowsPort(), [early, RUN], [PAYLOAD, PAYLOAD], [2])
