@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from planner import logical
 from planner.durations import format_us
 from planner.nodes import Column, Node
+from planner.traversal import NodeMap, readers
 
 if TYPE_CHECKING:
     from planner.physical import PhysicalPlan, Stage, StageInput
@@ -39,18 +40,18 @@ def describe(node: logical.LogicalNode) -> str:
 def logical_text(root: logical.LogicalNode) -> str:
     """The logical plan as an indented tree; a shared subplan is written once and referred to."""
     lines: list[str] = []
-    names: dict[int, int] = {}
-    counts = _references(root)
+    names: NodeMap[int] = NodeMap()
+    counts = readers(root)
 
     def write(node: logical.LogicalNode, depth: int) -> None:
         pad = "  " * depth
-        if id(node) in names:
-            lines.append(f"{pad}see #{names[id(node)]}")
+        if node in names:
+            lines.append(f"{pad}see #{names[node]}")
             return
         mark = ""
-        if counts[id(node)] > 1:
-            names[id(node)] = len(names) + 1
-            mark = f"#{names[id(node)]} "
+        if counts[node] > 1:
+            names[node] = len(names) + 1
+            mark = f"#{names[node]} "
         lines.append(f"{pad}{mark}{describe(node)}")
         for child in node.inputs:
             write(child, depth + 1)
@@ -92,12 +93,6 @@ def mermaid(plan: PhysicalPlan) -> str:
     last = plan.stages[-1]
     lines.append(f'    {ids[last.name]} --> out[("{_escaped(_tail(plan.output))}")]')
     return "\n".join(lines) + "\n"
-
-
-def _references(root: logical.LogicalNode) -> dict[int, int]:
-    from planner.traversal import parents
-
-    return parents(root)
 
 
 def _box(stage: Stage) -> list[str]:

@@ -114,7 +114,7 @@ class Expr:
         return call("not", self)
 
     def __hash__(self) -> int:
-        return hash((self.node, self.name))
+        return self.node.__hash__()
 
     def __bool__(self) -> bool:
         raise InvalidPlanError(

@@ -23,7 +23,7 @@ from planner.options import CTI_EVERY_US, PARALLELISM, PARALLELISM_MAX, PlanOpti
 from planner.physical import PhysicalPlan, Routing
 from planner.properties import is_stateless
 from planner.stages import Draft, Feed, build_vertices, stateless_spec, summarise
-from planner.traversal import parents, topological
+from planner.traversal import NodeMap, readers, topological
 from rvertex.sources.discover import assign
 from rvertex.sources.discover import discover as discover_units
 from rvertex.sources.spec import SourceSpec, Unit
@@ -101,21 +101,21 @@ class _Lowering:
         self._options = options
         self._cti_every_us = cti_every_us
         self._discover = discover
-        self._flows: dict[int, _Flow] = {}
-        counts = parents(plan)
+        self._flows: NodeMap[_Flow] = NodeMap()
+        counts = readers(plan)
         for node in topological(plan.input):
             flow = self._lower(node)
-            if counts[id(node)] > 1:
+            if counts[node] > 1:
                 for draft in flow.drafts:
                     draft.is_closed = True
-            self._flows[id(node)] = flow
+            self._flows[node] = flow
 
     def finish(self, plan: logical.Sink) -> Draft:
         """The stage that writes the answer."""
-        return self._open(self._flows[id(plan.input)])
+        return self._open(self._flows[plan.input])
 
     def _lower(self, node: logical.LogicalNode) -> _Flow:
-        inputs = [self._flows[id(child)] for child in node.inputs]
+        inputs = [self._flows[child] for child in node.inputs]
         match node:
             case logical.Source():
                 return _Flow([self._source(node)])

@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from typing import Generic, TypeVar
 
 from planner.fingerprint import canonical, fingerprint
 from planner.logical import LogicalNode
 
-Change = Callable[[LogicalNode, set[int]], LogicalNode]
+T = TypeVar("T")
+
+
+class NodeMap(Generic[T]):
+    """Values by node, told apart by identity; keeps its nodes alive and never orders by it."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[LogicalNode, T]] = {}
+
+    def __getitem__(self, node: LogicalNode) -> T:
+        return self._entries[id(node)][1]
+
+    def __setitem__(self, node: LogicalNode, value: T) -> None:
+        self._entries[id(node)] = (node, value)
+
+    def __contains__(self, node: LogicalNode) -> bool:
+        return id(node) in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+#: The nodes that several others read.
+Shared = NodeMap[bool]
+Change = Callable[[LogicalNode, Shared], LogicalNode]
 
 
 def topological(root: LogicalNode) -> list[LogicalNode]:
     """All nodes, inputs first, in the order in which a reader of the query meets them."""
     order: list[LogicalNode] = []
-    seen: set[int] = set()
+    seen: NodeMap[bool] = NodeMap()
 
     def visit(node: LogicalNode) -> None:
-        if id(node) in seen:
+        if node in seen:
             return
-        seen.add(id(node))
+        seen[node] = True
         for child in node.inputs:
             visit(child)
         order.append(node)
@@ -31,52 +56,64 @@ def topological(root: LogicalNode) -> list[LogicalNode]:
 def transform(root: LogicalNode, change: Change) -> LogicalNode:
     """``change`` applied to every node, inputs first; shared nodes stay shared.
 
-    ``change`` also gets the ids of the nodes that several others read, as they are by now.
+    ``change`` also gets the nodes that several others read, as they are by now.
     """
-    shared = {node_id for node_id, count in parents(root).items() if count > 1}
-    done: dict[int, LogicalNode] = {}
+    shared = shared_nodes(root)
+    done: NodeMap[LogicalNode] = NodeMap()
     for node in topological(root):
-        inputs = tuple(done[id(child)] for child in node.inputs)
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        changed = change(node if same else node.with_inputs(inputs), shared)
-        done[id(node)] = changed
-        if id(node) in shared:
-            shared.add(id(changed))
-    return done[id(root)]
+        done[node] = change(rebuilt(node, [done[child] for child in node.inputs]), shared)
+        if node in shared:
+            shared[done[node]] = True
+    return done[root]
 
 
-def parents(root: LogicalNode) -> dict[int, int]:
-    """How many edges leave each node, by ``id``."""
-    counts: dict[int, int] = {id(root): 0}
+def rebuilt(node: LogicalNode, inputs: Sequence[LogicalNode]) -> LogicalNode:
+    """``node`` over ``inputs``: itself where these are the ones it has."""
+    same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+    return node if same else node.with_inputs(tuple(inputs))
+
+
+def readers(root: LogicalNode) -> NodeMap[int]:
+    """How many edges leave each node."""
+    counts: NodeMap[int] = NodeMap()
     for node in topological(root):
+        counts[node] = 0
         for child in node.inputs:
-            counts[id(child)] = counts.get(id(child), 0) + 1
+            counts[child] += 1
     return counts
+
+
+def shared_nodes(root: LogicalNode) -> Shared:
+    """The nodes that several others read."""
+    counts = readers(root)
+    shared: Shared = NodeMap()
+    for node in topological(root):
+        if counts[node] > 1:
+            shared[node] = True
+    return shared
 
 
 def share(root: LogicalNode) -> LogicalNode:
     """The plan with equal subplans made one."""
-    names: dict[int, str] = {}
+    names: NodeMap[str] = NodeMap()
+    mine: NodeMap[LogicalNode] = NodeMap()
     first: dict[str, LogicalNode] = {}
-    mine: dict[int, LogicalNode] = {}
     for node in topological(root):
-        inputs = tuple(mine[id(child)] for child in node.inputs)
-        children = [names[id(child)] for child in inputs]
-        name = fingerprint((children, _alone(node)))
+        inputs = [mine[child] for child in node.inputs]
+        name = fingerprint(([names[child] for child in inputs], _alone(node)))
         if name not in first:
-            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            first[name] = node if same else node.with_inputs(inputs)
-        mine[id(node)] = first[name]
-        names[id(first[name])] = name
-    return mine[id(root)]
+            first[name] = rebuilt(node, inputs)
+        mine[node] = first[name]
+        names[first[name]] = name
+    return mine[root]
 
 
 def plan_fingerprint(root: LogicalNode) -> str:
     """The same for equal plans, in every process."""
-    names: dict[int, str] = {}
+    names: NodeMap[str] = NodeMap()
     for node in topological(root):
-        names[id(node)] = fingerprint(([names[id(c)] for c in node.inputs], _alone(node)))
-    return names[id(root)]
+        names[node] = fingerprint(([names[child] for child in node.inputs], _alone(node)))
+    return names[root]
 
 
 def _alone(node: LogicalNode) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from planner.logical import LogicalNode, Project, identity_columns
 from planner.nodes import Call, Column, Node, rename_columns
-from planner.traversal import transform
+from planner.traversal import Shared, transform
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def merge_projects(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
     """Merges neighbouring projections from the sources up."""
 
-    def change(node: LogicalNode, shared: set[int]) -> LogicalNode:
+    def change(node: LogicalNode, shared: Shared) -> LogicalNode:
         if not isinstance(node, Project):
             return node
         below = node.input
-        if isinstance(below, Project) and id(below) not in shared and _may_merge(node, below):
+        if isinstance(below, Project) and below not in shared and _may_merge(node, below):
             names = dict(below.columns)
             merged = tuple((name, rename_columns(expr, names)) for name, expr in node.columns)
             node = replace(node, input=below.input, columns=merged, label=node.label or below.label)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.logical import Exchange, LogicalNode, Union, WindowAgg
-from planner.traversal import transform
+from planner.traversal import Shared, transform
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions
@@ -21,11 +21,11 @@ def partial_aggregation(root: LogicalNode, options: PlanOptions) -> LogicalNode:
     if not options.partial_aggregation:
         return root
 
-    def change(node: LogicalNode, shared: set[int]) -> LogicalNode:
+    def change(node: LogicalNode, shared: Shared) -> LogicalNode:
         if not isinstance(node, WindowAgg) or node.phase != "complete":
             return node
         exchange = node.input
-        if not isinstance(exchange, Exchange) or id(exchange) in shared:
+        if not isinstance(exchange, Exchange) or exchange in shared:
             return node
         partial = _partial(node, exchange.input, shared)
         if partial is None:
@@ -35,8 +35,8 @@ def partial_aggregation(root: LogicalNode, options: PlanOptions) -> LogicalNode:
     return transform(root, change)
 
 
-def _partial(node: WindowAgg, below: LogicalNode, shared: set[int]) -> LogicalNode | None:
-    if id(below) in shared:
+def _partial(node: WindowAgg, below: LogicalNode, shared: Shared) -> LogicalNode | None:
+    if below in shared:
         return None
     if isinstance(below, Union):
         branches = [_partial(node, branch, shared) for branch in below.branches]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from planner.logical import Exchange, Join, LogicalNode, WindowAgg
 from planner.properties import partitioning
-from planner.traversal import transform
+from planner.traversal import Shared, transform
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def place_exchange(root: LogicalNode, options: PlanOptions) -> LogicalNode:
     """The plan with the exchanges it needs."""
 
-    def change(node: LogicalNode, _shared: set[int]) -> LogicalNode:
+    def change(node: LogicalNode, _shared: Shared) -> LogicalNode:
         if isinstance(node, WindowAgg):
             return _aggregate(node, options)
         return _join(node, options) if isinstance(node, Join) else node

@@ -22,7 +22,7 @@ from planner.logical import (
     WindowAgg,
 )
 from planner.nodes import Column, Node
-from planner.traversal import topological
+from planner.traversal import NodeMap, topological
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,16 +33,18 @@ if TYPE_CHECKING:
 def prune_columns(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
     """The plan without columns that nobody reads; the root keeps all of its own."""
     order = topological(root)
-    wanted: dict[int, set[str]] = {id(node): set() for node in order}
-    wanted[id(root)] = set(root.schema.names)
-    for node in reversed(order):
-        for child, names in _demands(node, wanted[id(node)]):
-            wanted[id(child)] |= set(names) & set(child.schema.names)
-    done: dict[int, LogicalNode] = {}
+    wanted: NodeMap[set[str]] = NodeMap()
     for node in order:
-        inputs = tuple(done[id(child)] for child in node.inputs)
-        done[id(node)] = _pruned(node, inputs, wanted[id(node)])
-    return done[id(root)]
+        wanted[node] = set()
+    wanted[root] = set(root.schema.names)
+    for node in reversed(order):
+        for child, names in _demands(node, wanted[node]):
+            wanted[child] |= set(names) & set(child.schema.names)
+    done: NodeMap[LogicalNode] = NodeMap()
+    for node in order:
+        inputs = tuple(done[child] for child in node.inputs)
+        done[node] = _pruned(node, inputs, wanted[node])
+    return done[root]
 
 
 def _demands(node: LogicalNode, wanted: set[str]) -> list[tuple[LogicalNode, Iterable[str]]]:

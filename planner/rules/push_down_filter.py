@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from planner.logical import Explode, Filter, Join, LogicalNode, Project, Union, WindowAgg
 from planner.nodes import Call, Column, Node, rename_columns
-from planner.traversal import transform
+from planner.traversal import Shared, transform
 from rstream.batch import VE, VS
 
 if TYPE_CHECKING:
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 def push_down_filter(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
     """Every filter as far down as it may go."""
 
-    def change(node: LogicalNode, shared: set[int]) -> LogicalNode:
-        if not isinstance(node, Filter) or id(node.input) in shared:
+    def change(node: LogicalNode, shared: Shared) -> LogicalNode:
+        if not isinstance(node, Filter) or node.input in shared:
             return node
         return _sink(node.input, _conjuncts(node.predicate), node.label, shared)
 
     return transform(root, change)
 
 
-def _sink(node: LogicalNode, predicates: list[Node], label: str, shared: set[int]) -> LogicalNode:
+def _sink(node: LogicalNode, predicates: list[Node], label: str, shared: Shared) -> LogicalNode:
     """``node`` filtered by ``predicates``, each placed as low as it may be."""
     stay: list[Node] = []
     for predicate in predicates:
-        moved = None if id(node) in shared else _moved(node, predicate, shared)
+        moved = None if node in shared else _moved(node, predicate, shared)
         if moved is None:
             stay.append(predicate)
         else:
@@ -48,12 +48,12 @@ def _sink(node: LogicalNode, predicates: list[Node], label: str, shared: set[int
     return Filter(node, reduce(_both, stay), label)
 
 
-def _moved(node: LogicalNode, predicate: Node, shared: set[int]) -> LogicalNode | None:
+def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | None:
     """``node`` with the predicate inside, or None if it cannot go there."""
     reads = predicate.columns()
     match node:
         case Filter(input=below) if not _may_fail(predicate):
-            inside = None if id(below) in shared else _moved(below, predicate, shared)
+            inside = None if below in shared else _moved(below, predicate, shared)
             return None if inside is None else replace(node, input=inside)
         case Project(input=below, columns=columns):
             names = dict(columns)
@@ -78,7 +78,7 @@ def _moved(node: LogicalNode, predicate: Node, shared: set[int]) -> LogicalNode 
             return None
 
 
-def _into_join(node: Join, predicate: Node, shared: set[int]) -> LogicalNode | None:
+def _into_join(node: Join, predicate: Node, shared: Shared) -> LogicalNode | None:
     """To each side that has all its columns: a predicate over the keys goes to both."""
     reads = predicate.columns()
     if not reads or VS in reads or VE in reads:

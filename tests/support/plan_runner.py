@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from rstream.batch import VE, VS, Items, events_table, item_schema
 from rvertex.sources.readers import open_reader
 from rvertex.vertex import RVertex
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from planner.physical import PhysicalPlan
     from rvertex.types import VertexSpec
 
