@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
-from planner.explain import explain_text
 
 import jobmanager
 from jobmanager.view import ProgressView
 from planner import Query, Stream, agg, hopping
+from planner.explain import explain
 from rstream.errors import StreamEngineError
 
 SEED = 1
@@ -118,7 +118,7 @@ def main() -> None:
             paced=args.paced,
             on_status=view.show,
         )
-        print(explain_text(job.plan))
+        print(explain(job.plan))
         with view:
             job.wait()
     except StreamEngineError as error:

@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-from planner.explain import explain_text
 
 import jobmanager
 from jobmanager.view import ProgressView
 from planner import Query, Stream, agg, col, hopping, when
+from planner.explain import explain
 from rstream.errors import StreamEngineError
 
 #: Part of the cache's name: raise it when what is written below changes.
@@ -154,7 +154,7 @@ def main() -> None:
             paced=args.paced,
             on_status=view.show,
         )
-        print(explain_text(job.plan))
+        print(explain(job.plan))
         with view:
             job.wait()
     except StreamEngineError as error:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as pads
-from planner.explain import explain_text
 
 import jobmanager
 from jobmanager.view import ProgressView
 from planner import Query, Stream, agg, col, tumbling
+from planner.explain import explain
 from rstream.errors import StreamEngineError
 
 TEXT = Path(__file__).parent.parent / "LICENSE"
@@ -68,7 +68,7 @@ def main() -> None:
             paced=args.paced,
             on_status=view.show,
         )
-        print(explain_text(job.plan))
+        print(explain(job.plan))
         with view:
             job.wait()
     except StreamEngineError as error:

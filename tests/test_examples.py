@@ -73,10 +73,9 @@ def example(name: str) -> ModuleType:
 def answer(query: Any, root: Path) -> tuple[dict[str, Any], pa.Table]:
     """The last status, and the events of the output ordered by all columns."""
     status = jobmanager.run(query, root=str(root), executor="local").wait()
-    files = sorted(Path(status["output"]).glob("partition=*/*.parquet"))
-    events = "select * exclude (_seq, _kind, _ve) from read_parquet($files) where _kind = 0"
-    files_list = [str(f) for f in files]
-    return status, batch(f"{events} order by all", files=files_list)
+    files = f"{status['output'].removeprefix('file://')}/partition=*/*.parquet"
+    events = "select * exclude (_seq, _kind, _ve, partition) from read_parquet($files)"
+    return status, batch(f"{events} where _kind = 0 order by all", files=files)
 
 
 def batch(sql: str, **parameters: Any) -> pa.Table:
