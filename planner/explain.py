@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from planner import logical
 from planner.durations import format_us
-from planner.nodes import Column, Node
+from planner.nodes import Column, Node, bare
 from planner.traversal import NodeMap, readers
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def describe(node: logical.LogicalNode) -> str:
         case logical.Source():
             return _source(node)
         case logical.Filter(predicate=predicate):
-            return f"filter {_bare(predicate)}"
+            return f"filter {bare(predicate)}"
         case logical.Project(columns=columns):
             return "select " + (", ".join(_column(n, c) for n, c in columns) or "(no columns)")
         case logical.Explode(column=column):
@@ -129,7 +129,7 @@ def _source(node: logical.Source) -> str:
 
 
 def _time(source: object) -> str:
-    return _bare(source) if isinstance(source, Node) else str(source)
+    return bare(source) if isinstance(source, Node) else str(source)
 
 
 def _join(node: logical.Join) -> str:
@@ -154,20 +154,7 @@ def _aggregate(node: logical.WindowAgg) -> str:
 def _column(name: str, node: Node) -> str:
     if isinstance(node, Column) and node.name == name:
         return name
-    return f"{name} = {_bare(node)}"
-
-
-def _bare(node: Node) -> str:
-    """Without the parentheses around the whole."""
-    text = str(node)
-    if not (text.startswith("(") and text.endswith(")")):
-        return text
-    depth = 0
-    for at, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0 and at < len(text) - 1:
-            return text
-    return text[1:-1]
+    return f"{name} = {bare(node)}"
 
 
 def _tail(path: str) -> str:

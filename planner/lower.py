@@ -24,6 +24,7 @@ from planner.physical import PhysicalPlan, Routing
 from planner.properties import is_stateless
 from planner.stages import Draft, Feed, build_vertices, stateless_spec, summarise
 from planner.traversal import NodeMap, readers, topological
+from rvertex.operators.join import TemporalJoin
 from rvertex.sources.discover import assign
 from rvertex.sources.discover import discover as discover_units
 from rvertex.sources.spec import SourceSpec, Unit
@@ -155,8 +156,6 @@ class _Lowering:
         draft = self._draft("join", self._width([left, right]))
         self._connect(draft, 0, left)
         self._connect(draft, 1, right)
-        from rvertex.operators.join import TemporalJoin
-
         spec = TemporalJoin(node.left_on, node.right_on, node.columns)
         draft.add(spec, describe(node), node.label)
         return draft

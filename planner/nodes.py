@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from planner.data_types import DURATION, TIMESTAMP, TIMESTAMP_UTC, plain
+from planner.durations import format_us
 from planner.errors import EvaluationError, ExpressionTypeError, UnknownColumnError
 from rstream.batch import VE, VS
 
@@ -97,6 +98,8 @@ class Literal(Node):
             return '"' + self.literal.replace('"', '\\"') + '"'
         if isinstance(self.literal, datetime | date):
             return self.literal.isoformat()
+        if isinstance(self.literal, timedelta):
+            return format_us(self.literal // timedelta(microseconds=1))
         return "null" if self.literal is None else str(self.literal)
 
 
@@ -187,6 +190,25 @@ def literal_type(value: LiteralValue) -> pa.DataType:
     if isinstance(value, timedelta):
         return DURATION
     return pa.scalar(value).type
+
+
+def bare(node: Node) -> str:
+    """The node as text, without parentheses around the whole."""
+    text = str(node)
+    infix = isinstance(node, Call) and len(node.args) == 2 and text.startswith("(")
+    if isinstance(node, Call) and node.function == "cast" and len(node.args) == 1:
+        return bare(node.args[0]) if text == str(node.args[0]) else text
+    return text[1:-1] if infix and text.endswith(")") and _closes_last(text) else text
+
+
+def _closes_last(text: str) -> bool:
+    """Whether the first parenthesis is closed by the last character."""
+    depth = 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return at == len(text) - 1
+    return False
 
 
 def rename_columns(node: Node, names: dict[str, Node]) -> Node:

@@ -23,7 +23,7 @@ from planner.functions.signature import (
     typed,
     with_literals_adapted,
 )
-from planner.nodes import Call, Literal, Node, Value, cast_to, literal_type
+from planner.nodes import Call, Literal, Node, Value, bare, cast_to, literal_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,8 +83,10 @@ def _when(values: Sequence[Value], _call: Call) -> Value:
 def _show_when(call: Call) -> str:
     pairs = zip(call.args[:-1:2], call.args[1:-1:2], strict=True)
     return (
-        "".join(f"{'.' if k else ''}when({c}).then({v})" for k, (c, v) in enumerate(pairs))
-        + f".otherwise({call.args[-1]})"
+        "".join(
+            f"{'.' if k else ''}when({bare(c)}).then({bare(v)})" for k, (c, v) in enumerate(pairs)
+        )
+        + f".otherwise({bare(call.args[-1])})"
     )
 
 

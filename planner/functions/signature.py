@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from planner.data_types import TIMESTAMP_UTC, common_type, is_text, is_time
 from planner.errors import InvalidDurationError
-from planner.nodes import Call, Literal, Node, Value, cast_to
+from planner.nodes import Call, Literal, Node, Value, bare, cast_to
 
 #: A call with resolved arguments -> the call with its type and conversions; None: wrong types.
 Resolver = Callable[[Call], Node | None]
@@ -82,7 +82,7 @@ def method(name: str, *options: str) -> Callable[[Call], str]:
     """Shows ``a.name(b, option)``."""
 
     def show(call: Call) -> str:
-        extra = [str(arg) for arg in call.args[1:]]
+        extra = [bare(arg) for arg in call.args[1:]]
         extra += [_option(call.option(name)) for name in options if call.option(name) is not None]
         return f"{call.args[0]}.{name}({', '.join(extra)})"
 
@@ -93,7 +93,7 @@ def plain_call(name: str) -> Callable[[Call], str]:
     """Shows ``name(a, b)``."""
 
     def show(call: Call) -> str:
-        return f"{name}({', '.join(str(arg) for arg in call.args)})"
+        return f"{name}({', '.join(bare(arg) for arg in call.args)})"
 
     return show
 

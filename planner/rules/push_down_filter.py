@@ -65,7 +65,7 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
             )
         case Explode(input=below, column=column) if column not in reads:
             return replace(node, input=_sink(below, [predicate], "", shared))
-        case Union(branches=branches):
+        case Union(branches=branches) if not any(branch in shared for branch in branches):
             below_all = tuple(_sink(branch, [predicate], "", shared) for branch in branches)
             return replace(node, branches=below_all)
         case WindowAgg(input=below, keys=keys) if reads and set(reads) <= set(keys):
@@ -87,7 +87,7 @@ def _into_join(node: Join, predicate: Node, shared: Shared) -> LogicalNode | Non
     changed: dict[str, LogicalNode] = {}
     for side, below in sides.items():
         names = _names_on(node, side)
-        if all(name in names for name in reads):
+        if below not in shared and all(name in names for name in reads):
             inner = rename_columns(predicate, {name: names[name] for name in reads})
             changed[side] = _sink(below, [inner], "", shared)
     if not changed:
