@@ -139,10 +139,18 @@ class FsspecBlobs:
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
         full = self._full(path)
-        if self._has_folders:
-            self._make_folder(full.rpartition("/")[0])
         write = self._put_local if self._is_local else self._put_whole
-        self._attempt(path, lambda: write(full, data))
+
+        def put() -> None:
+            if self._has_folders:
+                self._make_folder(full.rpartition("/")[0])
+            try:
+                write(full, data)
+            except FileNotFoundError as error:  # the folder or the temporary was removed
+                self._made_folders.clear()
+                raise OSError(str(error)) from error
+
+        self._attempt(path, put)
 
     def get(self, path: str) -> bytes:
         data: bytes = self._attempt(path, lambda: self._fs.cat_file(self._full(path)))
@@ -205,7 +213,7 @@ class FsspecBlobs:
 
     def _make_folder(self, folder: str) -> None:
         if folder not in self._made_folders:
-            self._attempt(folder, lambda: self._fs.makedirs(folder, exist_ok=True))
+            self._fs.makedirs(folder, exist_ok=True)
             self._made_folders.add(folder)
 
     def _put_whole(self, full: str, data: bytes | pa.Buffer) -> None:

@@ -161,7 +161,7 @@ def _writer_options(schema: pa.Schema) -> dict[str, Any]:
 
 def _is_stored_as_integer(kind: pa.DataType) -> bool:
     is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind)
-    return pa.types.is_integer(kind) or is_time
+    return bool(pa.types.is_integer(kind) or is_time)
 
 
 def _parse_footer(metadata: dict[bytes, bytes]) -> SegmentInfo:

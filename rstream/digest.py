@@ -11,6 +11,7 @@ updates; (2) ``digest([a, c)) = digest([a, b)) + digest([b, c))``.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -112,6 +113,7 @@ def _row_words(columns: Sequence[pa.Array]) -> np.ndarray:
     return total
 
 
+@functools.cache
 def _multiplier(column: int) -> np.uint64:
     """A fixed odd constant per column position."""
     seed = np.array([(column + 1) * int(GOLDEN) & _MASK], np.uint64)

@@ -9,13 +9,14 @@ when it is opened, and the listing is read again; (2) segments are never overwri
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from rstream.codec import SegmentFile, encode_segment
-from rstream.errors import CorruptSegmentError, InvalidBatchError
+from rstream.errors import CorruptSegmentError, InvalidBatchError, StoreError
 from rstream.segments import SegmentIndex, parse_segment_name, segment_name
 from rstream.types import SeqRange
 
@@ -35,6 +36,9 @@ class DurableLog:
         self._store = store
         self.stream = stream
         self._lock = threading.Lock()
+        #: A listing, and what was written while it was made, belong together.
+        self._listing_lock = threading.Lock()
+        self._collect_lock = threading.Lock()
         self._index = SegmentIndex()
         self._mark = 0
         self.refresh()
@@ -57,12 +61,13 @@ class DurableLog:
 
     def refresh(self) -> None:
         """Read the listing again."""
-        names = self._store.list()
-        mark = int(self._store.get(MARK_NAME)) if MARK_NAME in names else 0
-        ranges = [seqs for name in names if (seqs := parse_segment_name(name)) is not None]
-        with self._lock:
-            self._mark = max(self._mark, mark)
-            self._index.refresh([s for s in ranges if s.hi > self._mark])
+        with self._listing_lock:
+            names = self._store.list()
+            mark = int(self._store.get(MARK_NAME)) if MARK_NAME in names else 0
+            ranges = [seqs for name in names if (seqs := parse_segment_name(name)) is not None]
+            with self._lock:
+                self._mark = max(self._mark, mark)
+                self._index.refresh([s for s in ranges if s.hi > self._mark])
 
     def lookup(self, seq: int) -> SeqRange | None:
         """The segment that holds ``seq``."""
@@ -90,8 +95,14 @@ class DurableLog:
         seqs = SeqRange(items.first_seq, items.next_seq)
         name = segment_name(seqs)
         if not self._store.exists(name):
-            self._store.put(name, encode_segment(self.stream, items))
-        with self._lock:
+            data = encode_segment(self.stream, items)
+            try:
+                self._store.put(name, data)
+            except StoreError:
+                with contextlib.suppress(StoreError):
+                    self._store.delete(name)
+                raise
+        with self._listing_lock, self._lock:
             self._index.add(seqs)
 
     def has_below(self, mark: int) -> bool:
@@ -106,17 +117,18 @@ class DurableLog:
         Raises:
             StoreError: a deletion failed; the rest is deleted by the next call.
         """
-        with self._lock:
-            doomed = self._index.wholly_below(mark)
-        if not doomed:
-            return 0
-        self._mark = max(self._mark, mark)
-        self._store.put(MARK_NAME, str(self._mark).encode())
-        for seqs in doomed:
-            self._store.delete(segment_name(seqs))
+        with self._collect_lock:
             with self._lock:
-                self._index.remove(seqs)
-        return len(doomed)
+                doomed = self._index.wholly_below(mark)
+            if not doomed:
+                return 0
+            self._mark = max(self._mark, mark)
+            self._store.put(MARK_NAME, str(self._mark).encode())
+            for seqs in doomed:
+                self._store.delete(segment_name(seqs))
+                with self._lock:
+                    self._index.remove(seqs)
+            return len(doomed)
 
     def open(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
         """Open one segment. Raises FileNotFoundError if it was deleted, CorruptSegmentError."""

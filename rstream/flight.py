@@ -17,8 +17,6 @@ import hmac
 import socket
 import struct
 import threading
-from collections import deque
-from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -27,6 +25,7 @@ import pyarrow.flight as flight
 
 from rstream.batch import Items
 from rstream.clock import SystemClock
+from rstream.control import HEARTBEAT_S, SILENCE_S, DisconnectedError, Hub, Link
 from rstream.errors import (
     OperatingError,
     SequenceDiscardedError,
@@ -34,7 +33,8 @@ from rstream.errors import (
     StreamEngineError,
     UnauthorizedError,
 )
-from rstream.reader import READ_ITEMS_MAX, SegmentReader, open_reader
+from rstream.reader import READ_ITEMS_MAX
+from rstream.receive import DurablePart, ReceiveQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,35 +44,17 @@ if TYPE_CHECKING:
 
 SECRET_HEADER = "x-streamscope-secret"
 ALL_INTERFACES = "0.0.0.0"
-#: Rows of one pushed batch; also what one read-ahead of a reader is made of.
+#: Rows of one pushed batch.
 PUSH_ROWS_MAX = 1 << 16
-#: An idle server looks this often whether its client is gone.
+#: An idle push looks this often whether its client is gone.
 IDLE_WAIT_S = 0.25
-#: An idle side says something this often.
-HEARTBEAT_S = 5.0
-#: A side that has not said anything for this long is gone.
-SILENCE_S = 20.0
-CALL_WAIT_S = 10.0
+#: Read-ahead of one remote reader.
 QUEUE_BYTES_MAX = 16 << 20
-CONTROL_MESSAGES_MAX = 10_000
+CLOSE_WAIT_S = 5.0
 _SEQ = struct.Struct("<q")
 _NOTHING = pa.schema([])
-#: First byte of a control frame; a frame must not be empty.
-_HEARTBEAT = b"\0"
-_MESSAGE = b"\1"
 #: Frames the name and seq of a lost item in an error message.
 _LOST = "<lost>"
-
-
-class DisconnectedError(OperatingError):
-    """The peer of a control connection is gone."""
-
-    def __init__(self, peer: str) -> None:
-        super().__init__(peer)
-        self.peer = peer
-
-    def __str__(self) -> str:
-        return f"peer {self.peer} is not connected"
 
 
 class StreamServer:
@@ -86,7 +68,7 @@ class StreamServer:
         self._streams: dict[tuple[str, int], RStream] = {}
         self._lock = threading.Lock()
         self._is_closed = False
-        self._server, self.address = _serve(_DataServer, host, secret, self)
+        self._server, self.address = _serve(host, secret, self)
 
     def publish(self, stream_id: str, epoch: int, stream: RStream) -> None:
         """Let readers have this stream."""
@@ -103,19 +85,19 @@ class StreamServer:
         return None if self._is_closed else self._streams.get((stream_id, epoch))
 
     def close(self) -> None:
-        """End all pushes and stop; takes at most about IDLE_WAIT_S."""
+        """End all pushes and stop; takes at most CLOSE_WAIT_S."""
         self._is_closed = True
-        self._server.shutdown()
+        _stop(self._server)
 
     def push(
         self, ticket: dict[str, Any], is_cancelled: Callable[[], bool]
     ) -> flight.FlightDataStream:
-        """Answer one DoGet."""
+        """Answer one DoGet. A reader may be ahead of a restarted writer: it waits for it."""
         stream_id, epoch, seq = str(ticket["stream"]), int(ticket["epoch"]), int(ticket["seq"])
         stream = self.find(stream_id, epoch)
         if stream is None:
             raise flight.FlightUnavailableError(f"stream {stream_id} epoch {epoch} is not here")
-        reader = stream.register(seq)
+        reader = stream.register(seq, ahead=True)
         nothing = pa.RecordBatch.from_pylist([], schema=stream.schema)
 
         def batches() -> Iterator[tuple[pa.RecordBatch, bytes]]:
@@ -142,10 +124,10 @@ class StreamServer:
 class RemoteReader:
     """A reader of a stream that lives on another host; a StreamReader.
 
-    What is already durable is read from ``store`` (if given), the rest is pushed by the host. After
-    ``is_broken`` what was received, and what is durable, is still served; the caller then registers
-    elsewhere at ``next_seq``. ``on_change`` is called from another thread when there is something
-    new to read, or the connection broke.
+    What is durable in ``store`` (if given) is read from there first, the rest is pushed. Once
+    :attr:`is_broken`, what was received, then what is durable, is still served; the caller then
+    registers elsewhere at :attr:`next_seq`. ``on_change`` is called from another thread when there
+    is something new to read, or the connection broke.
     """
 
     def __init__(
@@ -163,21 +145,15 @@ class RemoteReader:
         self._address, self._secret = address, secret
         self._ticket = {"stream": stream_id, "epoch": epoch}
         self._seq = from_seq
-        self._durable: SegmentReader | None = None
-        if store is not None:
-            self._durable = open_reader(store, from_seq)
-        self._state = threading.Condition()
-        self._queue: deque[Items] = deque()
-        self._queue_bytes = 0
-        self._queue_bytes_max = queue_bytes_max
+        self._queue = ReceiveQueue(queue_bytes_max)
         self._on_change = on_change
         self._thread: threading.Thread | None = None
         self._call: flight.FlightStreamReader | None = None
         self._reading_since_s: float | None = None
         self._clock = SystemClock()
-        self._is_closed = False
-        self._broken: BaseException | None = None
-        if self._durable is None or self._durable.durable_seq <= from_seq:
+        self._durable = DurablePart(store, stream_id, from_seq)
+        self._is_salvaged = False
+        if not self._durable.is_open:
             self._connect()
 
     @property
@@ -190,69 +166,41 @@ class RemoteReader:
         since_s = self._reading_since_s
         if since_s is not None and self._clock.monotonic_s() - since_s > SILENCE_S:
             self._break(OperatingError(f"{self._address}: silent for {SILENCE_S:g} s"))
-        return self._broken is not None
+        return self._queue.failure is not None
 
     @property
-    def failure(self) -> BaseException | None:
-        """Why it is broken."""
-        return self._broken
+    def failure(self) -> StreamEngineError | None:
+        """Why it is broken; SequenceLostError if the host does not have :attr:`next_seq`."""
+        return self._queue.failure
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
         """See StreamReader. None once :attr:`is_broken` and everything received was returned."""
-        if self._thread is None or self._broken is not None:
-            items = self._read_queue(max_items) or self._read_durable(max_items)
-            if items is None and self._thread is None and self._broken is None:
-                self._connect()
-            return items
-        return self._read_queue(max_items)
+        was_broken = self.is_broken
+        items = self._queue.take(max_items)
+        if items is None and was_broken and not self._is_salvaged:
+            self._is_salvaged = True
+            self._durable.reopen()
+        if items is None:
+            items = self._durable.read(self._seq, max_items)
+        if items is None and self._thread is None:
+            self._connect()
+        if items is not None:
+            assert items.first_seq == self._seq, (items.first_seq, self._seq)
+            self._seq = items.next_seq
+        return items
 
     def wait(self, timeout_s: float) -> bool:
-        with self._state:
-            if self._thread is None:
-                return True
-            self._state.wait_for(
-                lambda: bool(self._queue) or self._broken is not None or self._is_closed, timeout_s
-            )
-            return bool(self._queue)
+        return self._durable.is_open or self._queue.wait(timeout_s)
 
     def close(self) -> None:
         """Stop receiving."""
-        with self._state:
-            self._is_closed = True
-            call, self._call = self._call, None
-            self._state.notify_all()
+        self._queue.close()
+        call = self._call
         if call is not None:
             call.cancel()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(CALL_WAIT_S)
-        if self._durable is not None:
-            self._durable.close()
-
-    def _read_queue(self, max_items: int) -> Items | None:
-        with self._state:
-            if not self._queue:
-                return None
-            items = self._queue.popleft()
-            taken = items.head(max_items)
-            if taken.next_seq < items.next_seq:
-                self._queue.appendleft(items.from_seq(taken.next_seq))
-            self._queue_bytes = sum(i.batch.nbytes for i in self._queue)
-            self._state.notify_all()
-        assert taken.first_seq == self._seq, (taken.first_seq, self._seq)
-        self._seq = taken.next_seq
-        return taken
-
-    def _read_durable(self, max_items: int) -> Items | None:
-        if self._durable is None:
-            return None
-        if self._durable.next_seq != self._seq:
-            store = self._durable.store
-            self._durable.close()
-            self._durable = open_reader(store, self._seq)
-        items = self._durable.read_next(max_items)
-        if items is not None:
-            self._seq = items.next_seq
-        return items
+            self._thread.join(CLOSE_WAIT_S)
+        self._durable.close()
 
     def _connect(self) -> None:
         self._thread = threading.Thread(target=self._receive, name="remote-reader", daemon=True)
@@ -262,23 +210,18 @@ class RemoteReader:
         """Body of the thread; ends with the connection."""
         client = None
         try:
-            client = _connect(self._address)
-            ticket = flight.Ticket(msgpack.packb({**self._ticket, "seq": self._seq}))
             self._reading_since_s = self._clock.monotonic_s()
-            call = client.do_get(ticket, _options(self._secret))
-            with self._state:
-                self._call = call
-                if self._is_closed:
-                    call.cancel()
-            while self._receive_one(call):
+            client = flight.connect(self._address)
+            ticket = flight.Ticket(msgpack.packb({**self._ticket, "seq": self._seq}))
+            self._call = client.do_get(ticket, _options(self._secret))
+            while not self._queue.is_closed and self._receive_one(self._call):
                 pass
             self._break(OperatingError(f"{self._address}: the stream was withdrawn"))
-        except (pa.ArrowException, OSError, StreamEngineError, AssertionError) as error:
+        except (pa.ArrowException, OSError) as error:
             self._break(_translate(error))
         finally:
             self._reading_since_s = None
-            with self._state:
-                self._call = None
+            self._call = None
             if client is not None:
                 client.close()
 
@@ -289,39 +232,24 @@ class RemoteReader:
         except StopIteration:
             return False
         self._reading_since_s = None
-        if chunk.data.num_rows == 0:
-            return not self._is_closed
-        (first_seq,) = _SEQ.unpack(chunk.app_metadata.to_pybytes())
-        items = Items(first_seq, chunk.data)
-        with self._state:
-            self._state.wait_for(
-                lambda: self._queue_bytes < self._queue_bytes_max or self._is_closed
-            )
-            self._queue.append(items)
-            self._queue_bytes += items.batch.nbytes
-            self._state.notify_all()
-        self._changed()
-        return not self._is_closed
+        if chunk.data.num_rows:
+            (first_seq,) = _SEQ.unpack(chunk.app_metadata.to_pybytes())
+            if self._queue.put(Items(first_seq, chunk.data)):
+                self._changed()
+        return True
 
-    def _break(self, error: BaseException) -> None:
-        with self._state:
-            if self._broken is None:
-                self._broken = error
-            self._state.notify_all()
-        self._changed()
+    def _break(self, error: StreamEngineError) -> None:
+        if self._queue.failure is None:
+            self._queue.fail(error)
+            self._changed()
 
     def _changed(self) -> None:
-        if self._on_change is not None and not self._is_closed:
+        if self._on_change is not None and not self._queue.is_closed:
             self._on_change()
 
 
 class ControlServer:
-    """The job manager's side of the control connections.
-
-    ``on_connect(peer)``, ``on_message(peer, bytes)`` and ``on_disconnect(peer)`` are called from
-    the thread of that peer's connection, in this order; a peer that connects again replaces its old
-    connection (whose disconnect is not reported).
-    """
+    """The job manager's side of the control connections; see :class:`rstream.control.Hub`."""
 
     def __init__(
         self,
@@ -332,59 +260,22 @@ class ControlServer:
         *,
         host: str = "127.0.0.1",
     ) -> None:
-        self._on_message = on_message
-        self._on_connect, self._on_disconnect = on_connect, on_disconnect
-        self._peers: dict[str, _Outbox] = {}
-        self._lock = threading.Lock()
-        self._server, self.address = _serve(_ControlFlightServer, host, secret, self)
+        self._hub = Hub(on_message, on_connect, on_disconnect)
+        self._server, self.address = _serve(host, secret, self._hub)
 
     @property
     def peers(self) -> list[str]:
         """Who is connected."""
-        with self._lock:
-            return sorted(self._peers)
+        return self._hub.peers
 
     def send(self, peer: str, message: bytes) -> None:
         """Queue a message. Raises DisconnectedError if the peer is gone."""
-        with self._lock:
-            outbox = self._peers.get(peer)
-        if outbox is None or not outbox.put(message):
-            raise DisconnectedError(peer)
-
-    def disconnect(self, peer: str) -> None:
-        """End the connection of a peer (after what is queued for it)."""
-        with self._lock:
-            outbox = self._peers.get(peer)
-        if outbox is not None:
-            outbox.close()
+        self._hub.send(peer, message)
 
     def close(self) -> None:
-        """End every connection and stop."""
-        with self._lock:
-            outboxes = list(self._peers.values())
-        for outbox in outboxes:
-            outbox.close()
-        self._server.shutdown()
-
-    def serve_peer(self, peer: str, reader: Any, writer: Any) -> None:
-        """One connection, from its start to its end."""
-        writer.begin(_NOTHING)
-        outbox = _Outbox(writer.write_metadata, peer)
-        with self._lock:
-            old, self._peers[peer] = self._peers.get(peer), outbox
-        if old is not None:
-            old.close()
-        self._on_connect(peer)
-        try:
-            _receive_messages(reader, lambda message: self._on_message(peer, message))
-        finally:
-            outbox.close()
-            with self._lock:
-                is_current = self._peers.get(peer) is outbox
-                if is_current:
-                    del self._peers[peer]
-            if is_current:
-                self._on_disconnect(peer)
+        """End every connection (no longer reported) and stop; takes at most CLOSE_WAIT_S."""
+        self._hub.close()
+        _stop(self._server)
 
 
 class ControlClient:
@@ -408,83 +299,42 @@ class ControlClient:
         self._is_closed = False
         self.is_connected = True
         try:
-            self._client = _connect(address)
+            self._client = flight.connect(address)
             descriptor = flight.FlightDescriptor.for_command(peer.encode())
-            options = _options(secret)
-            self._writer, self._reader = self._client.do_exchange(descriptor, options)
+            self._writer, self._reader = self._client.do_exchange(descriptor, _options(secret))
             self._writer.begin(_NOTHING)
             self._reader.read_chunk()
         except (pa.ArrowException, OSError, StopIteration) as error:
             raise _translate(error) from error
-        self._outbox = _Outbox(self._writer.write_metadata, peer)
+        self._link = Link(self._writer.write_metadata, peer, self._reader.cancel)
         self._thread = threading.Thread(target=self._receive, name="control", daemon=True)
         self._thread.start()
 
     def send(self, message: bytes) -> None:
         """Queue a message. Raises DisconnectedError if the connection is gone."""
-        if not self.is_connected or not self._outbox.put(message):
+        if not self.is_connected or not self._link.put(message):
             raise DisconnectedError(self._peer)
 
     def close(self) -> None:
         """Send what is queued, then end the connection."""
         self._is_closed = True
-        self._outbox.close()
-        with contextlib.suppress(pa.ArrowException, OSError):
-            self._writer.done_writing()
-        self._thread.join(CALL_WAIT_S)
+        self._link.close()
+        self._end_call()
+        if self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_WAIT_S)
         self._client.close()
 
     def _receive(self) -> None:
-        _receive_messages(self._reader, self._on_message)
+        self._link.receive(_frames(self._reader), self._on_message)
         self.is_connected = False
-        self._outbox.close()
+        self._link.close()
+        self._end_call()
         if not self._is_closed:
             self._on_disconnect()
 
-
-class _Outbox:
-    """A bounded queue and the thread that writes it; says something when it has been idle."""
-
-    def __init__(self, write: Callable[[bytes], None], name: str) -> None:
-        self._write = write
-        self._queue: Queue[bytes | None] = Queue(CONTROL_MESSAGES_MAX)
-        self._is_closed = False
-        self._thread = threading.Thread(target=self._work, name=f"outbox-{name}", daemon=True)
-        self._queue.put(_HEARTBEAT)
-        self._thread.start()
-
-    def put(self, message: bytes) -> bool:
-        """Queue a message; False if the connection is gone or the queue is full."""
-        if self._is_closed:
-            return False
-        try:
-            self._queue.put_nowait(_MESSAGE + message)
-        except Full:
-            return False
-        return True
-
-    def close(self) -> None:
-        """Write what is queued and stop."""
-        if not self._is_closed:
-            self._is_closed = True
-            with contextlib.suppress(Full):
-                self._queue.put_nowait(None)
-        if self._thread is not threading.current_thread():
-            self._thread.join(CALL_WAIT_S)
-
-    def _work(self) -> None:
-        while True:  # ends with close() or the connection
-            try:
-                message = self._queue.get(timeout=HEARTBEAT_S)
-            except Empty:
-                message = _HEARTBEAT
-            if message is None:
-                return
-            try:
-                self._write(message)
-            except (pa.ArrowException, OSError):
-                self._is_closed = True
-                return
+    def _end_call(self) -> None:
+        with contextlib.suppress(pa.ArrowException, OSError):
+            self._writer.done_writing()
 
 
 class _SecretMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -500,55 +350,52 @@ class _SecretMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
             raise flight.FlightUnauthenticatedError(str(UnauthorizedError()))
 
 
-class _DataServer(flight.FlightServerBase):  # type: ignore[misc]
-    def __init__(self, location: str, secret: str, owner: StreamServer) -> None:
+class _Server(flight.FlightServerBase):  # type: ignore[misc]
+    """The door to a :class:`StreamServer` (DoGet) or a :class:`Hub` (DoExchange)."""
+
+    def __init__(self, location: str, secret: str, owner: Any) -> None:
         super().__init__(location, middleware={"secret": _SecretMiddleware(secret)})
         self._owner = owner
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
-        request = msgpack.unpackb(ticket.ticket)
         try:
-            return self._owner.push(request, context.is_cancelled)
+            return self._owner.push(msgpack.unpackb(ticket.ticket), context.is_cancelled)
         except (SequenceLostError, SequenceDiscardedError) as error:
             raise _lost(error) from error
         except StreamEngineError as error:
             raise flight.FlightServerError(str(error)) from error
 
-
-class _ControlFlightServer(flight.FlightServerBase):  # type: ignore[misc]
-    def __init__(self, location: str, secret: str, owner: ControlServer) -> None:
-        super().__init__(location, middleware={"secret": _SecretMiddleware(secret)})
-        self._owner = owner
-
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        self._owner.serve_peer(descriptor.command.decode(), reader, writer)
+        writer.begin(_NOTHING)
+        self._owner.serve(descriptor.command.decode(), writer.write_metadata, _frames(reader))
 
 
-def _serve(server: Any, host: str, secret: str, owner: Any) -> tuple[Any, str]:
+def _serve(host: str, secret: str, owner: Any) -> tuple[Any, str]:
     if host.startswith("unix:"):
         location = f"grpc+unix://{host.removeprefix('unix:')}"
-        return server(location, secret, owner), location
-    running = server(f"grpc://{host}:0", secret, owner)
+        return _Server(location, secret, owner), location
+    running = _Server(f"grpc://{host}:0", secret, owner)
     reachable = socket.gethostname() if host == ALL_INTERFACES else host
     return running, f"grpc://{reachable}:{running.port}"
 
 
-def _connect(address: str) -> flight.FlightClient:
-    return flight.connect(address)
+def _stop(server: Any) -> None:
+    """Shut a server down without waiting for ever for a call that does not end."""
+    thread = threading.Thread(target=server.shutdown, name="flight-shutdown", daemon=True)
+    thread.start()
+    thread.join(CLOSE_WAIT_S)
 
 
 def _options(secret: str) -> flight.FlightCallOptions:
     return flight.FlightCallOptions(headers=[(SECRET_HEADER.encode(), secret.encode())])
 
 
-def _receive_messages(reader: Any, on_message: Callable[[bytes], None]) -> None:
-    """Hand over messages until the connection ends, however it ends."""
-    with contextlib.suppress(StopIteration, pa.ArrowException, OSError):
-        while True:  # ends with the connection
-            chunk = reader.read_chunk()
-            frame = chunk.app_metadata.to_pybytes()
-            if frame[:1] == _MESSAGE:
-                on_message(frame[1:])
+def _frames(reader: Any) -> Callable[[], bytes]:
+    def read() -> bytes:
+        frame: bytes = reader.read_chunk().app_metadata.to_pybytes()
+        return frame
+
+    return read
 
 
 def _lost(error: SequenceLostError | SequenceDiscardedError) -> flight.FlightServerError:
@@ -557,8 +404,6 @@ def _lost(error: SequenceLostError | SequenceDiscardedError) -> flight.FlightSer
 
 
 def _translate(error: BaseException) -> StreamEngineError:
-    if isinstance(error, StreamEngineError):
-        return error
     if str(error).count(_LOST) >= 2:
         stream, seq = str(error).split(_LOST)[1].split()
         return SequenceLostError(stream, int(seq))

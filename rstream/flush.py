@@ -1,4 +1,6 @@
-"""The flusher: moves cuts of a stream's tail into segments, away from the critical path.
+"""Flushing: moves cuts of a stream's tail into segments, away from the critical path.
+
+:class:`FlushPolicy` says when and how much (pure), :class:`Flusher` does it.
 
 At most one cut of a stream is on its way, so segments appear in order and a crash leaves no hole.
 After each segment the flusher goes to the end of the background's queue: many streams share its
@@ -20,6 +22,69 @@ if TYPE_CHECKING:
 
     from rstream.background import Background
     from rstream.batch import Items
+    from rstream.limits import StreamLimits
+    from rstream.tail import VolatileTail
+
+
+class FlushPolicy:
+    """When to cut a segment, and where. Guarded by the stream's lock.
+
+    An async stream cuts when it has enough unflushed, or was asked to (by its timer, by ``flush``,
+    by a full tail). A volatile one only when asked to, or to spill: a tail that stays full for
+    ``spill_after_s`` with nothing consumed, which is how a MERGE that waits elsewhere cannot block
+    its writer for ever.
+    """
+
+    def __init__(self, limits: StreamLimits, *, is_volatile: bool) -> None:
+        self._limits = limits
+        self._is_volatile = is_volatile
+        self._requested_seq = 0
+        self._is_spill_wanted = False
+        self._full_since_s: float | None = None
+
+    def request(self, seq: int) -> None:
+        """Have everything below ``seq`` flushed."""
+        self._requested_seq = max(self._requested_seq, seq)
+
+    def note_full(self, now_s: float) -> bool:
+        """The tail is full; whether this is news."""
+        if self._full_since_s is not None:
+            return False
+        self._full_since_s = now_s
+        return True
+
+    def note_progress(self) -> None:
+        """Memory was freed."""
+        self._full_since_s = None
+
+    def spill_if_stuck(self, now_s: float) -> bool:
+        """Spill if the tail has been full for too long; whether it has."""
+        if self._full_since_s is None or now_s - self._full_since_s < self._limits.spill_after_s:
+            return False
+        self._full_since_s = None
+        self._is_spill_wanted = True
+        return True
+
+    def is_due(self, tail: VolatileTail) -> bool:
+        """Whether there is something to cut now."""
+        if self._is_spill_wanted or self._requested_seq > tail.flushing_seq:
+            return True
+        limits = self._limits
+        return not self._is_volatile and (
+            tail.unflushed_bytes >= limits.segment_bytes_max
+            or tail.next_seq - tail.flushing_seq >= limits.segment_rows_max
+        )
+
+    def take(self, tail: VolatileTail) -> Items | None:
+        """The next cut, None if there is nothing to do."""
+        if not self.is_due(tail):
+            return None
+        limits = self._limits
+        bytes_max = limits.segment_bytes_max
+        if self._is_spill_wanted:
+            self._is_spill_wanted = False
+            bytes_max = min(bytes_max, limits.tail_bytes_max // 2)
+        return tail.cut(limits.segment_rows_max, bytes_max)
 
 
 class Flusher:

@@ -171,7 +171,8 @@ def _buffer(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
     if data is None:
         return np.zeros(len(array), dtype)
     width = np.dtype(dtype).itemsize
-    return np.frombuffer(data, dtype, count=len(array), offset=array.offset * width)
+    values: np.ndarray = np.frombuffer(data, dtype, count=len(array), offset=array.offset * width)
+    return values
 
 
 def _hash_decimals(array: pa.Array) -> np.ndarray:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from rstream.batch import events_table, item_schema
+from rstream.batch import event_schema, only_events, payload_schema
 from rstream.blobs import BlobStore, open_store
 from rstream.clock import SystemClock
+from rstream.digest import content_hashes
 from rstream.durable import DurableLog, SegmentCursor
 from rstream.errors import SequenceDiscardedError, SequenceLostError, StoreError
 
@@ -102,7 +103,6 @@ class SegmentReader:
     def __init__(
         self, store: BlobStore, seq: int | None, *, columns: Sequence[str] | None = None
     ) -> None:
-        self.store = store
         self._log = DurableLog(store, store.uri)
         self._cursor = SegmentCursor(self._log, columns=columns)
         self._clock = SystemClock()
@@ -127,14 +127,17 @@ class SegmentReader:
 
         Raises:
             SequenceDiscardedError: the next item was garbage collected.
+            SequenceLostError: there are later items, but not this one.
         """
         items = self._cursor.read(self._seq, max_items)
         if items is not None:
             self._seq = items.next_seq
             return items
-        first_seq = max(self._log.mark, self._log.first_seq or 0)
-        if self._seq < first_seq:
-            raise SequenceDiscardedError(self._log.stream, self._seq, first_seq)
+        if self._seq < self._log.mark:
+            raise SequenceDiscardedError(self._log.stream, self._seq, self._log.mark)
+        first_seq = self._log.first_seq
+        if first_seq is not None and self._seq < first_seq:
+            raise SequenceLostError(self._log.stream, self._seq)
         return None
 
     def wait(self, timeout_s: float) -> bool:
@@ -177,8 +180,30 @@ def read_events(uri_or_store: str | BlobStore, *, columns: Sequence[str] | None 
         raise StoreError(str(uri_or_store), "no segment of a stream is there")
     batches = []
     while (items := reader.read_next()) is not None:
-        batches.append(items.batch)
+        batches.append(only_events(items.batch))
     reader.close()
+    payload = payload_schema(schema)
     if columns is not None:
-        schema = item_schema(pa.schema([schema.field(name) for name in columns]))
-    return events_table(batches, schema)
+        payload = pa.schema([payload.field(name) for name in columns])
+    return pa.Table.from_batches(batches, schema=event_schema(payload))
+
+
+def find_difference(reader: StreamReader, given: Items) -> int | None:
+    """The first seq at which the stream's content differs from ``given``; None if none is known.
+
+    The reader stands at ``given.first_seq``. Items that are lost are not compared.
+    """
+    while given.batch.num_rows:
+        try:
+            kept = reader.read_next(given.batch.num_rows)
+        except SequenceLostError:
+            kept = None
+        if kept is None:
+            break
+        mine = content_hashes(given.head(kept.batch.num_rows).batch)
+        differs = mine != content_hashes(kept.batch)
+        if differs.any():
+            return given.first_seq + int(differs.argmax())
+        given = given.from_seq(kept.next_seq)
+    reader.close()
+    return None

@@ -18,8 +18,7 @@ from rstream.background import Background, ThreadBackground
 from rstream.batch import Items, item_schema, validate_items
 from rstream.blobs import BlobStore, open_store, remove_temporaries
 from rstream.clock import Clock, SystemClock
-from rstream.digest import content_hashes
-from rstream.durable import DurableLog, SegmentCursor
+from rstream.durable import DurableLog
 from rstream.errors import (
     BackPressureError,
     SequenceConflictError,
@@ -29,9 +28,9 @@ from rstream.errors import (
     StoreError,
     StreamEngineError,
 )
-from rstream.flush import Flusher
+from rstream.flush import Flusher, FlushPolicy
 from rstream.limits import StreamLimits
-from rstream.reader import LocalReader
+from rstream.reader import LocalReader, find_difference
 from rstream.tail import VolatileTail
 
 if TYPE_CHECKING:
@@ -81,11 +80,9 @@ class RStream:
         self._flusher = Flusher(
             self._background, self._state, take=self._take, write=log.write, done=self._flushed
         )
-        self._force_seq = 0
+        self._policy = FlushPolicy(limits, is_volatile=durability == "volatile")
         self._failure: StreamEngineError | None = None
         self._is_timer_set = False
-        self._is_spill_wanted = False
-        self._full_since_s: float | None = None
         self._is_closed = False
 
     @classmethod
@@ -196,7 +193,7 @@ class RStream:
                 self._wait_for_room()
             self._append(batch)
         self._changed()
-        return batch.num_rows
+        return int(batch.num_rows)
 
     def has_room(self) -> bool:
         """Whether a write would not block now."""
@@ -206,8 +203,10 @@ class RStream:
             self._relieve()
             return self._tail.bytes < self.limits.tail_bytes_max
 
-    def register(self, seq: int) -> StreamReader:
+    def register(self, seq: int, *, ahead: bool = False) -> StreamReader:
         """A reader whose first item is ``seq``.
+
+        ``ahead``: it may be past the end; the reader then waits until the stream has come so far.
 
         Raises:
             SequenceDiscardedError: ``seq`` is below the low-water mark.
@@ -216,7 +215,7 @@ class RStream:
         with self._state:
             if seq < self._first_seq:
                 raise SequenceDiscardedError(self.stream_id, seq, self._first_seq)
-            if seq > self._tail.next_seq:
+            if seq > self._tail.next_seq and not ahead:
                 raise SequenceNotReadyError(self.stream_id, seq, self._tail.next_seq)
         return LocalReader(self, seq, self._log)
 
@@ -234,13 +233,15 @@ class RStream:
                 self._tail.mark_durable(max(mark, self._tail.durable_seq))
             before = self._tail.bytes
             self._tail.drop_below(mark)
+            was_full = before >= self.limits.tail_bytes_max
             if self._tail.bytes < before:
-                self._full_since_s = None
+                self._policy.note_progress()
             self._state.notify_all()
             collectable = min(mark, self._tail.durable_seq)
         if self._log.has_below(collectable):
             self._background.submit(lambda: self._log.collect(collectable))
-        self._changed()
+        if was_full:
+            self._changed()
 
     def flush(self, timeout_s: float = 60.0) -> int:
         """Make everything written so far durable; returns ``durable_seq``.
@@ -251,7 +252,7 @@ class RStream:
         with self._state:
             self._raise_failure()
             target = self._tail.next_seq
-            self._force_seq = max(self._force_seq, target)
+            self._policy.request(target)
         self._flusher.kick()
         with self._state:
             self._state.wait_for(
@@ -266,7 +267,7 @@ class RStream:
         """Have everything written so far flushed soon; returns at once."""
         with self._state:
             self._raise_failure()
-            self._force_seq = max(self._force_seq, self._tail.next_seq)
+            self._policy.request(self._tail.next_seq)
         self._flusher.kick()
 
     def close(self, *, flush: bool = True) -> None:
@@ -292,6 +293,8 @@ class RStream:
         with self._state:
             if seq < self._tail.first_seq:
                 return False, None
+            if seq > self._tail.next_seq:
+                return True, None
             return True, self._tail.read(seq, items_max)
 
     def wait_for(self, seq: int, timeout_s: float) -> bool:
@@ -317,14 +320,13 @@ class RStream:
             self._state.notify_all()
             is_full = self._tail.bytes >= limits.tail_bytes_max
             if self.durability == "volatile":
-                if is_full and self._full_since_s is None:
-                    self._full_since_s = self._clock.monotonic_s()
-                    self._background.submit_later(limits.spill_after_s, self._on_spill_timer)
+                if is_full and self._policy.note_full(self._clock.monotonic_s()):
+                    self._background.submit_later(limits.spill_after_s, self._spill_if_stuck)
                 return
             if self.durability == "async" and not self._is_timer_set:
                 self._is_timer_set = True
                 self._background.submit_later(limits.flush_interval_ms / 1e3, self._on_flush_timer)
-            is_due = self._is_flush_due()
+            is_due = self._policy.is_due(self._tail)
         if is_due:
             self._flusher.kick()
 
@@ -334,29 +336,23 @@ class RStream:
         if not self._verify:
             return
         given = Items(seq, batch).from_seq(min(max(seq, self._first_seq), seq + batch.num_rows))
-        cursor = SegmentCursor(self._log)
-        while given.batch.num_rows:
-            in_memory, kept = self.read_tail(given.first_seq, given.batch.num_rows)
-            if not in_memory:
-                kept = cursor.read(given.first_seq, given.batch.num_rows)
-            if kept is None:
-                break
-            mine = content_hashes(given.head(kept.batch.num_rows).batch)
-            differs = mine != content_hashes(kept.batch)
-            if differs.any():
-                raise SequenceConflictError(self.stream_id, given.first_seq + int(differs.argmax()))
-            given = given.from_seq(kept.next_seq)
-        cursor.close()
+        differs = find_difference(LocalReader(self, given.first_seq, self._log), given)
+        if differs is not None:
+            raise SequenceConflictError(self.stream_id, differs)
 
     def _wait_for_room(self) -> None:
         limits = self.limits
+        deadline_s = self._clock.monotonic_s() + limits.write_wait_s
+        waited_s = 0.0
         with self._state:
-            started_s = self._clock.monotonic_s()
             while not self.has_room():
                 self._raise_failure()
-                left_s = limits.write_wait_s - (self._clock.monotonic_s() - started_s)
-                if left_s <= 0 or not self._state.wait(left_s):
+                left_s = min(deadline_s - self._clock.monotonic_s(), limits.write_wait_s - waited_s)
+                if left_s <= 0:
                     raise BackPressureError(self.stream_id, limits.write_wait_s)
+                step_s = min(left_s, limits.spill_after_s)
+                if not self._state.wait(step_s):
+                    waited_s += step_s
 
     def _relieve(self) -> None:
         """The tail is full: free what may go, and see to it that more may. Holds ``_state``."""
@@ -364,52 +360,27 @@ class RStream:
         if self._tail.bytes < self.limits.tail_bytes_max:
             return
         if self.durability == "async":
-            self._force_seq = max(self._force_seq, self._tail.next_seq)
+            self._policy.request(self._tail.next_seq)
             self._flusher.kick()
         elif self.durability == "volatile":
-            now_s = self._clock.monotonic_s()
-            self._full_since_s = now_s if self._full_since_s is None else self._full_since_s
-            if now_s - self._full_since_s >= self.limits.spill_after_s:
-                self._spill()
+            self._policy.note_full(self._clock.monotonic_s())
+            self._spill_if_stuck()
 
-    def _spill(self) -> None:
-        """Nobody consumes: move the oldest part of a volatile tail to Parquet. Holds ``_state``."""
-        self._full_since_s = None
-        self._is_spill_wanted = True
-        self._flusher.kick()
-
-    def _on_spill_timer(self) -> None:
+    def _spill_if_stuck(self) -> None:
         with self._state:
-            if self._full_since_s is not None and self._tail.bytes >= self.limits.tail_bytes_max:
-                self._spill()
+            is_full = self._tail.bytes >= self.limits.tail_bytes_max
+            if is_full and self._policy.spill_if_stuck(self._clock.monotonic_s()):
+                self._flusher.kick()
 
     def _on_flush_timer(self) -> None:
         with self._state:
             self._is_timer_set = False
-            self._force_seq = max(self._force_seq, self._tail.next_seq)
+            self._policy.request(self._tail.next_seq)
         self._flusher.kick()
-
-    def _is_flush_due(self) -> bool:
-        tail, limits = self._tail, self.limits
-        if self.durability == "volatile" or self._force_seq > tail.flushing_seq:
-            return self._force_seq > tail.flushing_seq
-        return (
-            tail.unflushed_bytes >= limits.segment_bytes_max
-            or tail.next_seq - tail.flushing_seq >= limits.segment_rows_max
-        )
 
     def _take(self) -> Items | None:
         """The next cut to flush. Holds ``_state``."""
-        if self._failure is not None:
-            return None
-        limits = self.limits
-        bytes_max = limits.segment_bytes_max
-        if self._is_spill_wanted:
-            self._is_spill_wanted = False
-            bytes_max = min(bytes_max, limits.tail_bytes_max // 2)
-        elif not self._is_flush_due():
-            return None
-        return self._tail.cut(limits.segment_rows_max, bytes_max)
+        return None if self._failure is not None else self._policy.take(self._tail)
 
     def _flushed(self, items: Items, error: StreamEngineError | None) -> None:
         with self._state:

@@ -1,0 +1,136 @@
+"""What a remote reader reads from: its queue of received batches, and what is durable.
+
+Invariants: (1) the queued batches are contiguous; (2) ``put`` blocks while ``bytes >= bytes_max``,
+so one batch may overshoot; (3) a failure does not discard what was received before it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.batch import Items
+from rstream.blobs import BlobStore, open_store
+from rstream.durable import DurableLog, SegmentCursor
+from rstream.tail import BATCH_OVERHEAD_BYTES, JOIN_ROWS_MAX
+
+if TYPE_CHECKING:
+    from rstream.errors import StreamEngineError
+
+
+class ReceiveQueue:
+    """One thread puts, another takes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        assert bytes_max > 0, bytes_max
+        self._changed = threading.Condition()
+        self._queue: deque[Items] = deque()
+        self._bytes = 0
+        self._bytes_max = bytes_max
+        self._failure: StreamEngineError | None = None
+        self._is_closed = False
+
+    @property
+    def failure(self) -> StreamEngineError | None:
+        """Why nothing more will come."""
+        return self._failure
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def put(self, items: Items) -> bool:
+        """Queue a batch when there is room; False if the queue was closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._bytes < self._bytes_max or self._is_closed)
+            if self._is_closed:
+                return False
+            self._queue.append(items)
+            self._bytes += _cost(items)
+            self._changed.notify_all()
+            return True
+
+    def take(self, items_max: int) -> Items | None:
+        """At most ``items_max`` items, small batches joined; None if there is none."""
+        parts: list[Items] = []
+        rows = 0
+        with self._changed:
+            while self._queue and rows < min(items_max, JOIN_ROWS_MAX):
+                items = self._queue.popleft()
+                self._bytes -= _cost(items)
+                taken = items.head(items_max - rows)
+                parts.append(taken)
+                rows += taken.batch.num_rows
+                if taken.next_seq < items.next_seq:
+                    rest = items.from_seq(taken.next_seq)
+                    self._queue.appendleft(rest)
+                    self._bytes += _cost(rest)
+            self._changed.notify_all()
+        if len(parts) <= 1:
+            return parts[0] if parts else None
+        return Items(parts[0].first_seq, pa.concat_batches([p.batch for p in parts]))
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until something is queued, or nothing more will come; whether something is."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: bool(self._queue) or self._failure is not None or self._is_closed, timeout_s
+            )
+            return bool(self._queue)
+
+    def fail(self, error: StreamEngineError) -> None:
+        """Nothing more will come; the first reason stays."""
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Nobody takes any more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        with self._changed:
+            assert self._bytes == sum(_cost(i) for i in self._queue)
+            for a, b in zip(list(self._queue)[:-1], list(self._queue)[1:], strict=True):
+                assert a.next_seq == b.first_seq, (a.next_seq, b.first_seq)
+
+
+class DurablePart:
+    """What a stream's folder holds from a seq on: read until it ends, and again after a failure."""
+
+    def __init__(self, store: BlobStore | str | None, stream: str, seq: int) -> None:
+        self._cursor: SegmentCursor | None = None
+        #: Whether a read may give something.
+        self.is_open = False
+        if store is not None:
+            log = DurableLog(open_store(store) if isinstance(store, str) else store, stream)
+            self._cursor = SegmentCursor(log)
+            self.is_open = log.lookup(seq) is not None
+
+    def reopen(self) -> None:
+        """The host is gone: look again for what it made durable."""
+        self.is_open = self._cursor is not None
+
+    def read(self, seq: int, items_max: int) -> Items | None:
+        """Items from ``seq`` on; None ends it."""
+        if self._cursor is None or not self.is_open:
+            return None
+        items = self._cursor.read(seq, items_max)
+        self.is_open = items is not None
+        return items
+
+    def close(self) -> None:
+        """Release the open file."""
+        self.is_open = False
+        if self._cursor is not None:
+            self._cursor.close()
+
+
+def _cost(items: Items) -> int:
+    return int(items.batch.nbytes) + BATCH_OVERHEAD_BYTES
