@@ -140,8 +140,8 @@ def run(
     """Start a job and return at once.
 
     ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new
-    one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage. ``paced``:
-    replay the sources this many times faster than real time.
+    one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage.
+    ``paced``: replay the sources this many times faster than real time.
 
     Raises:
         UsageError: what is wrong with the query, the root or the output, before anything runs.
@@ -277,8 +277,8 @@ def collect(
 ) -> pa.Table:
     """Run ``stream`` on its finite sources and give its events.
 
-    Columns ``_vs, _ve`` and the payload, in sequence order: the sink vertices' streams are merged as
-    MERGE would, by (_vs, sink vertex, seq).
+    Columns ``_vs, _ve`` and the payload, in sequence order: the sink vertices' streams are merged
+    as MERGE would, by (_vs, sink vertex, seq).
     """
     with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:
         job = run(

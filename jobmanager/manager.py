@@ -306,9 +306,11 @@ class JobManager:
             self._out.append(Tell(host, Collect(host, tuple(rows))))
 
     def _checkpoint_taken(self, notice: CheckpointTaken) -> None:
-        if self._instance(notice.vertex, notice.epoch) is None:
+        vertex = self._instance(notice.vertex, notice.epoch)
+        if vertex is None:
             self._out.append(DeleteCheckpoint(notice.name))
             return
+        vertex.reached(notice.inputs, notice.outputs)
         ref = CheckpointRef(notice.name, notice.inputs, notice.outputs)
         self.tracker.add(notice.vertex, ref)
         self._collect_durable()

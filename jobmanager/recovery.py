@@ -43,7 +43,9 @@ def plan_restarts(
 ) -> dict[str, CheckpointRef]:
     """The checkpoint from which each vertex that must restart does so, upstream first."""
     chosen: dict[str, CheckpointRef] = {}
-    todo = deque(lost)
+    wanted = set(lost)
+    # Readers before writers: what a writer must provide follows from where its readers restart.
+    todo = deque(v for v in reversed(topology.vertices) if v in wanted)
     while todo:  # ends: a vertex is chosen anew only with a strictly older checkpoint
         vertex = topology.vertices[todo.popleft()]
         limits = [_needed(stream, chosen, job) for stream in vertex.outputs]

@@ -66,6 +66,11 @@ class VertexState:
     #: Per output stream: below this seq the current instance has or keeps nothing in memory.
     released: dict[str, int] = field(default_factory=dict)
 
+    def reached(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
+        """A checkpoint proves that the instance came at least this far."""
+        self.consumed = tuple(map(max, inputs, self.consumed)) if self.consumed else inputs
+        self.outputs = tuple(map(max, outputs, self.outputs)) if self.outputs else outputs
+
     def advance(self, report: VertexProgress) -> bool:
         """Take over a report; whether the vertex got further than any instance before."""
         self.consumed, self.outputs = report.inputs, report.outputs

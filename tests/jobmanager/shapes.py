@@ -1,0 +1,65 @@
+"""Small plans told by their shape alone, for tests of the job manager's pure parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from jobmanager.topology import Topology
+from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
+from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PAYLOAD = pa.schema([("x", pa.int64())])
+
+
+def vertex(
+    name: str,
+    *,
+    reads: Sequence[str] = (),
+    writes: Sequence[str] = (),
+    durability: Durability = "async",
+    is_sink: bool = False,
+) -> VertexSpec:
+    """A vertex with one stream per edge; without inputs it is a source."""
+    source = None
+    if not reads:
+        spec = SourceSpec("items", "", PAYLOAD, pa.schema([]), None)
+        source = SourcePartition(spec, (Unit("", None, 0),), 0)
+    return VertexSpec(
+        id=VertexId(name),
+        stage=name,
+        index=0,
+        inputs=tuple(InputChannel(s, f"mem/{s}", 0, PAYLOAD, durability) for s in reads),
+        source=source,
+        operators=(),
+        outputs=tuple(OutputEdge((s,), (f"mem/{s}",), (), durability, is_sink) for s in writes),
+        output_payload=PAYLOAD,
+        state_schema="test",
+    )
+
+
+def chain(durability: Durability = "volatile") -> Topology:
+    """``a -> b -> c``: a source, a vertex, a sink; the two channels as given, the sink durable."""
+    return Topology(
+        [
+            vertex("a", writes=["ab"], durability=durability),
+            vertex("b", reads=["ab"], writes=["bc"], durability=durability),
+            vertex("c", reads=["bc"], writes=["out"], is_sink=True),
+        ]
+    )
+
+
+def diamond() -> Topology:
+    """Figure 7's shape: sources a and b feed t, whose output o a sink makes durable."""
+    return Topology(
+        [
+            vertex("a", writes=["i1"], durability="volatile"),
+            vertex("b", writes=["i2"], durability="volatile"),
+            vertex("t", reads=["i1", "i2"], writes=["o"], durability="volatile"),
+            vertex("sink", reads=["o"], writes=["out"], is_sink=True),
+        ]
+    )

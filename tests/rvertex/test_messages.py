@@ -1,0 +1,87 @@
+"""Control messages: every type survives the wire, and anything else is refused."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rvertex.errors import InvalidMessageError
+from rvertex.messages import (
+    INSTRUCTION_CODEC,
+    NOTICE_CODEC,
+    PROTOCOL_VERSION,
+    CheckpointTaken,
+    Collect,
+    HostInstruction,
+    HostNotice,
+    HostReady,
+    ItemsLost,
+    Locate,
+    Mark,
+    Progress,
+    StartVertex,
+    StopHost,
+    StopVertex,
+    VertexFailed,
+    VertexFinished,
+    VertexStarted,
+)
+
+NOTICES = [HostReady, Progress, VertexStarted, CheckpointTaken, VertexFinished, VertexFailed]
+INSTRUCTIONS = [Locate, StartVertex, StopVertex, Collect, StopHost]
+
+
+@given(st.one_of([st.from_type(t) for t in [*NOTICES, ItemsLost]]))
+def test_notices_survive_the_wire(notice: HostNotice) -> None:
+    try:
+        data = NOTICE_CODEC.encode(notice)
+    except OverflowError:
+        return  # beyond 64 bits, which no field can hold
+    assert NOTICE_CODEC.decode(data) == notice
+
+
+@given(st.one_of([st.from_type(t) for t in INSTRUCTIONS]))
+def test_instructions_survive_the_wire(instruction: HostInstruction) -> None:
+    try:
+        data = INSTRUCTION_CODEC.encode(instruction)
+    except OverflowError:
+        return
+    assert INSTRUCTION_CODEC.decode(data) == instruction
+
+
+def wire(**fields: object) -> bytes:
+    data: bytes = msgpack.packb({"v": PROTOCOL_VERSION, **fields})
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xc1", "not msgpack"),
+        (b"", "not msgpack"),
+        (msgpack.packb([1]), "protocol version"),
+        (msgpack.packb({"v": 99, "t": "StopHost"}), "protocol version"),
+        (wire(t="Nothing"), "unknown type"),
+        (wire(t="HostReady"), "unknown type"),
+        (wire(t="StopHost", host="h"), "fields"),
+        (wire(t="StopHost", host="h", flush=1), "flush: expected bool"),
+        (wire(t="Collect", host="h", marks={"a": 1}), "expected a list"),
+        (wire(t="Collect", host="h", marks=[1]), "expected a map"),
+    ],
+)
+def test_anything_else_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(InvalidMessageError, match=message):
+        INSTRUCTION_CODEC.decode(data)
+
+
+@given(st.binary(max_size=64))
+def test_no_bytes_raise_anything_but_a_refusal(data: bytes) -> None:
+    with pytest.raises(InvalidMessageError):
+        INSTRUCTION_CODEC.decode(data)
+
+
+def test_nested_records_keep_their_types() -> None:
+    collect = Collect("h0.0", (Mark("a", 1), Mark("b", 2)))
+    assert INSTRUCTION_CODEC.decode(INSTRUCTION_CODEC.encode(collect)) == collect
