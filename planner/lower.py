@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner import logical
+from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.explain import describe
-from planner.optimizer import optimize
+from planner.optimizer import RULES, Rule, optimize
 from planner.options import CTI_EVERY_US, PARALLELISM, PARALLELISM_MAX, PlanOptions
 from planner.physical import PhysicalPlan, Routing
 from planner.properties import is_stateless
@@ -41,9 +42,10 @@ def lower(
     *,
     root: str,
     parallelism: int = PARALLELISM,
-    cti_every_us: int | None = None,
+    cti_every: Duration | None = None,
     partial_aggregation: bool = True,
     discover: Discover = discover_units,
+    rules: Sequence[Rule] = RULES,
 ) -> PhysicalPlan:
     """The physical plan of ``query`` for a job whose folder is ``root``.
 
@@ -53,8 +55,10 @@ def lower(
     if not 1 <= parallelism <= PARALLELISM_MAX:
         raise InvalidPlanError(f"parallelism={parallelism}: it is between 1 and {PARALLELISM_MAX}")
     options = PlanOptions(parallelism, partial_aggregation)
-    plan = optimize(query.plan, options)
-    every_us = cti_every_us or query.cti_every_us or _cti_every_us(plan)
+    plan = optimize(query.plan, options, rules)
+    every_us = query.cti_every_us or _cti_every_us(plan)
+    if cti_every is not None:
+        every_us = positive_duration_us(cti_every, what="cti_every")
     lowering = _Lowering(plan, options, every_us, discover)
     last = lowering.finish(plan)
     root = root.rstrip("/")

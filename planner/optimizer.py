@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from planner.logical import LogicalNode, Sink
 from planner.options import PlanOptions
@@ -27,10 +27,10 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def optimize(plan: Sink, options: PlanOptions) -> Sink:
+def optimize(plan: Sink, options: PlanOptions, rules: Sequence[Rule] = RULES) -> Sink:
     """The plan that is lowered: the same answer for less work."""
     root = share(plan)
-    for rule in RULES:
+    for rule in rules:
         before = root.schema
         root = share(rule(root, options))
         assert root.schema.equals(before), (rule.__name__, before, root.schema)

@@ -82,12 +82,8 @@ def _when(values: Sequence[Value], _call: Call) -> Value:
 
 def _show_when(call: Call) -> str:
     pairs = zip(call.args[:-1:2], call.args[1:-1:2], strict=True)
-    return (
-        "".join(
-            f"{'.' if k else ''}when({bare(c)}).then({bare(v)})" for k, (c, v) in enumerate(pairs)
-        )
-        + f".otherwise({bare(call.args[-1])})"
-    )
+    chain = ".".join(f"when({bare(c)}).then({bare(v)})" for c, v in pairs)
+    return f"{chain}.otherwise({bare(call.args[-1])})"
 
 
 def _resolve_is_in(call: Call) -> Node | None:
