@@ -1,0 +1,88 @@
+"""Where, in ranges of an array, do the values exceed a bound? For many ranges at once.
+
+Joins ask it of the ends of lifetimes: which rows of this key are still alive at this time. The
+answer costs time in the places found (times a logarithm) and never in the places passed over, so a
+range of many expired rows around a living one is no slower than without them.
+
+Theory: a tree of maxima over the array, level by level. A range is the union of at most two nodes
+per level; the nodes whose maximum exceeds the bound are opened level by level, for all ranges
+together. Ranges of a few places are simply scanned.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_SCAN_MAX = 16
+
+#: Which range (a row of the query), and a node or place.
+Found = tuple[np.ndarray, np.ndarray]
+
+
+class MaxTree:
+    """Over ``values`` int64[n], which must not change. The tree is built when first needed."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self._levels = [values]
+
+    @property
+    def values(self) -> np.ndarray:
+        return self._levels[0]
+
+    def above(self, lo: np.ndarray, hi: np.ndarray, bound: np.ndarray) -> Found:
+        """(i, p) for every p in ``[lo[i], hi[i])`` with ``values[p] > bound[i]``; in no order."""
+        lengths = hi - lo
+        longest = int(lengths.max(initial=0))
+        if longest <= _SCAN_MAX:
+            return self._scan(lo, lengths, bound, longest)
+        is_long = lengths > _SCAN_MAX
+        longs, shorts = np.flatnonzero(is_long), np.flatnonzero(~is_long)
+        i, p = self._scan(lo[shorts], lengths[shorts], bound[shorts], _SCAN_MAX)
+        j, q = self._search(lo[longs], hi[longs], bound[longs])
+        return np.concatenate([shorts[i], longs[j]]), np.concatenate([p, q])
+
+    def _scan(self, lo: np.ndarray, lengths: np.ndarray, bound: np.ndarray, longest: int) -> Found:
+        if longest <= 1 and bool(lengths.all()):
+            found = np.flatnonzero(self.values.take(lo) > bound)
+            return found, lo[found]
+        total = int(lengths.sum())
+        query = np.repeat(np.arange(len(lo)), lengths)
+        ends = np.cumsum(lengths)
+        place = np.arange(total) + (lo - ends + lengths).take(query)
+        found = np.flatnonzero(self.values.take(place) > bound.take(query))
+        return query[found], place[found]
+
+    def _search(self, lo: np.ndarray, hi: np.ndarray, bound: np.ndarray) -> Found:
+        entries = self._cover(lo, hi)
+        query, node = np.empty(0, np.int64), np.empty(0, np.int64)
+        for level in range(len(entries) - 1, -1, -1):
+            entered = entries[level]
+            query = np.concatenate([query, *(q for q, _ in entered)])
+            node = np.concatenate([node, *(n for _, n in entered)])
+            keep = np.flatnonzero(self._level(level).take(node) > bound.take(query))
+            query, node = query[keep], node[keep]
+            if level:
+                query = np.repeat(query, 2)
+                node = np.repeat(2 * node, 2)
+                node[1::2] += 1
+        return query, node
+
+    def _cover(self, lo: np.ndarray, hi: np.ndarray) -> list[list[Found]]:
+        """Per level, the nodes that together cover the ranges."""
+        entries: list[list[Found]] = []
+        query = np.arange(len(lo))
+        while len(query):  # Ends: the ranges halve.
+            first, last = (lo & 1).astype(bool), (hi & 1).astype(bool)
+            entries.append([(query[first], lo[first]), (query[last], hi[last] - 1)])
+            lo, hi = (lo + 1) >> 1, hi >> 1
+            keep = lo < hi
+            query, lo, hi = query[keep], lo[keep], hi[keep]
+        return entries
+
+    def _level(self, level: int) -> np.ndarray:
+        """Maxima of ``2**level`` places each; an incomplete last node is in no cover."""
+        while len(self._levels) <= level:
+            below = self._levels[-1]
+            even = len(below) & ~1
+            self._levels.append(np.maximum(below[:even:2], below[1:even:2]))
+        return self._levels[level]
