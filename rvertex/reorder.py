@@ -66,10 +66,6 @@ class Reorder:
     def is_ended(self) -> bool:
         return self._last_cti == INF_TIME
 
-    @property
-    def buffered_rows(self) -> int:
-        return self._buffer.rows
-
     def offer(self, first_row: int, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         """Take the next rows: ``_vs, _ve, payload``, or items with ``_kind`` and explicit CTIs.
 

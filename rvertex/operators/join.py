@@ -356,9 +356,8 @@ def _pair_order(pairs: list[_Pairs]) -> np.ndarray | None:
         return None
     low = int(ordinal.min())
     bits = (int(ordinal.max()) - low).bit_length()
-    if int(rank.max()).bit_length() + bits < 64:
-        return stable_order((rank << bits) | (ordinal - low))
-    return np.lexsort((ordinal, rank))
+    assert int(rank.max()).bit_length() + bits < 64, (rank.max(), bits)
+    return stable_order((rank << bits) | (ordinal - low))
 
 
 def _joined(parts: list[np.ndarray], order: np.ndarray | None) -> np.ndarray:

@@ -145,6 +145,11 @@ def test_no_key_columns_is_one_key() -> None:
     assert index.keys() == []
 
 
+def test_codes_of_rows_with_key_columns_are_their_codes() -> None:
+    index = KeyIndex([pa.int64()])
+    assert index.codes_of_rows([pa.array([5, 5, 6])], 3).tolist() == [0, 0, 1]
+
+
 def test_null_keys_finds_rows_with_any_null() -> None:
     columns = [pa.array([1, None, 3]), pa.array(["a", "b", None])]
     mask = null_keys(columns)

@@ -52,7 +52,7 @@ def only_events(table: list[Item]) -> list[Item]:
     return [item for item in table if isinstance(item, Ev)]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(ports([LEFT, RIGHT], times=times(0, 12), duration_max=6), splits())
 def test_join_is_nested_loops_however_it_is_cut(inputs: list[Run], cuts: list[int]) -> None:
     out = assert_cut_invariant(SPEC, inputs, [LEFT, RIGHT], cuts)
@@ -73,7 +73,7 @@ def test_join_by_two_keys(inputs: list[Run], cuts: list[int]) -> None:
     assert only_events(table_of(out)) == nested_loops(TWO_KEYS, inputs)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_many_rows_of_few_keys(data: st.DataObject) -> None:
     """Ranges long enough for the tree of maxima, many runs, rows that die at once."""
