@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-INTERVAL_S = 0.1
+INTERVAL_S = 0.25
 PROC = Path("/proc")
 
 
