@@ -102,7 +102,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(channels(), steps)
 def test_merge_is_a_sort_in_any_arrival_order(
     case: tuple[list[list[Row]], list[int]], steps: list[Step]

@@ -117,7 +117,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(sources(), steps, st.booleans())
 def test_reorder_is_its_per_row_twin(
     case: tuple[list[Item], dict[str, Any], bool], steps: list[tuple[str, int]], ended: bool

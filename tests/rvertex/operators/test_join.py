@@ -66,7 +66,7 @@ TWO_KEYS = TemporalJoin(
 WIDE = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("x", pa.int64()), ("s", pa.string())])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(ports([WIDE, WIDE], times=times(0, 9), duration_max=9, distinct_keys=2), splits())
 def test_join_by_two_keys(inputs: list[Run], cuts: list[int]) -> None:
     out = assert_cut_invariant(TWO_KEYS, inputs, [WIDE, WIDE], cuts)
