@@ -39,7 +39,7 @@ from rstream.errors import OperatingError
 from rstream.flight import ControlServer
 from rvertex.errors import InvalidMessageError
 from rvertex.host import HostSpec, peer_name
-from rvertex.messages import INSTRUCTION_CODEC, NOTICE_CODEC, HostReady, StopHost
+from rvertex.messages import INSTRUCTION_CODEC, NOTICE_CODEC, HostReady, StartVertex, StopHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +118,9 @@ class Driver:
         self._secret = secrets.token_hex(16)
         self._log = NoticeLog(root, clock, config)
         self._ended = False
+        #: Monotonic seconds of the first order to start a vertex, and of the job's end.
+        self.started_s: float | None = None
+        self.ended_s: float | None = None
         self._ticked_s = 0.0
 
     def cancel(self) -> None:
@@ -174,6 +177,8 @@ class Driver:
             case StartHost(host=host):
                 self._executor.start(self._host_spec(host), self._exited)
             case Tell(host=host, instruction=message):
+                if self.started_s is None and isinstance(message, StartVertex):
+                    self.started_s = self._clock.monotonic_s()
                 self._send(peer_name(host, 0), INSTRUCTION_CODEC.encode(message))
             case Refuse(host=host, attempt=attempt):
                 message = StopHost(host, flush=False)
@@ -223,6 +228,7 @@ class Driver:
     def _end(self) -> None:
         """Stop the hosts and wait for them, so that nothing writes after the job has ended."""
         self._ended = True
+        self.ended_s = self._clock.monotonic_s()
         for host in self._manager.hosts:
             if host.state == "ready":
                 message = INSTRUCTION_CODEC.encode(StopHost(host.name, flush=True))

@@ -22,7 +22,7 @@ from jobmanager.driver import Driver
 from jobmanager.errors import JobFailedError
 from jobmanager.manager import JobManager
 from jobmanager.output import claim_output, mark_success
-from jobmanager.root import JobRoot
+from jobmanager.root import JobRoot, display_uri
 from jobmanager.topology import Topology
 from planner import Query, Stream
 from planner.lower import lower
@@ -46,13 +46,13 @@ class Job:
     """A job that runs in the background of this process."""
 
     def __init__(self, root: JobRoot, plan: PhysicalPlan, on_status: StatusCallback | None) -> None:
-        self.root = root.uri
+        self.root = display_uri(root.uri)
         self.plan = plan
         self._root = root
         self._on_status = on_status
         self._status: dict[str, Any] = {"job": root.name, "state": "starting", "error": ""}
-        self._started_s: float | None = None
-        self._created_s = time.monotonic()
+        self._clock = SystemClock()
+        self._created_s = self._clock.monotonic_s()
         self._thread: threading.Thread | None = None
         self._driver: Driver | None = None
         self._crash: BaseException | None = None
@@ -60,7 +60,7 @@ class Job:
     @property
     def output(self) -> str:
         """The folder of the answer."""
-        return self.plan.output
+        return display_uri(self.plan.output)
 
     def status(self) -> dict[str, Any]:
         """The latest status; see ``jobmanager status``."""
@@ -103,15 +103,14 @@ class Job:
 
     def _take_status(self, status: dict[str, Any]) -> None:
         """The driver's view, with what only the job knows added; also written to the root."""
-        now_s = time.monotonic()
-        if self._started_s is None and any(v["epoch"] and v["host"] for v in status["vertices"]):
-            self._started_s = now_s
-        since_s = now_s if self._started_s is None else self._started_s
+        assert self._driver is not None
+        now_s = self._clock.monotonic_s()
+        started_s = self._driver.started_s or now_s
         self._status = {
             "job": self._root.name,
             **status,
-            "elapsed_s": round(now_s - since_s, 3),
-            "startup_s": round(since_s - self._created_s, 3),
+            "elapsed_s": round((self._driver.ended_s or now_s) - started_s, 3),
+            "startup_s": round(started_s - self._created_s, 3),
             "root": self.root,
             "output": self.output,
         }
@@ -260,7 +259,7 @@ def _configured(
 
 def _record_failure(root: JobRoot, error: str) -> None:
     status = {**root.read_status(), "job": root.name, "state": "failed", "error": error}
-    root.write_status({"root": root.uri, "written_us": SystemClock().now_us(), **status})
+    root.write_status({"root": display_uri(root.uri), "written_us": SystemClock().now_us(), **status})
 
 
 def _fresh_name() -> str:

@@ -161,6 +161,7 @@ class JobManager:
             self._end("failed", f"host of slot {host.slot} was lost {host.losses} times: {reason}")
             return
         host.state = "lost"
+        self._out.append(Refuse(name, 0))  # should it still be alive, it must leave
         lost = [v.shape.id for v in self.vertices.values() if v.slot == host.slot]
         self.hosts[host.slot] = HostState(
             host.slot, host.generation + 1, heard_us=self._now_us, losses=host.losses

@@ -78,7 +78,7 @@ def _vertex(manager: JobManager, vertex: VertexState) -> dict[str, Any]:
 def _lag_s(manager: JobManager, vertex: VertexState) -> float | None:
     """Event seconds from the newest event any source has read to this vertex's CTI."""
     newest = max(v.max_vs for v in manager.vertices.values())
-    if vertex.cti == INF_TIME:
+    if vertex.cti == INF_TIME or vertex.state == "finished":
         return 0.0
     if newest == MIN_TIME or vertex.cti == MIN_TIME:
         return None

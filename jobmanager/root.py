@@ -119,6 +119,11 @@ class JobRoot:
             raise JobRunningError(self.uri, owner)
 
 
+def display_uri(uri: str) -> str:
+    """The uri as a user would type it: a local one as a plain path."""
+    return uri.removeprefix("file://")
+
+
 def is_owned(status: dict[str, Any], now_us: int) -> bool:
     """Whether the job manager that wrote ``status`` still works on the job."""
     if status.get("state") not in ("starting", "running"):

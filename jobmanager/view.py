@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -71,11 +72,11 @@ def vertex_table(status: dict[str, Any], rates: dict[str, float] | None = None) 
     title = f"{status['job']}: {status['state']}"
     if status.get("error"):
         title += f": {status['error']}"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False, padding=(0, 1))
     for name in ("vertex", "state", "epoch", "host", "pid"):
         table.add_column(name, no_wrap=True)
-    for name in ("events in", "events/s", "events out", "CTI lag", "tail MiB", "durable seq"):
-        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("events in", "events/s", "out", "CTI lag", "tail MiB", "durable seq"):
+        table.add_column(name, justify="right")
     for row in status["vertices"]:
         rate = f"{rates[row['vertex']]:,.0f}" if rates is not None else "-"
         table.add_row(
@@ -83,7 +84,7 @@ def vertex_table(status: dict[str, Any], rates: dict[str, float] | None = None) 
             row["state"],
             str(row["epoch"]),
             row["host"],
-            str(row["pid"]),
+            str(row["pid"] or "-"),
             f"{row['events_in']:,}",
             rate,
             f"{row['events_out']:,}",

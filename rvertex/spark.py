@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.util import InheritableThread
 
+from rstream.clock import SystemClock
 from rstream.errors import OperatingError, UsageError
 from rvertex.host import Host, HostSpec
 
@@ -40,6 +41,8 @@ _CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.executor.heartbeatInterval": "2s",
 }
+#: How long a cluster may take to offer as many task slots as hosts were asked for.
+EXECUTORS_WAIT_S = 60.0
 _lock = threading.Lock()
 
 
@@ -121,7 +124,7 @@ class SparkExecutor:
     ) -> None:
         self._context = spark_context(master)
         self._plan = cloudpickle.dumps(dict(vertices))
-        slots = self._slots()
+        slots = self._slots(hosts or 1)
         self._hosts = min(hosts or slots.default_hosts, len(vertices))
         if self._hosts > slots.total:
             raise UsageError(
@@ -140,24 +143,27 @@ class SparkExecutor:
         """Loopback for a local master; every interface of the machine on a cluster."""
         return "127.0.0.1" if self._context.master.startswith("local") else "0.0.0.0"
 
-    def _slots(self) -> _Slots:
+    def _slots(self, wanted: int) -> _Slots:
         master = self._context.master
         match = re.fullmatch(r"local(?:\[([0-9]+|\*)(?:,\s*[0-9]+)?\])?", master)
         if match is not None:
             cores = match.group(1) or "1"
             total = os.cpu_count() or 1 if cores == "*" else int(cores)
             return _Slots(total, total)
-        executors, total = self._registered()
+        executors, total = self._registered(wanted)
         spare = total // executors if executors > 1 else 0
         return _Slots(total, max(1, total - spare))
 
-    def _registered(self) -> tuple[int, int]:
-        """Executors that have registered, and their slots in all (waits for the first)."""
-        total = self._context.parallelize([0], 1).map(lambda _: 0).collect()
-        assert total == [0]
+    def _registered(self, wanted: int) -> tuple[int, int]:
+        """Executors that have registered and their slots in all, once they are enough."""
+        self._context.parallelize([0], 1).foreach(lambda _: None)  # the first one is there
         tracker = self._context._jsc.sc().statusTracker()
+        clock = SystemClock()
+        deadline_s = clock.monotonic_s() + EXECUTORS_WAIT_S
+        while self._context.defaultParallelism < wanted and clock.monotonic_s() < deadline_s:
+            self._context.parallelize([0], 1).foreach(lambda _: None)
         executors = max(1, len(tracker.getExecutorInfos()) - 1)
-        return executors, max(self._context.defaultParallelism, executors)
+        return executors, self._context.defaultParallelism
 
     def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
         """Submit the host's Spark job from a thread of its own."""

@@ -135,7 +135,7 @@ def test_a_lost_host_disturbs_only_its_vertex_and_what_it_must_recompute(rewrite
     scene.checkpoint("b", "b40", 40, 20)
     scene.progress("b", 60, 30)  # releases ab below 60
     out = scene.tell(HostLost("h1.0", "SIGKILL"))
-    assert out[0] == StartHost("h1.1")
+    assert out[:2] == [Refuse("h1.0", 0), StartHost("h1.1")]
     assert started(out) == [("a", "")], "ab was released below 60, so a writes it again"
     scene.ready("h1.1")
     assert scene.manager.vertices["b"].checkpoint == "", "c has consumed nothing: bc from 0"
@@ -149,7 +149,7 @@ def test_a_durable_channel_keeps_the_upstream_out_of_it() -> None:
     scene.checkpoint("b", "b40", 40, 20)
     scene.progress("b", 60, 30)
     out = scene.tell(HostLost("h1.0", "SIGKILL"))
-    assert out == [StartHost("h1.1")]
+    assert out == [Refuse("h1.0", 0), StartHost("h1.1")]
     out = scene.tell(HostReady("h1.1", 0, 7, "m", "grpc://h1.1"))
     assert started(out) == [("b", "b40")]
 
