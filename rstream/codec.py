@@ -1,8 +1,8 @@
 """Batches of items as Parquet segments and back. The only file that knows Parquet.
 
 A segment has the column ``_seq`` first, then the item columns. Its footer says, as JSON under
-:data:`FOOTER_KEY`: format version, stream, ``lo``, ``hi``, rows per row group and the content
-digest of each row group (see :mod:`rstream.digest`; over items, not over file bytes).
+:data:`FOOTER_KEY`: format version, stream, ``lo``, ``hi``, columns, rows per row group and the
+content digest of each row group (see :mod:`rstream.digest`; over items, not over file bytes).
 
 Invariants: (1) row groups hold consecutive seqs, all but the last the same number; (2) the sum of
 the row group digests is the digest of ``[lo, hi)``.
@@ -34,10 +34,11 @@ ROW_GROUP_BYTES_MAX = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """What a footer says. ``digests``: one per row group."""
+    """What a footer says. ``digests``: one per row group; ``columns``: their names and types."""
 
     stream: str
     seqs: SeqRange
+    columns: tuple[str, ...]
     group_rows: int
     digests: tuple[str, ...]
 
@@ -65,6 +66,7 @@ def encode_segment(stream: str, items: Items) -> pa.Buffer:
             "stream": stream,
             "lo": items.first_seq,
             "hi": items.next_seq,
+            "columns": _describe(schema),
             "group_rows": group_rows,
             "digests": digests,
         }
@@ -124,6 +126,8 @@ class SegmentFile:
         if info.seqs != seqs or rows != len(seqs):
             reason = f"its footer says {info.seqs} and {rows} rows"
             raise CorruptSegmentError(self._path, reason)
+        if list(info.columns) != _describe(self._file.schema_arrow):
+            raise CorruptSegmentError(self._path, "its columns are not those of its footer")
         if len(info.digests) != self._file.metadata.num_row_groups:
             raise CorruptSegmentError(self._path, "its footer lacks digests")
 
@@ -132,6 +136,10 @@ class SegmentFile:
         digest.update(items.first_seq, items.batch)
         if digest.hexdigest() != self.info.digests[group]:
             raise CorruptSegmentError(self._path, f"row group {group}: its content digest differs")
+
+
+def _describe(schema: pa.Schema) -> list[str]:
+    return [f"{f.name} {f.type}" for f in schema]
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -153,6 +161,8 @@ def _writer_options(schema: pa.Schema) -> dict[str, Any]:
     deltas = {f.name: "DELTA_BINARY_PACKED" for f in schema if _is_stored_as_integer(f.type)}
     return {
         "compression": "lz4",
+        # Else the items of a list come back under another name, and the schema as another one.
+        "use_compliant_nested_type": False,
         "use_dictionary": dictionaries or False,
         "write_statistics": [SEQ, VS],
         "column_encoding": deltas,
@@ -170,4 +180,10 @@ def _parse_footer(metadata: dict[bytes, bytes]) -> SegmentInfo:
         raise ValueError(f"format version {footer['version']}, this is {FORMAT_VERSION}")
     seqs = SeqRange(int(footer["lo"]), int(footer["hi"]))
     digests = tuple(str(d) for d in footer["digests"])
-    return SegmentInfo(str(footer["stream"]), seqs, int(footer["group_rows"]), digests)
+    return SegmentInfo(
+        stream=str(footer["stream"]),
+        seqs=seqs,
+        columns=tuple(str(c) for c in footer["columns"]),
+        group_rows=int(footer["group_rows"]),
+        digests=digests,
+    )

@@ -1,0 +1,135 @@
+"""Segments: what is written is read, in part and in full; damage is found and named."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import rstream.codec
+from rstream import CorruptSegmentError, Items, SeqRange, StreamDigest, item_schema
+from rstream.codec import SegmentFile, encode_segment
+from tests.rstream.content import SCHEMA, items
+
+
+def opened(
+    data: pa.Buffer | bytes, lo: int, hi: int, columns: list[str] | None = None
+) -> SegmentFile:
+    return SegmentFile(pa.BufferReader(data), "p/x.parquet", SeqRange(lo, hi), columns=columns)
+
+
+@pytest.fixture(autouse=True)
+def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rstream.codec, "ROW_GROUP_ROWS_MAX", 16)
+
+
+def test_row_groups_and_projection() -> None:
+    file = opened(encode_segment("s", Items(100, items(100, 150))), 100, 150)
+    assert file.schema.equals(SCHEMA)
+    assert file.info.stream == "s"
+    assert file.info.group_rows == 16
+    got = file.read_group(120, verify=True)
+    assert (got.first_seq, got.next_seq) == (120, 132)
+    assert got.batch.equals(items(120, 132))
+    assert file.read_group(149, verify=False).batch.equals(items(149, 150))
+    some = opened(encode_segment("s", Items(100, items(100, 150))), 100, 150, ["name"])
+    for verify in (True, False):
+        got = some.read_group(101, verify=verify)
+        assert got.batch.schema.names == ["_kind", "_vs", "_ve", "name"]
+        assert got.batch.equals(items(101, 116).select(got.batch.schema.names))
+
+
+def test_it_is_plain_parquet_with_seq_first() -> None:
+    table = pq.read_table(pa.BufferReader(encode_segment("s", Items(7, items(7, 60)))))
+    assert table.schema.names[:4] == ["_seq", "_kind", "_vs", "_ve"]
+    assert table["_seq"].to_pylist() == list(range(7, 60))
+
+
+def test_group_digests_add_up() -> None:
+    file = opened(encode_segment("s", Items(3, items(3, 60))), 3, 60)
+    total, whole = StreamDigest(), StreamDigest()
+    for digest in file.info.digests:
+        total.add(StreamDigest.from_bytes(bytes.fromhex(digest)))
+    whole.update(3, items(3, 60))
+    assert total == whole
+
+
+def test_every_type_comes_back() -> None:
+    payload = pa.schema(
+        [
+            ("u8", pa.uint8()),
+            ("f32", pa.float32()),
+            ("flag", pa.bool_()),
+            ("day", pa.date32()),
+            ("at", pa.timestamp("ns", "UTC")),
+            ("money", pa.decimal128(20, 3)),
+            ("raw", pa.binary()),
+            ("list", pa.list_(pa.int64())),
+            ("deep", pa.struct([("x", pa.int32())])),
+            ("dict", pa.dictionary(pa.int32(), pa.string())),
+            ("took", pa.duration("us")),
+        ]
+    )
+    row = {"u8": 255, "f32": 0.5, "flag": True, "day": dt.date(2020, 1, 1), "raw": b"\0"}
+    row |= {"at": dt.datetime(2020, 1, 1, tzinfo=dt.UTC), "money": 1, "list": [1, None]}
+    row |= {"deep": {"x": 3}, "dict": "a", "took": dt.timedelta(seconds=1)}
+    head = {"_kind": 0, "_vs": 1, "_ve": 2}
+    rows = [{**head, **row}, {**head, **dict.fromkeys(row)}]
+    batch = pa.RecordBatch.from_pylist(rows * 9, schema=item_schema(payload))
+    got = opened(encode_segment("s", Items(0, batch)), 0, 18).read_group(0, verify=True)
+    assert got.batch.schema.equals(batch.schema)
+    assert got.batch.to_pylist() == batch.slice(0, 16).to_pylist()
+
+
+def test_truncated_or_foreign_bytes_are_named() -> None:
+    data = bytes(encode_segment("s", Items(0, items(0, 50))))
+    foreign = pa.BufferOutputStream()
+    pq.write_table(pa.table({"a": [1]}), foreign)
+    for bad in (b"", data[:-10], data[: len(data) // 2], b"x" * 100, foreign.getvalue()):
+        with pytest.raises(CorruptSegmentError, match=r"p/x\.parquet"):
+            opened(bad, 0, 50)
+
+
+def test_a_name_that_lies_is_found() -> None:
+    with pytest.raises(CorruptSegmentError, match="its footer says"):
+        opened(encode_segment("s", Items(0, items(0, 50))), 0, 51)
+
+
+def test_other_content_under_the_same_footer_is_found() -> None:
+    good = bytes(encode_segment("s", Items(0, items(0, 50))))
+    footer = pq.ParquetFile(pa.BufferReader(good)).metadata.metadata[b"rstream"]
+    sink = pa.BufferOutputStream()
+    table = pq.read_table(pa.BufferReader(encode_segment("s", Items(0, items(0, 50, salt=1)))))
+    with pq.ParquetWriter(sink, table.schema) as writer:
+        writer.write_table(table, 16)
+        writer.add_key_value_metadata({"rstream": footer.decode()})
+    file = opened(sink.getvalue(), 0, 50)
+    with pytest.raises(CorruptSegmentError, match="digest"):
+        file.read_group(20, verify=True)
+
+
+def test_any_flipped_byte_is_found_or_harmless() -> None:
+    data = bytes(encode_segment("s", Items(0, items(0, 40))))
+    wrong = 0
+    for at in range(4, len(data) - 8, 7):
+        bad = bytearray(data)
+        bad[at] ^= 0x41
+        try:
+            file = opened(bytes(bad), 0, 40)
+            got = [file.read_group(lo, verify=True) for lo in (0, 16, 32)]
+        except CorruptSegmentError:
+            wrong += 1
+            continue
+        for part in got:
+            assert part.batch.to_pylist() == items(part.first_seq, part.next_seq).to_pylist()
+    assert wrong > 20
+
+
+def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rstream.codec, "FORMAT_VERSION", 2)
+    data = encode_segment("s", Items(0, items(0, 5)))
+    monkeypatch.setattr(rstream.codec, "FORMAT_VERSION", 1)
+    with pytest.raises(CorruptSegmentError, match="format version 2, this is 1"):
+        opened(data, 0, 5)

@@ -1,0 +1,96 @@
+"""The control protocol without a network: frames through queues."""
+
+from __future__ import annotations
+
+import threading
+from queue import Queue
+
+import pytest
+
+from rstream.control import DisconnectedError, Hub, Link
+
+
+class Wire:
+    """One direction of a connection; ``None`` is its end."""
+
+    def __init__(self) -> None:
+        self.frames: Queue[bytes | None] = Queue()
+
+    def write(self, frame: bytes) -> None:
+        self.frames.put(frame)
+
+    def read(self) -> bytes:
+        frame = self.frames.get(timeout=10)
+        if frame is None:
+            raise ConnectionError("end")
+        return frame
+
+
+def test_messages_arrive_in_order_then_goodbye() -> None:
+    wire, got = Wire(), []
+    sender = Link(wire.write, "a", lambda: None)
+    for i in range(100):
+        assert sender.put(b"%d" % i)
+    assert sender.put(b"")
+    sender.close()
+    assert not sender.put(b"late")
+    receiver = Link(lambda frame: None, "b", lambda: None)
+    receiver.receive(wire.read, got.append)
+    receiver.close()
+    assert got == [*(b"%d" % i for i in range(100)), b""]
+
+
+def test_a_hanging_peer_is_reported_once() -> None:
+    silent = threading.Event()
+    calls = []
+    link = Link(
+        lambda frame: None,
+        "a",
+        lambda: (calls.append(1), silent.set()),
+        heartbeat_s=0.01,
+        silence_s=0.03,
+    )
+    assert silent.wait(10)
+    assert link.is_closed
+    link.close()
+    assert calls == [1]
+
+
+def test_a_broken_wire_closes_the_link() -> None:
+    def broken(frame: bytes) -> None:
+        raise OSError("broken")
+
+    link = Link(broken, "a", lambda: None)
+    link._thread.join(10)
+    assert not link.put(b"x")
+    link.close()
+
+
+def test_hub_reports_only_the_newest_link_of_a_peer() -> None:
+    seen: list[tuple[str, object]] = []
+    hub = Hub(
+        lambda peer, message: seen.append((peer, message)),
+        lambda peer: seen.append((peer, "on")),
+        lambda peer: seen.append((peer, "off")),
+    )
+    wires, threads = [], []
+    for k in range(2):
+        wire, out = Wire(), Wire()
+        wire.write(b"\1" + b"hello%d" % k)
+        thread = threading.Thread(target=hub.serve, args=("p", out.write, wire.read))
+        thread.start()
+        while ("p", b"hello%d" % k) not in seen:
+            threading.Event().wait(0.001)
+        wires.append(wire)
+        threads.append(thread)
+    wires[0].frames.put(None)
+    threads[0].join(10)
+    assert hub.peers == ["p"]
+    hub.send("p", b"x")
+    wires[1].frames.put(None)
+    threads[1].join(10)
+    assert hub.peers == []
+    with pytest.raises(DisconnectedError, match="p"):
+        hub.send("p", b"x")
+    expected = [("p", "on"), ("p", b"hello0"), ("p", "on"), ("p", b"hello1"), ("p", "off")]
+    assert seen == expected

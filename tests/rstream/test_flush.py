@@ -1,0 +1,104 @@
+"""When and how much to flush; failures are kept; many streams share a thread fairly."""
+
+from __future__ import annotations
+
+import threading
+
+from rstream import InlineBackground, Items, StoreError, StreamLimits, ThreadBackground
+from rstream.flush import Flusher, FlushPolicy
+from rstream.tail import VolatileTail
+from tests.rstream.content import items
+
+LIMITS = StreamLimits(segment_rows_max=10, spill_after_s=2.0)
+
+
+def tail_with(rows: int) -> VolatileTail:
+    tail = VolatileTail(0)
+    tail.append(items(0, rows))
+    return tail
+
+
+def test_an_async_stream_cuts_by_rows_and_on_request() -> None:
+    policy = FlushPolicy(LIMITS, is_volatile=False)
+    tail = tail_with(9)
+    assert policy.take(tail) is None
+    tail.append(items(9, 25))
+    taken = []
+    while (cut := policy.take(tail)) is not None:
+        taken.append((cut.first_seq, cut.next_seq))
+    assert taken == [(0, 10), (10, 20)]
+    policy.request(25)
+    cut = policy.take(tail)
+    assert cut is not None
+    assert (cut.first_seq, cut.next_seq) == (20, 25)
+    assert policy.take(tail) is None
+
+
+def test_a_volatile_stream_spills_when_nothing_is_consumed() -> None:
+    policy = FlushPolicy(LIMITS, is_volatile=True)
+    tail = tail_with(25)
+    assert policy.take(tail) is None
+    assert not policy.spill_if_stuck(0.0)
+    assert policy.note_full(1.0)
+    assert not policy.note_full(2.0)
+    assert not policy.spill_if_stuck(2.9)
+    policy.note_progress()
+    assert not policy.spill_if_stuck(9.0)
+    assert policy.note_full(10.0)
+    assert policy.spill_if_stuck(12.0)
+    assert not policy.spill_if_stuck(13.0)
+    cut = policy.take(tail)
+    assert cut is not None
+    assert cut.first_seq == 0
+    assert policy.take(tail) is None
+
+
+class Work:
+    """A list of cuts to flush and what became of them."""
+
+    def __init__(self, background: object, log: list[object], cuts: list[int]) -> None:
+        self.log, self.cuts = log, cuts
+        self.flusher = Flusher(
+            background,  # type: ignore[arg-type]
+            threading.Condition(threading.RLock()),
+            take=self.take,
+            write=self.write,
+            done=lambda cut, error: log.append((cut.first_seq, error)),
+        )
+
+    def take(self) -> Items | None:
+        return Items(self.cuts.pop(0), items(0, 1)) if self.cuts else None
+
+    def write(self, cut: Items) -> None:
+        if cut.first_seq % 10 == 3:
+            raise StoreError("x", "disk full")
+        if cut.first_seq % 10 == 4:
+            raise ZeroDivisionError("a bug")
+
+
+def test_failures_are_reported_and_flushing_goes_on() -> None:
+    log: list[object] = []
+    work = Work(InlineBackground(), log, [1, 3, 4, 5])
+    work.flusher.kick()
+    assert [seq for seq, _ in log] == [1, 3, 4, 5]  # type: ignore[misc]
+    errors = [str(error) for _, error in log]  # type: ignore[misc]
+    assert errors[0] == errors[3] == "None"
+    assert "disk full" in errors[1]
+    assert "a bug" in errors[2]
+    assert not work.flusher.is_running
+
+
+def test_streams_take_turns_on_one_thread() -> None:
+    log: list[object] = []
+    background = ThreadBackground("flush")
+    gate = threading.Event()
+    background.submit(gate.wait)
+    works = [Work(background, log, [base, base + 1, base + 2]) for base in (10, 20)]
+    for work in works:
+        work.flusher.kick()
+        work.flusher.kick()
+    gate.set()
+    while any(work.flusher.is_running for work in works):
+        background.submit(lambda: None).result(10)
+    background.close()
+    assert [seq for seq, _ in log] == [10, 20, 11, 21, 12, 22]  # type: ignore[misc]
