@@ -152,7 +152,12 @@ def test_times_at_the_edges_of_the_axis(
 
 
 @settings(max_examples=30, deadline=None)
-@given(run=runs(distinct_keys=2), cuts=splits(), window=SIZES, points=st.booleans())
+@given(
+    run=runs(times=times(-8, 8), distinct_keys=2, max_size=8),
+    cuts=splits(),
+    window=SIZES,
+    points=st.booleans(),
+)
 def test_each_phase_alone_is_cut_invariant(
     run: Run, cuts: list[int], window: tuple[int, int], points: bool
 ) -> None:
@@ -215,6 +220,17 @@ def test_by_hand() -> None:
         ev(0, 8, k=None, c=1, t=1),
         cti(4),
     ]
+
+
+def test_a_restored_phase_does_not_repeat_its_cti() -> None:
+    run = make_run([cti(1), cti(2), ev(2, k=1), cti(3), cti(4), cti(5)], PAYLOAD)
+    for points in (True, False):
+        spec = WindowAggregate(("k",), 4, 4, AGGREGATES, points=points)
+        partial, final = spec.phases
+        middle = assert_cut_invariant(partial, [run], [PAYLOAD], [1])
+        assert middle.ctis.tolist() == [0, 4]
+        fine = Run(middle.events, np.array([0, 1, 4, 5]))
+        assert_cut_invariant(final, [fine], [partial.output_schema([PAYLOAD])], [1])
 
 
 def test_many_panes_and_ctis_in_one_batch() -> None:
