@@ -64,5 +64,6 @@ $(STAMP): setup.cfg
 	if ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	  rm -rf .venv && "$$found" -m venv .venv; \
 	fi
-	$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check -e '.[dev,demo,s3]'
+	@echo 'installing into .venv; this takes a few minutes the first time'
+	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check -e '.[dev,demo,s3]'
 	@rm -f .venv/.installed-* && touch $@

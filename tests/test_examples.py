@@ -6,6 +6,8 @@ Cannot catch: what only the Spark executor does wrong; tests/spark compares the 
 from __future__ import annotations
 
 import importlib.util
+import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,8 @@ import jobmanager
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+SUMMARY = {"job", "state", "events_in", "events_out", "restarts", "elapsed_s", "output"}
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 HOUR_US = 3_600_000_000
@@ -76,6 +80,30 @@ def answer(query: Any, root: Path) -> tuple[dict[str, Any], pa.Table]:
     files = f"{status['output'].removeprefix('file://')}/partition=*/*.parquet"
     events = "select * exclude (_seq, _kind, _ve, partition) from read_parquet($files)"
     return status, batch(f"{events} where _kind = 0 order by all", files=files)
+
+
+def command(*arguments: str, folder: Path) -> list[str]:
+    """The lines that a Python program prints."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def run_flights(folder: Path, *options: str) -> dict[str, Any]:
+    """What ``jobmanager run examples/flights.py --json`` prints last."""
+    path = str(EXAMPLES / "flights.py")
+    lines = command("-m", "jobmanager", "run", path, "--json", *options, folder=folder)
+    summary: dict[str, Any] = json.loads(lines[-1])
+    assert summary.keys() >= SUMMARY
+    assert summary["state"] == "finished"
+    return summary
 
 
 def batch(sql: str, **parameters: Any) -> pa.Table:
@@ -141,3 +169,20 @@ def test_words_equal_the_batch_query(tmp_path: Path) -> None:
     expected = batch(WORDS_SQL, text=str(words.TEXT))
     assert events.to_pylist() == expected.to_pylist()
     assert words.most(status["output"], 1)["word"].to_pylist() == ["the"]
+
+
+@pytest.mark.slow
+def test_the_demo_prints_plan_windows_and_place(tmp_path: Path) -> None:
+    script = str(EXAMPLES / "flights.py")
+    lines = command(script, "--root", "job", "--executor", "local", folder=tmp_path)
+    assert "temporal join on origin" in "\n".join(lines)
+    assert any("LGA poor" in line for line in lines)
+    assert lines[-1].endswith("/job/output")
+
+
+@pytest.mark.spark
+def test_the_digest_is_the_same_on_spark(tmp_path: Path) -> None:
+    spark = run_flights(tmp_path, "--root", "spark", "--master", "local[2]")
+    local = run_flights(tmp_path, "--root", "local", "--executor", "local")
+    assert spark["output_digest"] == local["output_digest"] != ""
+    assert spark["events_out"] == local["events_out"] == 5_082

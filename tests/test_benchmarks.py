@@ -1,0 +1,38 @@
+"""The smoke benchmark runs, checks its answers and ends in the promised line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.mark.slow
+def test_the_last_line_is_one_json_object(tmp_path: Path) -> None:
+    arguments = ["--rows", "200000", "--executor", "local"]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "bench_smoke.py"), *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert list(result) == ["filter_select", "tumbling_count", "temporal_join", "peak_bytes"]
+    assert all(isinstance(number, int) and number > 0 for number in result.values())
+
+
+def test_bids_do_not_depend_on_how_many_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import bids
+
+    whole, part = bids.bids(3, 1_000), bids.bids(3, 10)
+    assert whole.slice(0, 10).equals(part)
+    assert not bids.bids(4, 10).equals(part)
