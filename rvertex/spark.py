@@ -37,6 +37,7 @@ _CONF = {
     "spark.task.maxFailures": "1",
     "spark.speculation": "false",
     "spark.python.worker.idleTimeoutSeconds": "0",
+    "spark.python.daemon.module": "rvertex.spark_daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.executor.heartbeatInterval": "2s",

@@ -1,0 +1,28 @@
+"""Spark's Python daemon with this project's imports done: workers are forked ready to run.
+
+Spark starts ``python -m <spark.python.daemon.module>`` once per executor and forks a worker from it
+for every task. Importing before the fork makes a host start in milliseconds instead of a second,
+which is most of the time that recovery after a lost worker takes, and shares the libraries' memory.
+Nothing imported here may start a thread or open a connection.
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import pandas  # pyarrow imports it at the first conversion
+import pyarrow.compute
+import pyspark.worker
+from pyspark.daemon import manager
+
+import planner
+import rvertex.host
+import rvertex.spark
+from rstream.blobs import open_store
+
+__all__ = ["manager", "pandas", "planner", "pyarrow", "pyspark", "rvertex"]
+
+open_store(os.getcwd())  # loads the local file system's module
+
+if __name__ == "__main__":
+    manager()
