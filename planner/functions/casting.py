@@ -53,8 +53,16 @@ def convert(value: Value, target: pa.DataType) -> Value:
         return convert(value.dictionary_decode(), target)
     if is_text(source) and pa.types.is_timestamp(target):
         return _parse_time(value, target)
+    if pa.types.is_integer(source) and pa.types.is_floating(target):
+        return value.cast(target, safe=False)  # the nearest float, also above 2**53
     if pa.types.is_floating(source) and pa.types.is_integer(target):
         return pc.trunc(value).cast(target)
+    if pa.types.is_timestamp(source) and pa.types.is_integer(target):
+        return _from_time(value, TIMESTAMP).cast(pa.int64()).cast(target)
+    if pa.types.is_timestamp(source) and is_text(target):
+        zone = "" if source.tz is None else "Z"
+        text = _from_time(value, TIMESTAMP).cast(pa.string())
+        return pc.binary_join_element_wise(text, zone, "").cast(target)
     if pa.types.is_timestamp(source) and pa.types.is_temporal(target):
         return _from_time(value, target)
     if pa.types.is_date(source) and pa.types.is_integer(target):
@@ -71,11 +79,7 @@ def _from_time(value: Value, target: pa.DataType) -> Value:
     options = pc.CastOptions(pa.timestamp("us", value.type.tz), allow_time_truncate=True)
     micros = pc.cast(value, options=options)
     if pa.types.is_timestamp(target):
-        return (
-            micros.cast(pa.int64()).cast(pa.timestamp("us")).cast(target)
-            if (target.tz is None)
-            else micros.cast(pa.int64()).cast(pa.timestamp("us", "UTC")).cast(target)
-        )
+        return micros.cast(pa.int64()).cast(pa.timestamp("us", target.tz)).cast(target)
     options = pc.CastOptions(target, allow_time_truncate=True)
     return pc.cast(micros.cast(pa.int64()).cast(TIMESTAMP), options=options)
 
