@@ -12,12 +12,15 @@ Invariants: (1) an event has ``vs < ve``; (2) CTIs never decrease within a strea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.errors import InvalidBatchError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 KIND = "_kind"
 VS = "_vs"
@@ -37,7 +40,7 @@ class Items:
 
     @property
     def next_seq(self) -> int:
-        return self.first_seq + self.batch.num_rows
+        return self.first_seq + int(self.batch.num_rows)
 
     def from_seq(self, seq: int) -> Items:
         """The part at and after ``seq`` (zero copy)."""

@@ -34,7 +34,7 @@ from rstream.errors import (
     UnauthorizedError,
 )
 from rstream.reader import READ_ITEMS_MAX
-from rstream.receive import DurablePart, ReceiveQueue
+from rstream.receive import DurablePart, ReceiveQueue, loss_from_text, loss_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 SECRET_HEADER = "x-streamscope-secret"
 ALL_INTERFACES = "0.0.0.0"
-#: Rows of one pushed batch.
 PUSH_ROWS_MAX = 1 << 16
 #: An idle push looks this often whether its client is gone.
 IDLE_WAIT_S = 0.25
@@ -53,8 +52,6 @@ QUEUE_BYTES_MAX = 16 << 20
 CLOSE_WAIT_S = 5.0
 _SEQ = struct.Struct("<q")
 _NOTHING = pa.schema([])
-#: Frames the name and seq of a lost item in an error message.
-_LOST = "<lost>"
 
 
 class StreamServer:
@@ -98,7 +95,6 @@ class StreamServer:
         if stream is None:
             raise flight.FlightUnavailableError(f"stream {stream_id} epoch {epoch} is not here")
         reader = stream.register(seq, ahead=True)
-        nothing = pa.RecordBatch.from_pylist([], schema=stream.schema)
 
         def batches() -> Iterator[tuple[pa.RecordBatch, bytes]]:
             idle_s = 0.0
@@ -112,9 +108,12 @@ class StreamServer:
                         idle_s += IDLE_WAIT_S
                         if idle_s >= HEARTBEAT_S:
                             idle_s = 0.0
-                            yield nothing, _SEQ.pack(reader.next_seq)
+                            yield (
+                                stream.schema.empty_table().to_batches()[0],
+                                _SEQ.pack(reader.next_seq),
+                            )
             except (SequenceLostError, SequenceDiscardedError) as error:
-                raise _lost(error) from error
+                raise flight.FlightServerError(loss_to_text(error)) from error
             finally:
                 reader.close()
 
@@ -143,7 +142,7 @@ class RemoteReader:
         on_change: Callable[[], None] | None = None,
     ) -> None:
         self._address, self._secret = address, secret
-        self._ticket = {"stream": stream_id, "epoch": epoch}
+        self._stream_id, self._epoch = stream_id, epoch
         self._seq = from_seq
         self._queue = ReceiveQueue(queue_bytes_max)
         self._on_change = on_change
@@ -195,8 +194,7 @@ class RemoteReader:
     def close(self) -> None:
         """Stop receiving."""
         self._queue.close()
-        call = self._call
-        if call is not None:
+        if (call := self._call) is not None:
             call.cancel()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(CLOSE_WAIT_S)
@@ -212,8 +210,9 @@ class RemoteReader:
         try:
             self._reading_since_s = self._clock.monotonic_s()
             client = flight.connect(self._address)
-            ticket = flight.Ticket(msgpack.packb({**self._ticket, "seq": self._seq}))
-            self._call = client.do_get(ticket, _options(self._secret))
+            ticket = {"stream": self._stream_id, "epoch": self._epoch, "seq": self._seq}
+            packed = flight.Ticket(msgpack.packb(ticket))
+            self._call = client.do_get(packed, _options(self._secret))
             while not self._queue.is_closed and self._receive_one(self._call):
                 pass
             self._break(OperatingError(f"{self._address}: the stream was withdrawn"))
@@ -262,11 +261,6 @@ class ControlServer:
     ) -> None:
         self._hub = Hub(on_message, on_connect, on_disconnect)
         self._server, self.address = _serve(host, secret, self._hub)
-
-    @property
-    def peers(self) -> list[str]:
-        """Who is connected."""
-        return self._hub.peers
 
     def send(self, peer: str, message: bytes) -> None:
         """Queue a message. Raises DisconnectedError if the peer is gone."""
@@ -325,12 +319,14 @@ class ControlClient:
         self._client.close()
 
     def _receive(self) -> None:
-        self._link.receive(_frames(self._reader), self._on_message)
-        self.is_connected = False
-        self._link.close()
-        self._end_call()
-        if not self._is_closed:
-            self._on_disconnect()
+        try:
+            self._link.receive(lambda: _frame(self._reader), self._on_message)
+        finally:
+            self.is_connected = False
+            self._link.close()
+            self._end_call()
+            if not self._is_closed:
+                self._on_disconnect()
 
     def _end_call(self) -> None:
         with contextlib.suppress(pa.ArrowException, OSError):
@@ -361,13 +357,14 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         try:
             return self._owner.push(msgpack.unpackb(ticket.ticket), context.is_cancelled)
         except (SequenceLostError, SequenceDiscardedError) as error:
-            raise _lost(error) from error
+            raise flight.FlightServerError(loss_to_text(error)) from error
         except StreamEngineError as error:
             raise flight.FlightServerError(str(error)) from error
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         writer.begin(_NOTHING)
-        self._owner.serve(descriptor.command.decode(), writer.write_metadata, _frames(reader))
+        peer = descriptor.command.decode()
+        self._owner.serve(peer, writer.write_metadata, lambda: _frame(reader))
 
 
 def _serve(host: str, secret: str, owner: Any) -> tuple[Any, str]:
@@ -390,23 +387,14 @@ def _options(secret: str) -> flight.FlightCallOptions:
     return flight.FlightCallOptions(headers=[(SECRET_HEADER.encode(), secret.encode())])
 
 
-def _frames(reader: Any) -> Callable[[], bytes]:
-    def read() -> bytes:
-        frame: bytes = reader.read_chunk().app_metadata.to_pybytes()
-        return frame
-
-    return read
-
-
-def _lost(error: SequenceLostError | SequenceDiscardedError) -> flight.FlightServerError:
-    """The error as Flight carries it, so that the reader can tell loss from a broken line."""
-    return flight.FlightServerError(f"{_LOST} {error.stream} {error.seq} {_LOST}")
+def _frame(reader: Any) -> bytes:
+    return bytes(reader.read_chunk().app_metadata)
 
 
 def _translate(error: BaseException) -> StreamEngineError:
-    if str(error).count(_LOST) >= 2:
-        stream, seq = str(error).split(_LOST)[1].split()
-        return SequenceLostError(stream, int(seq))
+    loss = loss_from_text(str(error))
+    if loss is not None:
+        return loss
     if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):
         return UnauthorizedError()
     return OperatingError(str(error).split(". gRPC client debug context")[0])

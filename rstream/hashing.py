@@ -236,7 +236,8 @@ def _spread(
 def _position(counts: np.ndarray) -> np.ndarray:
     """``0..counts[0]-1, 0..counts[1]-1, ...`` in one array."""
     ends = np.cumsum(counts)
-    return np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+    position: np.ndarray = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+    return position
 
 
 def _sum_positions(words: np.ndarray, counts: np.ndarray | None) -> np.ndarray:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+#: "async": flushed off the critical path. "sync": durable before visible. "volatile": memory only.
+Durability = Literal["async", "sync", "volatile"]
 
 MIB = 1 << 20
 

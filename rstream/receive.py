@@ -1,4 +1,4 @@
-"""What a remote reader reads from: its queue of received batches, and what is durable.
+"""What a remote reader reads from: its queue of received batches, what is durable, and losses.
 
 Invariants: (1) the queued batches are contiguous; (2) ``put`` blocks while ``bytes >= bytes_max``,
 so one batch may overshoot; (3) a failure does not discard what was received before it.
@@ -15,10 +15,13 @@ import pyarrow as pa
 from rstream.batch import Items
 from rstream.blobs import BlobStore, open_store
 from rstream.durable import DurableLog, SegmentCursor
+from rstream.errors import SequenceDiscardedError, SequenceLostError
 from rstream.tail import BATCH_OVERHEAD_BYTES, JOIN_ROWS_MAX
 
 if TYPE_CHECKING:
     from rstream.errors import StreamEngineError
+
+_LOST = "<lost>"
 
 
 class ReceiveQueue:
@@ -130,6 +133,20 @@ class DurablePart:
         self.is_open = False
         if self._cursor is not None:
             self._cursor.close()
+
+
+def loss_to_text(error: SequenceLostError | SequenceDiscardedError) -> str:
+    """A loss as the text of a transport's error, so that the reader can tell it from a break."""
+    return f"{_LOST} {error.stream} {error.seq} {_LOST}"
+
+
+def loss_from_text(text: str) -> SequenceLostError | None:
+    """The loss in an error's text, None if there is none."""
+    parts = text.split(_LOST)
+    if len(parts) < 3:
+        return None
+    stream, _, seq = parts[1].strip().rpartition(" ")
+    return SequenceLostError(stream, int(seq))
 
 
 def _cost(items: Items) -> int:

@@ -1,9 +1,9 @@
 """RStream: a numbered, replayable log of items; the facade over tail, flusher and segments.
 
-Regions left to right: collected | durable (Parquet) | volatile (memory). Laws: the first write of a
-seq wins, later ones are dropped and counted (in verify mode compared); what is read at seq is what
-was written there, always the same; a gap, a read below the low-water mark and a read past the end
-are three named errors; a full tail blocks the writer and never drops.
+Regions: collected | durable (Parquet) | volatile (memory). Laws: the first write of a seq wins,
+later ones are dropped and counted (in verify mode compared); what is read at seq is what was
+written there; a gap, a read below the low-water mark and one past the end are three named errors;
+a full tail blocks the writer and never drops.
 
 Threads: writers are serialised by ``_write_lock``; all state is guarded by ``_state``, under which
 there is no I/O. ``on_change`` is called from any thread. Source: StreamScope NSDI'16.
@@ -12,7 +12,7 @@ there is no I/O. ``on_change`` is called from any thread. Source: StreamScope NS
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rstream.background import Background, ThreadBackground
 from rstream.batch import Items, item_schema, validate_items
@@ -29,7 +29,7 @@ from rstream.errors import (
     StreamEngineError,
 )
 from rstream.flush import Flusher, FlushPolicy
-from rstream.limits import StreamLimits
+from rstream.limits import Durability, StreamLimits
 from rstream.reader import LocalReader, find_difference
 from rstream.tail import VolatileTail
 
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rstream.reader import StreamReader
-
-Durability = Literal["async", "sync", "volatile"]
 
 
 class RStream:
@@ -222,7 +220,7 @@ class RStream:
     def garbage_collect(self, seq: int) -> None:
         """Nobody needs what is below ``seq``: move the low-water mark there (never back).
 
-        Frees memory (of a durable stream only what is durable) and whole segments.
+        Frees memory (if not volatile only what is durable) and whole segments.
         """
         with self._state:
             mark = min(seq, self._tail.next_seq)
@@ -249,11 +247,8 @@ class RStream:
         Raises:
             StoreError: it failed, or took longer than ``timeout_s``.
         """
-        with self._state:
-            self._raise_failure()
-            target = self._tail.next_seq
-            self._policy.request(target)
-        self._flusher.kick()
+        target = self._tail.next_seq
+        self.request_flush()
         with self._state:
             self._state.wait_for(
                 lambda: self._failure is not None or self._tail.durable_seq >= target, timeout_s
@@ -293,9 +288,8 @@ class RStream:
         with self._state:
             if seq < self._tail.first_seq:
                 return False, None
-            if seq > self._tail.next_seq:
-                return True, None
-            return True, self._tail.read(seq, items_max)
+            is_ahead = seq > self._tail.next_seq
+            return True, None if is_ahead else self._tail.read(seq, items_max)
 
     def wait_for(self, seq: int, timeout_s: float) -> bool:
         """For readers: wait until ``seq`` is written or the stream is closed."""
@@ -308,7 +302,6 @@ class RStream:
         with self._state:
             self._tail.check()
             assert self._first_seq <= self._tail.next_seq, (self._first_seq, self._tail.next_seq)
-            assert self.tail_bytes >= 0, self.tail_bytes
 
     def _append(self, batch: pa.RecordBatch) -> None:
         limits = self.limits

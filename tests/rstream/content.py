@@ -13,7 +13,7 @@ SCHEMA = item_schema(PAYLOAD)
 
 def items(lo: int, hi: int, *, salt: int = 0) -> pa.RecordBatch:
     """The items ``[lo, hi)``; another ``salt`` gives other content."""
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for seq in range(lo, hi):
         if seq % 7 == 6:
             rows.append((CTI, seq, seq, None, None, None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -12,7 +13,7 @@ from rstream import InlineBackground, ThreadBackground
 def test_thread_runs_in_order_and_reports_failures() -> None:
     background = ThreadBackground("test")
     seen: list[int] = []
-    futures = [background.submit(lambda i=i: seen.append(i)) for i in range(20)]
+    futures = [background.submit(partial(seen.append, i)) for i in range(20)]
     failing = background.submit(lambda: 1 // 0)
     for future in futures:
         future.result(5)
@@ -28,7 +29,12 @@ def test_delayed_tasks_run_when_due() -> None:
     background = ThreadBackground("test")
     seen: list[str] = []
     done = threading.Event()
-    background.submit_later(0.02, lambda: (seen.append("late"), done.set()))
+
+    def late() -> None:
+        seen.append("late")
+        done.set()
+
+    background.submit_later(0.02, late)
     background.submit_later(0.0, lambda: seen.append("soon"))
     background.submit_later(60.0, lambda: seen.append("never"))
     assert done.wait(5)

@@ -27,7 +27,8 @@ class Wire:
 
 
 def test_messages_arrive_in_order_then_goodbye() -> None:
-    wire, got = Wire(), []
+    wire = Wire()
+    got: list[bytes] = []
     sender = Link(wire.write, "a", lambda: None)
     for i in range(100):
         assert sender.put(b"%d" % i)
@@ -42,14 +43,13 @@ def test_messages_arrive_in_order_then_goodbye() -> None:
 
 def test_a_hanging_peer_is_reported_once() -> None:
     silent = threading.Event()
-    calls = []
-    link = Link(
-        lambda frame: None,
-        "a",
-        lambda: (calls.append(1), silent.set()),
-        heartbeat_s=0.01,
-        silence_s=0.03,
-    )
+    calls: list[int] = []
+
+    def on_silent() -> None:
+        calls.append(1)
+        silent.set()
+
+    link = Link(lambda frame: None, "a", on_silent, heartbeat_s=0.01, silence_s=0.03)
     assert silent.wait(10)
     assert link.is_closed
     link.close()

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import threading
 
-from rstream import InlineBackground, Items, StoreError, StreamLimits, ThreadBackground
+from rstream import (
+    Background,
+    InlineBackground,
+    Items,
+    StoreError,
+    StreamEngineError,
+    StreamLimits,
+    ThreadBackground,
+)
 from rstream.flush import Flusher, FlushPolicy
 from rstream.tail import VolatileTail
 from tests.rstream.content import items
 
+Log = list[tuple[int, StreamEngineError | None]]
 LIMITS = StreamLimits(segment_rows_max=10, spill_after_s=2.0)
 
 
@@ -56,10 +65,10 @@ def test_a_volatile_stream_spills_when_nothing_is_consumed() -> None:
 class Work:
     """A list of cuts to flush and what became of them."""
 
-    def __init__(self, background: object, log: list[object], cuts: list[int]) -> None:
+    def __init__(self, background: Background, log: Log, cuts: list[int]) -> None:
         self.log, self.cuts = log, cuts
         self.flusher = Flusher(
-            background,  # type: ignore[arg-type]
+            background,
             threading.Condition(threading.RLock()),
             take=self.take,
             write=self.write,
@@ -77,11 +86,11 @@ class Work:
 
 
 def test_failures_are_reported_and_flushing_goes_on() -> None:
-    log: list[object] = []
+    log: Log = []
     work = Work(InlineBackground(), log, [1, 3, 4, 5])
     work.flusher.kick()
-    assert [seq for seq, _ in log] == [1, 3, 4, 5]  # type: ignore[misc]
-    errors = [str(error) for _, error in log]  # type: ignore[misc]
+    assert [seq for seq, _ in log] == [1, 3, 4, 5]
+    errors = [str(error) for _, error in log]
     assert errors[0] == errors[3] == "None"
     assert "disk full" in errors[1]
     assert "a bug" in errors[2]
@@ -89,7 +98,7 @@ def test_failures_are_reported_and_flushing_goes_on() -> None:
 
 
 def test_streams_take_turns_on_one_thread() -> None:
-    log: list[object] = []
+    log: Log = []
     background = ThreadBackground("flush")
     gate = threading.Event()
     background.submit(gate.wait)
@@ -101,4 +110,4 @@ def test_streams_take_turns_on_one_thread() -> None:
     while any(work.flusher.is_running for work in works):
         background.submit(lambda: None).result(10)
     background.close()
-    assert [seq for seq, _ in log] == [10, 20, 11, 21, 12, 22]  # type: ignore[misc]
+    assert [seq for seq, _ in log] == [10, 20, 11, 21, 12, 22]

@@ -230,7 +230,12 @@ def test_a_full_tail_blocks_until_the_flush_is_done() -> None:
     stream.append(items(0, 60))
     assert not stream.has_room()
     done = threading.Event()
-    thread = threading.Thread(target=lambda: (stream.append(items(60, 70)), done.set()))
+
+    def write() -> None:
+        stream.append(items(60, 70))
+        done.set()
+
+    thread = threading.Thread(target=write)
     thread.start()
     assert not done.wait(0.05)
     assert stream.next_seq == 60

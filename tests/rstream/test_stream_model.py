@@ -34,7 +34,7 @@ class Tearing(MemoryBlobs):
         if self.is_tearing:
             self.blobs[f"{path}.1.1.tmp"] = bytes(data)[:10]  # type: ignore[call-overload]
             raise StoreError(path, "torn")
-        super().put(path, data)  # type: ignore[arg-type]
+        super().put(path, data)
 
 
 class StreamMachine(RuleBasedStateMachine):
@@ -54,6 +54,7 @@ class StreamMachine(RuleBasedStateMachine):
         }
         self.end = 0
         self.mark = 0
+        self.replica_end = 0
         self.readers: list[tuple[StreamReader, int]] = []
         self.stream: RStream = open_inline(self.store, **self.options)
 
@@ -93,7 +94,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 30))
     def crash_and_reopen(self, back: int) -> None:
-        durable = self.stream.durable_seq
+        durable = max(self.stream.durable_seq, self.replica_end)
         start = max(durable - back, 0)
         self.stream = open_inline(self.store, start_seq=start, **self.options)
         assert self.stream.next_seq == durable
@@ -108,6 +109,7 @@ class StreamMachine(RuleBasedStateMachine):
         if replica.next_seq < self.end:
             replica.append(items(replica.next_seq, self.end))
             replica.flush()
+            self.replica_end = self.end
 
     @rule(data=st.data())
     def register(self, data: st.DataObject) -> None:
