@@ -99,7 +99,7 @@ class CsvUnits:
         """Line, fields and header of data row ``row`` (from 1; 0 is the header itself)."""
         delimiter = str(self._spec.option("delimiter", ","))
         with open_sequential(unit.path) as stream:
-            text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
+            text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
             reader = csv.reader(text, delimiter=delimiter)
             rows = ((reader.line_num, fields) for fields in reader if fields)
             header = next(rows, (0, []))[1]
