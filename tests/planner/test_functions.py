@@ -50,7 +50,7 @@ BATCH = pa.RecordBatch.from_pydict(
 
 
 def at(*args: int) -> datetime:
-    return datetime(*args)  # type: ignore[arg-type,misc]  # noqa: DTZ001 - naive stands for UTC
+    return datetime(*args)  # type: ignore[arg-type]  # noqa: DTZ001 - naive stands for UTC
 
 
 def utc(*args: int) -> datetime:

@@ -1,0 +1,89 @@
+"""What the optimizer makes of every query of tests/support/queries.py, as golden files to be read.
+
+``pytest tests/planner --rewrite`` writes them anew. Each plan is also executed: with all rules,
+with all but one, without any, and at other parallelisms; the answer is the same table.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from planner.explain import explain, logical_text, mermaid
+from planner.lower import lower
+from planner.optimizer import RULES
+from planner.options import PlanOptions
+from planner.rules import place_exchange
+from planner.traversal import share
+from tests.support.plan_runner import answer, run_plan, sorted_rows
+from tests.support.queries import QUERIES
+
+if TYPE_CHECKING:
+    from planner import Query
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "planner"
+
+
+def transcript(query: Query) -> str:
+    """The plan before, after every rule that changed it, and as it is run."""
+    node = share(query.plan)
+    parts = ["== as written", logical_text(node)]
+    for rule in RULES:
+        changed = share(rule(node, PlanOptions()))
+        if logical_text(changed) != logical_text(node):
+            parts += [f"== {rule.__name__}", logical_text(changed)]
+        node = changed
+    plan = lower(query, root="memory://job")
+    parts += [
+        "== physical",
+        explain(plan).split("\n", 1)[1].lstrip("\n"),
+        "== mermaid",
+        mermaid(plan),
+    ]
+    return "\n".join(parts)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_golden(name: str, rewrite: bool) -> None:
+    path = GOLDEN / f"{name}.txt"
+    text = transcript(QUERIES[name]())
+    if rewrite:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    expected = path.read_text()
+    diff = "\n".join(difflib.unified_diff(expected.splitlines(), text.splitlines(), lineterm=""))
+    assert text == expected, diff
+
+
+def test_no_golden_file_is_left_over() -> None:
+    assert sorted(p.stem for p in GOLDEN.glob("*.txt")) == sorted(QUERIES)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_rules_do_not_change_the_answer(name: str) -> None:
+    query = QUERIES[name]()
+    plain = answer(lower(query, root="memory://job", rules=(place_exchange,)))
+    assert plain.num_rows > 2, "an answer without rows shows nothing"
+    expected = sorted_rows(plain)
+    for left_out in (rule for rule in RULES if rule is not place_exchange):
+        rules = tuple(rule for rule in RULES if rule is not left_out)
+        assert sorted_rows(answer(lower(query, root="memory://job", rules=rules))) == expected
+    for parallelism in (1, 2, 3):
+        for partial in (True, False):
+            plan = lower(
+                query, root="memory://job", parallelism=parallelism, partial_aggregation=partial
+            )
+            assert sorted_rows(answer(plan)) == expected, (parallelism, partial)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_cutting_does_not_change_any_stream(name: str) -> None:
+    plan = lower(QUERIES[name](), root="memory://job")
+    whole, bits = run_plan(plan), run_plan(plan, rows_max=3)
+    assert whole.keys() == bits.keys()
+    for stream, pieces in whole.items():
+        rows = [row for items in pieces for row in items.batch.to_pylist()]
+        assert rows == [row for items in bits[stream] for row in items.batch.to_pylist()], stream
