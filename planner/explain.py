@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from planner import logical
 from planner.durations import format_us
-from planner.nodes import Column, Node, bare
+from planner.nodes import Call, Column, Node, bare
 from planner.traversal import NodeMap, readers
 
 if TYPE_CHECKING:
@@ -154,6 +154,8 @@ def _aggregate(node: logical.WindowAgg) -> str:
 def _column(name: str, node: Node) -> str:
     if isinstance(node, Column) and node.name == name:
         return name
+    if isinstance(node, Call) and dict(node.options).get("implicit"):
+        return f"{name} = {node.args[0]}.cast({node.type})"
     return f"{name} = {bare(node)}"
 
 

@@ -1,6 +1,8 @@
 """One projection instead of two, and none where it would change nothing.
 
-A computed column is merged only if it is used at most once above, so nothing is computed twice.
+A computed column is merged only if it is used at most once above, so nothing is computed twice. A
+join picks its columns by name, so below it a mere selection from a shared subplan, which would be a
+stage of its own, is left out.
 """
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.logical import LogicalNode, Project, identity_columns
+from planner.logical import Join, LogicalNode, Project, identity_columns
 from planner.nodes import Call, Column, Node, rename_columns
-from planner.traversal import Shared, transform
+from planner.traversal import Shared, rebuilt, transform
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions
@@ -21,6 +23,8 @@ def merge_projects(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
     """Merges neighbouring projections from the sources up."""
 
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
+        if isinstance(node, Join):
+            return rebuilt(node, [_unselected(child, shared) for child in node.inputs])
         if not isinstance(node, Project):
             return node
         below = node.input
@@ -33,6 +37,14 @@ def merge_projects(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
         return node
 
     return transform(root, change)
+
+
+def _unselected(node: LogicalNode, shared: Shared) -> LogicalNode:
+    """``node``, or what it selects from, if that is shared and it does nothing else."""
+    if not isinstance(node, Project) or node in shared or node.input not in shared:
+        return node
+    is_selection = all(isinstance(c, Column) and c.name == name for name, c in node.columns)
+    return node.input if is_selection else node
 
 
 def _may_merge(above: Project, below: Project) -> bool:

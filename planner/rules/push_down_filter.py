@@ -43,9 +43,16 @@ def _sink(node: LogicalNode, predicates: list[Node], label: str, shared: Shared)
             stay.append(predicate)
         else:
             node = moved
-    if not stay:
-        return node
-    return Filter(node, reduce(_both, stay), label)
+    return _filtered(node, stay, label, shared) if stay else node
+
+
+def _filtered(node: LogicalNode, predicates: list[Node], label: str, shared: Shared) -> LogicalNode:
+    """One filter rather than two, unless the lower one may protect the upper one."""
+    if isinstance(node, Filter) and node not in shared:
+        together = [*_conjuncts(node.predicate), *predicates]
+        if not any(_may_fail(predicate) for predicate in together):
+            return replace(node, predicate=reduce(_both, together), label=label or node.label)
+    return Filter(node, reduce(_both, predicates), label)
 
 
 def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | None:
