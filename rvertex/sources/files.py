@@ -76,10 +76,10 @@ def open_sequential(path: str) -> pa.NativeFile:
 
 
 def first_line(error: BaseException) -> str:
-    """What went wrong, in one line."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    """What went wrong, in one line; of an error of the system only what the system says."""
+    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    line = (told.splitlines() or [type(error).__name__])[0]
+    return line.rpartition("Detail: [errno ")[2].partition("] ")[2] or line
 
 
 def _local_path(path: str) -> str | None:
