@@ -21,7 +21,7 @@ from planner.errors import InvalidPlanError
 from planner.explain import describe
 from planner.optimizer import RULES, Rule, optimize
 from planner.options import CTI_EVERY_US, PARALLELISM, PARALLELISM_MAX, PlanOptions
-from planner.physical import PhysicalPlan, Routing
+from planner.physical import PhysicalPlan, Routing, check_size
 from planner.properties import is_stateless
 from planner.stages import Draft, Feed, build_vertices, stateless_spec, summarise
 from planner.traversal import NodeMap, readers, topological
@@ -64,6 +64,10 @@ def lower(
     root = root.rstrip("/")
     output = plan.uri.rstrip("/") if plan.uri is not None else f"{root}/output"
     drafts = lowering.drafts
+    check_size(
+        sum(draft.parallelism for draft in drafts),
+        sum(feed.channel_count for draft in drafts for feed in draft.feeds),
+    )
     vertices = [v for d in drafts for v in build_vertices(d, root, output if d is last else None)]
     physical = PhysicalPlan(
         stages=tuple(summarise(draft, is_sink=draft is last) for draft in drafts),

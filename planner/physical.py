@@ -156,16 +156,8 @@ class PhysicalPlan:
         return frozenset(nx.ancestors(self.graph(), vertex_id))
 
     def validate(self) -> None:
-        """Check the invariants of the module.
-
-        Raises:
-            InvalidPlanError: the plan is larger than the limits.
-        """
-        if len(self.vertices) > VERTICES_MAX:
-            raise InvalidPlanError(f"{len(self.vertices)} vertices; the limit is {VERTICES_MAX}")
+        """Assert the invariants of the module."""
         outputs = [(edge, k) for v in self.vertices for edge in v.outputs for k in _places(edge)]
-        if len(outputs) > CHANNELS_MAX:
-            raise InvalidPlanError(f"{len(outputs)} channels; the limit is {CHANNELS_MAX}")
         ids = [vertex.id for vertex in self.vertices]
         assert len(set(ids)) == len(ids), "a vertex id occurs twice"
         streams = [edge.streams[k] for edge, k in outputs]
@@ -193,6 +185,20 @@ class PhysicalPlan:
                     assert channel.durability == edge.durability, channel
                     assert channel.payload.equals(vertex.output_payload), channel
         assert not read, f"nobody writes {sorted(read)}"
+
+
+def check_size(vertices: int, channels: int) -> None:
+    """Refuse plans beyond the limits before they are built.
+
+    Raises:
+        InvalidPlanError: there are too many vertices or channels.
+    """
+    for count, what, limit in (
+        (vertices, "vertices", VERTICES_MAX),
+        (channels, "channels", CHANNELS_MAX),
+    ):
+        if count > limit:
+            raise InvalidPlanError(f"the plan has {count} {what}; the limit is {limit}")
 
 
 def _places(edge: OutputEdge) -> range:

@@ -37,12 +37,20 @@ class Feed:
     keys: tuple[str, ...]
     slot: int
 
-    def channels(self) -> list[tuple[int, int]]:
-        """Pairs of upstream and downstream vertex, in the order of the upstream."""
+    def readers_of(self, i: int) -> list[int]:
+        """The downstream vertices that upstream vertex ``i`` writes to."""
+        m = self.downstream.parallelism
+        return list(range(m)) if self.routing == "hash" else [i % m]
+
+    def writers_to(self, j: int) -> list[int]:
+        """The upstream vertices that downstream vertex ``j`` reads."""
         n, m = self.upstream.parallelism, self.downstream.parallelism
-        if self.routing == "hash":
-            return [(i, j) for i in range(n) for j in range(m)]
-        return [(i, i % m) for i in range(n)]
+        return list(range(n)) if self.routing == "hash" else list(range(j, n, m))
+
+    @property
+    def channel_count(self) -> int:
+        n, m = self.upstream.parallelism, self.downstream.parallelism
+        return n * m if self.routing == "hash" else n
 
     def stream(self, i: int, j: int) -> str:
         """Id of the channel from upstream vertex ``i`` to downstream vertex ``j``."""
@@ -145,7 +153,7 @@ def _vertex(draft: Draft, index: int, root: str, output: str | None) -> VertexSp
 
 
 def _inputs(feed: Feed, index: int, root: str) -> list[InputChannel]:
-    streams = [feed.stream(i, j) for i, j in feed.channels() if j == index]
+    streams = [feed.stream(i, index) for i in feed.writers_to(index)]
     return [
         InputChannel(s, _uri(root, s), feed.port, feed.upstream.payload, feed.durability)
         for s in streams
@@ -153,7 +161,7 @@ def _inputs(feed: Feed, index: int, root: str) -> list[InputChannel]:
 
 
 def _output(feed: Feed, index: int, root: str) -> OutputEdge:
-    streams = tuple(feed.stream(i, j) for i, j in feed.channels() if i == index)
+    streams = tuple(feed.stream(index, j) for j in feed.readers_of(index))
     return OutputEdge(streams, tuple(_uri(root, s) for s in streams), feed.keys, feed.durability)
 
 
