@@ -14,7 +14,7 @@ import contextlib
 import logging
 import queue
 import secrets
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 import pyarrow as pa
 
@@ -33,6 +33,7 @@ from jobmanager.messages import (
     is_logged,
 )
 from jobmanager.report import status_of
+from jobmanager.root import NOTICES
 from rstream import RStream
 from rstream.batch import EVENT, only_events
 from rstream.errors import OperatingError
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from jobmanager.manager import JobManager
     from jobmanager.messages import Instruction, Notice
     from jobmanager.root import JobRoot
+    from rstream.background import Background
     from rstream.clock import Clock
     from rvertex.executor import Executor
 
@@ -55,14 +57,50 @@ _log = logging.getLogger(__name__)
 _NOTICE_PAYLOAD = pa.schema([pa.field("notice", pa.binary())])
 
 
+class ControlService(Protocol):
+    """The job manager's side of the lines to its hosts."""
+
+    @property
+    def address(self) -> str:
+        """Where hosts find it."""
+        ...
+
+    def send(self, peer: str, message: bytes) -> None:
+        """Queue a message. Raises OperatingError if the peer is gone."""
+        ...
+
+    def close(self) -> None:
+        """End every line."""
+        ...
+
+
+class OpenControl(Protocol):
+    """How a driver opens its control service; by default over Flight."""
+
+    def __call__(
+        self,
+        secret: str,
+        on_message: Callable[[str, bytes], None],
+        *,
+        on_disconnect: Callable[[str], None],
+        host: str,
+    ) -> ControlService: ...
+
+
 class NoticeLog:
     """The job manager's notices, as an rStream of its own."""
 
-    def __init__(self, root: JobRoot, clock: Clock, config: JobConfig) -> None:
+    def __init__(
+        self, root: JobRoot, clock: Clock, config: JobConfig, background: Background | None
+    ) -> None:
         self._clock = clock
         self._flush_wait_s = config.notice_flush_wait_s
         self._stream = RStream.open(
-            root.notices_uri, _NOTICE_PAYLOAD, stream_id="notices", clock=clock
+            root.store.child(NOTICES),
+            _NOTICE_PAYLOAD,
+            stream_id=NOTICES,
+            clock=clock,
+            background=background,
         )
 
     def append(self, notice: Notice) -> None:
@@ -107,6 +145,8 @@ class Driver:
         config: JobConfig,
         clock: Clock,
         on_status: Callable[[dict[str, object]], None],
+        background: Background | None = None,
+        open_control: OpenControl = ControlServer,
     ) -> None:
         self._root = root
         self._manager = manager
@@ -116,8 +156,9 @@ class Driver:
         self._on_status = on_status
         self._notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
         self._secret = secrets.token_hex(16)
-        self._log = NoticeLog(root, clock, config)
-        self._ended = False
+        self._log = NoticeLog(root, clock, config, background)
+        self._open_control = open_control
+        self._server: ControlService | None = None
         #: Monotonic seconds of the first order to start a vertex, and of the job's end.
         self.started_s: float | None = None
         self.ended_s: float | None = None
@@ -129,37 +170,46 @@ class Driver:
 
     def run(self, *, resumed: bool) -> None:
         """Start (or take over) the job and serve it until it has ended."""
-        self._server = ControlServer(
+        try:
+            self.begin(resumed=resumed)
+            while self.ended_s is None:
+                self.turn(self._config.tick_s)
+        finally:
+            self.close()
+
+    def begin(self, *, resumed: bool) -> None:
+        """Open for hosts, replay the log of a job that is taken over, give the first orders."""
+        self._server = self._open_control(
             self._secret,
             self._receive,
             on_disconnect=self._disconnected,
             host=self._executor.bind,
         )
-        try:
-            if resumed:
-                for notice in self._log.replay():
-                    self._manager.handle(notice)
-            begin = JobResumed if resumed else JobStarted
-            self._handle(begin(self._executor.hosts, self._clock.now_us()))
-            while not self._ended:
-                self._serve()
-        finally:
-            self._log.close()
-            self._server.close()
-        self._write_status()
+        if resumed:
+            for notice in self._log.replay():
+                self._manager.handle(notice)
+        begin = JobResumed if resumed else JobStarted
+        self._handle(begin(self._executor.hosts, self._clock.now_us()))
 
-    def _serve(self) -> None:
-        """Take what is queued, or let time pass."""
+    def turn(self, wait_s: float) -> None:
+        """Take one notice, waiting at most ``wait_s`` for it; let time pass if it is due."""
         with contextlib.suppress(queue.Empty):
-            self._handle(self._notices.get(timeout=self._config.tick_s))
+            self._handle(self._notices.get(timeout=wait_s))
         now = self._clock.monotonic_s()
         if now - self._ticked_s < self._config.tick_s:
             return
         self._ticked_s = now
-        if not self._ended and self._root.take_cancel():
+        if self.ended_s is None and self._root.take_cancel():
             self._handle(CancelRequested())
-        if not self._ended:
+        if self.ended_s is None:
             self._handle(Tick(self._clock.now_us()))
+        self._write_status()
+
+    def close(self) -> None:
+        """Close the log and the lines, and write the last status."""
+        self._log.close()
+        if self._server is not None:
+            self._server.close()
         self._write_status()
 
     def _handle(self, notice: Notice) -> None:
@@ -191,12 +241,14 @@ class Driver:
                 assert_never(instruction)
 
     def _send(self, peer: str, data: bytes) -> None:
+        assert self._server is not None
         try:
             self._server.send(peer, data)
         except OperatingError:
             _log.info("unreachable", extra={"peer": peer})  # its loss arrives as a notice
 
     def _host_spec(self, host: str) -> HostSpec:
+        assert self._server is not None
         return HostSpec(
             host=host,
             job=self._root.name,
@@ -227,7 +279,6 @@ class Driver:
 
     def _end(self) -> None:
         """Stop the hosts and wait for them, so that nothing writes after the job has ended."""
-        self._ended = True
         self.ended_s = self._clock.monotonic_s()
         for host in self._manager.hosts:
             if host.state == "ready":

@@ -27,6 +27,7 @@ from rstream.blobs import open_store
 if TYPE_CHECKING:
     from planner import Query
     from planner.physical import PhysicalPlan
+    from rstream.blobs import BlobStore
 
 JOB = "job.json"
 QUERY = "query.pkl"
@@ -41,14 +42,9 @@ STATUS_STALE_US = 15_000_000
 class JobRoot:
     """Typed access to the files of a job's root."""
 
-    def __init__(self, uri: str) -> None:
-        self.store = open_store(uri)
+    def __init__(self, root: str | BlobStore) -> None:
+        self.store = open_store(root) if isinstance(root, str) else root
         self.uri = self.store.uri
-
-    @property
-    def notices_uri(self) -> str:
-        """Where the job manager's own stream lies."""
-        return self.store.child(NOTICES).uri
 
     @property
     def name(self) -> str:

@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING
 
 from rstream import RStream, StreamLimits, open_reader
 from rstream.errors import SequenceLostError
-from rstream.flight import RemoteReader
+from rvertex.wiring import DistantReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from rstream import StreamReader
-    from rstream.background import Background
-    from rstream.blobs import BlobStore
-    from rstream.clock import Clock
-    from rstream.flight import StreamServer
     from rvertex.messages import HostNotice, Locate
     from rvertex.types import InputChannel, VertexSpec
+    from rvertex.wiring import StreamService, Wiring
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +65,10 @@ class HostEnvironment:
         *,
         host: str,
         writers: Mapping[str, str],
-        store: BlobStore,
-        server: StreamServer,
+        root: str,
+        server: StreamService,
         secret: str,
-        background: Background,
-        clock: Clock,
+        wiring: Wiring,
         limits: HostLimits,
         notify: Callable[[HostNotice], None],
         wake: Callable[[], None],
@@ -80,11 +76,12 @@ class HostEnvironment:
         self.host = host
         #: Stream id -> the vertex that writes it.
         self._writers = writers
-        self.store = store
+        self.store = wiring.open_store(root)
         self._server = server
         self._secret = secret
-        self.background = background
-        self.clock = clock
+        self._wiring = wiring
+        self.background = wiring.background
+        self.clock = wiring.clock
         self.limits = limits
         self.notify = notify
         self._wake = wake
@@ -108,7 +105,7 @@ class HostEnvironment:
         for edge in spec.outputs:
             for stream_id, uri in zip(edge.streams, edge.uris, strict=True):
                 stream = RStream.open(
-                    uri,
+                    self._wiring.open_store(uri),
                     spec.output_payload,
                     stream_id=stream_id,
                     start_seq=seqs[len(streams)],
@@ -138,7 +135,7 @@ class HostEnvironment:
         if attachment.writer_epoch != self.writer_epoch(stream):
             return True
         reader = attachment.reader
-        if not isinstance(reader, RemoteReader) or not reader.is_broken:
+        if not isinstance(reader, DistantReader) or not reader.is_broken:
             return False
         if isinstance(reader.failure, SequenceLostError):
             raise reader.failure
@@ -156,20 +153,20 @@ class HostEnvironment:
             return None
         reader: StreamReader
         if not location.address:
-            reader = open_reader(channel.uri, seq)
+            reader = open_reader(self._wiring.open_store(channel.uri), seq)
         elif location.host == self.host:
             local = self._local.get((channel.stream, location.epoch))
             if local is None:
                 return None
             reader = local.register(seq)
         else:
-            reader = RemoteReader(
+            reader = self._wiring.read_remote(
                 location.address,
                 self._secret,
                 channel.stream,
                 location.epoch,
                 seq,
-                store=channel.uri,
-                on_change=self._wake,
+                self._wiring.open_store(channel.uri),
+                self._wake,
             )
         return Attachment(reader, location.epoch, self.clock.monotonic_s())

@@ -10,13 +10,13 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from rvertex.host import Host
+from rvertex.wiring import FlightWiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from rvertex.host import HostSpec
     from rvertex.types import VertexSpec
-
 
 
 class Executor(Protocol):
@@ -66,8 +66,8 @@ class LocalExecutor:
         def body() -> None:
             how = "failed"
             try:
-                how = Host(spec, self._vertices).run().how
-            except Exception as error:  # noqa: BLE001 - reported as the reason of the exit
+                how = Host(spec, self._vertices, FlightWiring(spec.host)).run().how
+            except Exception as error:
                 how = f"{type(error).__name__}: {error}"
             finally:
                 on_exit(spec.host, how)

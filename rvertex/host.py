@@ -21,11 +21,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import pyarrow as pa
 
-from rstream.background import ThreadBackground
-from rstream.blobs import open_store
-from rstream.clock import SystemClock
 from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
-from rstream.flight import ControlClient, StreamServer
 from rvertex.environment import HostEnvironment, HostLimits
 from rvertex.errors import CorruptCheckpointError
 from rvertex.messages import (
@@ -49,8 +45,7 @@ if TYPE_CHECKING:
 
     from rvertex.messages import HostInstruction, HostNotice
     from rvertex.types import Snapshot, VertexSpec
-
-_BACKGROUND_THREADS = 2
+    from rvertex.wiring import ControlLink, StreamService, Wiring
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,65 +79,83 @@ class Host:
     """The loop of one instance host."""
 
     def __init__(
-        self, spec: HostSpec, vertices: Mapping[str, VertexSpec], *, attempt: int = 0
+        self,
+        spec: HostSpec,
+        vertices: Mapping[str, VertexSpec],
+        wiring: Wiring,
+        *,
+        attempt: int = 0,
     ) -> None:
         self.spec = spec
         self._vertices = vertices
+        self._wiring = wiring
         self._attempt = attempt
         self._inbox: queue.SimpleQueue[HostInstruction | None] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._runners: dict[str, VertexRunner] = {}
-        self._how = ""
-        self._clock = SystemClock()
-        self._reported_s = self._clock.monotonic_s()
+        self._reported_s = wiring.clock.monotonic_s()
+        self._server: StreamService | None = None
+        self._link: ControlLink | None = None
+        #: How it ended; empty while it runs.
+        self.how = ""
 
     def run(self) -> HostExit:
         """Serve until told to stop, fenced or orphaned."""
         pa.set_cpu_count(1)
-        spec = self.spec
-        self._background = ThreadBackground(f"{spec.host}-io", _BACKGROUND_THREADS)
-        self._server = StreamServer(spec.bind, spec.secret)
-        self._link = ControlClient(
-            spec.control_address,
-            spec.secret,
-            peer_name(spec.host, self._attempt),
-            on_message=self._receive,
-            on_disconnect=self._orphan,
-        )
+        try:
+            self.open()
+            while not self.how:  # ended by StopHost or the loss of the job manager
+                if not self.turn():
+                    self._wake.wait(self.spec.limits.idle_wait_s)
+                    self._wake.clear()
+        finally:
+            self.close()
+        return HostExit(self.spec.host, self.how)
+
+    def open(self) -> None:
+        """Start serving and report to the job manager."""
+        spec, wiring = self.spec, self._wiring
+        self._server = server = wiring.serve(spec.bind, spec.secret)
         self._env = HostEnvironment(
             host=spec.host,
             writers={s: v.id for v in self._vertices.values() for s in v.output_streams},
-            store=open_store(spec.root),
-            server=self._server,
+            root=spec.root,
+            server=server,
             secret=spec.secret,
-            background=self._background,
-            clock=self._clock,
+            wiring=wiring,
             limits=spec.limits,
             notify=self._notify,
             wake=self._wake.set,
         )
-        try:
-            self._notify(
-                HostReady(
-                    spec.host,
-                    self._attempt,
-                    os.getpid(),
-                    socket.gethostname(),
-                    self._server.address,
-                )
-            )
-            while not self._how:  # ended by StopHost or the loss of the job manager
-                self._turn()
-        finally:
-            self._close()
-        return HostExit(spec.host, self._how)
+        peer = peer_name(spec.host, self._attempt)
+        self._link = wiring.connect(
+            spec.control_address, spec.secret, peer, self._receive, self._orphan
+        )
+        self._notify(
+            HostReady(spec.host, self._attempt, os.getpid(), socket.gethostname(), server.address)
+        )
 
-    def _close(self) -> None:
+    def turn(self) -> bool:
+        """Perform instructions, give every runner a turn, report; whether anything was done."""
+        worked = self._perform_all()
+        for runner in list(self._runners.values()):
+            worked = self._guard(runner.turn, runner.spec.id, runner.epoch) or worked
+        now = self._wiring.clock.monotonic_s()
+        if now - self._reported_s >= self.spec.limits.report_interval_s:
+            self._reported_s = now
+            self._report()
+        return worked
+
+    def close(self) -> None:
+        """Leave: nothing is written after this."""
         for runner in self._runners.values():
             runner.close(flush=False)
-        self._link.close()
-        self._server.close()
-        self._background.close()
+        self._runners.clear()
+        if self._link is not None:
+            self._link.close()
+        if self._server is not None:
+            self._server.close()
+        self._wiring.close()
 
     def _receive(self, data: bytes) -> None:
         """Called from the link's thread."""
@@ -158,22 +171,11 @@ class Host:
         self._wake.set()
 
     def _notify(self, notice: HostNotice) -> None:
+        assert self._link is not None
         try:
             self._link.send(NOTICE_CODEC.encode(notice))
         except OperatingError:
-            self._how = self._how or "orphaned"
-
-    def _turn(self) -> None:
-        worked = self._perform_all()
-        for runner in list(self._runners.values()):
-            worked = self._guard(runner.turn, runner.spec.id, runner.epoch) or worked
-        now = self._clock.monotonic_s()
-        if now - self._reported_s >= self.spec.limits.report_interval_s:
-            self._reported_s = now
-            self._report()
-        if not worked and not self._how:
-            self._wake.wait(self.spec.limits.idle_wait_s)
-            self._wake.clear()
+            self.how = self.how or "orphaned"
 
     def _report(self) -> None:
         rows = tuple(r.progress() for r in self._runners.values())
@@ -185,7 +187,7 @@ class Host:
             worked = True
             instruction = self._inbox.get_nowait()
             if instruction is None:
-                self._how = self._how or "orphaned"
+                self.how = self.how or "orphaned"
                 return True
             self._perform(instruction)
         return worked
@@ -236,7 +238,7 @@ class Host:
         for runner in list(self._runners.values()):
             self._guard(lambda r=runner: self._closed(r, flush), runner.spec.id, runner.epoch)
         self._runners.clear()
-        self._how = "stopped"
+        self.how = "stopped"
 
     def _closed(self, runner: VertexRunner, flush: bool) -> bool:
         runner.close(flush=flush)

@@ -32,7 +32,7 @@ class Pace:
     def ready_rows(self, batch: pa.RecordBatch, column: str) -> int:
         """How many leading rows of ``batch`` are due by their time in ``column`` (us)."""
         if self._speed == 0 or batch.num_rows == 0:
-            return batch.num_rows
+            return int(batch.num_rows)
         times = np.maximum.accumulate(int64_column(batch, column))
         now = self._clock.monotonic_s()
         if self._origin is None:

@@ -26,6 +26,7 @@ from pyspark.util import InheritableThread
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError, UsageError
 from rvertex.host import Host, HostSpec
+from rvertex.wiring import FlightWiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -92,7 +93,7 @@ def spark_context(master: str) -> SparkContext:
             if active.master == master:
                 return active
             if active.statusTracker().getActiveJobsIds():
-                raise WrongMasterError(active.master, master)
+                raise WrongMasterError(str(active.master), master)
             active.stop()
         os.environ["PYSPARK_PYTHON"] = sys.executable
         conf = SparkConf().setMaster(master).setAppName("streamscope")
@@ -124,6 +125,7 @@ class SparkExecutor:
         self, vertices: Mapping[str, VertexSpec], *, master: str, hosts: int | None
     ) -> None:
         self._context = spark_context(master)
+        self._master = master
         self._plan = cloudpickle.dumps(dict(vertices))
         slots = self._slots(hosts or 1)
         self._hosts = min(hosts or slots.default_hosts, len(vertices))
@@ -142,11 +144,10 @@ class SparkExecutor:
     @property
     def bind(self) -> str:
         """Loopback for a local master; every interface of the machine on a cluster."""
-        return "127.0.0.1" if self._context.master.startswith("local") else "0.0.0.0"
+        return "127.0.0.1" if self._master.startswith("local") else "0.0.0.0"
 
     def _slots(self, wanted: int) -> _Slots:
-        master = self._context.master
-        match = re.fullmatch(r"local(?:\[([0-9]+|\*)(?:,\s*[0-9]+)?\])?", master)
+        match = re.fullmatch(r"local(?:\[([0-9]+|\*)(?:,\s*[0-9]+)?\])?", self._master)
         if match is not None:
             cores = match.group(1) or "1"
             total = os.cpu_count() or 1 if cores == "*" else int(cores)
@@ -213,7 +214,8 @@ class SparkHostBody:
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
         vertices = cloudpickle.loads(self._plan)  # came through Spark's own closure
-        yield Host(self._spec, vertices, attempt=attempt).run().how
+        wiring = FlightWiring(self._spec.host)
+        yield Host(self._spec, vertices, wiring, attempt=attempt).run().how
 
 
 def _first_line(error: BaseException) -> str:
