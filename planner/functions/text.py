@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from planner.errors import InvalidPlanError
 from planner.functions.signature import Function, method, text_of, typed
 
 if TYPE_CHECKING:
@@ -22,9 +23,20 @@ def _resolver(result: pa.DataType) -> Callable[[Call], Node | None]:
     def resolve(call: Call) -> Node | None:
         if not all(text_of(arg) for arg in call.args):
             return None
+        if dict(call.options).get("regex"):
+            _check_regex(call)
         return typed(call, result, *[_TEXT] * len(call.args))
 
     return resolve
+
+
+def _check_regex(call: Call) -> None:
+    """A pattern that cannot be compiled is the user's mistake, not the data's."""
+    try:
+        pc.match_substring_regex(pa.array([""]), call.option("pattern"))
+    except pa.ArrowInvalid as error:
+        pattern = call.option("pattern")
+        raise InvalidPlanError(f"{pattern!r} is not a regular expression: {error}") from None
 
 
 def _contains(values: Sequence[Value], call: Call) -> Value:

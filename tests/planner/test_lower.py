@@ -250,7 +250,7 @@ def test_limits_have_names() -> None:
     wide = Stream.from_items(schema, [event(0, k=1)], partitions=1024)
     query = wide.group_by("k").window(tumbling(1)).agg(n=agg.count()).to_parquet()
     with pytest.raises(InvalidPlanError, match="channels; the limit is"):
-        plan_of(query, parallelism=64)
+        plan_of(query, parallelism=65)
     with pytest.raises(InvalidPlanError, match=r"no vertex 's09-x\.0'"):
         plan_of(bids().to_parquet()).vertex("s09-x.0")
     with pytest.raises(InvalidPlanError, match="no stage 's09-x'"):
