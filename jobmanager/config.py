@@ -25,6 +25,8 @@ class JobConfig:
     stall_wait_s: float = 600.0
     #: Restarts of one vertex without progress between them.
     vertex_restarts_max: int = 10
+    #: Restarts of one vertex that failed by itself (an unreadable file, a store that gave up).
+    vertex_failures_max: int = 3
     #: Restarts of one host without a report of progress between them.
     host_restarts_max: int = 10
     #: For hosts to leave when a job ends.

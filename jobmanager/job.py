@@ -236,7 +236,9 @@ def _open_executor(
     if name == "spark":
         from rvertex.spark import SparkExecutor  # starting Java is not for every command
 
-        return SparkExecutor(vertices, master=master, hosts=config.hosts)
+        return SparkExecutor(
+            vertices, master=master, hosts=config.hosts, daemon_module="jobmanager.spark_daemon"
+        )
     raise UsageError(f"executor {name!r}: choose spark or local")
 
 
@@ -259,7 +261,9 @@ def _configured(
 
 def _record_failure(root: JobRoot, error: str) -> None:
     status = {**root.read_status(), "job": root.name, "state": "failed", "error": error}
-    root.write_status({"root": display_uri(root.uri), "written_us": SystemClock().now_us(), **status})
+    root.write_status(
+        {"root": display_uri(root.uri), "written_us": SystemClock().now_us(), **status}
+    )
 
 
 def _fresh_name() -> str:

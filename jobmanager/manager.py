@@ -254,7 +254,7 @@ class JobManager:
         elif notice.family != "operating":
             self._end("failed", f"{notice.vertex}: {notice.message}")
             return
-        elif vertex.fruitless_restarts >= self.config.vertex_restarts_max:
+        elif vertex.fruitless_restarts >= self.config.vertex_failures_max:
             tries = vertex.fruitless_restarts
             self._end("failed", f"{notice.vertex}: {notice.message} (after {tries} restarts)")
             return

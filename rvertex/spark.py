@@ -38,7 +38,6 @@ _CONF = {
     "spark.task.maxFailures": "1",
     "spark.speculation": "false",
     "spark.python.worker.idleTimeoutSeconds": "0",
-    "spark.python.daemon.module": "rvertex.spark_daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.executor.heartbeatInterval": "2s",
@@ -80,8 +79,10 @@ def spark_log_path() -> str:
     return os.path.join(tempfile.gettempdir(), f"streamscope-spark-{os.getpid()}.log")
 
 
-def spark_context(master: str) -> SparkContext:
+def spark_context(master: str, daemon_module: str) -> SparkContext:
     """The process's SparkContext on ``master``; starts it, or moves it there if it is idle.
+
+    ``daemon_module`` is what Spark runs to fork Python workers from.
 
     Raises:
         SparkUnavailableError: no Java, or the master does not answer.
@@ -97,6 +98,7 @@ def spark_context(master: str) -> SparkContext:
             active.stop()
         os.environ["PYSPARK_PYTHON"] = sys.executable
         conf = SparkConf().setMaster(master).setAppName("streamscope")
+        conf.setIfMissing("spark.python.daemon.module", daemon_module)
         for key, value in _CONF.items():
             conf.setIfMissing(key, value)
         try:
@@ -122,9 +124,14 @@ class SparkExecutor:
     """Hosts as Spark jobs of one partition each."""
 
     def __init__(
-        self, vertices: Mapping[str, VertexSpec], *, master: str, hosts: int | None
+        self,
+        vertices: Mapping[str, VertexSpec],
+        *,
+        master: str,
+        hosts: int | None,
+        daemon_module: str,
     ) -> None:
-        self._context = spark_context(master)
+        self._context = spark_context(master, daemon_module)
         self._master = master
         self._plan = cloudpickle.dumps(dict(vertices))
         slots = self._slots(hosts or 1)

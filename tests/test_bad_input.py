@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ROWS = 500
 WAIT_S = 60.0
 #: A file that vanished might come back, so its vertex is restarted this often before the job fails.
-IMPATIENT = JobConfig(vertex_restarts_max=1)
+IMPATIENT = JobConfig(vertex_failures_max=1)
 
 
 def rows(start: int) -> list[tuple[int, str]]:

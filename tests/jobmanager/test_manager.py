@@ -236,7 +236,7 @@ def test_errors_that_a_retry_cannot_mend_fail_the_job(family: str) -> None:
 
 
 def test_operating_errors_are_retried_up_to_a_limit() -> None:
-    scene = Scene(durability="async", hosts=1, vertex_restarts_max=3)
+    scene = Scene(durability="async", hosts=1, vertex_failures_max=3)
     scene.start_all()
     for _ in range(3):
         epoch = scene.manager.vertices["b"].epoch
@@ -248,7 +248,7 @@ def test_operating_errors_are_retried_up_to_a_limit() -> None:
 
 
 def test_progress_renews_the_credit_for_restarts() -> None:
-    scene = Scene(durability="async", hosts=1, vertex_restarts_max=1)
+    scene = Scene(durability="async", hosts=1, vertex_failures_max=1)
     scene.start_all()
     for k in range(1, 5):
         scene.progress("b", 10 * k, 10 * k)
