@@ -191,12 +191,12 @@ def read_events(uri_or_store: str | BlobStore, *, columns: Sequence[str] | None 
 def find_difference(reader: StreamReader, given: Items) -> int | None:
     """The first seq at which the stream's content differs from ``given``; None if none is known.
 
-    The reader stands at ``given.first_seq``. Items that are lost are not compared.
+    The reader stands at ``given.first_seq``. What is lost or collected meanwhile is not compared.
     """
     while given.batch.num_rows:
         try:
             kept = reader.read_next(given.batch.num_rows)
-        except SequenceLostError:
+        except (SequenceLostError, SequenceDiscardedError):
             kept = None
         if kept is None:
             break

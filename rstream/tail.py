@@ -65,11 +65,12 @@ class VolatileTail:
     def append(self, batch: pa.RecordBatch) -> None:
         """Take a batch at ``next_seq``, by reference."""
         assert batch.num_rows > 0
-        size = batch.nbytes + BATCH_OVERHEAD_BYTES
+        nbytes = batch.nbytes
+        size = nbytes + BATCH_OVERHEAD_BYTES
         self._items.append(Items(self._next_seq, batch))
         self._sizes.append(size)
         self._bytes += size
-        self._unflushed_bytes += batch.nbytes
+        self._unflushed_bytes += nbytes
         self._next_seq += batch.num_rows
 
     def read(self, seq: int, items_max: int) -> Items | None:

@@ -20,6 +20,7 @@ from rstream import (
     StoreError,
     StreamReader,
 )
+from rstream.segments import parse_segment_name
 from tests.rstream.content import items, open_inline, small_limits
 
 
@@ -144,8 +145,12 @@ class StreamMachine(RuleBasedStateMachine):
         assert got.batch.equals(items(seq, got.next_seq))
         self.readers[at] = (reader, got.next_seq)
 
-    @rule(ahead=st.integers(0, 40))
-    def collect(self, ahead: int) -> None:
+    @rule(ahead=st.integers(0, 40), data=st.data())
+    def collect(self, ahead: int, data: st.DataObject) -> None:
+        segments = [seqs for name in self.store.list() if (seqs := parse_segment_name(name))]
+        if segments and ahead % 2:
+            edge = data.draw(st.sampled_from(segments)).hi + data.draw(st.integers(-1, 1))
+            ahead = max(edge - self.mark, 0)
         self.stream.garbage_collect(self.mark + ahead)
         self.mark = max(self.mark, min(self.mark + ahead, self.end))
         assert self.stream.first_seq == self.mark
@@ -160,6 +165,13 @@ class StreamMachine(RuleBasedStateMachine):
         assert stream.first_seq <= self.end
         assert stream.tail_first_seq <= stream.durable_seq <= stream.next_seq
 
+    @precondition(lambda self: hasattr(self, "stream"))
+    @invariant()
+    def what_is_durable_and_needed_is_in_the_store(self) -> None:
+        ranges = [seqs for name in self.store.list() if (seqs := parse_segment_name(name))]
+        held = {seq for seqs in ranges for seq in range(seqs.lo, seqs.hi)}
+        assert held.issuperset(range(self.stream.first_seq, self.stream.durable_seq))
+
     def teardown(self) -> None:
         if not hasattr(self, "stream"):
             return
@@ -172,4 +184,4 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 TestStream = StreamMachine.TestCase
-TestStream.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestStream.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)

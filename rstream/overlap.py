@@ -1,0 +1,61 @@
+"""Removing overlap: after its writers are gone, each item of a stream lies in exactly one segment.
+
+Writers that did not know of each other (a replaced instance that lived on for a moment) may have cut
+segments at different places. Readers of this project tolerate that; a plain Parquet reader of the
+folder would see items twice. What is written anew is there before what it replaces is deleted, so a
+crash in between leaves overlap, never a hole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.batch import Items
+from rstream.blobs import BlobStore, open_store
+from rstream.durable import DurableLog, SegmentCursor
+from rstream.segments import parse_segment_name, segment_name
+from rstream.types import SeqRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def remove_overlap(uri_or_store: str | BlobStore) -> int:
+    """Make the segments of a folder disjoint; gives how many files were deleted.
+
+    Only while nobody writes to the stream. One listing where there is nothing to do.
+    """
+    store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
+    names = [parse_segment_name(name) for name in store.list()]
+    doomed = 0
+    end = 0
+    for seqs in _by_start(seqs for seqs in names if seqs is not None):
+        if seqs.lo < end:
+            if seqs.hi > end:
+                _copy(store, SeqRange(end, seqs.hi))
+            store.delete(segment_name(seqs))
+            doomed += 1
+        end = max(end, seqs.hi)
+    return doomed
+
+
+def _by_start(segments: Iterable[SeqRange]) -> list[SeqRange]:
+    """By first seq, of several the longest first."""
+    return sorted(segments, key=lambda seqs: (seqs.lo, -seqs.hi))
+
+
+def _copy(store: BlobStore, seqs: SeqRange) -> None:
+    """Write the items of ``seqs`` as a segment of their own."""
+    log = DurableLog(store, store.uri)
+    cursor = SegmentCursor(log)
+    batches: list[pa.RecordBatch] = []
+    seq = seqs.lo
+    while seq < seqs.hi:
+        items = cursor.read(seq, seqs.hi - seq)
+        assert items is not None, f"{store.uri}: seq {seq} vanished"
+        batches.append(items.batch)
+        seq = items.next_seq
+    cursor.close()
+    log.write(Items(seqs.lo, pa.concat_batches(batches)))

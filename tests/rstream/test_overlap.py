@@ -1,0 +1,60 @@
+"""After the writers are gone each item lies in one file, whatever they wrote."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rstream import MemoryBlobs, open_reader
+from rstream.batch import Items, item_schema
+from rstream.durable import DurableLog
+from rstream.overlap import remove_overlap
+from rstream.segments import parse_segment_name
+
+SCHEMA = item_schema(pa.schema([("x", pa.int64())]))
+
+
+def items(lo: int, hi: int) -> Items:
+    n = hi - lo
+    columns = [
+        pa.array([0] * n, pa.int8()),
+        pa.array(range(lo, hi), pa.int64()),
+        pa.array(range(lo + 1, hi + 1), pa.int64()),
+        pa.array(range(lo, hi), pa.int64()),
+    ]
+    return Items(lo, pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+
+
+cuts = st.sets(st.integers(1, 39), max_size=8).map(lambda inner: [0, *sorted(inner), 40])
+
+
+@given(st.lists(cuts, min_size=1, max_size=3))
+def test_each_item_is_in_one_segment_and_none_is_lost(writers: list[list[int]]) -> None:
+    store = MemoryBlobs()
+    log = DurableLog(store, "s")
+    for ends in writers:
+        for lo, hi in zip(ends[:-1], ends[1:], strict=True):
+            log.write(items(lo, hi))
+    remove_overlap(store)
+    covered = sorted(
+        (seqs.lo, seqs.hi) for name in store.list() if (seqs := parse_segment_name(name))
+    )
+    assert covered[0][0] == 0
+    assert covered[-1][1] == 40
+    assert all(a[1] == b[0] for a, b in zip(covered[:-1], covered[1:], strict=True)), covered
+    reader = open_reader(store)
+    seen: list[int] = []
+    while (found := reader.read_next()) is not None:
+        seen.extend(found.batch.column("x").to_pylist())
+    assert seen == list(range(40))
+
+
+def test_disjoint_segments_are_left_alone() -> None:
+    store = MemoryBlobs()
+    log = DurableLog(store, "s")
+    log.write(items(0, 7))
+    log.write(items(7, 9))
+    before = store.list()
+    assert remove_overlap(store) == 0
+    assert store.list() == before
