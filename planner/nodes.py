@@ -230,7 +230,11 @@ def _collect_columns(node: Node, seen: dict[str, None]) -> None:
 
 def _as_array(value: Value, rows: int, type_: pa.DataType) -> pa.Array:
     if isinstance(value, pa.Scalar):
-        return pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, type_)
+        if rows == 0 or not value.is_valid:
+            return pa.nulls(rows, type_)
+        if pa.types.is_nested(type_):
+            return pa.array([value.as_py()], type_).take(pa.nulls(rows, pa.int64()).fill_null(0))
+        return pa.repeat(value, rows)
     if isinstance(value, pa.ChunkedArray):
         return value.combine_chunks()
     return value
