@@ -30,6 +30,7 @@ from rstream import read_events
 from rstream.batch import VS
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError, UsageError
+from rstream.overlap import remove_overlap
 from rvertex.executor import Executor, LocalExecutor
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class Job:
 
     def _finish(self) -> None:
         if self._status["state"] == "finished":
+            for _, uri in self.plan.sink_streams():
+                remove_overlap(uri)
             keys = ("job", "events_out", "output_digest")
             mark_success(self.output, {k: self._status[k] for k in keys})
 

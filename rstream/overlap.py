@@ -1,7 +1,7 @@
 """Removing overlap: after its writers are gone, each item of a stream lies in exactly one segment.
 
-Writers that did not know of each other (a replaced instance that lived on for a moment) may have cut
-segments at different places. Readers of this project tolerate that; a plain Parquet reader of the
+Writers that did not know of each other (a replaced instance that lived on for a moment) may have
+cut segments at different places. Readers of this project tolerate that; a plain Parquet reader of the
 folder would see items twice. What is written anew is there before what it replaces is deleted, so a
 crash in between leaves overlap, never a hole.
 """
@@ -29,16 +29,19 @@ def remove_overlap(uri_or_store: str | BlobStore) -> int:
     """
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
     names = [parse_segment_name(name) for name in store.list()]
-    doomed = 0
+    deleted = 0
     end = 0
+    copied: set[SeqRange] = set()
     for seqs in _by_start(seqs for seqs in names if seqs is not None):
-        if seqs.lo < end:
+        if seqs.lo < end and seqs not in copied:
             if seqs.hi > end:
-                _copy(store, SeqRange(end, seqs.hi))
+                rest = SeqRange(end, seqs.hi)
+                _copy(store, rest)
+                copied.add(rest)
             store.delete(segment_name(seqs))
-            doomed += 1
+            deleted += 1
         end = max(end, seqs.hi)
-    return doomed
+    return deleted
 
 
 def _by_start(segments: Iterable[SeqRange]) -> list[SeqRange]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +36,7 @@ def test_each_item_is_in_one_segment_and_none_is_lost(writers: list[list[int]]) 
     store = MemoryBlobs()
     log = DurableLog(store, "s")
     for ends in writers:
-        for lo, hi in zip(ends[:-1], ends[1:], strict=True):
+        for lo, hi in itertools.pairwise(ends):
             log.write(items(lo, hi))
     remove_overlap(store)
     covered = sorted(
@@ -42,7 +44,7 @@ def test_each_item_is_in_one_segment_and_none_is_lost(writers: list[list[int]]) 
     )
     assert covered[0][0] == 0
     assert covered[-1][1] == 40
-    assert all(a[1] == b[0] for a, b in zip(covered[:-1], covered[1:], strict=True)), covered
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(covered)), covered
     reader = open_reader(store)
     seen: list[int] = []
     while (found := reader.read_next()) is not None:
