@@ -38,6 +38,12 @@ class Background(Protocol):
         """Run ``task`` after ``delay_s``; dropped if the background is closed before."""
         ...
 
+    def wait_for(
+        self, changed: threading.Condition, is_done: Callable[[], bool], timeout_s: float
+    ) -> bool:
+        """Wait for something that a task brings about; ``changed`` is held. Whether it is done."""
+        ...
+
     def close(self) -> None:
         """Finish what was submitted, drop what is delayed, stop the threads."""
         ...
@@ -68,6 +74,11 @@ class ThreadBackground:
 
     def submit_later(self, delay_s: float, task: Callable[[], object]) -> None:
         self._timer.add(delay_s, lambda: self.submit(task))
+
+    def wait_for(
+        self, changed: threading.Condition, is_done: Callable[[], bool], timeout_s: float
+    ) -> bool:
+        return changed.wait_for(is_done, timeout_s)
 
     def close(self) -> None:
         self._timer.close()
@@ -128,6 +139,11 @@ class InlineBackground:
         delayed, self._delayed = self._delayed, []
         for task in delayed:
             self.submit(task)
+
+    def wait_for(
+        self, changed: threading.Condition, is_done: Callable[[], bool], timeout_s: float
+    ) -> bool:
+        return changed.wait_for(is_done, timeout_s)
 
     def close(self) -> None:
         self._delayed.clear()

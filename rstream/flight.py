@@ -33,8 +33,7 @@ from rstream.errors import (
     StreamEngineError,
     UnauthorizedError,
 )
-from rstream.reader import READ_ITEMS_MAX
-from rstream.receive import DurablePart, ReceiveQueue, loss_from_text, loss_to_text
+from rstream.receive import PushedReader, loss_from_text, loss_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,13 +119,11 @@ class StreamServer:
         return flight.GeneratorStream(stream.schema, batches())
 
 
-class RemoteReader:
-    """A reader of a stream that lives on another host; a StreamReader.
+class RemoteReader(PushedReader):
+    """A reader of a stream that lives on another host, over Flight.
 
-    What is durable in ``store`` (if given) is read from there first, the rest is pushed. Once
-    :attr:`is_broken`, what was received, then what is durable, is still served; the caller then
-    registers elsewhere at :attr:`next_seq`. ``on_change`` is called from another thread when there
-    is something new to read, or the connection broke.
+    ``on_change`` is called from another thread when there is something new to read, or the
+    connection broke.
     """
 
     def __init__(
@@ -143,62 +140,29 @@ class RemoteReader:
     ) -> None:
         self._address, self._secret = address, secret
         self._stream_id, self._epoch = stream_id, epoch
-        self._seq = from_seq
-        self._queue = ReceiveQueue(queue_bytes_max)
-        self._on_change = on_change
         self._thread: threading.Thread | None = None
         self._call: flight.FlightStreamReader | None = None
         self._reading_since_s: float | None = None
         self._clock = SystemClock()
-        self._durable = DurablePart(store, stream_id, from_seq)
-        self._is_salvaged = False
-        if not self._durable.is_open:
-            self._connect()
-
-    @property
-    def next_seq(self) -> int:
-        return self._seq
+        super().__init__(
+            stream_id, from_seq, store=store, queue_bytes_max=queue_bytes_max, on_change=on_change
+        )
 
     @property
     def is_broken(self) -> bool:
-        """Whether the connection is lost, withdrawn or refused: nothing more will be received."""
+        """See PushedReader; a long silence is a break."""
         since_s = self._reading_since_s
         if since_s is not None and self._clock.monotonic_s() - since_s > SILENCE_S:
             self._break(OperatingError(f"{self._address}: silent for {SILENCE_S:g} s"))
-        return self._queue.failure is not None
-
-    @property
-    def failure(self) -> StreamEngineError | None:
-        """Why it is broken; SequenceLostError if the host does not have :attr:`next_seq`."""
-        return self._queue.failure
-
-    def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """See StreamReader. None once :attr:`is_broken` and everything received was returned."""
-        was_broken = self.is_broken
-        items = self._queue.take(max_items)
-        if items is None and was_broken and not self._is_salvaged:
-            self._is_salvaged = True
-            self._durable.reopen()
-        if items is None:
-            items = self._durable.read(self._seq, max_items)
-        if items is None and self._thread is None:
-            self._connect()
-        if items is not None:
-            assert items.first_seq == self._seq, (items.first_seq, self._seq)
-            self._seq = items.next_seq
-        return items
-
-    def wait(self, timeout_s: float) -> bool:
-        return self._durable.is_open or self._queue.wait(timeout_s)
+        return super().is_broken
 
     def close(self) -> None:
         """Stop receiving."""
-        self._queue.close()
+        super().close()
         if (call := self._call) is not None:
             call.cancel()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(CLOSE_WAIT_S)
-        self._durable.close()
 
     def _connect(self) -> None:
         self._thread = threading.Thread(target=self._receive, name="remote-reader", daemon=True)
@@ -233,18 +197,8 @@ class RemoteReader:
         self._reading_since_s = None
         if chunk.data.num_rows:
             (first_seq,) = _SEQ.unpack(chunk.app_metadata.to_pybytes())
-            if self._queue.put(Items(first_seq, chunk.data)):
-                self._changed()
+            self._take(Items(first_seq, chunk.data))
         return True
-
-    def _break(self, error: StreamEngineError) -> None:
-        if self._queue.failure is None:
-            self._queue.fail(error)
-            self._changed()
-
-    def _changed(self) -> None:
-        if self._on_change is not None and not self._queue.is_closed:
-            self._on_change()
 
 
 class ControlServer:

@@ -16,9 +16,12 @@ from rstream.batch import Items
 from rstream.blobs import BlobStore, open_store
 from rstream.durable import DurableLog, SegmentCursor
 from rstream.errors import SequenceDiscardedError, SequenceLostError
+from rstream.reader import READ_ITEMS_MAX
 from rstream.tail import BATCH_OVERHEAD_BYTES, JOIN_ROWS_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rstream.errors import StreamEngineError
 
 _LOST = "<lost>"
@@ -133,6 +136,94 @@ class DurablePart:
         self.is_open = False
         if self._cursor is not None:
             self._cursor.close()
+
+
+class PushedReader:
+    """A reader of a stream on another host; a StreamReader. A transport is a subclass.
+
+    What is durable in ``store`` (if given) is read from there first, the rest is pushed. Once
+    :attr:`is_broken`, what was received, then what is durable, is still served; the caller then
+    registers elsewhere at :attr:`next_seq`.
+    """
+
+    def __init__(
+        self,
+        stream_id: str,
+        from_seq: int,
+        *,
+        store: BlobStore | str | None,
+        queue_bytes_max: int,
+        on_change: Callable[[], None] | None,
+    ) -> None:
+        self._seq = from_seq
+        self._queue = ReceiveQueue(queue_bytes_max)
+        self._on_change = on_change
+        self._durable = DurablePart(store, stream_id, from_seq)
+        self._is_connected = False
+        self._is_salvaged = False
+        if not self._durable.is_open:
+            self._start()
+
+    @property
+    def next_seq(self) -> int:
+        """The seq of the next item to be returned."""
+        return self._seq
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the connection is lost, withdrawn or refused: nothing more will be received."""
+        return self._queue.failure is not None
+
+    @property
+    def failure(self) -> StreamEngineError | None:
+        """Why it is broken; SequenceLostError if the host does not have :attr:`next_seq`."""
+        return self._queue.failure
+
+    def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
+        """See StreamReader. None once :attr:`is_broken` and everything received was returned."""
+        was_broken = self.is_broken
+        items = self._queue.take(max_items)
+        if items is None and was_broken and not self._is_salvaged:
+            self._is_salvaged = True
+            self._durable.reopen()
+        if items is None:
+            items = self._durable.read(self._seq, max_items)
+        if items is None and not self._is_connected:
+            self._start()
+        if items is not None:
+            assert items.first_seq == self._seq, (items.first_seq, self._seq)
+            self._seq = items.next_seq
+        return items
+
+    def wait(self, timeout_s: float) -> bool:
+        """See StreamReader."""
+        return self._durable.is_open or self._queue.wait(timeout_s)
+
+    def close(self) -> None:
+        """Stop receiving."""
+        self._queue.close()
+        self._durable.close()
+
+    def _connect(self) -> None:
+        """Have the items from ``next_seq`` on pushed: each to ``_take``, the end to ``_break``."""
+        raise NotImplementedError
+
+    def _start(self) -> None:
+        self._is_connected = True
+        self._connect()
+
+    def _take(self, items: Items) -> None:
+        if self._queue.put(items):
+            self._changed()
+
+    def _break(self, error: StreamEngineError) -> None:
+        if self._queue.failure is None:
+            self._queue.fail(error)
+            self._changed()
+
+    def _changed(self) -> None:
+        if self._on_change is not None and not self._queue.is_closed:
+            self._on_change()
 
 
 def loss_to_text(error: SequenceLostError | SequenceDiscardedError) -> str:

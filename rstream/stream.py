@@ -250,8 +250,8 @@ class RStream:
         target = self._tail.next_seq
         self.request_flush()
         with self._state:
-            self._state.wait_for(
-                lambda: self._failure is not None or self._tail.durable_seq >= target, timeout_s
+            self._background.wait_for(
+                self._state, lambda: bool(self._failure) or self.durable_seq >= target, timeout_s
             )
             self._raise_failure()
             if self._tail.durable_seq < target:
