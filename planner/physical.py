@@ -101,10 +101,6 @@ class PhysicalPlan:
                 return stage
         raise InvalidPlanError(f"the plan has no stage {name!r}")
 
-    def writer_of(self, stream: str) -> VertexId:
-        """The vertex that writes ``stream``."""
-        return self.writers()[stream]
-
     def writers(self) -> dict[str, VertexId]:
         """By stream, sink streams included, the vertex that writes it."""
         return {s: v.id for v in self.vertices for s in v.output_streams}

@@ -108,14 +108,6 @@ def share(root: LogicalNode) -> LogicalNode:
     return mine[root]
 
 
-def plan_fingerprint(root: LogicalNode) -> str:
-    """The same for equal plans, in every process."""
-    names: NodeMap[str] = NodeMap()
-    for node in topological(root):
-        names[node] = fingerprint(([names[child] for child in node.inputs], _alone(node)))
-    return names[root]
-
-
 def _alone(node: LogicalNode) -> str:
     """The node's own content, without what is below it."""
     below = ("input", "left", "right", "branches")

@@ -92,6 +92,23 @@ def test_an_aggregate_may_read_a_key_or_replace_a_column_of_the_input() -> None:
     assert names(regrouped) == {"x": "double", "total": "double"}, "the key hides the column"
 
 
+def test_computed_inputs_of_aggregates_do_not_collide() -> None:
+    stream = S.select("k", n_input=col("x"), n=col("x"))
+    made = stream.group_by("n_input").window(tumbling("1s"))
+    got = rows(
+        made.agg(n=agg.sum(col("n") * 2), m=agg.max("n"), twice=agg.max(col("n") * 2)).to_parquet()
+    )
+    assert [(r["n_input"], r["n"], r["m"], r["twice"]) for r in got] == [
+        (1, 2, 1, 2),
+        (None, None, None, None),
+    ]
+
+
+def test_a_null_predicate_keeps_nothing() -> None:
+    assert rows(S.filter(None).to_parquet()) == []
+    assert rows(S.filter(lit(True)).select(col("k")).to_parquet())[0]["k"] == "a"
+
+
 def test_join_schemas() -> None:
     other = S.select("k", "x", y=col("f"))
     assert list(names(S.drop("tags", "ok").join(other, on="k"))) == ["k", "x", "f", "x_right", "y"]
@@ -158,6 +175,10 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: hopping("10s", 0), "window every 0 has to be longer than zero"),
     (lambda: S.to_parquet(cti_every="0s"), "cti_every '0s' has to be longer than zero"),
     (lambda: S.name("a/b"), "name('a/b'): up to 40 letters"),
+    (lambda: S.join(S, on=[col("k")]), "keys are names of columns; compute them first"),  # type: ignore[list-item]
+    (lambda: Stream.from_items({"a": int}, [event(2**63 - 2, 2**63 - 1), event(2**63 - 1, 2**63)]),
+     "does not fit into 64 bits"),
+    (lambda: col(3), "col() takes the name of a column, not 3"),  # type: ignore[arg-type]
     (lambda: event(5, 5), "event(5, 5): an event needs vs < ve"),
     (lambda: event("soon"), "vs 'soon' is not a time; write it like"),
     (lambda: Stream.from_items({"a": "int64"}, [event(1, b=1)]), "no column 'b' in event(...)"),
