@@ -7,11 +7,14 @@ whatever its column's unit and zone. Arithmetic on integers is done in int64, on
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from planner.errors import InvalidPlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TIMESTAMP = pa.timestamp("us")
 TIMESTAMP_UTC = pa.timestamp("us", "UTC")
@@ -19,6 +22,8 @@ DURATION = pa.duration("us")
 
 #: A name, a Python type or a ``pa.DataType``.
 TypeLike: TypeAlias = Any
+
+_INT64_DIGITS = 19
 
 _NAMES: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
@@ -126,7 +131,7 @@ def _common_number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     try:
         return (
             pa.unify_schemas(
-                [pa.schema([("x", _as_decimal(a))]), pa.schema([("x", _as_decimal(b))])],
+                [pa.schema([("x", as_decimal(a))]), pa.schema([("x", as_decimal(b))])],
                 promote_options="permissive",
             )
             .field("x")
@@ -136,8 +141,13 @@ def _common_number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return None
 
 
-def _as_decimal(t: pa.DataType) -> pa.DataType:
-    return pa.decimal128(19, 0) if pa.types.is_integer(t) else t
+def as_decimal(
+    t: pa.DataType, make: Callable[[int, int], pa.DataType] = pa.decimal128
+) -> pa.DataType:
+    """A decimal type (made by ``make``) for the values of a number type that is no float."""
+    if not pa.types.is_decimal(t):
+        return make(_INT64_DIGITS, 0)
+    return make(t.precision, t.scale) if make is pa.decimal256 else t
 
 
 def _is_view(t: pa.DataType) -> bool:

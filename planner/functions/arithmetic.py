@@ -13,8 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.data_types import DURATION, common_type, is_number, is_text, is_time, plain
-from planner.functions.signature import Function, arg_types, infix, method, typed
+from planner.data_types import DURATION, as_decimal, common_type, is_number, is_text, is_time, plain
+from planner.functions.signature import (
+    Function,
+    arg_types,
+    infix,
+    method,
+    typed,
+    with_literals_adapted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,9 +37,7 @@ def _number(call: Call) -> pa.DataType | None:
     types = [pa.int64() if pa.types.is_null(t) else plain(t) for t in arg_types(call)]
     if not all(is_number(t) for t in types):
         return None
-    if all(pa.types.is_integer(t) for t in types):
-        return None if pa.uint64() in types and types[0] != types[1] else _INTEGER
-    return common_type(*types)
+    return _INTEGER if all(pa.types.is_integer(t) for t in types) else common_type(*types)
 
 
 def _resolve_plus(call: Call) -> Node | None:
@@ -80,13 +85,22 @@ def _moved(call: Call, time: pa.DataType) -> Node:
 
 def _resolve_number(call: Call) -> Node | None:
     common = _number(call)
-    if common is None:
-        return None
-    if pa.types.is_decimal(common):
-        call = typed(call, common, common, common)
-        empty = pa.nulls(0, common)
-        return replace(call, type=_KERNELS[call.function](empty, empty).type)
+    if common is None or pa.types.is_decimal(common):
+        return None if common is None else _resolve_decimal(call)
     return typed(call, common, common, common)
+
+
+def _resolve_decimal(call: Call) -> Node | None:
+    """Decimals keep their own scales; Arrow says how wide the result is."""
+    call = with_literals_adapted(call)
+    for widen in (pa.decimal128, pa.decimal256):
+        types = [as_decimal(t, widen) for t in arg_types(call)]
+        try:
+            result = _KERNELS[call.function](*(pa.nulls(0, t) for t in types)).type
+        except pa.ArrowException:  # more digits than it has room for
+            continue
+        return typed(call, result, *types)
+    return None
 
 
 def _resolve_divide(call: Call) -> Node | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -41,10 +42,15 @@ def arg_types(call: Call) -> list[pa.DataType]:
 
 
 def with_literals_adapted(call: Call) -> Call:
-    """A text literal that meets a time is read as a time."""
-    if not any(is_time(t) for t in arg_types(call)):
-        return call
-    return replace(call, args=tuple(_as_time(arg) for arg in call.args))
+    """A literal that meets another type: text becomes a time, a whole number fits itself in."""
+    types = arg_types(call)
+    if any(is_time(t) for t in types):
+        return replace(call, args=tuple(_as_time(arg) for arg in call.args))
+    if any(pa.types.is_decimal(t) for t in types):
+        return replace(call, args=tuple(_as_short_decimal(arg) for arg in call.args))
+    if pa.uint64() in types:
+        return replace(call, args=tuple(_as_unsigned(arg) for arg in call.args))
+    return call
 
 
 def common_of(types: Sequence[pa.DataType]) -> pa.DataType | None:
@@ -66,6 +72,26 @@ def _as_time(node: Node) -> Node:
         return node
     moment = pa.scalar(us, TIMESTAMP_UTC).as_py()
     return Literal(moment, TIMESTAMP_UTC)
+
+
+def _whole(node: Node) -> int | None:
+    """The value of a literal that is a whole number."""
+    if isinstance(node, Literal) and node.type == pa.int64() and isinstance(node.literal, int):
+        return node.literal
+    return None
+
+
+def _as_short_decimal(node: Node) -> Node:
+    """Not wider than it has to be, so that the result has room."""
+    value = _whole(node)
+    if value is None:
+        return node
+    return Literal(Decimal(value), pa.decimal128(len(str(abs(value))), 0))
+
+
+def _as_unsigned(node: Node) -> Node:
+    value = _whole(node)
+    return node if value is None or value < 0 else Literal(value, pa.uint64())
 
 
 def infix(symbol: str) -> Callable[[Call], str]:
