@@ -43,18 +43,22 @@ class SegmentInfo:
     digests: tuple[str, ...]
 
 
-def encode_segment(stream: str, items: Items) -> pa.Buffer:
-    """The bytes of a segment that holds ``items``."""
-    batch = items.batch
-    assert batch.num_rows > 0
-    row_bytes = max(batch.nbytes // batch.num_rows, 1)
+def encode_segment(stream: str, first_seq: int, batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    """The bytes of a segment that holds consecutive ``batches``, at least one row.
+
+    Copies one row group at a time.
+    """
+    table = pa.Table.from_batches(batches)
+    rows = table.num_rows
+    assert rows > 0
+    row_bytes = max(table.nbytes // rows, 1)
     group_rows = max(min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES_MAX // row_bytes), 1)
-    schema = _file_schema(batch.schema)
+    schema = _file_schema(table.schema)
     sink = pa.BufferOutputStream()
     digests: list[str] = []
     with pq.ParquetWriter(sink, schema, **_writer_options(schema)) as writer:
-        for lo in range(0, batch.num_rows, group_rows):
-            part = Items(items.first_seq + lo, batch.slice(lo, group_rows))
+        for lo in range(0, rows, group_rows):
+            part = Items(first_seq + lo, _one_batch(table.slice(lo, group_rows)))
             digest = StreamDigest()
             digest.update(part.first_seq, part.batch)
             digests.append(digest.hexdigest())
@@ -64,8 +68,8 @@ def encode_segment(stream: str, items: Items) -> pa.Buffer:
         footer = {
             "version": FORMAT_VERSION,
             "stream": stream,
-            "lo": items.first_seq,
-            "hi": items.next_seq,
+            "lo": first_seq,
+            "hi": first_seq + rows,
             "columns": _describe(schema),
             "group_rows": group_rows,
             "digests": digests,

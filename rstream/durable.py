@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rstream.codec import SegmentFile, encode_segment
-from rstream.errors import CorruptSegmentError, InvalidBatchError, StoreError
+from rstream.errors import CorruptSegmentError, InvalidBatchError, SequenceGapError, StoreError
 from rstream.segments import SegmentIndex, parse_segment_name, segment_name
+from rstream.tail import Cut
 from rstream.types import SeqRange
 
 if TYPE_CHECKING:
@@ -85,17 +86,31 @@ class DurableLog:
             first = self._index.first_seq
             return self._index.contiguous_end(max(self._mark, first or 0))
 
+    def resume_at(self, start_seq: int | None, *, is_volatile: bool) -> tuple[int, int]:
+        """The low-water mark, and the next seq to write, of a writer that goes on at ``start_seq``.
+
+        Raises:
+            SequenceGapError: it would leave a gap after what is durable; a volatile stream may.
+        """
+        end = self.end()
+        if is_volatile:
+            return self._mark, end if start_seq is None else self.contiguous_end(start_seq)
+        if start_seq is not None and start_seq > end:
+            raise SequenceGapError(self.stream, start_seq, end)
+        return max(self._mark, self.first_seq or 0), end
+
     def holes(self) -> list[SeqRange]:
         """Ranges that no segment has, between the lowest and the highest seq."""
         with self._lock:
             return self._index.holes()
 
-    def write(self, items: Items) -> None:
+    def write(self, items: Items | Cut) -> None:
         """Make a segment of ``items``; what is there under its name already stays."""
-        seqs = SeqRange(items.first_seq, items.next_seq)
+        cut = items if isinstance(items, Cut) else Cut(items.first_seq, (items.batch,))
+        seqs = SeqRange(cut.first_seq, cut.next_seq)
         name = segment_name(seqs)
         if not self._store.exists(name):
-            data = encode_segment(self.stream, items)
+            data = encode_segment(self.stream, cut.first_seq, cut.batches)
             try:
                 self._store.put(name, data)
             except StoreError:

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rstream.background import Background
-    from rstream.batch import Items
     from rstream.limits import StreamLimits
-    from rstream.tail import VolatileTail
+    from rstream.tail import Cut, VolatileTail
 
 
 class FlushPolicy:
@@ -75,7 +74,7 @@ class FlushPolicy:
             or tail.next_seq - tail.flushing_seq >= limits.segment_rows_max
         )
 
-    def take(self, tail: VolatileTail) -> Items | None:
+    def take(self, tail: VolatileTail) -> Cut | None:
         """The next cut, None if there is nothing to do."""
         if not self.is_due(tail):
             return None
@@ -102,9 +101,9 @@ class Flusher:
         background: Background,
         lock: threading.Condition,
         *,
-        take: Callable[[], Items | None],
-        write: Callable[[Items], None],
-        done: Callable[[Items, StreamEngineError | None], None],
+        take: Callable[[], Cut | None],
+        write: Callable[[Cut], None],
+        done: Callable[[Cut, StreamEngineError | None], None],
     ) -> None:
         self._background = background
         self._lock = lock
@@ -125,17 +124,17 @@ class Flusher:
 
     def _run(self) -> None:
         with self._lock:
-            items = self._take()
-            if items is None:
+            cut = self._take()
+            if cut is None:
                 self._is_running = False
                 self._lock.notify_all()
                 return
         error: StreamEngineError | None = None
         try:
-            self._write(items)
+            self._write(cut)
         except StreamEngineError as failure:
             error = failure
         except Exception as failure:  # never lost: it is raised by the next write or flush
-            error = StoreError(f"[{items.first_seq}, {items.next_seq})", repr(failure))
-        self._done(items, error)
+            error = StoreError(f"[{cut.first_seq}, {cut.next_seq})", repr(failure))
+        self._done(cut, error)
         self._background.submit(self._run)

@@ -1,9 +1,9 @@
 """Removing overlap: after its writers are gone, each item of a stream lies in exactly one segment.
 
 Writers that did not know of each other (a replaced instance that lived on for a moment) may have
-cut segments at different places. Readers of this project tolerate that; a plain Parquet reader of the
-folder would see items twice. What is written anew is there before what it replaces is deleted, so a
-crash in between leaves overlap, never a hole.
+cut segments at different places. Readers of this project tolerate that; a plain Parquet reader of
+the folder would see items twice. What is written anew is there before what it replaces is deleted,
+so a crash in between leaves overlap, never a hole.
 """
 
 from __future__ import annotations

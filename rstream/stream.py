@@ -31,7 +31,7 @@ from rstream.errors import (
 from rstream.flush import Flusher, FlushPolicy
 from rstream.limits import Durability, StreamLimits
 from rstream.reader import LocalReader, find_difference
-from rstream.tail import VolatileTail
+from rstream.tail import Cut, VolatileTail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,6 +81,7 @@ class RStream:
         self._policy = FlushPolicy(limits, is_volatile=durability == "volatile")
         self._failure: StreamEngineError | None = None
         self._is_timer_set = False
+        self._is_read = False
         self._is_closed = False
 
     @classmethod
@@ -113,12 +114,7 @@ class RStream:
         remove_temporaries(store)
         log = DurableLog(store, stream_id)
         log.check_schema(item_schema(payload))
-        next_seq = log.end()
-        if start_seq is not None and (start_seq > next_seq or durability == "volatile"):
-            if durability != "volatile":
-                raise SequenceGapError(stream_id, start_seq, next_seq)
-            next_seq = log.contiguous_end(start_seq)
-        first_seq = log.mark if durability == "volatile" else max(log.mark, log.first_seq or 0)
+        first_seq, next_seq = log.resume_at(start_seq, is_volatile=durability == "volatile")
         return cls(
             log,
             payload,
@@ -215,6 +211,7 @@ class RStream:
                 raise SequenceDiscardedError(self.stream_id, seq, self._first_seq)
             if seq > self._tail.next_seq and not ahead:
                 raise SequenceNotReadyError(self.stream_id, seq, self._tail.next_seq)
+            self._is_read = True
         return LocalReader(self, seq, self._log)
 
     def garbage_collect(self, seq: int) -> None:
@@ -269,12 +266,13 @@ class RStream:
         """Write no more. An async stream is flushed first, unless told not to.
 
         Raises:
-            StoreError: the last flush failed; the stream is closed all the same.
+            StoreError: that failed; the stream is closed all the same.
         """
         if self._is_closed:
             return
         try:
             if flush and self.durability == "async":
+                self._failure = None  # this is the retry
                 self.flush(self.limits.close_wait_s)
         finally:
             with self._state:
@@ -304,21 +302,22 @@ class RStream:
             assert self._first_seq <= self._tail.next_seq, (self._first_seq, self._tail.next_seq)
 
     def _append(self, batch: pa.RecordBatch) -> None:
-        limits = self.limits
         with self._state:
             self._tail.append(batch)
             if self.durability == "sync":
                 self._tail.mark_durable(self._tail.next_seq)
-                self._tail.drop_until(limits.tail_bytes_max // 2)
+                self._trim()
             self._state.notify_all()
-            is_full = self._tail.bytes >= limits.tail_bytes_max
+            is_full = self._tail.bytes >= self.limits.tail_bytes_max
             if self.durability == "volatile":
                 if is_full and self._policy.note_full(self._clock.monotonic_s()):
-                    self._background.submit_later(limits.spill_after_s, self._spill_if_stuck)
+                    self._background.submit_later(self.limits.spill_after_s, self._spill_if_stuck)
                 return
             if self.durability == "async" and not self._is_timer_set:
                 self._is_timer_set = True
-                self._background.submit_later(limits.flush_interval_ms / 1e3, self._on_flush_timer)
+                self._background.submit_later(
+                    self.limits.flush_interval_ms / 1e3, self._on_flush_timer
+                )
             is_due = self._policy.is_due(self._tail)
         if is_due:
             self._flusher.kick()
@@ -347,9 +346,13 @@ class RStream:
                 if not self._state.wait(step_s):
                     waited_s += step_s
 
+    def _trim(self) -> None:
+        """Keep of what is durable at most half a tail, for readers, if there are any."""
+        self._tail.drop_until(self.limits.tail_bytes_max // 2 if self._is_read else 0)
+
     def _relieve(self) -> None:
         """The tail is full: free what may go, and see to it that more may. Holds ``_state``."""
-        self._tail.drop_until(self.limits.tail_bytes_max // 2)
+        self._trim()
         if self._tail.bytes < self.limits.tail_bytes_max:
             return
         if self.durability == "async":
@@ -371,16 +374,16 @@ class RStream:
             self._policy.request(self._tail.next_seq)
         self._flusher.kick()
 
-    def _take(self) -> Items | None:
+    def _take(self) -> Cut | None:
         """The next cut to flush. Holds ``_state``."""
         return None if self._failure is not None else self._policy.take(self._tail)
 
-    def _flushed(self, items: Items, error: StreamEngineError | None) -> None:
+    def _flushed(self, cut: Cut, error: StreamEngineError | None) -> None:
         with self._state:
             if error is None:
-                self._tail.mark_durable(max(items.next_seq, self._tail.durable_seq))
+                self._tail.mark_durable(max(cut.next_seq, self._tail.durable_seq))
                 self._tail.drop_below(self._first_seq)
-                self._tail.drop_until(self.limits.tail_bytes_max // 2)
+                self._trim()
             else:
                 self._failure = error
                 self._tail.abandon_flush()

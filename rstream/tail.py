@@ -11,6 +11,7 @@ Pure: no I/O, no threads. Source: etcd/raft, ``log_unstable.go``.
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
 BATCH_OVERHEAD_BYTES = 1024
 #: Batches of at least this many rows are handed out by reference, smaller ones are joined.
 JOIN_ROWS_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Consecutive batches that become one segment; at least one row."""
+
+    first_seq: int
+    batches: tuple[pa.RecordBatch, ...]
+
+    @property
+    def next_seq(self) -> int:
+        return self.first_seq + sum(int(batch.num_rows) for batch in self.batches)
 
 
 class VolatileTail:
@@ -95,8 +108,8 @@ class VolatileTail:
         batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         return Items(seq, batch.slice(0, items_max) if rows > items_max else batch)
 
-    def cut(self, rows_max: int, bytes_max: int) -> Items | None:
-        """The next items to flush, from ``flushing_seq``: as one table's batches; None if none.
+    def cut(self, rows_max: int, bytes_max: int) -> Cut | None:
+        """The next items to flush, from ``flushing_seq`` on, by reference; None if none.
 
         Moves ``flushing_seq`` past them.
         """
@@ -120,7 +133,7 @@ class VolatileTail:
                 break
         self._flushing_seq = first + rows
         self._unflushed_bytes -= size
-        return Items(first, parts[0] if len(parts) == 1 else pa.concat_batches(parts))
+        return Cut(first, tuple(parts))
 
     @property
     def unflushed_bytes(self) -> int:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rstream.codec
-from rstream import CorruptSegmentError, Items, SeqRange, StreamDigest, item_schema
+from rstream import CorruptSegmentError, SeqRange, StreamDigest, item_schema
 from rstream.codec import SegmentFile, encode_segment
 from tests.rstream.content import SCHEMA, items
 
@@ -26,7 +26,7 @@ def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_row_groups_and_projection() -> None:
-    file = opened(encode_segment("s", Items(100, items(100, 150))), 100, 150)
+    file = opened(encode_segment("s", 100, [items(100, 150)]), 100, 150)
     assert file.schema.equals(SCHEMA)
     assert file.info.stream == "s"
     assert file.info.group_rows == 16
@@ -34,7 +34,7 @@ def test_row_groups_and_projection() -> None:
     assert (got.first_seq, got.next_seq) == (120, 132)
     assert got.batch.equals(items(120, 132))
     assert file.read_group(149, verify=False).batch.equals(items(149, 150))
-    some = opened(encode_segment("s", Items(100, items(100, 150))), 100, 150, ["name"])
+    some = opened(encode_segment("s", 100, [items(100, 150)]), 100, 150, ["name"])
     for verify in (True, False):
         got = some.read_group(101, verify=verify)
         assert got.batch.schema.names == ["_kind", "_vs", "_ve", "name"]
@@ -42,13 +42,19 @@ def test_row_groups_and_projection() -> None:
 
 
 def test_it_is_plain_parquet_with_seq_first() -> None:
-    table = pq.read_table(pa.BufferReader(encode_segment("s", Items(7, items(7, 60)))))
+    table = pq.read_table(pa.BufferReader(encode_segment("s", 7, [items(7, 60)])))
     assert table.schema.names[:4] == ["_seq", "_kind", "_vs", "_ve"]
     assert table["_seq"].to_pylist() == list(range(7, 60))
 
 
+def test_the_cutting_into_batches_does_not_show() -> None:
+    whole = encode_segment("s", 7, [items(7, 60)])
+    cut = encode_segment("s", 7, [items(7, 9), items(9, 40), items(40, 41), items(41, 60)])
+    assert whole.equals(cut)
+
+
 def test_group_digests_add_up() -> None:
-    file = opened(encode_segment("s", Items(3, items(3, 60))), 3, 60)
+    file = opened(encode_segment("s", 3, [items(3, 60)]), 3, 60)
     total, whole = StreamDigest(), StreamDigest()
     for digest in file.info.digests:
         total.add(StreamDigest.from_bytes(bytes.fromhex(digest)))
@@ -78,13 +84,13 @@ def test_every_type_comes_back() -> None:
     head = {"_kind": 0, "_vs": 1, "_ve": 2}
     rows = [{**head, **row}, {**head, **dict.fromkeys(row)}]
     batch = pa.RecordBatch.from_pylist(rows * 9, schema=item_schema(payload))
-    got = opened(encode_segment("s", Items(0, batch)), 0, 18).read_group(0, verify=True)
+    got = opened(encode_segment("s", 0, [batch]), 0, 18).read_group(0, verify=True)
     assert got.batch.schema.equals(batch.schema)
     assert got.batch.to_pylist() == batch.slice(0, 16).to_pylist()
 
 
 def test_truncated_or_foreign_bytes_are_named() -> None:
-    data = bytes(encode_segment("s", Items(0, items(0, 50))))
+    data = bytes(encode_segment("s", 0, [items(0, 50)]))
     foreign = pa.BufferOutputStream()
     pq.write_table(pa.table({"a": [1]}), foreign)
     for bad in (b"", data[:-10], data[: len(data) // 2], b"x" * 100, foreign.getvalue()):
@@ -94,14 +100,14 @@ def test_truncated_or_foreign_bytes_are_named() -> None:
 
 def test_a_name_that_lies_is_found() -> None:
     with pytest.raises(CorruptSegmentError, match="its footer says"):
-        opened(encode_segment("s", Items(0, items(0, 50))), 0, 51)
+        opened(encode_segment("s", 0, [items(0, 50)]), 0, 51)
 
 
 def test_other_content_under_the_same_footer_is_found() -> None:
-    good = bytes(encode_segment("s", Items(0, items(0, 50))))
+    good = bytes(encode_segment("s", 0, [items(0, 50)]))
     footer = pq.ParquetFile(pa.BufferReader(good)).metadata.metadata[b"rstream"]
     sink = pa.BufferOutputStream()
-    table = pq.read_table(pa.BufferReader(encode_segment("s", Items(0, items(0, 50, salt=1)))))
+    table = pq.read_table(pa.BufferReader(encode_segment("s", 0, [items(0, 50, salt=1)])))
     with pq.ParquetWriter(sink, table.schema) as writer:
         writer.write_table(table, 16)
         writer.add_key_value_metadata({"rstream": footer.decode()})
@@ -111,7 +117,7 @@ def test_other_content_under_the_same_footer_is_found() -> None:
 
 
 def test_any_flipped_byte_is_found_or_harmless() -> None:
-    data = bytes(encode_segment("s", Items(0, items(0, 40))))
+    data = bytes(encode_segment("s", 0, [items(0, 40)]))
     wrong = 0
     for at in range(4, len(data) - 8, 7):
         bad = bytearray(data)
@@ -129,7 +135,7 @@ def test_any_flipped_byte_is_found_or_harmless() -> None:
 
 def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rstream.codec, "FORMAT_VERSION", 2)
-    data = encode_segment("s", Items(0, items(0, 5)))
+    data = encode_segment("s", 0, [items(0, 5)])
     monkeypatch.setattr(rstream.codec, "FORMAT_VERSION", 1)
     with pytest.raises(CorruptSegmentError, match="format version 2, this is 1"):
         opened(data, 0, 5)

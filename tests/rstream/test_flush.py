@@ -7,14 +7,13 @@ import threading
 from rstream import (
     Background,
     InlineBackground,
-    Items,
     StoreError,
     StreamEngineError,
     StreamLimits,
     ThreadBackground,
 )
 from rstream.flush import Flusher, FlushPolicy
-from rstream.tail import VolatileTail
+from rstream.tail import Cut, VolatileTail
 from tests.rstream.content import items
 
 Log = list[tuple[int, StreamEngineError | None]]
@@ -75,10 +74,10 @@ class Work:
             done=lambda cut, error: log.append((cut.first_seq, error)),
         )
 
-    def take(self) -> Items | None:
-        return Items(self.cuts.pop(0), items(0, 1)) if self.cuts else None
+    def take(self) -> Cut | None:
+        return Cut(self.cuts.pop(0), (items(0, 1),)) if self.cuts else None
 
-    def write(self, cut: Items) -> None:
+    def write(self, cut: Cut) -> None:
         if cut.first_seq % 10 == 3:
             raise StoreError("x", "disk full")
         if cut.first_seq % 10 == 4:

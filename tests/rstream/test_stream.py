@@ -334,9 +334,21 @@ def test_collection_frees_whole_segments_and_survives_reopening() -> None:
     assert open_inline(store).next_seq == 64
 
 
+def test_what_is_durable_stays_in_memory_only_for_readers() -> None:
+    stream = open_inline(MemoryBlobs())
+    stream.append(items(0, 10))
+    stream.flush()
+    assert stream.tail_bytes == 0
+    stream.register(0)
+    stream.append(items(10, 20))
+    stream.flush()
+    assert stream.tail_first_seq == 10
+
+
 def test_collection_keeps_what_is_not_durable() -> None:
     stream = open_inline(MemoryBlobs())
     stream.append(items(0, 10))
+    stream.register(0)
     stream.garbage_collect(8)
     assert stream.tail_first_seq == 0
     assert stream.flush() == 10
