@@ -124,7 +124,8 @@ def _source(node: logical.Source) -> str:
         parts.append(f"ve={_time(spec.ve)}")
     if spec.delay_us:
         parts.append(f"delay={format_us(spec.delay_us)}")
-    parts.append(f"late={spec.late}")
+    if spec.vs is not None:
+        parts.append(f"late={spec.late}")
     return " ".join(parts)
 
 

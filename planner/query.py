@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Query:
     """A stream with a place for its answer: what ``jobmanager.run`` runs."""
 
@@ -61,8 +61,11 @@ class Query:
         """The payload columns of the answer."""
         return self.plan.schema
 
+    def __repr__(self) -> str:
+        return f"Query({_columns(self.schema)})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Stream:
     """A stream of events with lifetimes and payload columns."""
 
@@ -234,6 +237,9 @@ class Stream:
         """The answer as rStreams under ``uri``, which other jobs can read while it grows."""
         return self._query(str(uri), cti_every)
 
+    def __repr__(self) -> str:
+        return f"Stream({_columns(self.schema)})"
+
     def pipe(self, function: Callable[[Stream], T]) -> T:
         """``function(self)``, to keep chains in reading order."""
         return function(self)
@@ -292,6 +298,10 @@ class WindowedStream:
             points=is_point(plan),
         )
         return Stream(node)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name}: {f.type}" for f in schema)
 
 
 def _aggregate(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) -> Aggregate:

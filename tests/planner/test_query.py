@@ -58,6 +58,12 @@ def test_schemas() -> None:
     assert S.pipe(lambda stream: stream.select("k")).schema.names == ["k"]
 
 
+def test_repr_shows_the_columns() -> None:
+    stream = S.select("k", "x")
+    assert repr(stream) == "Stream(k: string, x: int64)"
+    assert repr(stream.to_parquet()) == "Query(k: string, x: int64)"
+
+
 def test_group_schemas() -> None:
     counted = S.group_by("k", big=col("x") > 5).window(tumbling("1s")).agg(
         n=agg.count(),
@@ -264,6 +270,8 @@ def test_csv_json_text(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"t": 1, "n": {"x": 1}}\n{"t": 2}\n')
     assert names(Stream.from_json(str(tmp_path / "a.jsonl"), vs="t"))["n"] == "struct<x: int64>"
     (tmp_path / "a.txt").write_text("the cat\nthe dog\n")
+    text = lower(Stream.from_text(str(tmp_path / "a.txt")).to_parquet(), root="r")
+    assert text.stages[0].operators == (f"text {tmp_path}/a.txt",)
     words = (
         Stream.from_text(str(tmp_path / "a.txt"))
         .select(word=col("line").str.split())
