@@ -49,9 +49,7 @@ class RStream:
         log: DurableLog,
         payload: pa.Schema,
         *,
-        stream_id: str,
-        next_seq: int,
-        first_seq: int,
+        start_seq: int | None,
         durability: Durability,
         limits: StreamLimits,
         background: Background | None,
@@ -59,15 +57,16 @@ class RStream:
         verify: bool,
         on_change: Callable[[], None] | None,
     ) -> None:
-        self.stream_id = stream_id
+        self.stream_id = log.stream
         self.payload = payload
         self.schema = item_schema(payload)
         self.durability = durability
         self.limits = limits
         self.duplicates = 0
         self._log = log
+        is_volatile = durability == "volatile"
+        self._first_seq, next_seq = log.resume_at(start_seq, is_volatile=is_volatile)
         self._tail = VolatileTail(next_seq)
-        self._first_seq = first_seq
         self._clock = clock
         self._verify = verify
         self._on_change = on_change
@@ -76,9 +75,13 @@ class RStream:
         self._state = threading.Condition(threading.RLock())
         self._write_lock = threading.Lock()
         self._flusher = Flusher(
-            self._background, self._state, take=self._take, write=log.write, done=self._flushed
+            self._background,
+            self._state,
+            take=lambda: None if self._failure else self._policy.take(self._tail),
+            write=log.write,
+            done=self._flushed,
         )
-        self._policy = FlushPolicy(limits, is_volatile=durability == "volatile")
+        self._policy = FlushPolicy(limits, is_volatile=is_volatile)
         self._failure: StreamEngineError | None = None
         self._is_timer_set = False
         self._is_read = False
@@ -110,17 +113,13 @@ class RStream:
             InvalidBatchError: the folder holds items of another payload.
         """
         store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
-        stream_id = stream_id or store.uri
         remove_temporaries(store)
-        log = DurableLog(store, stream_id)
+        log = DurableLog(store, stream_id or store.uri)
         log.check_schema(item_schema(payload))
-        first_seq, next_seq = log.resume_at(start_seq, is_volatile=durability == "volatile")
         return cls(
             log,
             payload,
-            stream_id=stream_id,
-            next_seq=next_seq,
-            first_seq=first_seq,
+            start_seq=start_seq,
             durability=durability,
             limits=limits or StreamLimits(),
             background=background,
@@ -315,9 +314,8 @@ class RStream:
                 return
             if self.durability == "async" and not self._is_timer_set:
                 self._is_timer_set = True
-                self._background.submit_later(
-                    self.limits.flush_interval_ms / 1e3, self._on_flush_timer
-                )
+                delay_s = self.limits.flush_interval_ms / 1e3
+                self._background.submit_later(delay_s, self._on_flush_timer)
             is_due = self._policy.is_due(self._tail)
         if is_due:
             self._flusher.kick()
@@ -373,10 +371,6 @@ class RStream:
             self._is_timer_set = False
             self._policy.request(self._tail.next_seq)
         self._flusher.kick()
-
-    def _take(self) -> Cut | None:
-        """The next cut to flush. Holds ``_state``."""
-        return None if self._failure is not None else self._policy.take(self._tail)
 
     def _flushed(self, cut: Cut, error: StreamEngineError | None) -> None:
         with self._state:

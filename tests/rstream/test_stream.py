@@ -209,6 +209,16 @@ def test_a_failed_flush_is_raised_once_then_tried_again() -> None:
     stream.check()
 
 
+def test_closing_tries_a_failed_flush_again() -> None:
+    store = Failing()
+    stream = open_inline(store)
+    store.is_full = True
+    stream.append(items(0, 20))
+    store.is_full = False
+    stream.close()
+    assert open_inline(store).next_seq == 20
+
+
 def test_the_interval_flushes_what_is_left() -> None:
     changed = threading.Event()
     stream = RStream.open(
