@@ -1,0 +1,79 @@
+"""``python -m tests.sim --runs N --seed S``: runs seeds S, S+1, ...; prints the seed of a failure.
+
+``--kinds crash_host,zombie`` restricts the faults, ``--kinds none`` leaves them out; ``--trace``
+prints the last events of a failed run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from time import perf_counter
+
+from tests.sim.faults import KINDS
+from tests.sim.run import Outcome, simulate
+
+
+def main() -> int:
+    """Run, count, report; 1 if a law was broken."""
+    options = _options()
+    kinds = tuple(KINDS) if options.kinds == "all" else _kinds(options.kinds)
+    started_s = perf_counter()
+    failed: list[Outcome] = []
+    totals: Counter[str] = Counter()
+    for seed in range(options.seed, options.seed + options.runs):
+        outcome = simulate(seed, kinds)
+        totals.update(
+            steps=outcome.steps,
+            hosts=outcome.hosts,
+            manager_deaths=outcome.manager_deaths,
+            segments=outcome.segments,
+            checkpoints=outcome.checkpoints,
+            deletions=outcome.deletions,
+        )
+        if options.verbose:
+            print(seed, outcome.workload, *outcome.faults, outcome.steps, outcome.trace)
+        if not outcome.is_ok:
+            failed.append(outcome)
+            _show(outcome, trace_lines=options.trace, kinds=options.kinds)
+            if len(failed) >= options.failures:
+                break
+    elapsed_s = perf_counter() - started_s
+    rate = options.runs / elapsed_s
+    counts = ", ".join(f"{n:,} {what}" for what, n in totals.items())
+    print(f"{options.runs} runs, {len(failed)} failed, {rate:.1f} runs/s; {counts}")
+    return 1 if failed else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", default="all")
+    parser.add_argument("--failures", type=int, default=1, help="stop after so many")
+    parser.add_argument("--trace", type=int, default=0, help="lines to show of a failed run")
+    parser.add_argument("--verbose", action="store_true")
+    return parser.parse_args()
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = tuple(k for k in text.split(",") if k and k != "none")
+    unknown = [k for k in kinds if k not in KINDS]
+    if unknown:
+        sys.exit(f"unknown kinds {unknown}; there are {', '.join(KINDS)}")
+    return kinds
+
+
+def _show(outcome: Outcome, *, trace_lines: int, kinds: str) -> None:
+    for line in outcome.tail[-trace_lines:] if trace_lines else ():
+        print("   ", line)
+    print(f"seed {outcome.seed} ({outcome.workload}; {', '.join(outcome.faults) or 'no fault'}):")
+    for violation in outcome.violations[:3]:
+        print(f"  {violation}")
+    extra = "" if kinds == "all" else f" KINDS={kinds}"
+    print(f"  to see it again: make sim RUNS=1 SEED={outcome.seed}{extra}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

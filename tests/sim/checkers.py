@@ -1,0 +1,233 @@
+"""The laws, one small checker each. They look at what becomes durable, not at what anyone says.
+
+Content is read back with plain pyarrow, ranges are computed by brute force; only ``recoverable``
+asks production code (what would a job manager that takes over now do?) and checks its answer
+against the store.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobmanager.manager import JobManager
+from jobmanager.messages import LOG_CODEC
+from jobmanager.recovery import plan_restarts
+from jobmanager.topology import Topology
+from rvertex.state import decode_snapshot
+from tests.sim.storage import root_of
+from tests.sim.workload import ROOT, hashes
+
+if TYPE_CHECKING:
+    from jobmanager.topology import StreamShape
+    from jobmanager.tracker import CheckpointRef
+    from tests.sim.scheduler import Scheduler
+    from tests.sim.workload import Workload
+
+SEGMENT = re.compile(r"(.*/)(\d{20})-(\d{20})\.parquet")
+MARK = "_low_water_mark"
+HOME = root_of(ROOT)
+CHECKPOINTS = f"{HOME}checkpoints/"
+NOTICES = f"{HOME}notices/"
+Position = tuple[int, ...]
+
+
+class Checkers:
+    """Fed with every put and delete of the store."""
+
+    def __init__(self, scheduler: Scheduler, workload: Workload) -> None:
+        self._world = scheduler
+        self._workload = workload
+        self.blobs: dict[str, bytes] = {}
+        self._folders = {
+            root_of(uri): stream
+            for vertex in workload.vertices
+            for edge in vertex.outputs
+            for stream, uri in zip(edge.streams, edge.uris, strict=True)
+        }
+        self._roots = {stream: root for root, stream in self._folders.items()}
+        self._schemas = {str(v.id): v.state_schema for v in workload.vertices}
+        self._seen: dict[tuple[str, int], int] = {}
+        self._marks: dict[str, int] = {}
+        self._positions: dict[str, dict[str, Position]] = {}
+        self._shadow = Shadow(workload)
+        self.segments = self.checkpoints = self.deletions = 0
+        #: The job has ended: files may go that no recovery needs any more.
+        self.is_over = False
+
+    def on_put(self, path: str, data: bytes) -> None:
+        """Something became durable."""
+        match = SEGMENT.fullmatch(path)
+        if path.endswith(MARK):
+            self.marks_are_monotone(path, int(data))
+        elif path.startswith(CHECKPOINTS):
+            self.checkpoints += 1
+            self.snapshots_are_ordered(path, data)
+        elif match is not None and match[1] in self._folders:
+            self.segments += 1
+            stream, lo = self._folders[match[1]], int(match[2])
+            content = read_hashes(data)
+            if len(content) != int(match[3]) - lo:
+                self._world.violate("no gap", f"{path} holds {len(content)} items")
+            self.no_conflict(stream, lo, content)
+            self.as_uninterrupted(stream, lo, content)
+
+    def on_delete(self, path: str) -> None:
+        """Something is gone for ever."""
+        if self.is_over:
+            return
+        if SEGMENT.fullmatch(path) or path.startswith(CHECKPOINTS):
+            self.deletions += 1
+            self.recoverable(f"after the deletion of {path}")
+
+    def marks_are_monotone(self, path: str, mark: int) -> None:
+        """A low-water mark never goes back."""
+        if mark < self._marks.get(path, 0):
+            self._world.violate(
+                "marks are monotone", f"{path} went from {self._marks[path]} to {mark}"
+            )
+        self._marks[path] = mark
+
+    def snapshots_are_ordered(self, path: str, data: bytes) -> None:
+        """The snapshots of a vertex are totally ordered; a name means one snapshot for ever."""
+        vertex = path.removeprefix(CHECKPOINTS).split("/")[0]
+        snapshot = decode_snapshot(data, name=path, state_schema=self._schemas[vertex])
+        position = (*snapshot.inputs, *snapshot.outputs)
+        mine = self._positions.setdefault(vertex, {})
+        if mine.setdefault(path, position) != position:
+            self._world.violate("snapshots are ordered", f"{path}: {mine[path]}, then {position}")
+        for name, other in mine.items():
+            rows = list(zip(position, other, strict=True))
+            if any(a < b for a, b in rows) and any(a > b for a, b in rows):
+                self._world.violate("snapshots are ordered", f"{path} against {name}: {rows}")
+
+    def no_conflict(self, stream: str, lo: int, content: list[int]) -> None:
+        """One seq, one content, in all segments there ever were."""
+        for seq, value in enumerate(content, lo):
+            if self._seen.setdefault((stream, seq), value) != value:
+                self._world.violate("no conflict", f"{stream} seq {seq}")
+                return
+
+    def as_uninterrupted(self, stream: str, lo: int, content: list[int]) -> None:
+        """What is durable is what the uninterrupted run has there."""
+        expected = self._workload.expected.get(stream, [])[lo : lo + len(content)]
+        if content != expected:
+            self._world.violate("as uninterrupted", f"{stream} [{lo}, {lo + len(content)})")
+
+    def recoverable(self, when: str) -> None:
+        """Nothing live is collected: if everybody died now, all could be had again."""
+        self._shadow.catch_up(self.blobs)
+        for vertex, ref in self._shadow.restarts().items():
+            if ref.name and HOME + ref.name not in self.blobs:
+                self._world.violate("nothing live collected", f"{when}: {ref.name} is needed")
+            for k, stream in enumerate(self._shadow.topology.vertices[vertex].inputs):
+                self._input_is_there(stream, ref.inputs[k], when)
+            for k, stream in enumerate(self._shadow.topology.vertices[vertex].outputs):
+                lo, hi = self._durable(stream.id, ref.outputs[k])
+                if stream.is_durable and hi < ref.outputs[k]:
+                    detail = f"{when}: {stream.id} is durable in [{lo}, {hi}), {vertex} needs {ref}"
+                    self._world.violate("nothing live collected", detail)
+
+    def _input_is_there(self, stream: StreamShape, seq: int, when: str) -> None:
+        """From ``seq`` to where its writer goes on."""
+        writer = self._shadow.chosen.get(stream.writer.vertex)
+        end = (
+            writer.outputs[stream.writer.index]
+            if writer is not None
+            else len(self._workload.expected.get(stream.id, []))
+        )
+        if seq >= end:
+            return
+        hi = self._durable(stream.id, seq)[1] if stream.is_durable else seq
+        if hi < end:
+            detail = f"{when}: {stream.id} [{seq}, {end}) is needed, it is there up to {hi}"
+            self._world.violate("nothing live collected", detail)
+
+    def _durable(self, stream: str, seq: int) -> tuple[int, int]:
+        """Where the durable part with ``seq`` begins and ends."""
+        root = self._roots[stream]
+        mark = int(self.blobs.get(root + MARK, b"0"))
+        ranges = sorted(
+            (int(m[2]), int(m[3]))
+            for name in list(self.blobs)
+            if name.startswith(root) and (m := SEGMENT.fullmatch(name)) and m[1] == root
+        )
+        ranges = [(lo, hi) for lo, hi in ranges if hi > mark]
+        start = max(mark, ranges[0][0]) if ranges else mark
+        if seq < start:
+            return start, seq
+        end = start
+        for lo, hi in ranges:
+            if lo > end:
+                break
+            end = max(end, hi)
+        return start, end
+
+    def output_is_complete(self) -> None:
+        """No gap, no duplicate: the sinks hold each item of the uninterrupted run once."""
+        for stream, uri in self._workload.sinks:
+            root = root_of(uri)
+            found: list[int] = []
+            for name in sorted(n for n in self.blobs if n.startswith(root)):
+                match = SEGMENT.fullmatch(name)
+                if match is None:
+                    continue
+                if int(match[2]) != len(found):
+                    law = "no gap" if int(match[2]) > len(found) else "no duplicate output"
+                    self._world.violate(law, f"{name} follows seq {len(found)}")
+                    return
+                found += read_hashes(self.blobs[name])
+            if found != self._workload.expected.get(stream, []):
+                expected = len(self._workload.expected.get(stream, []))
+                self._world.violate("output", f"{stream}: {len(found)} items of {expected}")
+
+
+class Shadow:
+    """What a job manager that takes over now would know: the durable notices, and no host."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.topology = Topology(workload.vertices)
+        self.core = JobManager(self.topology, workload.config)
+        self.chosen: dict[str, CheckpointRef] = {}
+        self._next_seq = 0
+
+    def catch_up(self, blobs: dict[str, bytes]) -> None:
+        """Replay the notices that became durable since the last time."""
+        for name in sorted(n for n in blobs if n.startswith(NOTICES)):
+            match = SEGMENT.fullmatch(name)
+            if match is None or int(match[3]) <= self._next_seq:
+                continue
+            table = pq.read_table(pa.BufferReader(blobs[name]))
+            skip = self._next_seq - int(match[2])
+            for data in table.column("notice").to_pylist()[skip:]:
+                self.core.handle(LOG_CODEC.decode(data))
+            self._next_seq = int(match[3])
+
+    def restarts(self) -> dict[str, CheckpointRef]:
+        """Everybody is dead: who starts from where."""
+        lost = [v for v in self.core.vertices if not self.core.is_settled(v)]
+        self.chosen = plan_restarts(lost, self.topology, self.core.tracker, self)
+        return self.chosen
+
+    def consumed(self, vertex: str) -> tuple[int, ...]:
+        return self.core.consumed(vertex)
+
+    def is_serving(self, vertex: str) -> bool:
+        return False
+
+    def is_settled(self, vertex: str) -> bool:
+        return self.core.is_settled(vertex)
+
+    def released(self, stream: str) -> int:
+        return 0
+
+
+def read_hashes(data: bytes) -> list[int]:
+    """Content hashes of the items of a segment."""
+    table = pq.read_table(pa.BufferReader(data)).drop_columns(["_seq"])
+    if not table.num_rows:
+        return []
+    return hashes(table.combine_chunks().to_batches()[0])

@@ -1,0 +1,174 @@
+"""What goes wrong, when: one small function per kind of fault, all driven by the seed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.sim.world import HostProcess, World
+
+WAYS_TO_DIE = ("before", "torn", "after")
+
+
+def inject(world: World, kinds: Sequence[str]) -> list[str]:
+    """Choose some of these kinds and let each happen a few times; gives the chosen ones."""
+    random = world.scheduler.random
+    chosen = [kind for kind in kinds if random.random() < max(0.3, 1 / len(kinds))]
+    for kind in chosen:
+        for _ in range(random.randint(1, 4)):
+            at_s = random.expovariate(1 / 0.7) if random.random() < 0.8 else random.uniform(0, 10)
+            world.calm_s = max(world.calm_s, at_s + 60)
+            world.scheduler.after(at_s, None, partial(_happen, world, kind))
+    return chosen
+
+
+def _happen(world: World, kind: str) -> None:
+    if not world.state:
+        world.scheduler.note(f"fault {kind}")
+        KINDS[kind](world)
+
+
+def _some_host(world: World) -> HostProcess | None:
+    hosts = world.live_hosts()
+    return world.scheduler.random.choice(hosts) if hosts else None
+
+
+def crash_host(world: World) -> None:
+    """A host is killed between two of its steps."""
+    if (host := _some_host(world)) is not None:
+        host.process.kill("killed")
+
+
+def crash_all(world: World) -> None:
+    """All hosts at once."""
+    for host in world.live_hosts():
+        host.process.kill("killed with all")
+
+
+def crash_manager(world: World) -> None:
+    """The job manager is killed; another takes over."""
+    if not world.manager.is_dead:
+        world.manager.kill("killed")
+
+
+def mine_host(world: World) -> None:
+    """A host dies inside an operation of the store: before it, after it, or with a torn write."""
+    if (host := _some_host(world)) is not None:
+        random = world.scheduler.random
+        how = random.choice(WAYS_TO_DIE)
+        world.disk.mines[host.process.name] = (random.randint(0, 30), how)
+
+
+def mine_manager(world: World) -> None:
+    """The job manager dies inside an operation of the store."""
+    random = world.scheduler.random
+    how = random.choice(WAYS_TO_DIE)
+    world.disk.mines[world.manager.name] = (random.randint(0, 10), how)
+
+
+def cut_control(world: World) -> None:
+    """A host's control line breaks; the two ends notice in their own time."""
+    if world.network.links:
+        world.scheduler.random.choice(world.network.links).cut()
+
+
+def cut_data(world: World) -> None:
+    """A data line breaks."""
+    if world.network.readers:
+        world.scheduler.random.choice(world.network.readers).cut()
+
+
+def partition(world: World) -> None:
+    """Nothing passes between two processes for a while, short or too long."""
+    host, other = _some_host(world), _some_host(world)
+    seconds = world.scheduler.random.choice([0.5, 5.0, 40.0])
+    world.calm_s = max(world.calm_s, world.scheduler.now_s + seconds + 60)
+    if host is not None and other is not None:
+        peer = world.manager if host is other else other.process
+        world.network.partition(host.process, peer, seconds)
+
+
+def slow_network(world: World) -> None:
+    """Messages are late by up to a second for a while."""
+    world.network.delay_s = 1.0
+
+    def heal() -> None:
+        world.network.delay_s = 0.002
+
+    world.scheduler.after(world.scheduler.between(0.5, 5.0), None, heal)
+
+
+def store_errors(world: World) -> None:
+    """The store fails now and then, for a while."""
+    random = world.scheduler.random
+    world.disk.error_rate = random.choice([0.02, 0.2, 1.0])
+
+    def heal() -> None:
+        world.disk.error_rate = 0.0
+
+    world.scheduler.after(world.scheduler.between(0.1, 2.0), None, heal)
+
+
+def slow_store(world: World) -> None:
+    """Background work takes long, now and then; from now on."""
+    world.slow_store_s = 2.0
+
+
+def zombie(world: World) -> None:
+    """A host sleeps, is replaced, wakes and goes on until it notices."""
+    host = _some_host(world)
+    if host is None:
+        return
+    random = world.scheduler.random
+    seconds = random.choice([0.3, 2.0, 12.0, 40.0])
+    world.calm_s = max(world.calm_s, world.scheduler.now_s + seconds + 60)
+    host.process.paused_until_s = world.scheduler.now_s + seconds
+    if random.random() < 0.7:
+        for link in list(world.network.links):
+            if link.host is host.process:
+                link.cut(host_notices_s=seconds + random.choice([0.0, 0.2, 2.0]))
+
+
+def pause_manager(world: World) -> None:
+    """The job manager does nothing for a while."""
+    seconds = world.scheduler.random.choice([0.5, 5.0, 30.0])
+    world.calm_s = max(world.calm_s, world.scheduler.now_s + seconds + 60)
+    world.manager.paused_until_s = world.scheduler.now_s + seconds
+
+
+def clock_jump(world: World) -> None:
+    """Somebody's wall clock jumps, by seconds or by years, forward or back."""
+    processes = [world.manager, *(h.process for h in world.live_hosts())]
+    random = world.scheduler.random
+    jump_us = random.choice([10**6, 10**8, 10**14]) * random.choice([-1, 1])
+    random.choice(processes).skew_us += jump_us
+
+
+def second_attempt(world: World) -> None:
+    """Hosts started from now on are started twice, as Spark may."""
+    world.second_attempts = True
+
+
+KINDS: dict[str, Callable[[World], None]] = {
+    f.__name__: f
+    for f in (
+        crash_host,
+        crash_all,
+        crash_manager,
+        mine_host,
+        mine_manager,
+        cut_control,
+        cut_data,
+        partition,
+        slow_network,
+        store_errors,
+        slow_store,
+        zombie,
+        pause_manager,
+        clock_jump,
+        second_attempt,
+    )
+}

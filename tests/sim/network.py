@@ -1,0 +1,340 @@
+"""Lines between processes: in order, at most once, late, and sometimes cut.
+
+A control line is a pair of ordered pipes, as a TCP connection is: what is lost is lost from some
+message on, together with the line, and the two ends notice at different times. A data line pushes
+the items of a published stream with the same rules; it is opened again by its reader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rstream.control import DisconnectedError
+from rstream.errors import (
+    OperatingError,
+    SequenceDiscardedError,
+    SequenceLostError,
+    StreamEngineError,
+)
+from rstream.receive import PushedReader, loss_from_text, loss_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rstream import Items, RStream
+    from rstream.blobs import BlobStore
+    from tests.sim.scheduler import Process, Scheduler
+
+#: A silent line is given up after this long (rstream.control.SILENCE_S and its like).
+SILENCE_S = 20.0
+#: Room is counted in items here, since nothing may block.
+QUEUE_BYTES_MAX = 1 << 30
+WINDOW_ITEMS = 100
+PUSH_ROWS_MAX = 40
+
+
+class Network:
+    """Who can be reached where, how late, and what is cut."""
+
+    def __init__(self, world: Scheduler) -> None:
+        self.world = world
+        #: Longest delay of one message, s.
+        self.delay_s = 0.002
+        self.controls: dict[str, ControlService] = {}
+        self.services: dict[str, StreamService] = {}
+        self.links: list[ControlLink] = []
+        self.readers: list[SimReader] = []
+        self._cut_until_s: dict[tuple[str, str], float] = {}
+
+    def partition(self, one: Process, other: Process, seconds: float) -> None:
+        """Nothing passes between two processes for a while."""
+        self._cut_until_s[_pair(one, other)] = self.world.now_s + seconds
+
+    def delay(self, one: Process, other: Process) -> float:
+        """How late a message that is sent now arrives."""
+        cut_s = self._cut_until_s.get(_pair(one, other), 0.0) - self.world.now_s
+        return max(cut_s, 0.0) + self.world.between(0.0, self.delay_s)
+
+    def break_lines_of(self, process: Process) -> None:
+        """A process is gone; its peers notice."""
+        for link in list(self.links):
+            if process in (link.host, link.manager):
+                link.cut()
+        for reader in list(self.readers):
+            if reader.server is process or reader.process is process:
+                reader.cut()
+
+
+def _pair(one: Process, other: Process) -> tuple[str, str]:
+    return (one.name, other.name) if one.name < other.name else (other.name, one.name)
+
+
+class ControlService:
+    """The job manager's end of all control lines (jobmanager.driver.ControlService)."""
+
+    def __init__(
+        self,
+        network: Network,
+        process: Process,
+        on_message: Callable[[str, bytes], None],
+        on_disconnect: Callable[[str], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.address = f"control://{process.name}"
+        self.process = process
+        self.links: dict[str, ControlLink] = {}
+        self.is_closed = False
+        self._network = network
+        self._on_message, self._on_disconnect, self._wake = on_message, on_disconnect, wake
+        network.controls[self.address] = self
+
+    def send(self, peer: str, message: bytes) -> None:
+        link = self.links.get(peer)
+        if link is None:
+            raise DisconnectedError(peer)
+        link.down(message)
+
+    def close(self) -> None:
+        self.is_closed = True
+        for link in list(self.links.values()):
+            link.cut()
+
+    def receive(self, peer: str, message: bytes) -> None:
+        """A message has arrived."""
+        self._on_message(peer, message)
+        self._wake()
+
+    def ended(self, link: ControlLink) -> None:
+        """A line is over; only the newest of a peer is reported."""
+        if self.links.get(link.peer) is link:
+            del self.links[link.peer]
+            if not self.is_closed:
+                self._on_disconnect(link.peer)
+                self._wake()
+
+
+class ControlLink:
+    """Both ends of one control line; the host's end is a rvertex.wiring.ControlLink."""
+
+    def __init__(
+        self,
+        network: Network,
+        host: Process,
+        service: ControlService,
+        peer: str,
+        on_message: Callable[[bytes], None],
+        on_disconnect: Callable[[], None],
+    ) -> None:
+        self.host, self.manager, self.peer = host, service.process, peer
+        self._network, self._world, self._service = network, network.world, service
+        self._on_message, self._on_disconnect = on_message, on_disconnect
+        self._up_at_s = self._down_at_s = 0.0
+        self._is_cut = False
+        self._host_knows = self._manager_knows = False
+        self._is_closed = False
+        service.links[peer] = self
+        network.links.append(self)
+
+    def send(self, message: bytes) -> None:
+        """From the host."""
+        if self._host_knows or self._is_closed:
+            raise DisconnectedError(self.peer)
+        delay_s = self._delay(self._up_at_s)
+        self._up_at_s = self._world.now_s + delay_s
+        if not self._is_cut:
+            self._world.after(delay_s, self.manager, lambda: self._arrive_up(message))
+
+    def down(self, message: bytes) -> None:
+        """From the job manager."""
+        if self._manager_knows:
+            raise DisconnectedError(self.peer)
+        delay_s = self._delay(self._down_at_s)
+        self._down_at_s = self._world.now_s + delay_s
+        if not self._is_cut:
+            self._world.after(delay_s, self.host, lambda: self._arrive_down(message))
+
+    def close(self) -> None:
+        """The host leaves; what it sent arrives before the job manager notices."""
+        self._is_closed = True
+        delay_s = max(self._up_at_s - self._world.now_s, 0.0)
+        self._world.after(delay_s + self._world.between(0, 0.01), self.manager, self._end_up)
+
+    def cut(self, host_notices_s: float | None = None) -> None:
+        """The line breaks now; what is under way is lost, both ends notice sooner or later."""
+        if self._is_cut:
+            return
+        self._is_cut = True
+        self._network.links.remove(self)
+        host_s = self._notice_s() if host_notices_s is None else host_notices_s
+        self._world.after(host_s, self.host, self._end_down)
+        self._world.after(self._notice_s(), self.manager, self._end_up)
+
+    def _notice_s(self) -> float:
+        """Mostly at once, sometimes only by silence."""
+        if self._world.chance(0.1):
+            return self._world.between(1.0, SILENCE_S)
+        return self._world.between(0.0, 0.1)
+
+    def _delay(self, last_s: float) -> float:
+        delay_s = self._network.delay(self.host, self.manager)
+        if delay_s > SILENCE_S:
+            self.cut()
+        return max(delay_s, last_s - self._world.now_s)
+
+    def _arrive_up(self, message: bytes) -> None:
+        if not self._is_cut and not self._service.is_closed:
+            self._service.receive(self.peer, message)
+
+    def _arrive_down(self, message: bytes) -> None:
+        if not self._is_cut and not self._is_closed:
+            self._on_message(message)
+
+    def _end_up(self) -> None:
+        if not self._manager_knows:
+            self._manager_knows = True
+            self._service.ended(self)
+
+    def _end_down(self) -> None:
+        if not self._host_knows and not self._is_closed:
+            self._host_knows = True
+            self._on_disconnect()
+
+
+class StreamService:
+    """The streams that one host serves (rvertex.wiring.StreamService)."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self.address = f"data://{process.name}"
+        self.process = process
+        self._streams: dict[tuple[str, int], RStream] = {}
+        network.services[self.address] = self
+
+    def publish(self, stream_id: str, epoch: int, stream: RStream) -> None:
+        self._streams[stream_id, epoch] = stream
+
+    def withdraw(self, stream_id: str, epoch: int) -> None:
+        self._streams.pop((stream_id, epoch), None)
+
+    def find(self, stream_id: str, epoch: int) -> RStream | None:
+        """The published stream."""
+        return self._streams.get((stream_id, epoch))
+
+    def close(self) -> None:
+        self._streams.clear()
+
+
+class SimReader(PushedReader):
+    """A reader over a simulated data line."""
+
+    def __init__(
+        self,
+        network: Network,
+        process: Process,
+        address: str,
+        stream_id: str,
+        epoch: int,
+        from_seq: int,
+        *,
+        store: BlobStore,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.process = process
+        self._network, self._world = network, network.world
+        self._service = network.services[address]
+        self.server = self._service.process
+        self._stream_id, self._epoch = stream_id, epoch
+        self._arrives_at_s = 0.0
+        self._is_cut = False
+        super().__init__(
+            stream_id, from_seq, store=store, queue_bytes_max=QUEUE_BYTES_MAX, on_change=on_change
+        )
+
+    def close(self) -> None:
+        super().close()
+        self._is_cut = True
+        if self in self._network.readers:
+            self._network.readers.remove(self)
+
+    def cut(self) -> None:
+        """The line breaks; what is under way is lost and the reader notices."""
+        if not self._is_cut:
+            self._is_cut = True
+            self._network.readers.remove(self)
+            error = OperatingError(f"{self._service.address}: connection lost")
+            delay_s = self._world.between(0, 0.2)
+            self._world.after(delay_s, self.process, lambda: self._break(error))
+
+    def _connect(self) -> None:
+        self._network.readers.append(self)
+        if self.server.is_dead:
+            self.cut()
+            return
+        self._world.after(self._network.delay(self.process, self.server), self.server, self._open)
+
+    def _open(self) -> None:
+        """At the server: register, then push."""
+        stream = self._service.find(self._stream_id, self._epoch)
+        if self._is_cut:
+            return
+        if stream is None:
+            self._fail(OperatingError(f"stream {self._stream_id} is not here"))
+            return
+        try:
+            reader = stream.register(self._seq, ahead=True)
+        except (SequenceLostError, SequenceDiscardedError) as error:
+            self._fail(_translate(error))
+            return
+
+        def push() -> None:
+            if self._is_cut:
+                reader.close()
+                return
+            if self._service.find(self._stream_id, self._epoch) is not stream:
+                self._fail(OperatingError(f"stream {self._stream_id} was withdrawn"))
+                return
+            items: Items | None = None
+            if reader.next_seq - self._seq < WINDOW_ITEMS:
+                try:
+                    items = reader.read_next(self._world.random.randint(1, PUSH_ROWS_MAX))
+                except (SequenceLostError, SequenceDiscardedError) as error:
+                    self._fail(_translate(error))
+                    return
+                except StreamEngineError as error:
+                    self._fail(OperatingError(str(error)))
+                    return
+            if items is not None:
+                self._send(lambda: self._arrive(items))
+            pause_s = self._world.between(0, 0.004 if items is not None else 0.05)
+            self._world.after(pause_s, self.server, push)
+
+        push()
+
+    def _send(self, action: Callable[[], None]) -> None:
+        """Have ``action`` happen at the reader, after all that was sent before."""
+        delay_s = self._network.delay(self.process, self.server)
+        if delay_s > SILENCE_S:
+            self.cut()
+            return
+        delay_s = max(delay_s, self._arrives_at_s - self._world.now_s)
+        self._arrives_at_s = self._world.now_s + delay_s
+        self._world.after(delay_s, self.process, action)
+
+    def _arrive(self, items: Items) -> None:
+        if not self._is_cut:
+            self._take(items)
+
+    def _fail(self, error: StreamEngineError) -> None:
+        def arrive() -> None:
+            if not self._is_cut:
+                self._is_cut = True
+                self._network.readers.remove(self)
+                self._break(error)
+
+        self._send(arrive)
+
+
+def _translate(error: SequenceLostError | SequenceDiscardedError) -> StreamEngineError:
+    """As the text of a transport's error is read by the other side."""
+    loss = loss_from_text(loss_to_text(error))
+    assert loss is not None
+    return loss

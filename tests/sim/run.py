@@ -1,0 +1,82 @@
+"""One run: a seed decides the job, the faults and every order; the laws are checked throughout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rstream.overlap import remove_overlap
+from tests.sim.checkers import Checkers
+from tests.sim.faults import KINDS, inject
+from tests.sim.scheduler import Process, Scheduler
+from tests.sim.storage import Disk, FaultyBlobs, root_of
+from tests.sim.workload import make_workload
+from tests.sim.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run."""
+
+    seed: int
+    workload: str
+    faults: tuple[str, ...]
+    violations: tuple[str, ...]
+    trace: str
+    #: The last events, for people.
+    tail: tuple[str, ...]
+    steps: int
+    virtual_s: float
+    hosts: int
+    manager_deaths: int
+    segments: int
+    checkpoints: int
+    deletions: int
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether no law was broken."""
+        return not self.violations
+
+
+def simulate(seed: int, kinds: Sequence[str] = tuple(KINDS)) -> Outcome:
+    """Run one job under one seed."""
+    scheduler = Scheduler(seed)
+    workload = make_workload(seed)
+    checkers = Checkers(scheduler, workload)
+    disk = Disk(scheduler, checkers.on_put, checkers.on_delete, checkers.blobs)
+    world = World(seed, workload, disk, scheduler)
+    faults = inject(world, kinds) if kinds else []
+    world.run()
+    if not scheduler.violations:
+        _finish(scheduler, disk, checkers, workload.sinks)
+    return Outcome(
+        seed,
+        workload.name,
+        tuple(faults),
+        tuple(scheduler.violations),
+        scheduler.trace_digest,
+        tuple(scheduler.tail),
+        scheduler.steps,
+        scheduler.now_s,
+        len(world.hosts),
+        world.manager_deaths,
+        checkers.segments,
+        checkers.checkpoints,
+        checkers.deletions,
+    )
+
+
+def _finish(
+    scheduler: Scheduler, disk: Disk, checkers: Checkers, sinks: Sequence[tuple[str, str]]
+) -> None:
+    """As a job does when it has finished; then look at the output."""
+    disk.error_rate = 0.0
+    process = Process("finish", lambda reason: None)
+    checkers.is_over = True
+    for _, uri in sinks:
+        remove_overlap(FaultyBlobs(disk, process, root_of(uri)))
+    checkers.output_is_complete()

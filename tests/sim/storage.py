@@ -1,0 +1,114 @@
+"""The store as one process sees it: it fails, tears, is slow, and is where processes like to die.
+
+Puts are atomic (that is what a BlobStore promises): a torn write leaves a temporary behind and the
+process dead. ``on_put`` and ``on_delete`` let the checkers see everything that becomes durable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rstream.blobs import TEMPORARY, MemoryBlobs
+from rstream.errors import StoreError
+from tests.sim.scheduler import CrashedError, Process, Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+SCHEME = "blobs://"
+
+
+@dataclass
+class Disk:
+    """What survives every process."""
+
+    world: Scheduler
+    on_put: Callable[[str, bytes], None]
+    on_delete: Callable[[str], None]
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    #: Share of operations that fail now.
+    error_rate: float = 0.0
+    #: Process -> operations until it dies inside one, and how: before, torn, after.
+    mines: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+
+class FaultyBlobs(MemoryBlobs):
+    """A folder of the disk, used by one process."""
+
+    def __init__(self, disk: Disk, process: Process, root: str = "") -> None:
+        super().__init__(disk.blobs, root)
+        self._disk, self._process = disk, process
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        full = self._root + path
+        how = self._enter("put", full)
+        if how in ("before", "torn"):
+            if how == "torn":
+                data = bytes(data)
+                self.blobs[f"{full}.{self._process.name}{TEMPORARY}"] = data[: len(data) // 2]
+            self._die(how, full)
+        super().put(path, data)
+        self._disk.on_put(full, bytes(data))
+        if how:
+            self._die(how, full)
+
+    def get(self, path: str) -> bytes:
+        self._enter_reading("get", path)
+        return super().get(path)
+
+    def list(self, folder: str = "") -> list[str]:
+        self._enter_reading("list", folder)
+        return super().list(folder)
+
+    def delete(self, path: str) -> None:
+        full = self._root + path
+        how = self._enter("delete", full)
+        if how and how != "after":
+            self._die(how, full)
+        if full in self.blobs:
+            super().delete(path)
+            if not full.endswith(TEMPORARY):
+                self._disk.on_delete(full)
+        if how:
+            self._die(how, full)
+
+    def exists(self, path: str) -> bool:
+        self._enter_reading("exists", path)
+        return super().exists(path)
+
+    def child(self, folder: str) -> FaultyBlobs:
+        return FaultyBlobs(self._disk, self._process, f"{self._root}{folder.strip('/')}/")
+
+    def _enter_reading(self, operation: str, path: str) -> None:
+        if self._enter(operation, self._root + path):
+            self._die("reading", path)
+
+    def _enter(self, operation: str, full: str) -> str:
+        """Whether the process is to die in this operation, and how. May fail."""
+        process, disk = self._process, self._disk
+        if process.is_dead:
+            raise CrashedError
+        if process.name in disk.mines:
+            left, how = disk.mines[process.name]
+            disk.mines[process.name] = (left - 1, how)
+            if left <= 0:
+                del disk.mines[process.name]
+                return how
+        if disk.error_rate and disk.world.chance(disk.error_rate):
+            disk.world.note(f"{process.name} {operation} {full} fails")
+            raise StoreError(full, "simulated failure")
+        return ""
+
+    def _die(self, how: str, full: str) -> None:
+        self._process.kill(f"died {how} {full}")
+        raise CrashedError
+
+
+def root_of(uri: str) -> str:
+    """The key prefix of a simulated uri."""
+    assert uri.startswith(SCHEME), uri
+    root = uri.removeprefix(SCHEME).strip("/")
+    return f"{root}/" if root else ""

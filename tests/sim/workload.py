@@ -1,0 +1,230 @@
+"""Small random jobs: a plan, its limits, and what every stream of it must hold.
+
+The plans are made by the planner from items in memory. Limits are so small that tails fill,
+segments roll, volatile streams spill, and checkpoints and collections happen all the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from jobmanager.config import JobConfig
+from planner import Query, Stream, agg, col, cti, event, hopping, tumbling
+from planner.lower import lower
+from rstream.digest import content_hashes
+from rstream.limits import StreamLimits
+from rvertex.environment import HostLimits
+from tests.support.plan_runner import run_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+    from planner.ingest import Cti, Event
+    from rvertex.types import Durability, VertexSpec
+
+ROOT = "blobs://job"
+MS = 1_000
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A job and its only right answer."""
+
+    name: str
+    vertices: tuple[VertexSpec, ...]
+    #: Of the sink vertices.
+    sinks: tuple[tuple[str, str], ...]
+    config: JobConfig
+    hosts: int
+    #: Stream -> content hash of each of its items, by seq.
+    expected: dict[str, list[int]]
+
+
+def make_workload(seed: int) -> Workload:
+    """The workload of a seed."""
+    random = Random(seed * 7_919 + 1)
+    shape = random.choice(SHAPES)
+    plan = lower(shape(random), root=ROOT, parallelism=random.choice([1, 2, 2, 3]))
+    streams = run_plan(plan)
+    expected = {
+        stream: [h for items in pieces for h in hashes(items.batch)]
+        for stream, pieces in streams.items()
+    }
+    return Workload(
+        shape.__name__,
+        _mix_durability(plan.vertices, random),
+        tuple(plan.sink_streams()),
+        _config(random),
+        random.randint(1, 4),
+        expected,
+    )
+
+
+def _mix_durability(vertices: Iterable[VertexSpec], random: Random) -> tuple[VertexSpec, ...]:
+    """Another durability for the streams of some stages, as a user or a planner might choose."""
+    chosen: dict[str, Durability] = {}
+    streams: dict[str, Durability] = {}
+    changed = []
+    for vertex in vertices:
+        if vertex.stage not in chosen:
+            chosen[vertex.stage] = random.choice(["volatile", "volatile", "async", "sync"])
+        outputs = tuple(
+            replace(
+                edge,
+                durability="async"
+                if edge.is_sink and chosen[vertex.stage] == "volatile"
+                else chosen[vertex.stage],
+            )
+            for edge in vertex.outputs
+        )
+        streams.update({s: edge.durability for edge in outputs for s in edge.streams})
+        inputs = tuple(replace(c, durability=streams[c.stream]) for c in vertex.inputs)
+        changed.append(replace(vertex, inputs=inputs, outputs=outputs))
+    return tuple(changed)
+
+
+def hashes(batch: pa.RecordBatch) -> list[int]:
+    """One hash per item of its content."""
+    return [int(h) for h in content_hashes(batch)]
+
+
+def _config(random: Random) -> JobConfig:
+    tail_bytes = random.choice([3_000, 8_000, 40_000])
+    stream = StreamLimits(
+        tail_bytes_max=tail_bytes,
+        segment_bytes_max=random.choice([300, 2_000, 20_000]),
+        segment_rows_max=random.choice([1, 5, 20, 100]),
+        flush_interval_ms=random.choice([5, 50, 300]),
+        spill_after_s=random.choice([0.05, 0.5]),
+        write_wait_s=5.0,
+        close_wait_s=5.0,
+    )
+    host = HostLimits(
+        step_rows_max=random.choice([1, 3, 10, 40]),
+        pending_rows_max=random.choice([5, 30, 200]),
+        checkpoint_interval_s=random.choice([0.01, 0.1, 0.5]),
+        flush_wait_s=10.0,
+        report_interval_s=random.choice([0.02, 0.1]),
+        reconnect_s=random.choice([0.05, 0.2]),
+        connect_wait_s=30.0,
+        verify=random.random() < 0.5,
+        stream=stream,
+    )
+    return JobConfig(
+        tick_s=0.25,
+        host_start_wait_s=60.0,
+        host_silence_s=random.choice([5.0, 30.0]),
+        stall_wait_s=200.0,
+        vertex_restarts_max=100_000,
+        vertex_failures_max=100_000,
+        host_restarts_max=100_000,
+        host_stop_wait_s=30.0,
+        notice_flush_wait_s=30.0,
+        host=host,
+    )
+
+
+# ---- sources
+
+
+def _points(random: Random, rows: int, name: str) -> Stream:
+    """Point events in order, with CTIs here and there; half of the sources have partitions."""
+    time = 0
+    items: list[Event | Cti] = []
+    for _ in range(rows):
+        time += random.choice([0, 0, 1, 1, 2, 15]) * MS
+        items.append(
+            event(
+                time,
+                k=random.randint(0, 6) if random.random() < 0.9 else None,
+                x=random.randint(-50, 50),
+                y=random.uniform(-1e6, 1e6) * 10.0 ** random.randint(-6, 6),
+            )
+        )
+        if random.random() < 0.1:
+            items.append(cti(time))
+    schema = {"k": "int64", "x": "int64", "y": "float64"}
+    return Stream.from_items(schema, items, partitions=random.choice([1, 1, 2, 3])).name(name)
+
+
+def _spans(random: Random, rows: int) -> Stream:
+    """Interval events."""
+    time = 0
+    items: list[Event | Cti] = []
+    for i in range(rows):
+        time += random.randint(0, 6) * MS
+        items.append(event(time, time + random.randint(1, 30) * MS, k=random.randint(0, 6), z=i))
+    schema = {"k": "int64", "z": "int64"}
+    return Stream.from_items(schema, items, partitions=random.choice([1, 2])).name("spans")
+
+
+# ---- shapes
+
+
+def stateless(random: Random) -> Query:
+    """Source to sink in one stage."""
+    points = _points(random, random.randint(20, 200), "points")
+    return points.filter(col("x") > -20).select("k", double=col("x") * 2).to_parquet()
+
+
+def aggregate(random: Random) -> Query:
+    """A keyed window behind an exchange."""
+    points = _points(random, random.randint(50, 300), "points")
+    window = random.choice([hopping("20ms", "10ms"), tumbling("10ms")])
+    return (
+        points.filter(col("x") != 7)
+        .group_by("k")
+        .window(window)
+        .agg(n=agg.count(), total=agg.sum("y"), last=agg.last("x"))
+        .to_parquet()
+    )
+
+
+def join(random: Random) -> Query:
+    """A temporal join of two sources."""
+    points = _points(random, random.randint(30, 150), "points")
+    return points.join(_spans(random, random.randint(10, 60)), on="k").to_parquet()
+
+
+def union(random: Random) -> Query:
+    """Two branches, aggregated together."""
+    one = _points(random, random.randint(20, 120), "one").select("k", "x")
+    two = _points(random, random.randint(20, 120), "two").select("k", x=col("x") + 100)
+    both = one.union(two)
+    if random.random() < 0.3:
+        return both.to_parquet()
+    return both.group_by("k").window(tumbling("10ms")).agg(n=agg.count()).to_parquet()
+
+
+def two_exchanges(random: Random) -> Query:
+    """Join by one key, aggregate by another: three stages in a row."""
+    points = _points(random, random.randint(40, 150), "points")
+    busy = points.group_by("k").window(tumbling("10ms")).agg(n=agg.count(), total=agg.sum("y"))
+    joined = points.join(busy, on="k").select("n", "total", "x", bucket=col("x") % 3)
+    return (
+        joined.group_by("bucket")
+        .window(hopping("20ms", "10ms"))
+        .agg(n=agg.count(), most=agg.max("n"), total=agg.sum("total"))
+        .to_parquet()
+    )
+
+
+def gathered(random: Random) -> Query:
+    """Everything meets in one vertex, behind another aggregate."""
+    points = _points(random, random.randint(50, 200), "points")
+    counts = points.group_by("k").window(tumbling("10ms")).agg(n=agg.count())
+    return counts.window(tumbling("30ms")).agg(keys=agg.count(), n=agg.sum("n")).to_parquet()
+
+
+SHAPES: tuple[Callable[[Random], Query], ...] = (
+    stateless,
+    aggregate,
+    join,
+    union,
+    two_exchanges,
+    gathered,
+)

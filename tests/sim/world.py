@@ -1,0 +1,353 @@
+"""The world of one job: its hosts, its job manager, its store and its network, in one thread.
+
+Everything that decides anything is production code: ``Driver`` with its ``JobManager``, ``Host``
+with its runners, ``RStream``, ``DurableLog``, the notice log. Only what they reach the world
+through (:class:`rvertex.wiring.Wiring`, ``Executor``, ``ControlService``, ``Background``,
+``Clock``, ``BlobStore``) is simulated.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING
+
+from jobmanager.driver import Driver
+from jobmanager.manager import JobManager
+from jobmanager.root import JobRoot
+from jobmanager.topology import Topology
+from rstream.errors import OperatingError
+from rvertex.host import Host, HostSpec
+from tests.sim.network import ControlLink, ControlService, Network, SimReader, StreamService
+from tests.sim.scheduler import Process, Scheduler, SimBackground, SimClock
+from tests.sim.storage import Disk, FaultyBlobs, root_of
+from tests.sim.workload import ROOT, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rstream.background import Background
+    from rstream.blobs import BlobStore
+    from rstream.clock import Clock
+
+#: Virtual seconds from the last fault to the end of the job.
+LIMIT_S = 900.0
+
+
+class SimWiring:
+    """What a simulated host asks of its surroundings (rvertex.wiring.Wiring)."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world, self._process = world, process
+        self.clock: Clock = SimClock(world.scheduler, process)
+        self.background: Background = world.background(process)
+
+    def open_store(self, uri: str) -> BlobStore:
+        return FaultyBlobs(self._world.disk, self._process, root_of(uri))
+
+    def serve(self, bind: str, secret: str) -> StreamService:
+        return StreamService(self._world.network, self._process)
+
+    def connect(
+        self,
+        address: str,
+        secret: str,
+        peer: str,
+        on_message: Callable[[bytes], None],
+        on_disconnect: Callable[[], None],
+    ) -> ControlLink:
+        service = self._world.network.controls.get(address)
+        if service is None or service.is_closed or service.process.is_dead:
+            raise OperatingError(f"{address}: nobody answers")
+        return ControlLink(
+            self._world.network, self._process, service, peer, on_message, on_disconnect
+        )
+
+    def read_remote(
+        self,
+        address: str,
+        secret: str,
+        stream_id: str,
+        epoch: int,
+        seq: int,
+        store: BlobStore,
+        on_change: Callable[[], None],
+    ) -> SimReader:
+        return SimReader(
+            self._world.network,
+            self._process,
+            address,
+            stream_id,
+            epoch,
+            seq,
+            store=store,
+            on_change=on_change,
+        )
+
+    def close(self) -> None:
+        self.background.close()
+
+
+class SimHost(Host):
+    """A host whose runners have their turns in no promised order."""
+
+    shuffle: Callable[[list[str]], None]
+
+    def turn(self) -> bool:
+        names = list(self._runners)
+        self.shuffle(names)
+        self._runners = {name: self._runners[name] for name in names}
+        return super().turn()
+
+
+class HostProcess:
+    """A host from its start to its end, however that comes."""
+
+    def __init__(
+        self, world: World, spec: HostSpec, on_exit: Callable[[str, str], None], attempt: int
+    ) -> None:
+        self.spec, self.attempt = spec, attempt
+        self._world = world
+        self._on_exit = on_exit
+        self._manager = world.manager
+        self.is_over = False
+        self.process = Process(world.fresh_name(f"{spec.host}#{attempt}"), self._died)
+        self.host: SimHost | None = None
+        world.hosts.append(self)
+        world.scheduler.after(0.0, self.process, self._start, is_main=True)
+
+    def _start(self) -> None:
+        world = self._world
+        wiring = SimWiring(world, self.process)
+        self.host = SimHost(self.spec, world.vertices, wiring, attempt=self.attempt)
+        self.host.shuffle = world.scheduler.random.shuffle
+        self._guarded(self.host.open)
+        self._next(True)
+
+    def _turn(self) -> None:
+        assert self.host is not None
+        worked = self._guarded(self.host.turn)
+        if self.host.how:
+            self._guarded(self.host.close)
+            self._over(self.host.how)
+        self._next(bool(worked))
+
+    def _next(self, worked: bool) -> None:
+        pause_s = self._world.scheduler.between(0.0005, 0.01 if worked else 0.05)
+        if not self.is_over:
+            self._world.scheduler.after(pause_s, self.process, self._turn, is_main=True)
+
+    def _guarded(self, action: Callable[[], object]) -> object:
+        """As an executor does: what a host raises is told as the way it ended."""
+        try:
+            return action()
+        except Exception as error:
+            if not isinstance(error, OperatingError):
+                self._world.bug(self.process, error)
+            assert self.host is not None
+            if not self.host.how:
+                self.host.how = f"{type(error).__name__}: {error}"
+                self.host.close()
+            self._over(self.host.how)
+            return None
+
+    def _over(self, how: str) -> None:
+        """It has ended by itself."""
+        if not self.is_over:
+            self.is_over = True
+            self._report(how)
+            self._world.network.break_lines_of(self.process)
+            self.process.is_dead = True
+
+    def _died(self, reason: str) -> None:
+        self._world.scheduler.note(f"{self.process.name} {reason}")
+        if not self.is_over:
+            self.is_over = True
+            self._report("killed")
+        self._world.network.break_lines_of(self.process)
+
+    def _report(self, how: str) -> None:
+        """The executor, in the job manager's process, sees it end."""
+        world = self._world
+        world.scheduler.note(f"{self.process.name} over: {how}")
+
+        def tell() -> None:
+            self._on_exit(self.spec.host, how)
+            if world.manager is self._manager:
+                world.wake_manager()
+
+        if self.attempt == 0:
+            world.scheduler.after(world.scheduler.between(0.0, 1.0), self._manager, tell)
+
+
+class SimExecutor:
+    """Starts hosts (rvertex.executor.Executor); sometimes tries one twice, as Spark may."""
+
+    bind = "sim"
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world, self._process = world, process
+        self._mine: list[HostProcess] = []
+
+    @property
+    def hosts(self) -> int:
+        return self._world.workload.hosts
+
+    def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
+        world = self._world
+        delay_s = world.scheduler.between(0.01, 0.5)
+        self._start_later(delay_s, spec, on_exit, 0)
+        if world.second_attempts and world.scheduler.chance(0.3):
+            self._start_later(delay_s + world.scheduler.between(0, 1.0), spec, on_exit, 1)
+
+    def _start_later(
+        self, delay_s: float, spec: HostSpec, on_exit: Callable[[str, str], None], attempt: int
+    ) -> None:
+        def start() -> None:
+            self._mine.append(HostProcess(self._world, spec, on_exit, attempt))
+
+        self._world.scheduler.after(delay_s, self._process, start)
+
+    def close(self, wait_s: float) -> None:
+        self._world.scheduler.wait(
+            self._process, lambda: all(h.is_over for h in self._mine), wait_s
+        )
+
+
+class World:
+    """One job, from its start to its end."""
+
+    def __init__(self, seed: int, workload: Workload, disk: Disk, scheduler: Scheduler) -> None:
+        self.seed = seed
+        self.workload = workload
+        self.scheduler = scheduler
+        self.disk = disk
+        self.network = Network(scheduler)
+        self.vertices = {str(v.id): v for v in workload.vertices}
+        self.hosts: list[HostProcess] = []
+        self.second_attempts = False
+        self.slow_store_s = 0.0
+        #: Virtual seconds at which the last fault has passed.
+        self.calm_s = 0.0
+        self.manager_deaths = 0
+        self.state = ""
+        self.error = ""
+        self.driver: Driver | None = None
+        self._names = 0
+        self._is_resumable = False
+        self.start_manager()
+
+    def fresh_name(self, name: str) -> str:
+        """A name no process has had."""
+        self._names += 1
+        return f"{name}~{self._names}"
+
+    def background(self, process: Process) -> SimBackground:
+        """The background threads of a process."""
+        return SimBackground(self.scheduler, process, slow_s=self.slow_store_s)
+
+    def bug(self, process: Process, error: Exception) -> None:
+        """Production code raised what it must not."""
+        where = "".join(traceback.format_exception(error)[-4:])
+        self.scheduler.violate("no bug", f"{process.name}: {error!r}\n{where}")
+
+    def live_hosts(self) -> list[HostProcess]:
+        """Those that have not ended."""
+        return [h for h in self.hosts if not h.is_over and not h.process.is_dead]
+
+    # ---- the job manager
+
+    def start_manager(self) -> None:
+        """The first one, or one that takes over."""
+        self.manager = process = Process(self.fresh_name("jm"), self._manager_died)
+        self.scheduler.after(0.0, process, self._begin, is_main=True)
+
+    def _begin(self) -> None:
+        process = self.manager
+        resumed, self._is_resumable = self._is_resumable, True
+        self.scheduler.note(f"{process.name} begins resumed={resumed}")
+        config = self.workload.config
+        core = JobManager(Topology(self.workload.vertices), config)
+        try:
+            self.driver = driver = Driver(
+                root=JobRoot(FaultyBlobs(self.disk, process, root_of(ROOT))),
+                manager=core,
+                executor=SimExecutor(self, process),
+                config=config,
+                clock=SimClock(self.scheduler, process),
+                on_status=lambda status: None,
+                background=self.background(process),
+                open_control=self._open_control,
+            )
+            self.core = core
+            driver.begin(resumed=resumed)
+        except OperatingError as error:
+            process.kill(f"gave up: {error}")
+            return
+        except Exception as error:
+            self.bug(process, error)
+            process.kill(f"bug: {error!r}")
+            return
+        self._tick()
+        self.wake_manager()
+
+    def _open_control(
+        self,
+        secret: str,
+        on_message: Callable[[str, bytes], None],
+        *,
+        on_disconnect: Callable[[str], None],
+        host: str,
+    ) -> ControlService:
+        return ControlService(
+            self.network, self.manager, on_message, on_disconnect, self.wake_manager
+        )
+
+    def wake_manager(self) -> None:
+        """Something is in its queue."""
+        delay_s = self.scheduler.between(0.0, 0.005)
+        self.scheduler.after(delay_s, self.manager, self._turn_manager, is_main=True)
+
+    def _tick(self) -> None:
+        self._turn_manager()
+        self.scheduler.after(self.workload.config.tick_s, self.manager, self._tick, is_main=True)
+
+    def _turn_manager(self) -> None:
+        if self.state or self.driver is None:
+            return
+        driver, process = self.driver, self.manager
+        try:
+            driver.turn(0)
+            if driver.ended_s is not None:
+                driver.close()
+        except OperatingError as error:
+            process.kill(f"gave up: {error}")
+            return
+        except Exception as error:
+            self.bug(process, error)
+            process.kill(f"bug: {error!r}")
+            return
+        if driver.ended_s is not None:
+            self.state, self.error = self.core.state, self.core.error
+            self.scheduler.note(f"{process.name} ended: {self.state} {self.error}")
+
+    def _manager_died(self, reason: str) -> None:
+        self.scheduler.note(f"{self.manager.name} {reason}")
+        self.manager_deaths += 1
+        self.network.break_lines_of(self.manager)
+        for service in self.network.controls.values():
+            if service.process is self.manager:
+                service.is_closed = True
+        self.scheduler.after(self.scheduler.between(0.1, 5.0), None, self.start_manager)
+
+    # ---- running
+
+    def run(self) -> None:
+        """Until the job has ended, or a law is broken, or time is up."""
+        world = self.scheduler
+        while not self.state and not world.violations:
+            if world.now_s > self.calm_s + LIMIT_S:
+                world.violate("job ends", f"still running after {world.now_s:.0f} s")
+            elif not world.step():
+                world.violate("job ends", "nothing more will happen")
+        if self.state and self.state != "finished":
+            world.violate("job ends", f"{self.state}: {self.error}")
