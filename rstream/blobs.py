@@ -10,6 +10,7 @@ The only file that knows fsspec. Correctness never rests on an exclusive create.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -30,6 +31,11 @@ ATTEMPTS_MAX = 4
 ATTEMPT_WAIT_S = 60.0
 RETRY_DELAY_S = 0.05
 TEMPORARY = ".tmp"
+#: Retrying is done here, once; botocore's own retries would multiply with it.
+S3_OPTIONS: dict[str, Any] = {
+    "use_listings_cache": False,
+    "config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"max_attempts": 1}},
+}
 
 
 class BlobStore(Protocol):
@@ -142,9 +148,9 @@ class FsspecBlobs:
         write = self._put_local if self._is_local else self._put_whole
 
         def put() -> None:
-            if self._has_folders:
-                self._make_folder(full.rpartition("/")[0])
             try:
+                if self._has_folders:
+                    self._make_folder(full.rpartition("/")[0])
                 write(full, data)
             except FileNotFoundError as error:  # the folder or the temporary was removed
                 self._made_folders.clear()
@@ -221,12 +227,17 @@ class FsspecBlobs:
 
     def _put_local(self, full: str, data: bytes | pa.Buffer) -> None:
         temporary = f"{full}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
-        with open(temporary, "wb") as file:
-            file.write(data)
-            if self._fsync:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, full)
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                if self._fsync:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(temporary, full)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.remove(temporary)
+            raise
 
     def _attempt(self, path: str, operation: Callable[[], T]) -> T:
         """Run with retries; FileNotFoundError is an answer, not a failure."""
@@ -254,10 +265,12 @@ def open_store(uri: str, *, fsync: bool = False, **storage_options: Any) -> Fssp
     Raises:
         StoreError: the protocol is unknown or its package is not installed.
     """
+    if not uri:
+        raise StoreError("(no path)", "the path is empty")
     if "://" not in uri:
         uri = f"file://{os.path.abspath(uri)}"
     if uri.startswith("s3://"):
-        storage_options.setdefault("use_listings_cache", False)
+        storage_options = {**S3_OPTIONS, **storage_options}
     try:
         fs, root = fsspec.core.url_to_fs(uri, **storage_options)
     except (ImportError, ValueError) as error:

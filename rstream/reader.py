@@ -101,10 +101,15 @@ class SegmentReader:
     """A reader of a stream's folder, also while another process lets it grow."""
 
     def __init__(
-        self, store: BlobStore, seq: int | None, *, columns: Sequence[str] | None = None
+        self,
+        store: BlobStore,
+        seq: int | None,
+        *,
+        columns: Sequence[str] | None = None,
+        verify: bool = True,
     ) -> None:
         self._log = DurableLog(store, store.uri)
-        self._cursor = SegmentCursor(self._log, columns=columns)
+        self._cursor = SegmentCursor(self._log, columns=columns, verify=verify)
         self._clock = SystemClock()
         self._is_closed = threading.Event()
         self._seq = (self._log.first_seq or 0) if seq is None else seq
@@ -159,13 +164,16 @@ def open_reader(
     from_seq: int | None = None,
     *,
     columns: Sequence[str] | None = None,
+    verify: bool | None = None,
 ) -> SegmentReader:
     """A reader of the durable part of a stream that somebody else writes.
 
     ``from_seq`` None: from the first item that is kept. ``columns``: payload columns to read.
+    ``verify``: check content digests, which needs all columns; None: unless some are selected.
     """
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
-    return SegmentReader(store, from_seq, columns=columns)
+    verify = columns is None if verify is None else verify
+    return SegmentReader(store, from_seq, columns=columns, verify=verify)
 
 
 def read_events(uri_or_store: str | BlobStore, *, columns: Sequence[str] | None = None) -> pa.Table:

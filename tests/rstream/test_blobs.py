@@ -6,6 +6,9 @@ Cannot catch: an object store that is not atomic, a disk that lies about fsync.
 from __future__ import annotations
 
 import os
+import resource
+import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import fsspec
@@ -115,6 +118,38 @@ def test_operations_are_retried_then_named(monkeypatch: pytest.MonkeyPatch) -> N
 def test_unknown_protocol() -> None:
     with pytest.raises(StoreError, match="nonsense"):
         open_store("nonsense://x")
+
+
+def test_an_endpoint_that_is_not_there_is_named_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    started_s = time.monotonic()
+    store = open_store("s3://bucket/x", endpoint_url="http://127.0.0.1:1")
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
+        store.list()
+    assert time.monotonic() - started_s < 10
+
+
+def test_a_full_disk_leaves_no_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rstream.blobs, "RETRY_DELAY_S", 0.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    store = open_store(str(tmp_path))
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+        with pytest.raises(StoreError, match="File too large"):
+            store.put("a", bytes(10_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, previous)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["", "/proc/nothing/here"])
+def test_paths_that_cannot_be_written(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rstream.blobs, "RETRY_DELAY_S", 0.0)
+    with pytest.raises(StoreError):
+        open_store(path).put("a", b"x")
 
 
 def test_a_path_that_cannot_be(tmp_path: Path) -> None:
