@@ -40,7 +40,14 @@ from rstream.errors import OperatingError
 from rstream.flight import ControlServer
 from rvertex.errors import InvalidMessageError
 from rvertex.host import HostSpec, peer_name
-from rvertex.messages import INSTRUCTION_CODEC, NOTICE_CODEC, HostReady, StartVertex, StopHost
+from rvertex.messages import (
+    INSTRUCTION_CODEC,
+    NOTICE_CODEC,
+    Collect,
+    HostReady,
+    StartVertex,
+    StopHost,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,7 +224,7 @@ class Driver:
             _log.info("notice", extra={"notice": repr(notice)})
             self._log.append(notice)
         instructions = self._manager.handle(notice)
-        if any(isinstance(i, DeleteCheckpoint | EndJob) for i in instructions):
+        if any(_is_final(i, notice) for i in instructions):
             self._log.flush()
         for instruction in instructions:
             self._perform(instruction)
@@ -289,3 +296,10 @@ class Driver:
     def _write_status(self) -> None:
         status = status_of(self._manager, now_us=self._clock.now_us())
         self._on_status(status)
+
+
+def _is_final(instruction: Instruction, notice: Notice) -> bool:
+    """Whether something is deleted, so that what led to it must be durable first."""
+    if isinstance(instruction, Tell):  # what follows from progress only frees memory
+        return is_logged(notice) and isinstance(instruction.instruction, Collect)
+    return isinstance(instruction, DeleteCheckpoint | EndJob)
