@@ -2,8 +2,8 @@
 
 The rhythm of every operator: it is given a run (see :mod:`rvertex.run`) and returns the run that
 follows from it. **The concatenation of its output runs must not depend on how its input was cut**,
-nor on a ``snapshot``/``load`` between any two items; ``tests/support/operator_harness.py`` asks that
-of every operator. Every operator emits in ``vs`` order and keeps back what would not be.
+nor on a ``snapshot``/``load`` between any two items; ``tests/support/operator_harness.py`` asks
+that of every operator. Every operator emits in ``vs`` order and keeps back what would not be.
 """
 
 from __future__ import annotations

@@ -9,9 +9,12 @@ import sys
 import threading
 from pathlib import Path
 from queue import Empty, Queue
-from types import TracebackType
+from typing import TYPE_CHECKING
 
 import pyspark
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 START_WAIT_S = 90.0
 _MASTER = "org.apache.spark.deploy.master.Master"

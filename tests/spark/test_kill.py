@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,9 @@ from jobmanager import JobConfig
 from planner import Query, Stream, agg, col, hopping
 from rvertex.environment import HostLimits
 from tests.spark.cluster import Cluster, executor_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.spark
 ROWS = 300_000
