@@ -145,6 +145,12 @@ class DurableLog:
                     self._index.remove(seqs)
             return len(doomed)
 
+    def check(self) -> None:
+        """Assert the invariants."""
+        with self._lock:
+            self._index.check()
+            assert self._mark >= 0, self._mark
+
     def open(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
         """Open one segment. Raises FileNotFoundError if it was deleted, CorruptSegmentError."""
         path = f"{self.uri}/{segment_name(seqs)}"
@@ -214,28 +220,27 @@ class SegmentCursor:
             self._file = None
 
     def _load(self, seq: int) -> Items | None:
-        if self._file is None or seq not in self._file.info.seqs:
-            self.close()
-            self._file = self._open(seq)
-            if self._file is None:
-                return None
-        try:
-            return self._file.read_group(seq, verify=self._verify)
-        except CorruptSegmentError:
-            seqs = self._file.info.seqs
-            self.close()
-            self._file = self._log.open_again(seqs, self._columns)
-            return self._file.read_group(seq, verify=self._verify)
-
-    def _open(self, seq: int) -> SegmentFile | None:
+        """The row group from ``seq`` on; the listing is read again if its segment is not there."""
         for attempt in range(2):
             if attempt:
+                self.close()
                 self._log.refresh()
-            seqs = self._log.lookup(seq)
-            if seqs is None:
-                continue
             try:
-                return self._log.open(seqs, self._columns)
+                if self._file is None or seq not in self._file.info.seqs:
+                    self.close()
+                    seqs = self._log.lookup(seq)
+                    if seqs is None:
+                        continue
+                    self._file = self._log.open(seqs, self._columns)
+                return self._read_group(self._file, seq)
             except FileNotFoundError:
                 continue
         return None
+
+    def _read_group(self, file: SegmentFile, seq: int) -> Items:
+        try:
+            return file.read_group(seq, verify=self._verify)
+        except CorruptSegmentError:  # or a read that went wrong: look at a fresh copy
+            self.close()
+            self._file = self._log.open_again(file.info.seqs, self._columns)
+            return self._file.read_group(seq, verify=self._verify)

@@ -75,11 +75,7 @@ class RStream:
         self._state = threading.Condition(threading.RLock())
         self._write_lock = threading.Lock()
         self._flusher = Flusher(
-            self._background,
-            self._state,
-            take=lambda: None if self._failure else self._policy.take(self._tail),
-            write=log.write,
-            done=self._flushed,
+            self._background, self._state, take=self._take, write=log.write, done=self._flushed
         )
         self._policy = FlushPolicy(limits, is_volatile=is_volatile)
         self._failure: StreamEngineError | None = None
@@ -296,6 +292,7 @@ class RStream:
 
     def check(self) -> None:
         """Assert the invariants."""
+        self._log.check()
         with self._state:
             self._tail.check()
             assert self._first_seq <= self._tail.next_seq, (self._first_seq, self._tail.next_seq)
@@ -371,6 +368,11 @@ class RStream:
             self._is_timer_set = False
             self._policy.request(self._tail.next_seq)
         self._flusher.kick()
+
+    def _take(self) -> Cut | None:
+        """The next cut to flush, none once closed. Holds ``_state``."""
+        is_over = self._is_closed or self._failure is not None
+        return None if is_over else self._policy.take(self._tail)
 
     def _flushed(self, cut: Cut, error: StreamEngineError | None) -> None:
         with self._state:

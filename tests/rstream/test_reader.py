@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream import (
+    Items,
     MemoryBlobs,
     RStream,
     SequenceDiscardedError,
@@ -19,6 +21,7 @@ from rstream import (
     read_events,
 )
 from rstream.batch import only_events
+from rstream.durable import DurableLog
 from tests.rstream.content import PAYLOAD, items, open_inline, read_all, rows_of, small_limits
 
 
@@ -161,3 +164,36 @@ def test_read_events() -> None:
     some = read_events(store, columns=["name"])
     assert some.column_names == ["_vs", "_ve", "name"]
     assert some.num_rows == only_events(items(0, 40)).num_rows
+
+
+class Glitching(MemoryBlobs):
+    """Opens give damaged bytes while told to; a whole get is right."""
+
+    glitches = 0
+
+    def open(self, path: str) -> pa.NativeFile:
+        data = bytearray(self.get(path))
+        if self.glitches:
+            self.glitches -= 1
+            data[4:200] = bytes(196)
+        return pa.BufferReader(bytes(data))
+
+
+def test_a_bad_read_is_not_a_bad_file() -> None:
+    store = Glitching()
+    open_inline(store).append(items(0, 48))
+    reader = open_inline(store).register(0)
+    store.glitches = 2
+    assert rows_of(read_all(reader, 16)) == items(0, 48).to_pylist()
+    assert store.glitches == 0
+
+
+def test_segments_that_were_replaced_meanwhile_are_found_again() -> None:
+    store = MemoryBlobs()
+    stream = open_inline(store)
+    stream.append(items(0, 48))
+    reader = open_reader(store)
+    for name in store.list():
+        store.delete(name)
+    DurableLog(store, "s").write(Items(0, items(0, 48)))
+    assert rows_of(read_all(reader, 16)) == items(0, 48).to_pylist()

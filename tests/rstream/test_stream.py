@@ -14,6 +14,7 @@ import pytest
 from rstream import (
     BackPressureError,
     CorruptSegmentError,
+    InlineBackground,
     InvalidBatchError,
     ManualClock,
     MemoryBlobs,
@@ -403,9 +404,12 @@ def test_a_closed_stream_takes_no_more_but_is_still_read() -> None:
 
 def test_closing_without_a_flush_is_a_crash() -> None:
     store = MemoryBlobs()
-    stream = open_inline(store)
+    background = InlineBackground()
+    stream = open_inline(store, background=background)
     stream.append(items(0, 5))
     stream.close(flush=False)
+    background.run_delayed()
+    assert store.list() == []
     assert open_inline(store).next_seq == 0
 
 
