@@ -1,10 +1,11 @@
 """Low-water marks: the seed's recursive GC(o, m), as one pass in reverse topological order. Pure.
 
 For every vertex: the newest checkpoint whose outputs are all at or below the marks of its output
-streams is the oldest it can still need; the input seqs of that checkpoint are in turn the marks of
-its input streams. A durable stream does not bind its writer (a checkpoint is announced only when
-its durable outputs are durable); a volatile one does. Source: StreamScope NSDI'16, "garbage
-collection".
+streams, and that its living instance has passed, is the oldest it can still need; the input seqs of
+that checkpoint are in turn the marks of its input streams. (An instance that was restarted from an
+older checkpoint than the newest reads its inputs once more from there.) A durable stream does not
+bind its writer (a checkpoint is announced only when its durable outputs are durable); a volatile
+one does. Source: StreamScope NSDI'16, "garbage collection".
 """
 
 from __future__ import annotations
@@ -31,9 +32,15 @@ class LowWaterMarks:
 
 
 def low_water_marks(
-    topology: Topology, tracker: SnapshotTracker, is_settled: Callable[[str], bool]
+    topology: Topology,
+    tracker: SnapshotTracker,
+    is_settled: Callable[[str], bool],
+    consumed: Callable[[str], tuple[int, ...]],
 ) -> LowWaterMarks:
-    """The marks that follow from the checkpoints known now; linear in the plan."""
+    """The marks that follow from the checkpoints known now; linear in the plan.
+
+    ``consumed``: input seqs that the living instance of a vertex has consumed.
+    """
     keep: dict[str, CheckpointRef | None] = {}
     marks: dict[str, int | None] = {}
     for vertex in reversed(topology.vertices.values()):
@@ -45,7 +52,7 @@ def low_water_marks(
             keep[vertex.id] = None
             continue
         limits = [_limit(stream, marks) for stream in vertex.outputs]
-        ref = tracker.usable(vertex.id, limits)
+        ref = tracker.usable(vertex.id, limits, consumed(vertex.id))
         assert ref is not None, f"no checkpoint of {vertex.id} is below {limits}"
         keep[vertex.id] = ref
     return LowWaterMarks(keep, marks)

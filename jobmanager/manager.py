@@ -124,12 +124,13 @@ class JobManager:
             vertex.slot = k % notice.hosts
         if isinstance(notice, JobResumed):
             self._epoch += EPOCHS_PER_TAKEOVER
+        if all(v.state == "finished" for v in self.vertices.values()):
+            self._end("finished", "")
+            return
         for host in self.hosts:
             host.heard_us = self._now_us
             self._out.append(StartHost(host.name))
         self._restart(v for v in self.vertices if not self.is_settled(v))
-        if all(v.state == "finished" for v in self.vertices.values()):
-            self._end("finished", "")
 
     def _current(self, name: str) -> HostState | None:
         """The host of that name if it holds its slot and was not given up."""
@@ -318,7 +319,7 @@ class JobManager:
 
     def _collect_durable(self) -> None:
         """Apply the low-water marks: delete old checkpoints, collect durable streams."""
-        low = low_water_marks(self.topology, self.tracker, self.is_settled)
+        low = low_water_marks(self.topology, self.tracker, self.is_settled, self.consumed)
         for name, ref in low.keep.items():
             if ref is not None:
                 dropped = self.tracker.drop_before(name, ref)

@@ -9,6 +9,7 @@ StreamScope NSDI'16, "implementing rStream" (tracking) and "garbage collection".
 from __future__ import annotations
 
 import itertools
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,11 +65,18 @@ class SnapshotTracker:
         at = sum(other.precedes(ref) for other in refs)
         refs.insert(at, ref)
 
-    def usable(self, vertex: str, limits: Sequence[int | None]) -> CheckpointRef | None:
-        """The newest checkpoint with every output seq at or below its limit (None: no limit)."""
+    def usable(
+        self, vertex: str, limits: Sequence[int | None], consumed: Sequence[int] | None = None
+    ) -> CheckpointRef | None:
+        """The newest checkpoint with every output seq at or below its limit (None: no limit).
+
+        With ``consumed``: and with every input seq at or below those.
+        """
         for ref in reversed(self._refs[vertex]):
             rows = zip(ref.outputs, limits, strict=True)
-            if all(limit is None or seq <= limit for seq, limit in rows):
+            if not all(limit is None or seq <= limit for seq, limit in rows):
+                continue
+            if consumed is None or all(map(operator.le, ref.inputs, consumed)):
                 return ref
         return None
 

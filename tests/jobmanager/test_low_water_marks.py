@@ -24,6 +24,11 @@ def never(vertex: str) -> bool:
     return False
 
 
+def far(vertex: str) -> tuple[int, ...]:
+    """Every instance is past all its checkpoints."""
+    return (10**9, 10**9)
+
+
 def test_figure_7() -> None:
     """Output persisted up to 8 keeps t2(6,4), drops t0 and t1, calls GC(a,6) and GC(b,4)."""
     topology = diamond()
@@ -33,7 +38,7 @@ def test_figure_7() -> None:
     for ref in (t1, t2, t3):
         tracker.add("t", ref)
     tracker.add("sink", CheckpointRef("d", (8,), (8,)))
-    low = low_water_marks(topology, tracker, never)
+    low = low_water_marks(topology, tracker, never, far)
     assert low.keep["t"] == t2
     assert low.marks == {"o": 8, "i1": 6, "i2": 4}
     assert tracker.drop_before("t", t2) == [t1]
@@ -46,15 +51,26 @@ def test_a_durable_stream_does_not_hold_its_writer_back() -> None:
     newest = CheckpointRef("b9", (90,), (90,))
     tracker.add("b", CheckpointRef("b1", (10,), (10,)))
     tracker.add("b", newest)
-    low = low_water_marks(topology, tracker, never)
+    low = low_water_marks(topology, tracker, never, far)
     assert low.keep["b"] == newest
     assert low.marks == {"bc": 0, "ab": 90}
+
+
+def test_an_instance_restarted_further_back_holds_what_it_reads_again() -> None:
+    topology = chain("async")
+    tracker = SnapshotTracker(topology)
+    older = CheckpointRef("b1", (10,), (10,))
+    tracker.add("b", older)
+    tracker.add("b", CheckpointRef("b9", (90,), (90,)))
+    low = low_water_marks(topology, tracker, never, lambda vertex: (20,))
+    assert low.keep["b"] == older
+    assert low.marks["ab"] == 10
 
 
 def test_settled_vertices_need_nothing() -> None:
     topology = chain()
     tracker = SnapshotTracker(topology)
-    low = low_water_marks(topology, tracker, lambda vertex: True)
+    low = low_water_marks(topology, tracker, lambda vertex: True, far)
     assert low.marks == {"bc": None, "ab": None}
     assert set(low.keep.values()) == {None}
 
@@ -94,7 +110,7 @@ def test_nothing_that_recovery_needs_is_ever_dropped(
         upstream = {"a": 10**6, "b": at["a"], "c": at["b"]}[name]
         at[name] = min(at[name] + gain, upstream)
         tracker.add(name, CheckpointRef(f"{name}{k}", (at[name],), (at[name],)))
-        low = low_water_marks(topology, tracker, never)
+        low = low_water_marks(topology, tracker, never, far)
         for vertex, ref in low.keep.items():
             assert ref is not None
             tracker.drop_before(vertex, ref)
