@@ -5,12 +5,13 @@ This is the composition root: the only place where a plan, an executor, a root a
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,9 +20,9 @@ import pyarrow.compute as pc
 
 from jobmanager.config import JobConfig
 from jobmanager.driver import Driver
-from jobmanager.errors import JobFailedError
+from jobmanager.errors import JobFailedError, JobRunningError
 from jobmanager.manager import JobManager
-from jobmanager.output import claim_output, mark_success
+from jobmanager.output import claim_output, is_complete, mark_success, refuse_taken_output
 from jobmanager.root import JobRoot, display_uri
 from jobmanager.topology import Topology
 from planner import Query, Stream
@@ -46,12 +47,19 @@ DEFAULT_JOBS_FOLDER = "streamscope-jobs"
 class Job:
     """A job that runs in the background of this process."""
 
-    def __init__(self, root: JobRoot, plan: PhysicalPlan, on_status: StatusCallback | None) -> None:
+    def __init__(
+        self,
+        root: JobRoot,
+        plan: PhysicalPlan,
+        on_status: StatusCallback | None,
+        *,
+        status: dict[str, Any] | None = None,
+    ) -> None:
         self.root = display_uri(root.uri)
         self.plan = plan
         self._root = root
         self._on_status = on_status
-        self._status: dict[str, Any] = {"job": root.name, "state": "starting", "error": ""}
+        self._status = status or {"job": root.name, "state": "starting", "error": ""}
         self._clock = SystemClock()
         self._created_s = self._clock.monotonic_s()
         self._thread: threading.Thread | None = None
@@ -68,9 +76,9 @@ class Job:
         return dict(self._status)
 
     def cancel(self) -> None:
-        """Ask the job to end; :meth:`wait` returns when it has."""
-        assert self._driver is not None
-        self._driver.cancel()
+        """Ask the job to end; :meth:`wait` returns when it has. Afterwards nothing happens."""
+        if self._driver is not None:
+            self._driver.cancel()
 
     def wait(self, timeout_s: float | None = None) -> dict[str, Any]:
         """Wait until the job has ended and give its last status.
@@ -79,10 +87,10 @@ class Job:
             JobFailedError: it failed; ``jobmanager resume`` can go on with it.
             TimeoutError: it is still running after ``timeout_s``.
         """
-        assert self._thread is not None
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            raise TimeoutError(f"job {self._root.name} still runs after {timeout_s} s")
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                raise TimeoutError(f"job {self._root.name} still runs after {timeout_s} s")
         if self._crash is not None:
             raise self._crash
         if self._status["state"] == "failed":
@@ -97,6 +105,8 @@ class Job:
             except BaseException as error:
                 self._crash = error
                 _record_failure(self._root, str(error))
+            finally:
+                _live_roots.discard(self._root.uri)
 
         self._driver = driver
         self._thread = threading.Thread(target=body, name=f"driver-{self._root.name}", daemon=True)
@@ -150,18 +160,23 @@ def run(
     """
     config = _configured(config or JobConfig(), parallelism, hosts, paced)
     job_root = JobRoot(root or f"{DEFAULT_JOBS_FOLDER}/{_fresh_name()}")
+    _check_executor(executor, job_root.uri)
     query = query.to_parquet() if isinstance(query, Stream) else query
+    now_us = SystemClock().now_us()
     job_root.create(
         query,
         {
             "job": job_root.name,
-            "created_us": SystemClock().now_us(),
+            "id": uuid.uuid4().hex,
+            "created_us": now_us,
             "parallelism": config.parallelism,
             "executor": executor,
             "master": master,
         },
+        now_us=now_us,
     )
-    return _launch(job_root, query, executor, master, config, on_status, resumed=False)
+    with _owned(job_root):
+        return _launch(job_root, query, executor, master, config, on_status, resumed=False)
 
 
 def resume(
@@ -175,24 +190,62 @@ def resume(
 ) -> Job:
     """Go on with a job that failed, was cancelled, or lost its job manager.
 
+    A job that has finished stays as it is; nothing is started for it.
+
     Raises:
         NoJobError: the root holds no job.
         JobRunningError: a live job manager works on it.
     """
     job_root = JobRoot(root)
     settings = job_root.settings()
-    job_root.refuse_if_owned(SystemClock().now_us())
-    job_root.take_cancel()
     config = _configured(config or JobConfig(), settings["parallelism"], hosts, None)
-    return _launch(
-        job_root,
-        job_root.read_query(),
-        executor or settings["executor"],
-        master or settings["master"],
-        config,
-        on_status,
-        resumed=True,
-    )
+    _check_executor(executor or settings["executor"], job_root.uri)
+    finished = _finished(job_root)
+    if finished is not None:
+        return finished
+    with _owned(job_root):
+        job_root.take_cancel()
+        return _launch(
+            job_root,
+            job_root.read_query(),
+            executor or settings["executor"],
+            master or settings["master"],
+            config,
+            on_status,
+            resumed=True,
+        )
+
+
+#: Roots on which a job manager of this process works. Other processes see the status file.
+_live_roots: set[str] = set()
+_live_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _owned(root: JobRoot) -> Iterator[None]:
+    """Own the root for the life of a job; given back here only if the job could not be started.
+
+    Raises:
+        JobRunningError: a live job manager, of this or another process, works on it.
+    """
+    with _live_lock:
+        if root.uri in _live_roots:
+            raise JobRunningError(display_uri(root.uri), "in this process")
+        _live_roots.add(root.uri)
+    try:
+        root.take_over(SystemClock().now_us())
+        yield
+    except BaseException:
+        _live_roots.discard(root.uri)
+        raise
+
+
+def _finished(root: JobRoot) -> Job | None:
+    """The job if it has finished and its output is marked as complete."""
+    status, plan = root.read_status(), root.read_plan()
+    if plan is None or status.get("state") != "finished" or not is_complete(plan.output):
+        return None
+    return Job(root, plan, None, status=status)
 
 
 def _launch(
@@ -207,13 +260,15 @@ def _launch(
 ) -> Job:
     try:
         plan = root.read_plan()
-        if plan is None:  # new, or failed before its sources could be discovered
+        if plan is None:  # new, or never started
             resumed = False
-            plan = lower(query, root=root.uri, parallelism=config.parallelism)
-        claim_output(plan.output, root.uri)
-        if not resumed:
-            root.write_plan(plan)
+            plan = lower(query, root=display_uri(root.uri), parallelism=config.parallelism)
+        job_id = root.settings()["id"]
+        refuse_taken_output(plan.output, job_id)
         runner = _open_executor(executor, plan, master, config)
+        claim_output(plan.output, display_uri(root.uri), job_id)
+        if not resumed:
+            root.write_plan(plan)  # from here on the root holds a job that has started
     except StreamEngineError as error:
         _record_failure(root, str(error))
         raise
@@ -236,13 +291,20 @@ def _open_executor(
     vertices: dict[str, VertexSpec] = {v.id: v for v in plan.vertices}
     if name == "local":
         return LocalExecutor(vertices, hosts=config.hosts or 1)
-    if name == "spark":
-        from rvertex.spark import SparkExecutor  # starting Java is not for every command
+    from rvertex.spark import SparkExecutor  # starting Java is not for every command
 
-        return SparkExecutor(
-            vertices, master=master, hosts=config.hosts, daemon_module="jobmanager.spark_daemon"
+    return SparkExecutor(
+        vertices, master=master, hosts=config.hosts, daemon_module="jobmanager.spark_daemon"
+    )
+
+
+def _check_executor(name: str, root: str) -> None:
+    if name not in ("spark", "local"):
+        raise UsageError(f"executor {name!r}: choose spark or local")
+    if name == "spark" and root.startswith("memory:"):
+        raise UsageError(
+            f"root {root}: memory is not shared between processes; it serves executor local only"
         )
-    raise UsageError(f"executor {name!r}: choose spark or local")
 
 
 def _configured(
@@ -250,6 +312,8 @@ def _configured(
 ) -> JobConfig:
     if parallelism is not None and parallelism < 1:
         raise UsageError(f"parallelism must be at least 1, not {parallelism}")
+    if hosts is not None and hosts < 1:
+        raise UsageError(f"hosts must be at least 1, not {hosts}")
     if paced is not None and paced <= 0:
         raise UsageError(
             f"paced must be positive (10 is ten times faster than real time), not {paced}"
@@ -257,7 +321,7 @@ def _configured(
     return replace(
         config,
         parallelism=parallelism or config.parallelism,
-        hosts=hosts or config.hosts,
+        hosts=config.hosts if hosts is None else hosts,
         host=replace(config.host, pace=paced or config.host.pace),
     )
 
