@@ -1,7 +1,8 @@
-"""The ``jobmanager`` command. Exit status: 0 done, 1 the job failed, 2 the user's mistake."""
+"""The ``jobmanager`` command. Exit: 0 done, 1 failed or cancelled, 2 a mistake, 130 interrupted."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import sys
@@ -115,8 +116,8 @@ def run(
             paced=paced,
             on_status=view.show,
         )
-        _follow(job)
-    _print_result(job, as_json=as_json)
+        is_interrupted = _follow(job)
+    _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
 
 
 @app.command()
@@ -135,23 +136,24 @@ def resume(
     logs.configure(verbose=verbose)
     with ProgressView() as view:
         job = jobs.resume(root, executor=executor, master=master, hosts=hosts, on_status=view.show)
-        _follow(job)
-    _print_result(job, as_json=as_json)
+        is_interrupted = _follow(job)
+    _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
 
 
-def _follow(job: Job) -> None:
-    """Wait for the end; an interrupt cancels the job first."""
-    try:
-        job.wait()
-    except KeyboardInterrupt:
-        job.cancel()
-        job.wait()
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    except JobFailedError:
-        pass  # told by _print_result
+def _follow(job: Job) -> bool:
+    """Wait for the end; an interrupt cancels the job first. Whether there was one."""
+    is_interrupted = False
+    with contextlib.suppress(JobFailedError):  # told by _print_result
+        try:
+            job.wait()
+        except KeyboardInterrupt:
+            is_interrupted = True
+            job.cancel()
+            job.wait()
+    return is_interrupted
 
 
-def _print_result(job: Job, *, as_json: bool) -> None:
+def _print_result(job: Job, *, as_json: bool, is_interrupted: bool) -> None:
     status = job.status()
     if as_json:
         print(json.dumps({k: status.get(k) for k in SUMMARY}))
@@ -163,6 +165,9 @@ def _print_result(job: Job, *, as_json: bool) -> None:
         )
     if status["state"] == "failed":
         raise JobFailedError(status["job"], f"{status['error']} (resume with: {_again(job)})")
+    if status["state"] == "cancelled":
+        print(f"{status['job']}: cancelled (resume with: {_again(job)})", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED if is_interrupted else EXIT_FAILED)
 
 
 def _again(job: Job) -> str:
@@ -225,7 +230,7 @@ def list_jobs(
         found = _status(str(path.parent))
         rows.append({"job": found["job"], "state": found["state"], "root": str(path.parent)})
     if as_json:
-        print(json.dumps(rows))
+        print(json.dumps({"jobs": rows}))
         return
     for row in rows:
         print(f"{row['job']}  {row['state']}  {row['root']}")

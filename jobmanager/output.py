@@ -17,21 +17,38 @@ CLAIM = "_JOB"
 SUCCESS = "_SUCCESS"
 
 
-def claim_output(uri: str, job: str) -> None:
-    """Claim the folder for ``job`` (its root's uri); a second claim by the same job is fine.
+def refuse_taken_output(uri: str, job_id: str) -> bool:
+    """Whether the folder belongs to this job already; if not, it is free.
 
     Raises:
         OutputTakenError: it belongs to another job, or holds files that are not ours.
     """
     store = open_store(uri)
     if store.exists(CLAIM):
-        owner = json.loads(store.get(CLAIM))["job"]
-        if owner != job:
-            raise OutputTakenError(uri, owner)
-        return
+        owner = json.loads(store.get(CLAIM))
+        if owner["id"] != job_id:
+            raise OutputTakenError(uri, owner["job"])
+        return True
     if store.list():
         raise OutputTakenError(uri, "(unknown: the folder is not empty)")
-    store.put(CLAIM, json.dumps({"job": job}).encode())
+    return False
+
+
+def claim_output(uri: str, job: str, job_id: str) -> None:
+    """Claim the folder for ``job`` (its root's uri); a second claim by the same job is fine.
+
+    ``job_id`` tells it from another job that had the same root before.
+
+    Raises:
+        OutputTakenError: it belongs to another job, or holds files that are not ours.
+    """
+    if not refuse_taken_output(uri, job_id):
+        open_store(uri).put(CLAIM, json.dumps({"job": job, "id": job_id}).encode())
+
+
+def is_complete(uri: str) -> bool:
+    """Whether the output was marked as complete."""
+    return open_store(uri).exists(SUCCESS)
 
 
 def mark_success(uri: str, summary: dict[str, Any]) -> None:

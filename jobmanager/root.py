@@ -51,14 +51,16 @@ class JobRoot:
         """The last part of the root's path: how a job is called."""
         return self.uri.rstrip("/").rsplit("/", 1)[-1]
 
-    def create(self, query: Query, settings: dict[str, Any]) -> None:
-        """Record a new job before anything of it runs.
+    def create(self, query: Query, settings: dict[str, Any], *, now_us: int) -> None:
+        """Record a new job before anything of it runs; it replaces one that never started.
 
         Raises:
             JobExistsError: the root holds one already.
         """
         if self.store.exists(JOB):
-            raise JobExistsError(self.uri, self.read_status().get("state", "never started"))
+            status = self.read_status()
+            if self.store.exists(PLAN) or is_owned(status, now_us):
+                raise JobExistsError(display_uri(self.uri), status.get("state", "unknown"))
         self.store.put(QUERY, cloudpickle.dumps(query))
         self.store.put(JOB, _json(settings))
 
@@ -69,7 +71,7 @@ class JobRoot:
             NoJobError: nothing was.
         """
         if not self.store.exists(JOB):
-            raise NoJobError(self.uri)
+            raise NoJobError(display_uri(self.uri))
         return json.loads(self.store.get(JOB))  # type: ignore[no-any-return]
 
     def read_query(self) -> Query:
@@ -107,12 +109,19 @@ class JobRoot:
         self.store.delete(CANCEL)
         return True
 
-    def refuse_if_owned(self, now_us: int) -> None:
-        """Raise JobRunningError if a live job manager works on this root."""
+    def take_over(self, now_us: int) -> None:
+        """Become the owner, visibly to other processes, before anything else is done.
+
+        Raises:
+            JobRunningError: a live job manager of another process works on this root.
+        """
         status = self.read_status()
         if is_owned(status, now_us):
             owner = f"pid {status['pid']} on {status['machine']}"
-            raise JobRunningError(self.uri, owner)
+            raise JobRunningError(display_uri(self.uri), owner)
+        owner_fields = {"pid": os.getpid(), "machine": socket.gethostname(), "written_us": now_us}
+        starting = {"job": self.name, "state": "starting", "error": ""}
+        self.write_status({**status, **starting, **owner_fields})
 
 
 def display_uri(uri: str) -> str:
