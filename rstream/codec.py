@@ -156,10 +156,10 @@ def _file_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _writer_options(schema: pa.Schema) -> dict[str, Any]:
-    """Cheap first: integers as deltas (three times as fast as plain, and smaller), lz4.
+    """Cheap first: integers as deltas and lz4, a third faster than plain lz4 and half the size.
 
-    Dictionaries only where the data has them. BYTE_STREAM_SPLIT would be faster still, but Spark's
-    vectorised reader does not know it.
+    Dictionaries only where the data has them. BYTE_STREAM_SPLIT would be faster still, but not
+    every reader knows it for integers.
     """
     dictionaries = [f.name for f in schema if pa.types.is_dictionary(f.type)]
     deltas = {f.name: "DELTA_BINARY_PACKED" for f in schema if _is_stored_as_integer(f.type)}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rstream.hashing import GOLDEN, content_words, fmix, hash_column, is_flat
+from rstream.hashing import GOLDEN, content_words, fmix, value_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DIGEST_BYTES = 16
 _MASK = 2**64 - 1
 _LANE_2 = np.uint64(0xD6E8FEB86659FD93)
-_BLOCK_ROWS = 8192
+_BLOCK_ROWS = 16384
 
 
 class StreamDigest:
@@ -40,13 +40,13 @@ class StreamDigest:
     def update(self, first_seq: int, batch: pa.RecordBatch) -> None:
         """Add the items of ``batch``, the first of which has ``first_seq``."""
         assert first_seq >= 0, first_seq
-        columns = [_prepare(column) for column in batch.columns]
+        columns = [_words(column) for column in batch.columns]
         for lo in range(0, batch.num_rows, _BLOCK_ROWS):
-            rows = _row_words([c.slice(lo, _BLOCK_ROWS) for c in columns])
-            rows += (
-                np.arange(first_seq + lo + 1, first_seq + lo + 1 + len(rows), dtype=np.uint64)
-                * GOLDEN
-            )
+            rows = _row_words([c[lo : lo + _BLOCK_ROWS] for c in columns])
+            seq = first_seq + lo
+            seqs = np.arange(seq + 1, seq + 1 + len(rows), dtype=np.uint64)
+            seqs *= GOLDEN
+            rows += seqs
             fmix(rows)
             self._lane_1 = (self._lane_1 + int(rows.sum())) & _MASK
             rows ^= rows >> np.uint64(29)
@@ -91,21 +91,23 @@ class StreamDigest:
 
 
 def content_hashes(batch: pa.RecordBatch) -> np.ndarray:
-    """A hash of each row's content, uint64[n]; rows that differ in any bit differ in it."""
-    return fmix(_row_words([_prepare(column) for column in batch.columns]))
+    """A hash of each row's content, uint64[n]; it sees every bit."""
+    return fmix(_row_words([_words(column) for column in batch.columns]))
 
 
-def _prepare(column: pa.Array) -> pa.Array:
-    """What is costly to slice is hashed at once; content words of integers are themselves."""
-    if is_flat(column.type):
-        return column
-    return pa.array(hash_column(column, exact=True))
+def _words(column: pa.Array) -> np.ndarray:
+    """The content words of a column; those of integers without nulls may still be narrow."""
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return value_buffer(column, column.type.to_pandas_dtype())
+    return content_words(column)
 
 
-def _row_words(columns: Sequence[pa.Array]) -> np.ndarray:
+def _row_words(columns: Sequence[np.ndarray]) -> np.ndarray:
     total = np.zeros(len(columns[0]), np.uint64)
     for i, column in enumerate(columns):
-        words = content_words(column)
+        words = column
+        if column.dtype != np.uint64:
+            words = column.astype(np.int64, copy=False).view(np.uint64)
         term = words >> np.uint64(32)
         term ^= words
         term *= _multiplier(i)

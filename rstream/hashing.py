@@ -147,15 +147,17 @@ def _plain_words(array: pa.Array, exact: bool) -> np.ndarray | None:
     if pa.types.is_floating(kind):
         return _float_words(array, exact)
     if pa.types.is_integer(kind):
-        return _buffer(array, kind.to_pandas_dtype()).astype(np.int64, copy=False).view(np.uint64)
+        return (
+            value_buffer(array, kind.to_pandas_dtype()).astype(np.int64, copy=False).view(np.uint64)
+        )
     if not pa.types.is_temporal(kind) or pa.types.is_interval(kind):
         return None
     dtype = np.int32 if kind.bit_width == 32 else np.int64
-    return _buffer(array, dtype).astype(np.int64, copy=False).view(np.uint64)
+    return value_buffer(array, dtype).astype(np.int64, copy=False).view(np.uint64)
 
 
 def _float_words(array: pa.Array, exact: bool) -> np.ndarray:
-    values = _buffer(array, array.type.to_pandas_dtype())
+    values = value_buffer(array, array.type.to_pandas_dtype())
     if exact:
         bits = values.view(np.dtype(f"u{values.itemsize}"))
         return bits.astype(np.uint64, copy=False)
@@ -165,7 +167,7 @@ def _float_words(array: pa.Array, exact: bool) -> np.ndarray:
     return canonical.view(np.uint64)
 
 
-def _buffer(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
+def value_buffer(array: pa.Array, dtype: type[np.generic]) -> np.ndarray:
     """The value buffer of a fixed-width array as a view, nulls included."""
     data = array.buffers()[1]
     if data is None:
