@@ -23,6 +23,7 @@ from jobmanager.messages import (
     CancelRequested,
     DeleteCheckpoint,
     EndJob,
+    GiveUp,
     HostLost,
     JobResumed,
     JobStarted,
@@ -31,6 +32,7 @@ from jobmanager.messages import (
     Tell,
     Tick,
     is_logged,
+    rests_on_progress,
 )
 from jobmanager.report import status_of
 from jobmanager.root import NOTICES
@@ -45,6 +47,7 @@ from rvertex.messages import (
     NOTICE_CODEC,
     Collect,
     HostReady,
+    Progress,
     StartVertex,
     StopHost,
 )
@@ -170,6 +173,8 @@ class Driver:
         self.started_s: float | None = None
         self.ended_s: float | None = None
         self._ticked_s = 0.0
+        #: The last report of each host, where it is not in the log.
+        self._reports: dict[str, Progress] = {}
 
     def cancel(self) -> None:
         """Ask for the end of the job; from any thread."""
@@ -220,6 +225,12 @@ class Driver:
         self._write_status()
 
     def _handle(self, notice: Notice) -> None:
+        if isinstance(notice, Progress):
+            self._reports[notice.host] = notice
+        elif rests_on_progress(notice):
+            for report in self._reports.values():
+                self._log.append(report)
+            self._reports.clear()
         if is_logged(notice):
             _log.info("notice", extra={"notice": repr(notice)})
             self._log.append(notice)
@@ -240,6 +251,8 @@ class Driver:
             case Refuse(host=host, attempt=attempt):
                 message = StopHost(host, flush=False)
                 self._send(peer_name(host, attempt), INSTRUCTION_CODEC.encode(message))
+            case GiveUp(host=host, reason=reason):
+                self._notices.put(HostLost(host, reason))
             case DeleteCheckpoint(name=name):
                 self._root.store.delete(name)
             case EndJob():
@@ -273,7 +286,9 @@ class Driver:
         except InvalidMessageError as error:
             _log.warning("message refused", extra={"peer": peer, "reason": str(error)})
             return
-        if peer.endswith("#0") or isinstance(notice, HostReady):
+        if self.ended_s is not None and isinstance(notice, HostReady):
+            self._stop_host(peer)  # it started while the job came to its end
+        elif peer.endswith("#0") or isinstance(notice, HostReady):
             self._notices.put(notice)
 
     def _disconnected(self, peer: str) -> None:
@@ -288,10 +303,12 @@ class Driver:
         """Stop the hosts and wait for them, so that nothing writes after the job has ended."""
         self.ended_s = self._clock.monotonic_s()
         for host in self._manager.hosts:
-            if host.state == "ready":
-                message = INSTRUCTION_CODEC.encode(StopHost(host.name, flush=True))
-                self._send(peer_name(host.name, 0), message)
+            self._stop_host(peer_name(host.name, 0))
         self._executor.close(self._config.host_stop_wait_s)
+
+    def _stop_host(self, peer: str) -> None:
+        host = peer.partition("#")[0]
+        self._send(peer, INSTRUCTION_CODEC.encode(StopHost(host, flush=True)))
 
     def _write_status(self) -> None:
         status = status_of(self._manager, now_us=self._clock.now_us())

@@ -20,6 +20,7 @@ from jobmanager.messages import (
     CancelRequested,
     DeleteCheckpoint,
     EndJob,
+    GiveUp,
     HostLost,
     JobResumed,
     JobStarted,
@@ -380,7 +381,7 @@ class JobManager:
                 )
                 return
             if host.state == "ready" and silent_s > self.config.host_silence_s:
-                self._host_lost(host.name, f"silent for {silent_s:.0f} s")
+                self._out.append(GiveUp(host.name, f"silent for {silent_s:.0f} s"))
         stalled_s = (self._now_us - self._advanced_us) / _US_PER_S
         if stalled_s > self.config.stall_wait_s and self.state in OPEN_STATES:
             self._end("failed", f"no vertex got further for {stalled_s:.0f} s (stall_wait_s)")

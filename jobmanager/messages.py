@@ -1,7 +1,8 @@
 """What the job manager's shell tells it, and what it tells its shell to do.
 
 Notices (past tense) are the only way into :class:`jobmanager.manager.JobManager`, instructions
-(imperative) the only way out. All notices but ``Progress`` and ``Tick`` are logged.
+(imperative) the only way out. All notices but ``Progress`` and ``Tick`` are logged; the last
+``Progress`` of each host is when a decision rests on it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from rvertex.messages import (
     HOST_NOTICES,
     HostInstruction,
     HostNotice,
+    ItemsLost,
     MessageCodec,
     Progress,
+    VertexFailed,
 )
 
 
@@ -78,6 +81,14 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp:
+    """A host has been silent for too long: feed back that it is lost, so that this is logged."""
+
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteCheckpoint:
     """Delete a checkpoint that nothing can need; only after the notices so far are durable."""
 
@@ -94,7 +105,7 @@ class EndJob:
 
 ShellNotice = JobStarted | JobResumed | HostLost | CancelRequested | Tick
 Notice = HostNotice | ShellNotice
-Instruction = StartHost | Tell | Refuse | DeleteCheckpoint | EndJob
+Instruction = StartHost | Tell | Refuse | GiveUp | DeleteCheckpoint | EndJob
 
 LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(ShellNotice)))
 
@@ -102,3 +113,12 @@ LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(
 def is_logged(notice: Notice) -> bool:
     """Whether a job manager that takes over must see this notice."""
     return not isinstance(notice, Progress | Tick)
+
+
+def rests_on_progress(notice: Notice) -> bool:
+    """Whether what follows from this notice depends on what hosts last reported.
+
+    Those reports are then logged before it: one that takes over must come to the same decision, or
+    it would not know the instances that were started, nor believe their checkpoints.
+    """
+    return isinstance(notice, HostLost | VertexFailed | ItemsLost)

@@ -67,13 +67,16 @@ class VertexState:
     released: dict[str, int] = field(default_factory=dict)
 
     def reached(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
-        """A checkpoint proves that the instance came at least this far."""
+        """The instance came at least this far."""
         self.consumed = tuple(map(max, inputs, self.consumed)) if self.consumed else inputs
         self.outputs = tuple(map(max, outputs, self.outputs)) if self.outputs else outputs
 
     def advance(self, report: VertexProgress) -> bool:
-        """Take over a report; whether the vertex got further than any instance before."""
-        self.consumed, self.outputs = report.inputs, report.outputs
+        """Take over a report; whether the vertex got further than any instance before.
+
+        A report may be replayed after notices that it preceded, so positions never go back.
+        """
+        self.reached(report.inputs, report.outputs)
         self.durable, self.cti, self.max_vs = report.durable, report.cti, report.max_vs
         self.events_in, self.events_out = report.events_in, report.events_out
         self.late_events, self.tail_bytes = report.late_events, report.tail_bytes
