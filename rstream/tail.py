@@ -145,13 +145,13 @@ class VolatileTail:
         assert self._durable_seq <= seq <= self._next_seq, (self._durable_seq, seq, self._next_seq)
         self._durable_seq = seq
         if seq > self._flushing_seq:
+            self._unflushed_bytes -= self._bytes_between(self._flushing_seq, seq)
             self._flushing_seq = seq
-            self._unflushed_bytes = self._bytes_from(seq)
 
     def abandon_flush(self) -> None:
         """A flush failed: what is not durable is to be flushed again."""
         self._flushing_seq = self._durable_seq
-        self._unflushed_bytes = self._bytes_from(self._durable_seq)
+        self._unflushed_bytes = self._bytes_between(self._durable_seq, self._next_seq)
 
     def drop_below(self, seq: int) -> None:
         """Free memory below ``seq``, as far as it is durable."""
@@ -190,10 +190,16 @@ class VolatileTail:
         assert at >= self._head, (seq, self._first_seq)
         return at
 
-    def _bytes_from(self, seq: int) -> int:
-        if seq == self._next_seq:
+    def _bytes_between(self, lo: int, hi: int) -> int:
+        if lo == hi:
             return 0
-        return sum(i.from_seq(max(seq, i.first_seq)).batch.nbytes for i in self._from(seq))
+        total = 0
+        for items in self._from(lo):
+            if items.first_seq >= hi:
+                break
+            part = items.from_seq(max(lo, items.first_seq))
+            total += part.head(min(hi, items.next_seq) - part.first_seq).batch.nbytes
+        return total
 
     def _from(self, seq: int) -> Iterator[Items]:
         for at in range(self._at(seq), len(self._items)):
