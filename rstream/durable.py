@@ -126,8 +126,10 @@ class DurableLog:
             first = self._index.first_seq
             return first is not None and first < mark and bool(self._index.wholly_below(mark))
 
-    def collect(self, mark: int) -> int:
+    def collect(self, mark: int, *, is_final: bool = True) -> int:
         """Delete segments wholly below ``mark``; returns how many.
+
+        ``is_final`` False: another writer may go on further back, so the mark is not persisted.
 
         Raises:
             StoreError: a deletion failed; the rest is deleted by the next call.
@@ -138,7 +140,8 @@ class DurableLog:
             if not doomed:
                 return 0
             self._mark = max(self._mark, mark)
-            self._store.put(MARK_NAME, str(self._mark).encode())
+            if is_final:
+                self._store.put(MARK_NAME, str(self._mark).encode())
             for seqs in doomed:
                 self._store.delete(segment_name(seqs))
                 with self._lock:

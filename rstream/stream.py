@@ -229,7 +229,8 @@ class RStream:
             self._state.notify_all()
             collectable = min(mark, self._tail.durable_seq)
         if self._log.has_below(collectable):
-            self._background.submit(lambda: self._log.collect(collectable))
+            is_final = self.durability != "volatile"
+            self._background.submit(lambda: self._log.collect(collectable, is_final=is_final))
         if was_full:
             self._changed()
 
