@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from rvertex.host import HostSpec
     from rvertex.types import VertexSpec
+    from rvertex.wiring import Wiring
 
 
 class Executor(Protocol):
@@ -44,10 +45,17 @@ class Executor(Protocol):
 class LocalExecutor:
     """Hosts as threads of one process, for tests, debugging and small jobs."""
 
-    def __init__(self, vertices: Mapping[str, VertexSpec], *, hosts: int) -> None:
+    def __init__(
+        self,
+        vertices: Mapping[str, VertexSpec],
+        *,
+        hosts: int,
+        wire: Callable[[str], Wiring] = FlightWiring,
+    ) -> None:
         assert hosts >= 1, hosts
         self._vertices = vertices
         self._hosts = hosts
+        self._wire = wire
         self._threads: list[threading.Thread] = []
 
     @property
@@ -66,7 +74,7 @@ class LocalExecutor:
         def body() -> None:
             how = "failed"
             try:
-                how = Host(spec, self._vertices, FlightWiring(spec.host)).run().how
+                how = Host(spec, self._vertices, self._wire(spec.host)).run().how
             except Exception as error:
                 how = f"{type(error).__name__}: {error}"
             finally:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobmanager import JobConfig
-from planner import Query, Stream, agg, col, hopping
-from rstream import read_events
-from rvertex.environment import HostLimits
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from planner import Query, Stream, agg, col, event, hopping, tumbling
+from rstream import open_reader, open_store, read_events
 
 WAIT_S = 60.0
 ROWS = 4_000
 #: Event time from the first to the last row, seconds.
 SPAN_S = 40
+#: Every second an eighth of the events.
+EIGHTH_S = SPAN_S // 8
+
+#: Items of one stream: sequence number, kind, lifetime, payload.
+ItemRows = list[tuple[Any, ...]]
 
 
 def write_events(path: Path, rows: int = ROWS) -> Path:
@@ -51,15 +53,28 @@ def two_exchanges(path: Path) -> Query:
     )
 
 
+def uneven_speeds(path: Path) -> Query:
+    """One side has a hundred events where the other has two; one vertex reads each."""
+    fast = Stream.from_parquet(str(path), vs="t", delay="1s", partitions=1)
+    rows = [
+        event(i * EIGHTH_S * 1_000_000, (i + 1) * EIGHTH_S * 1_000_000, key=k, tier=i)
+        for i in range(8)
+        for k in range(8)
+    ]
+    slow = Stream.from_items({"key": "int64", "tier": "int64"}, rows, partitions=1)
+    joined = fast.join(slow, on="key")
+    return (
+        joined.group_by("tier")
+        .window(tumbling("20s"))
+        .agg(n=agg.count(), total=agg.sum("x"))
+        .to_parquet()
+    )
+
+
 def with_limits(config: JobConfig | None = None, **limits: Any) -> JobConfig:
     """A configuration with these limits of a host."""
     config = config or JobConfig()
     return replace(config, host=replace(config.host, **limits))
-
-
-def impatient() -> HostLimits:
-    """Checkpoints as often as they can be taken."""
-    return HostLimits(checkpoint_interval_s=0.0)
 
 
 def outcome(status: dict[str, Any]) -> tuple[str, int, int, str]:
@@ -67,11 +82,28 @@ def outcome(status: dict[str, Any]) -> tuple[str, int, int, str]:
     return status["state"], status["events_in"], status["events_out"], status["output_digest"]
 
 
-def answer(output: Path | str) -> list[dict[str, Any]]:
-    """The rows of an output folder, in an order of their own."""
-    from pathlib import Path
+def partitions(output: str) -> list[str]:
+    """The folders of the output's streams."""
+    return sorted(str(path) for path in Path(output).glob("partition=*"))
 
-    rows: list[dict[str, Any]] = []
-    for part in sorted(Path(output).glob("partition=*")):
-        rows += read_events(str(part)).to_pylist()
+
+def output_items(output: str) -> list[ItemRows]:
+    """Every durable item of every output stream, CTIs included, in sequence order."""
+    return [_items(folder) for folder in partitions(output)]
+
+
+def _items(folder: str) -> ItemRows:
+    reader = open_reader(open_store(folder), 0)
+    rows: ItemRows = []
+    while (items := reader.read_next()) is not None:
+        rows += [
+            (items.first_seq + k, *row.values()) for k, row in enumerate(items.batch.to_pylist())
+        ]
+    reader.close()
+    return rows
+
+
+def answer(output: str) -> list[dict[str, Any]]:
+    """The events of the output, in an order of their own."""
+    rows = [row for folder in partitions(output) for row in read_events(folder).to_pylist()]
     return sorted(rows, key=repr)
