@@ -1,0 +1,120 @@
+"""SIGKILL of the job manager, with all hosts in its process: ``resume`` gives the same items.
+
+Cannot catch: hosts that outlive their job manager (tests/spark).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import jobmanager
+from jobmanager import JobRunningError
+from tests.jobmanager.jobs import (
+    ROWS,
+    WAIT_S,
+    outcome,
+    output_items,
+    two_exchanges,
+    write_events,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REPOSITORY = Path(__file__).parents[2]
+PACE = 40.0
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+@pytest.fixture(scope="module")
+def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
+    root = tmp_path_factory.mktemp("expected") / "job"
+    job = jobmanager.run(two_exchanges(events), root=str(root), executor="local")
+    job.wait(WAIT_S)
+    return job
+
+
+Status = dict[str, object]
+
+
+def kill_when(
+    is_due: Callable[[Status], bool],
+    events: Path,
+    root: Path,
+    *,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Status:
+    """Run the job in a process and SIGKILL that as soon as a status is due; gives this status."""
+    command = [sys.executable, "-m", "tests.jobmanager.killed_driver"]
+    process = subprocess.Popen(
+        [*command, str(events), str(root), str(PACE)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            status: Status = json.loads(line)
+            if is_due(status):
+                meanwhile()
+                return status
+        raise AssertionError(f"the job ended with {process.wait()} before it was to be killed")
+    finally:
+        process.kill()
+        process.wait(WAIT_S)
+        process.stdout.close()
+
+
+def has_read(events_in: int) -> Callable[[Status], bool]:
+    return lambda status: int(str(status["events_in"])) >= events_in
+
+
+@pytest.mark.parametrize(
+    "share",
+    [0.5, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.0, 0.25, 0.75, 1.0))],
+)
+def test_killed_once(share: float, events: Path, expected: jobmanager.Job, tmp_path: Path) -> None:
+    root = tmp_path / "job"
+    kill_when(has_read(int(ROWS * share)), events, root)
+    durable = output_items(str(root / "output"))
+    for part, whole in zip(durable, output_items(expected.output), strict=False):
+        assert part == whole[: len(part)], "what was durable was not a prefix of the answer"
+    status = jobmanager.resume(str(root)).wait(WAIT_S)
+    assert outcome(status) == outcome(expected.status())
+    assert output_items(status["output"]) == output_items(expected.output)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(events: Path, expected: jobmanager.Job, tmp_path: Path) -> None:
+    root = tmp_path / "job"
+    seen = 0
+    for _ in range(6):
+        status = kill_when(has_read(seen + 1), events, root)
+        seen = max(seen, int(str(status["events_in"])) + ROWS // 10)
+        if seen >= ROWS or status["state"] != "running":
+            break
+    final = jobmanager.resume(str(root)).wait(WAIT_S)
+    assert outcome(final) == outcome(expected.status())
+    assert output_items(final["output"]) == output_items(expected.output)
+
+
+def test_a_live_job_manager_is_not_joined_by_another(events: Path, tmp_path: Path) -> None:
+    root = tmp_path / "job"
+
+    def try_to_resume() -> None:
+        with pytest.raises(JobRunningError, match=r"pid \d+ on "):
+            jobmanager.resume(str(root))
+
+    kill_when(lambda status: True, events, root, meanwhile=try_to_resume)
