@@ -79,6 +79,8 @@ class VolatileTail:
         """Take a batch at ``next_seq``, by reference."""
         assert batch.num_rows > 0
         nbytes = batch.nbytes
+        if self._flushing_seq == self._next_seq:
+            self._unflushed_bytes = 0
         size = nbytes + BATCH_OVERHEAD_BYTES
         self._items.append(Items(self._next_seq, batch))
         self._sizes.append(size)
@@ -137,8 +139,8 @@ class VolatileTail:
 
     @property
     def unflushed_bytes(self) -> int:
-        """Bytes at and after ``flushing_seq`` (nearly: a batch that was cut is estimated)."""
-        return max(self._unflushed_bytes, 0)
+        """Bytes at and after ``flushing_seq`` (nearly: the parts of a cut batch add up to more)."""
+        return 0 if self._flushing_seq == self._next_seq else max(self._unflushed_bytes, 0)
 
     def mark_durable(self, seq: int) -> None:
         """Everything below ``seq`` may leave memory."""

@@ -316,6 +316,25 @@ def test_a_volatile_tail_that_nobody_consumes_spills() -> None:
     assert rows_of(read_all(stream.register(0))) == items(0, end).to_pylist()
 
 
+def test_what_a_volatile_stream_collected_can_be_recomputed_and_spilled_again() -> None:
+    clock = ManualClock()
+    store = MemoryBlobs()
+    limits = small_limits(tail_bytes_max=3000, segment_rows_max=1000)
+    for start, consumed in ((0, 60), (20, 0)):
+        stream = open_inline(
+            store, durability="volatile", limits=limits, clock=clock, start_seq=start
+        )
+        while stream.tail_first_seq < start + 30:
+            if stream.has_room():
+                stream.append(items(stream.next_seq, stream.next_seq + 10))
+            clock.advance(2_000_000)
+        stream.garbage_collect(consumed)
+        stream.check()
+    reader = stream.register(20)
+    stream._log.refresh()
+    assert rows_of(read_all(reader)) == items(20, stream.next_seq).to_pylist()
+
+
 def test_a_blocked_volatile_writer_is_freed_by_spilling() -> None:
     limits = small_limits(tail_bytes_max=3000, spill_after_s=0.02)
     stream = RStream.open(MemoryBlobs(), PAYLOAD, durability="volatile", limits=limits)
