@@ -163,6 +163,7 @@ class Driver:
         self._executor = executor
         self._config = config
         self._clock = clock
+        self._origin_us = clock.now_us() - int(clock.monotonic_s() * 1e6)
         self._on_status = on_status
         self._notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
         self._secret = secrets.token_hex(16)
@@ -201,7 +202,7 @@ class Driver:
             for notice in self._log.replay():
                 self._manager.handle(notice)
         begin = JobResumed if resumed else JobStarted
-        self._handle(begin(self._executor.hosts, self._clock.now_us()))
+        self._handle(begin(self._executor.hosts, self._now_us()))
 
     def turn(self, wait_s: float) -> None:
         """Take one notice, waiting at most ``wait_s`` for it; let time pass if it is due."""
@@ -214,7 +215,7 @@ class Driver:
         if self.ended_s is None and self._root.take_cancel():
             self._handle(CancelRequested())
         if self.ended_s is None:
-            self._handle(Tick(self._clock.now_us()))
+            self._handle(Tick(self._now_us()))
         self._write_status()
 
     def close(self) -> None:
@@ -239,6 +240,10 @@ class Driver:
             self._log.flush()
         for instruction in instructions:
             self._perform(instruction)
+
+    def _now_us(self) -> int:
+        """Wall time that does not jump: limits on silence and stalls are measured with it."""
+        return self._origin_us + int(self._clock.monotonic_s() * 1e6)
 
     def _perform(self, instruction: Instruction) -> None:
         match instruction:
