@@ -79,9 +79,7 @@ class RStream:
         )
         self._policy = FlushPolicy(limits, is_volatile=is_volatile)
         self._failure: StreamEngineError | None = None
-        self._is_timer_set = False
-        self._is_read = False
-        self._is_closed = False
+        self._is_timer_set = self._is_read = self._is_closed = False
 
     @classmethod
     def open(
@@ -185,10 +183,11 @@ class RStream:
         return int(batch.num_rows)
 
     def has_room(self) -> bool:
-        """Whether a write would not block now."""
+        """Whether a write would not block now. Full after a failed flush: raises StoreError."""
         if self._tail.bytes < self.limits.tail_bytes_max:
             return True
         with self._state:
+            self._raise_failure()
             self._relieve()
             return self._tail.bytes < self.limits.tail_bytes_max
 

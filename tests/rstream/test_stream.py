@@ -335,6 +335,18 @@ def test_what_a_volatile_stream_collected_can_be_recomputed_and_spilled_again() 
     assert rows_of(read_all(reader)) == items(20, stream.next_seq).to_pylist()
 
 
+def test_a_full_tail_tells_that_its_flush_failed() -> None:
+    store = Failing()
+    stream = open_inline(store, limits=small_limits(tail_bytes_max=1000))
+    store.is_full = True
+    stream.write(0, items(0, 40))
+    with pytest.raises(StoreError):
+        stream.has_room()
+    store.is_full = False
+    assert stream.flush() == 40
+    assert stream.has_room()
+
+
 def test_a_blocked_volatile_writer_is_freed_by_spilling() -> None:
     limits = small_limits(tail_bytes_max=3000, spill_after_s=0.02)
     stream = RStream.open(MemoryBlobs(), PAYLOAD, durability="volatile", limits=limits)
