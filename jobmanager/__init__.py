@@ -9,8 +9,10 @@ from jobmanager.errors import (
     OutputTakenError,
 )
 from jobmanager.job import Job, collect, resume, run
+from jobmanager.validate import Comparison, collect_batch
 
 __all__ = [
+    "Comparison",
     "Job",
     "JobConfig",
     "JobExistsError",
@@ -19,6 +21,7 @@ __all__ = [
     "NoJobError",
     "OutputTakenError",
     "collect",
+    "collect_batch",
     "resume",
     "run",
 ]

@@ -17,9 +17,11 @@ from jobmanager import logs
 from jobmanager.errors import JobFailedError, NotRunningError
 from jobmanager.query_file import load_query
 from jobmanager.root import JobRoot, is_owned
+from jobmanager.validate import validate as run_both
 from jobmanager.view import ProgressView, vertex_table
 from planner import explain as plan_text
 from planner.lower import lower
+from planner.options import PARALLELISM_MAX
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError, UsageError
 
@@ -62,7 +64,8 @@ ExecutorOption = Annotated[
 ]
 Master = Annotated[str, typer.Option(help="Spark master, such as spark://host:7077.")]
 Parallelism = Annotated[
-    int, typer.Option(min=1, max=1024, help="Vertices per keyed stage (part of the plan).")
+    int,
+    typer.Option(min=1, max=PARALLELISM_MAX, help="Vertices per keyed stage (part of the plan)."),
 ]
 Hosts = Annotated[int | None, typer.Option(min=1, help="Hosts; by default from the slots.")]
 
@@ -188,6 +191,23 @@ def explain(
     print(
         json.dumps({"plan": text, "vertices": [v.id for v in plan.vertices]}) if as_json else text
     )
+
+
+@app.command()
+@_reports_errors
+def validate(
+    target: Target,
+    executor: ExecutorOption = "local",
+    master: Master = "local[*]",
+    parallelism: Parallelism = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Run a query as a stream and as a Spark batch, and show the first difference."""
+    query = load_query(target)
+    found = run_both(query, executor=executor, master=master, parallelism=parallelism)
+    print(json.dumps(found.to_json()) if as_json else found)
+    if not found.is_equal:
+        raise typer.Exit(EXIT_FAILED)
 
 
 @app.command()

@@ -1,0 +1,85 @@
+"""The events of a source, all at once: what the batch twin computes over.
+
+Rows come through the same readers as the stream's, and the rule for late ones is applied to each
+partition's rows in their order, so that the same rows count. It is written here a second time, on
+whole columns, because the twin is what the stream is compared with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.batch import CTI, KIND, VE, VS, event_schema, int64_column, kinds
+from rstream.types import MIN_TIME
+from rvertex.errors import LateRowError
+from rvertex.sources import assign, discover, open_reader
+
+if TYPE_CHECKING:
+    from planner.logical import Source
+    from rvertex.sources import SourcePartition
+
+_ROWS_MAX = 65_536
+
+
+def source_events(source: Source, parallelism: int) -> pa.Table:
+    """Columns ``_vs, _ve, payload``: the events that the stream would take from ``source``.
+
+    ``parallelism`` decides how many partitions a source has that does not say it, and so which rows
+    are late.
+
+    Raises:
+        LateRowError: a row is late, and that is to be an error.
+        StreamEngineError: what the readers raise, naming the file.
+    """
+    units = discover(source.spec)
+    n = source.partitions or max(1, min(parallelism, len(units)))
+    parts = [_accepted(partition) for partition in assign(source.spec, units, n)]
+    return pa.concat_tables(parts)
+
+
+def _accepted(partition: SourcePartition) -> pa.Table:
+    spec = partition.spec
+    rows = _read(partition)
+    if rows is None:
+        return event_schema(spec.schema).empty_table()
+    if spec.format == "items":
+        is_cti = kinds(rows) == CTI
+        frontier = np.maximum.accumulate(np.where(is_cti, int64_column(rows, VS), MIN_TIME))
+        events, met = rows.filter(pa.array(~is_cti)).drop_columns([KIND]), frontier[~is_cti]
+        numbers = np.flatnonzero(~is_cti)
+    else:
+        greatest = np.maximum.accumulate(int64_column(rows, VS))
+        frontier = np.maximum(greatest, MIN_TIME + spec.delay_us) - spec.delay_us
+        events, met = rows, np.concatenate([[MIN_TIME], frontier[:-1]])
+        numbers = np.arange(rows.num_rows)
+    vs = int64_column(events, VS)
+    late = vs < met
+    if spec.late == "error" and late.any():
+        at = int(late.argmax())
+        raise LateRowError(int(numbers[at]), int(vs[at]), int(met[at]))
+    events = events.filter(pa.array(~late)) if spec.late == "drop" else _raised(events, met)
+    return pa.Table.from_batches([events], schema=event_schema(spec.schema))
+
+
+def _raised(events: pa.RecordBatch, least: np.ndarray) -> pa.RecordBatch:
+    """No event starts before ``least``, none is empty."""
+    vs = np.maximum(int64_column(events, VS), least)
+    ve = np.maximum(int64_column(events, VE), vs + 1)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(vs), pa.array(ve), *events.columns[2:]], schema=events.schema
+    )
+
+
+def _read(partition: SourcePartition) -> pa.RecordBatch | None:
+    """All rows of a partition in order, None if there are none."""
+    reader = open_reader(partition, 0)
+    batches: list[pa.RecordBatch] = []
+    try:
+        while (batch := reader.read_next(_ROWS_MAX)) is not None:  # ends with the files
+            batches.append(batch)
+    finally:
+        reader.close()
+    return pa.concat_batches(batches) if batches else None

@@ -1,0 +1,329 @@
+"""Expressions as Spark SQL text, with the meaning that :mod:`planner.functions` gives them.
+
+The text is written for a session without ANSI mode, in UTC: integers wrap, division by zero gives
+null. Where Spark means something else (comparisons with NaN, ``floor`` of doubles, ``round``,
+white space, regular expressions' replacements) it is spelled out in Spark's own functions. Not
+spelled out: Spark evaluates only the branch that is taken, so a cast that fails in a branch that is
+not taken stops the stream but not the batch; and case mappings that change a string's length.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from planner.nodes import Call, Column, Literal, Node
+from planner.spark_sql.casts import MARK, cast, failure, floor_divide
+from planner.spark_sql.lets import let, let2
+from planner.spark_sql.types import integer, literal, text, type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+#: The call, and its arguments as SQL.
+Writer: TypeAlias = "Callable[..., str]"
+#: Doubles from here on have no fraction.
+_WHOLE_FROM = "4503599627370496D"
+#: What ``str.isspace`` and Arrow call white space.
+_SPACE = r"(?U)[\s\x1c-\x1f]"
+
+
+def to_sql(node: Node, columns: Mapping[str, str]) -> str:
+    """The resolved ``node`` in Spark SQL; ``columns`` says what its columns are called there.
+
+    Raises:
+        UnsupportedInBatchError: Spark has no exact counterpart.
+    """
+    if isinstance(node, Column):
+        return columns[node.name]
+    if isinstance(node, Literal):
+        return literal(node)
+    assert isinstance(node, Call), node
+    args = [to_sql(arg, columns) for arg in node.args]
+    return WRITERS[node.function](node, *args)
+
+
+def _infix(operator: str) -> Writer:
+    return lambda _call, a, b: f"({a} {operator} {b})"
+
+
+def _plain(function: str) -> Writer:
+    return lambda _call, *args: f"{function}({', '.join(args)})"
+
+
+def _as_result(function: str) -> Writer:
+    """A function whose result has another type in Spark."""
+    return lambda call, *args: f"cast({function}({', '.join(args)}) as {_type(call)})"
+
+
+def _type(call: Call) -> str:
+    assert call.type is not None, call
+    return type_name(call.type)
+
+
+def _is_float(node: Node) -> bool:
+    return bool(pa.types.is_floating(node.type))
+
+
+# Arithmetic.
+
+
+def _arithmetic(operator: str) -> Writer:
+    def write(call: Call, a: str, b: str) -> str:
+        sql = f"({a} {operator} {b})"
+        return f"cast({sql} as {_type(call)})" if pa.types.is_decimal(call.type) else sql
+
+    return write
+
+
+def _floor_divide(call: Call, a: str, b: str) -> str:
+    if _is_float(call):
+        return let2(a, b, lambda x, y: f"rint(({x} - {x} % {y}) / {y} - {_borrow(x, y, 'D')})")
+    return let2(a, b, lambda x, y: f"({x} div {y} - {_borrow(x, y, 'L')})")
+
+
+def _borrow(a: str, b: str, suffix: str) -> str:
+    """One where the remainder of ``a`` by ``b`` has not the sign of ``b``."""
+    return f"if({a} % {b} <> 0 and ({a} % {b} < 0) <> ({b} < 0), 1{suffix}, 0{suffix})"
+
+
+def _modulo(call: Call, a: str, b: str) -> str:
+    zero = "0D" if _is_float(call) else "0L"
+    return let2(
+        a,
+        b,
+        lambda x, y: (
+            f"({x} % {y} + if({x} % {y} <> 0 and ({x} % {y} < 0) <> ({y} < 0), {y}, {zero}))"
+        ),
+    )
+
+
+def _floored(x: str) -> str:
+    return f"if(abs({x}) < {_WHOLE_FROM}, cast(floor({x}) as double), {x})"
+
+
+def _floor(call: Call, a: str) -> str:
+    if not _is_float(call):
+        return f"cast(floor({a}) as {_type(call)})"
+    return let(f"cast({a} as double)", lambda x: f"cast({_floored(x)} as {_type(call)})")
+
+
+def _ceil(call: Call, a: str) -> str:
+    if not _is_float(call):
+        return f"cast(ceil({a}) as {_type(call)})"
+    return let(f"(- cast({a} as double))", lambda x: f"cast(- {_floored(x)} as {_type(call)})")
+
+
+def _round(call: Call, a: str) -> str:
+    """Scaled, rounded, scaled back: what is done to doubles, not to their decimal digits."""
+    digits = call.option("digits")
+    if pa.types.is_integer(call.type):
+        return a
+    if pa.types.is_decimal(call.type):
+        return f"cast(round({a}, {digits}) as {_type(call)})"
+    kind = _type(call)
+    power = f"cast(1e{abs(digits)}D as {kind})"
+    up, down = ("*", "/") if digits >= 0 else ("/", "*")
+    wrong = failure(f"cannot evaluate {call}: overflow occurred during rounding")
+
+    def scaled(x: str) -> str:
+        return let(f"cast(cast({x} {up} {power} as {kind}) as double)", lambda y: back(x, y))
+
+    def back(x: str, y: str) -> str:
+        away = f"signum({y}) * ({_floored(f'abs({y})')} + 1D)"
+        nearest = f"if(abs({y}) - {_floored(f'abs({y})')} = 0.5D, {away}, rint({y}))"
+        return (
+            f"case when {x} is null or isnan({x}) or abs({x}) = double('Infinity') then {x} "
+            f"when abs({y}) = double('Infinity') then {wrong} "
+            f"when {y} = {_floored(y)} then {x} "
+            f"else cast({nearest} {down} {power} as {kind}) end"
+        )
+
+    return let(a, scaled)
+
+
+# Logic.
+
+
+def _comparison(operator: str) -> Writer:
+    def write(call: Call, a: str, b: str) -> str:
+        if not any(_is_float(arg) for arg in call.args):
+            return f"({a} {operator} {b})"
+        return let2(a, b, lambda x, y: _ieee(x, operator, y))
+
+    return write
+
+
+def _ieee(a: str, operator: str, b: str) -> str:
+    """For Spark NaN equals NaN and is the greatest; here it compares as IEEE says."""
+    unordered = "true" if operator == "<>" else "false"
+    return (
+        f"case when {a} is null or {b} is null then null "
+        f"when isnan({a}) or isnan({b}) then {unordered} else {a} {operator} {b} end"
+    )
+
+
+def _between(call: Call, a: str, low: str, high: str) -> str:
+    at_least, at_most = _comparison(">="), _comparison("<=")
+    above = Call("greater_equal", (call.args[0], call.args[1]), (), call.type)
+    below = Call("less_equal", (call.args[0], call.args[2]), (), call.type)
+    return let(a, lambda x: f"({at_least(above, x, low)} and {at_most(below, x, high)})")
+
+
+def _is_in(call: Call, a: str) -> str:
+    kind = call.args[0].type
+    members = ", ".join(literal(Literal(v, kind)) for v in call.option("values"))
+    if not members:
+        return let(a, lambda x: f"if({x} is null, cast(null as boolean), false)")
+    return f"({a} in ({members}))"
+
+
+def _when(_call: Call, *args: str) -> str:
+    pairs = zip(args[:-1:2], args[1:-1:2], strict=True)
+    branches = " ".join(f"when {condition} then {value}" for condition, value in pairs)
+    return f"case {branches} else {args[-1]} end"
+
+
+# Text.
+
+
+def _contains(call: Call, a: str) -> str:
+    pattern = text(call.option("pattern"))
+    return f"({a} rlike {pattern})" if call.option("regex") else f"contains({a}, {pattern})"
+
+
+def _with_pattern(function: str) -> Writer:
+    return lambda call, a: f"{function}({a}, {text(call.option('pattern'))})"
+
+
+def _replace(call: Call, a: str) -> str:
+    pattern, replacement = call.option("pattern"), call.option("replacement")
+    if not call.option("regex"):
+        return f"replace({a}, {text(pattern)}, {text(replacement)})"
+    return f"regexp_replace({a}, {text(pattern)}, {text(java_replacement(replacement))})"
+
+
+def java_replacement(replacement: str) -> str:
+    r"""RE2's ``\1`` and ``\\`` as Java writes them: ``$1`` and ``\\``; a dollar is escaped."""
+
+    def one(match: re.Match[str]) -> str:
+        found = match[0]
+        if found == "$":
+            return r"\$"
+        return f"${found[1]}" if found[1].isdigit() else r"\\"
+
+    return re.sub(r"\$|\\[0-9\\]", one, replacement)
+
+
+def _slice(call: Call, a: str) -> str:
+    start, stop = call.option("start"), call.option("stop")
+    if start >= 0 and (stop is None or stop >= 0):
+        length = "" if stop is None else f", {max(stop - start, 0)}"
+        return f"substring({a}, {start + 1}{length})"
+
+    def sliced(x: str) -> str:
+        low, high = _position(x, start), f"length({x})" if stop is None else _position(x, stop)
+        return f"substring({x}, {low} + 1, greatest({high} - {low}, 0))"
+
+    return let(a, sliced)
+
+
+def _position(x: str, at: int) -> str:
+    return str(at) if at >= 0 else f"greatest(length({x}) - {-at}, 0)"
+
+
+def _strip(call: Call, a: str) -> str:
+    characters = call.option("characters")
+    if characters is None:
+        return _stripped(a)
+    return f"trim(both {text(characters)} from {a})"
+
+
+def _stripped(a: str) -> str:
+    pattern = text(rf"\A{_SPACE}+|{_SPACE}+\z")
+    return f"regexp_replace({a}, {pattern}, '')"
+
+
+def _split(call: Call, a: str) -> str:
+    separator = call.option("separator")
+    if separator is not None:
+        return f"split({a}, {text(re.escape(separator))}, -1)"
+    none = "cast(array() as array<string>)"
+    return let(
+        _stripped(a), lambda x: f"if({x} = '', {none}, split({x}, {text(_SPACE + '+')}, -1))"
+    )
+
+
+# Times: microseconds, made a timestamp where the calendar is asked.
+
+
+def _part(function: str) -> Writer:
+    return lambda _call, a: f"cast({function}(timestamp_micros({a})) as bigint)"
+
+
+def _truncate(call: Call, a: str) -> str:
+    every = call.option("every_us")
+    return f"({floor_divide(a, every)} * {integer(every)})"
+
+
+def _cast(call: Call, a: str) -> str:
+    (arg,) = call.args
+    assert arg.type is not None
+    assert call.type is not None
+    return cast(a, arg.type, call.type, str(call).replace(MARK, ""))
+
+
+#: How each of :data:`planner.functions.FUNCTIONS` is written.
+WRITERS: dict[str, Writer] = {
+    "add": _arithmetic("+"),
+    "subtract": _arithmetic("-"),
+    "multiply": _arithmetic("*"),
+    "divide": _infix("/"),
+    "floor_divide": _floor_divide,
+    "modulo": _modulo,
+    "negate": lambda _call, a: f"(- {a})",
+    "abs": _plain("abs"),
+    "round": _round,
+    "floor": _floor,
+    "ceil": _ceil,
+    "sqrt": _plain("sqrt"),
+    "concat": _plain("concat"),
+    "equal": _comparison("="),
+    "not_equal": _comparison("<>"),
+    "less": _comparison("<"),
+    "less_equal": _comparison("<="),
+    "greater": _comparison(">"),
+    "greater_equal": _comparison(">="),
+    "between": _between,
+    "is_in": _is_in,
+    "and": _infix("and"),
+    "or": _infix("or"),
+    "not": lambda _call, a: f"(not {a})",
+    "is_null": lambda _call, a: f"({a} is null)",
+    "is_not_null": lambda _call, a: f"({a} is not null)",
+    "coalesce": _plain("coalesce"),
+    "when": _when,
+    "upper": _plain("upper"),
+    "lower": _plain("lower"),
+    "length": _as_result("char_length"),
+    "contains": _contains,
+    "starts_with": _with_pattern("startswith"),
+    "ends_with": _with_pattern("endswith"),
+    "replace": _replace,
+    "slice": _slice,
+    "strip": _strip,
+    "split": _split,
+    "year": _part("year"),
+    "month": _part("month"),
+    "day": _part("day"),
+    "hour": _part("hour"),
+    "minute": _part("minute"),
+    "second": _part("second"),
+    "weekday": _part("weekday"),
+    "day_of_year": _part("dayofyear"),
+    "truncate": _truncate,
+    "epoch_us": lambda _call, a: a,
+    "cast": _cast,
+}
