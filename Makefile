@@ -9,7 +9,11 @@ LINTED := $(CODE) tests examples benchmarks
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test check lint fast spark bench-smoke golden clean
+RUNS ?= 100
+SEED ?= 0
+KINDS ?= all
+TRACE ?= 20
+.PHONY: help sim sim-mutants setup java demo test check lint fast spark bench-smoke golden clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -29,6 +33,12 @@ spark: setup  ## only the tests that start Spark
 
 bench-smoke: setup  ## throughput and memory in under two minutes; JSON on the last line
 	$(BIN)/python benchmarks/bench_smoke.py
+
+sim: $(STAMP)  ## simulate whole jobs under faults: make sim RUNS=100 SEED=0 KINDS=all
+	$(BIN)/python -m tests.sim --runs $(RUNS) --seed $(SEED) --kinds $(KINDS) --trace $(TRACE)
+
+sim-mutants: $(STAMP)  ## plant bugs one by one; the simulation must catch each
+	$(BIN)/python -m tests.sim.mutants
 
 golden: $(STAMP)  ## rewrite the golden files; read the difference before you commit it
 	$(PYTEST) -m "not spark and not slow" tests/planner tests/jobmanager --rewrite

@@ -50,6 +50,7 @@ class FaultyBlobs(MemoryBlobs):
                 data = bytes(data)
                 self.blobs[f"{full}.{self._process.name}{TEMPORARY}"] = data[: len(data) // 2]
             self._die(how, full)
+        self._disk.world.note(f"{self._process.name} put {full}")
         super().put(path, data)
         self._disk.on_put(full, bytes(data))
         if how:
