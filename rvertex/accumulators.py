@@ -156,18 +156,18 @@ class SumFloat:
 
     def __init__(self, column: str) -> None:
         self._column = column
+        self._fold: np.ufunc = np.add
         self._sums = GroupArray(np.float64, 0.0)
         self._seen = _Seen()
 
     def update(self, rows: Rows) -> None:
         codes, column = rows.valid(self._column)
-        values = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
         with np.errstate(all="ignore"):
-            np.add.at(self._sums.writable(rows.groups), codes, values)
+            self._fold.at(self._sums.writable(rows.groups), codes, doubles(column))
         self._seen.mark(codes, rows)
 
     def columns(self) -> list[pa.Array]:
-        return [self._seen.masked(_one_nan(self._sums.shared()))]
+        return [self._seen.masked(one_nan(self._sums.shared()))]
 
     def save(self) -> list[Saved]:
         return [self._seen.masked(self._sums.shared())]
@@ -176,6 +176,20 @@ class SumFloat:
         sums = whole(state[0])
         self._sums.adopt(numbers(sums))
         self._seen.restore(sums)
+
+
+class ProductFloat(SumFloat):
+    """Product of numbers as doubles in sequence order; null for a group without values."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(column)
+        self._fold = np.multiply
+        self._sums = GroupArray(np.float64, 1.0)
+
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        products = whole(state[0])
+        self._sums.adopt(numbers(products.fill_null(1.0)))
+        self._seen.restore(products)
 
 
 class SumInt:
@@ -267,7 +281,7 @@ class Extreme:
         self._seen.mark(codes, rows)
 
     def columns(self) -> list[pa.Array]:
-        return [self._typed(_one_nan(self._values.shared()))]
+        return [self._typed(one_nan(self._values.shared()))]
 
     def save(self) -> list[Saved]:
         return [self._typed(self._values.shared())]
@@ -330,7 +344,14 @@ def numbers(column: pa.Array) -> np.ndarray:
     return column.to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
 
 
-def _one_nan(values: np.ndarray) -> np.ndarray:
+def doubles(column: pa.Array) -> np.ndarray:
+    """Numbers without nulls as float64[n]."""
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    return column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)  # type: ignore[no-any-return]
+
+
+def one_nan(values: np.ndarray) -> np.ndarray:
     """NaN has many bit patterns and hardware chooses among them; keep one."""
     if values.dtype.kind != "f":
         return values

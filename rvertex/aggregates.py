@@ -5,7 +5,9 @@ phases (a mean is a sum and a count; two aggregates may share a lane). Lanes are
 accumulators that make them, except that counts are merged by summing and first/last by time.
 
 Semantics: ``count`` without a column counts rows; all others skip nulls and are null where nothing
-is left, but ``first`` and ``last`` include nulls. NaN is greater than every number.
+is left (``count`` and ``count_distinct``: 0), but ``first``, ``last`` and user aggregates include
+nulls. NaN is greater than every number. The functions of :data:`GATHERED` see all values of a
+window at once (:mod:`rvertex.gathered`), so they are never taken apart into phases or panes.
 """
 
 from __future__ import annotations
@@ -21,17 +23,21 @@ from rvertex.accumulators import (
     CountRows,
     CountValues,
     Extreme,
+    ProductFloat,
     SumFloat,
     SumInt,
     is_numpy_ordered,
 )
 from rvertex.arrow_accumulators import ArrowFold, Pick
 from rvertex.errors import OperatorTypeError, UnknownColumnError
+from rvertex.gathered import GATHERED, Custom, Gathered, gathered_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FUNCTIONS = ("count", "sum", "mean", "min", "max", "first", "last")
+FUNCTIONS = ("count", "sum", "product", "mean", "min", "max", "first", "last", *GATHERED)
+#: What a function is told besides its column: ddof, k, q, or the user's object.
+Argument = int | float | Custom | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class AggregateSpec:
     function: str
     column: str | None
     output: str
+    argument: Argument = None
 
     def __post_init__(self) -> None:
         if self.function not in FUNCTIONS:
@@ -51,6 +58,11 @@ class AggregateSpec:
         if self.column is None and self.function != "count":
             raise OperatorTypeError("aggregate", f"{self.function} needs a column")
 
+    @property
+    def is_gathered(self) -> bool:
+        """Whether it needs all values of a window at once."""
+        return self.function in GATHERED
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:
@@ -59,10 +71,12 @@ class Lane:
     function: str
     column: str | None
     type: pa.DataType
+    argument: Argument = None
 
     @property
     def name(self) -> str:
-        return f"@{self.function}({'' if self.column is None else self.column})"
+        told = "" if self.argument is None else f"; {self.argument}"
+        return f"@{self.function}({'' if self.column is None else self.column}{told})"
 
     @property
     def time_name(self) -> str:
@@ -81,6 +95,8 @@ class Lane:
         if self.function == "count":
             return CountRows() if self.column is None else CountValues(self.column)
         assert self.column is not None, self
+        if self.function in GATHERED:
+            return Gathered(self.function, self.column, self.type, self.argument)
         return _folding(self.function, self.column, self.type)
 
     def merger(self) -> Accumulator:
@@ -102,7 +118,7 @@ def lanes_of(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> tuple[L
     for spec in aggregates:
         kind = None if spec.column is None else _column_type(payload, spec.column)
         for function in _lane_functions(spec.function):
-            lane = Lane(function, spec.column, _lane_type(spec, function, kind))
+            lane = Lane(function, spec.column, _lane_type(spec, function, kind), spec.argument)
             lanes[lane.name] = lane
     return tuple(lanes.values())
 
@@ -145,7 +161,7 @@ def _lane_functions(function: str) -> tuple[str, ...]:
 
 
 def _lane_name(spec: AggregateSpec, function: str) -> str:
-    return Lane(function, spec.column, pa.null()).name
+    return Lane(function, spec.column, pa.null(), spec.argument).name
 
 
 def _column_type(payload: pa.Schema, column: str) -> pa.DataType:
@@ -161,6 +177,14 @@ def _lane_type(spec: AggregateSpec, function: str, kind: pa.DataType | None) -> 
     assert kind is not None, spec
     if function == "sum":
         return _sum_type(spec, kind)
+    if function == "product":
+        _sum_type(spec, kind)
+        return pa.float64()
+    if function in GATHERED:
+        found = gathered_type(function, kind, spec.argument)
+        if found is None:
+            raise _wrong_type(spec, kind, "a type that it takes")
+        return found
     if function in ("min", "max") and (pa.types.is_nested(kind) or pa.types.is_null(kind)):
         raise _wrong_type(spec, kind, "a type that has an order")
     return kind
@@ -186,6 +210,8 @@ def _wrong_type(spec: AggregateSpec, kind: pa.DataType, needed: str) -> Operator
 def _folding(function: str, column: str, kind: pa.DataType) -> Accumulator:
     if function in ("first", "last"):
         return Pick(column, kind, is_last=function == "last", by=None)
+    if function == "product":
+        return ProductFloat(column)
     if function == "sum":
         if pa.types.is_integer(kind):
             return SumInt(column)

@@ -26,7 +26,7 @@ from rvertex.operators.window_gather import ByOverlap, ByStart, WindowGather
 from rvertex.windows import Windows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rvertex.operators.protocol import Operator
     from rvertex.run import Run
@@ -65,14 +65,8 @@ class PartialAggregate:
         schema = event_schema(self.output_schema(inputs))
         if self.points:
             return PaneAggregate(windows, grouping, schema)
-        return WindowGather(
-            ByOverlap(windows), grouping, self._needed(payload), schema, lambda columns: columns
-        )
-
-    def _needed(self, payload: pa.Schema) -> pa.Schema:
-        """The columns that rows are kept with until their windows close."""
-        needed = {*self.keys, *(a.column for a in self.aggregates)}
-        return event_schema(pa.schema([field for field in payload if field.name in needed]))
+        needed = _needed(self.keys, self.aggregates, payload)
+        return WindowGather(ByOverlap(windows), grouping, needed, schema, lambda columns: columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +121,47 @@ class WindowAggregate:
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys, then aggregates. Raises as :meth:`PartialAggregate.output_schema`."""
-        partial, final = self.phases
-        return final.output_schema([partial.output_schema(inputs)])
+        return aggregated_schema(self.keys, self.aggregates, inputs)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """Both phases with nothing open."""
+        """Both phases with nothing open; rows wait for their windows if a function needs all."""
         partial, final = self.phases
+        if any(aggregate.is_gathered for aggregate in self.aggregates):
+            (payload,) = inputs
+            return WindowGather(
+                ByOverlap(Windows(self.size_us, self.every_us)),
+                *gathering(self.keys, self.aggregates, payload),
+            )
         return TwoPhases(partial.open(inputs), final.open([partial.output_schema(inputs)]))
+
+
+def aggregated_schema(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
+) -> pa.Schema:
+    """Keys, then aggregates, of events. Raises as :meth:`PartialAggregate.output_schema`."""
+    (payload,) = inputs
+    lanes = lanes_of(aggregates, payload)
+    return _schema(keys, key_types(keys, payload), result_fields(aggregates, lanes))
+
+
+def gathering(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], payload: pa.Schema
+) -> tuple[Grouping, pa.Schema, pa.Schema, Callable[[list[pa.Array]], list[pa.Array]]]:
+    """For aggregation in one pass over a window's rows.
+
+    Returns: the grouping, the schemas of kept rows and of results, and what makes the aggregates'
+    columns of the lanes' columns.
+    """
+    lanes = lanes_of(aggregates, payload)
+    grouping = Grouping(
+        keys, key_types(keys, payload), lambda: [lane.accumulator() for lane in lanes]
+    )
+    return (
+        grouping,
+        _needed(keys, aggregates, payload),
+        event_schema(aggregated_schema(keys, aggregates, [payload])),
+        lambda columns: results(aggregates, _by_name(lanes, columns)),
+    )
 
 
 class TwoPhases:
@@ -164,6 +192,14 @@ class TwoPhases:
                 if name.startswith(prefix)
             }
             operator.load(OperatorState(state.header[phase], tables))
+
+
+def _needed(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], payload: pa.Schema
+) -> pa.Schema:
+    """The columns that rows are kept with until their windows close."""
+    needed = {*keys, *(a.column for a in aggregates)}
+    return event_schema(pa.schema([field for field in payload if field.name in needed]))
 
 
 def _schema(

@@ -1,0 +1,187 @@
+"""Aggregates that need all values of a window at once, and those that users write.
+
+A :class:`Gathered` lane gets the rows of closed windows in one update, in sequence order, and keeps
+no state between updates. So its result cannot depend on how the input was cut, and sums within it
+run over the whole window in sequence order.
+
+``variance``, ``stddev``: in float64 by two passes (the mean, then squared deviations, corrected by
+their sum), divided by ``n - ddof``; null for ``n <= ddof``. ``count_distinct``: exact; 0.0 equals
+-0.0, NaN equals NaN. ``top_k``: the k greatest values, greatest first, NaN above all numbers, as a
+list. ``quantile``: exact; the value at place ``q * (n - 1)`` of the sorted values, between two
+places by linear interpolation (type 7 of Hyndman and Fan). ``user``: see :class:`UserAggregate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rvertex.accumulators import Rows, doubles, one_nan
+from rvertex.keys import KeyIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GATHERED = ("variance", "stddev", "count_distinct", "top_k", "quantile", "user")
+
+
+class UserAggregate(Protocol):
+    """What a user aggregate provides; a picklable object, never changed by being called.
+
+    For each group and window: ``result(add(init(), values))``, where ``values`` holds all values in
+    sequence order, nulls too.
+    """
+
+    #: Type of the result.
+    type: pa.DataType
+
+    def init(self) -> Any:
+        """The state before any value."""
+        ...
+
+    def add(self, state: Any, values: pa.Array) -> Any:
+        """The state after ``values``."""
+        ...
+
+    def result(self, state: Any) -> Any:
+        """A Python value of ``type``, or None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """A user aggregate in a plan. ``identity`` stands for it where plans are compared."""
+
+    identity: str
+    target: UserAggregate = field(compare=False, metadata={"fingerprint": False})
+
+    def __str__(self) -> str:
+        return self.identity
+
+
+def gathered_type(function: str, kind: pa.DataType, argument: object) -> pa.DataType | None:
+    """Type of the result over values of ``kind``; None if the function does not take them."""
+    types = pa.types
+    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    if function == "user":
+        assert isinstance(argument, Custom), argument
+        return argument.target.type
+    if function in ("variance", "stddev", "quantile"):
+        return pa.float64() if is_number else None
+    if types.is_nested(kind) or types.is_null(kind):
+        return None
+    return pa.int64() if function == "count_distinct" else pa.list_(kind)
+
+
+class Gathered:
+    """One gathered function; an accumulator that is updated once."""
+
+    def __init__(self, function: str, column: str, kind: pa.DataType, argument: Any) -> None:
+        self._function = function
+        self._column = column
+        self._kind = kind
+        self._argument = argument
+        self._result: pa.Array | None = None
+
+    def update(self, rows: Rows) -> None:
+        assert self._result is None, "a gathered lane gets all rows of its windows at once"
+        if self._function == "user":
+            self._result = self._user(rows)
+            return
+        codes, values = rows.valid(self._column)
+        match self._function:
+            case "variance":
+                self._result = _variance(codes, values, rows.groups, self._argument)
+            case "stddev":
+                variance = _variance(codes, values, rows.groups, self._argument)
+                self._result = pc.sqrt(variance)
+            case "count_distinct":
+                self._result = _count_distinct(codes, values, rows.groups)
+            case "top_k":
+                self._result = _top_k(codes, values, rows.groups, self._argument)
+            case "quantile":
+                self._result = _quantile(codes, values, rows.groups, self._argument)
+            case other:
+                raise AssertionError(other)
+
+    def columns(self) -> list[pa.Array]:
+        return [pa.nulls(0, self._kind) if self._result is None else self._result]
+
+    def save(self) -> NoReturn:
+        raise AssertionError("a gathered lane has no state; its rows have")
+
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        raise AssertionError("a gathered lane has no state; its rows have")
+
+    def _user(self, rows: Rows) -> pa.Array:
+        """One call per group, over its values in sequence order."""
+        target: UserAggregate = self._argument.target
+        order = np.argsort(rows.codes, kind="stable")
+        values = rows.column(self._column).take(pa.array(order))
+        bounds = np.searchsorted(rows.codes[order], np.arange(rows.groups + 1)).tolist()
+        found = [
+            target.result(target.add(target.init(), values.slice(lo, hi - lo)))
+            for lo, hi in zip(bounds[:-1], bounds[1:], strict=True)
+        ]
+        return pa.array(found, self._kind)
+
+
+def _variance(codes: np.ndarray, column: pa.Array, groups: int, ddof: int) -> pa.Array:
+    values = doubles(column)
+    count = np.bincount(codes, minlength=groups)
+    some = np.maximum(count, 1)
+    with np.errstate(all="ignore"):
+        mean = np.bincount(codes, values, minlength=groups) / some
+        deviation = values - mean[codes]
+        square = np.bincount(codes, deviation * deviation, minlength=groups)
+        drift = np.bincount(codes, deviation, minlength=groups)
+        spread = np.maximum(square - drift * drift / some, 0.0)
+        variance = spread / np.maximum(count - ddof, 1)
+    return pa.array(one_nan(variance), mask=count <= ddof)
+
+
+def _count_distinct(codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
+    found = KeyIndex([values.type]).codes([values])
+    width = int(found.max(initial=0)) + 1
+    distinct = np.unique(codes * width + found)
+    return pa.array(np.bincount(distinct // width, minlength=groups).astype(np.int64))
+
+
+def _top_k(codes: np.ndarray, values: pa.Array, groups: int, k: int) -> pa.Array:
+    columns = {"code": pa.array(codes), "value": values}
+    keys = [("code", "ascending"), ("value", "descending")]
+    if pa.types.is_floating(values.type):
+        columns["is_nan"] = pc.is_nan(values).cast(pa.int8())
+        keys.insert(1, ("is_nan", "descending"))
+    order = pc.sort_indices(pa.table(columns), sort_keys=keys)
+    ranked = codes[order.to_numpy()]
+    count = np.bincount(codes, minlength=groups)
+    rank = np.arange(len(ranked)) - (np.cumsum(count) - count)[ranked]
+    best = values.take(order.filter(pa.array(rank < k)))
+    offsets = np.concatenate([[0], np.cumsum(np.minimum(count, k))]).astype(np.int32)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), best, pa.list_(values.type), mask=pa.array(count == 0)
+    )
+
+
+def _quantile(codes: np.ndarray, column: pa.Array, groups: int, q: float) -> pa.Array:
+    values = doubles(column)
+    # NaN sorts last in numpy: above every number.
+    ordered = values[np.lexsort((values, codes))]
+    count = np.bincount(codes, minlength=groups)
+    if len(values) == 0:
+        return pa.nulls(groups, pa.float64())
+    place = q * np.maximum(count - 1, 0)
+    low = np.floor(place).astype(np.int64)
+    first = np.minimum(np.cumsum(count) - count + low, len(ordered) - 1)
+    share = place - low
+    below = ordered[first]
+    above = ordered[np.where(share > 0, np.minimum(first + 1, len(ordered) - 1), first)]
+    with np.errstate(all="ignore"):
+        between = below * (1.0 - share) + above * share
+    exact = (share == 0) | (below == above)
+    return pa.array(one_nan(np.where(exact, below, between)), mask=count == 0)
