@@ -8,15 +8,19 @@ break tells each side at once that the other is gone.
 Invariants: (1) every call carries the job's secret, or is refused before anything is looked at;
 (2) nothing that arrives is unpickled; (3) a broken connection is a state, what was received before
 it is still served; (4) silence longer than :data:`SILENCE_S` is a broken connection.
+
+With the environment variable :data:`TLS_FOLDER` set on every host, TCP connections are encrypted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
+import os
 import socket
 import struct
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -32,6 +36,7 @@ from rstream.errors import (
     SequenceLostError,
     StreamEngineError,
     UnauthorizedError,
+    UsageError,
 )
 from rstream.receive import PushedReader, loss_from_text, loss_to_text
 
@@ -49,6 +54,10 @@ IDLE_WAIT_S = 0.25
 #: Read-ahead of one remote reader.
 QUEUE_BYTES_MAX = 16 << 20
 CLOSE_WAIT_S = 5.0
+#: How long the other side may take to say its first word.
+HELLO_WAIT_S = 10.0
+#: Names a folder with ``cert.pem`` and ``key.pem`` (valid for this host) and ``ca.pem``.
+TLS_FOLDER = "STREAMSCOPE_TLS"
 _SEQ = struct.Struct("<q")
 _NOTHING = pa.schema([])
 
@@ -173,7 +182,7 @@ class RemoteReader(PushedReader):
         client = None
         try:
             self._reading_since_s = self._clock.monotonic_s()
-            client = flight.connect(self._address)
+            client = _connect(self._address)
             ticket = {"stream": self._stream_id, "epoch": self._epoch, "seq": self._seq}
             packed = flight.Ticket(msgpack.packb(ticket))
             self._call = client.do_get(packed, _options(self._secret))
@@ -247,11 +256,10 @@ class ControlClient:
         self._is_closed = False
         self.is_connected = True
         try:
-            self._client = flight.connect(address)
+            self._client = _connect(address)
             descriptor = flight.FlightDescriptor.for_command(peer.encode())
             self._writer, self._reader = self._client.do_exchange(descriptor, _options(secret))
-            self._writer.begin(_NOTHING)
-            self._reader.read_chunk()
+            self._say_hello()
         except (pa.ArrowException, OSError, StopIteration) as error:
             raise _translate(error) from error
         self._link = Link(self._writer.write_metadata, peer, self._reader.cancel)
@@ -282,6 +290,15 @@ class ControlClient:
             if not self._is_closed:
                 self._on_disconnect()
 
+    def _say_hello(self) -> None:
+        limit = threading.Timer(HELLO_WAIT_S, self._reader.cancel)
+        limit.start()
+        try:
+            self._writer.begin(_NOTHING)
+            self._reader.read_chunk()
+        finally:
+            limit.cancel()
+
     def _end_call(self) -> None:
         with contextlib.suppress(pa.ArrowException, OSError):
             self._writer.done_writing()
@@ -304,7 +321,11 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
     """The door to a :class:`StreamServer` (DoGet) or a :class:`Hub` (DoExchange)."""
 
     def __init__(self, location: str, secret: str, owner: Any) -> None:
-        super().__init__(location, middleware={"secret": _SecretMiddleware(secret)})
+        if not secret:
+            raise UsageError("a server needs a secret")
+        keys = [(_tls("cert.pem"), _tls("key.pem"))] if location.startswith("grpc+tls") else None
+        middleware = {"secret": _SecretMiddleware(secret)}
+        super().__init__(location, tls_certificates=keys, middleware=middleware)
         self._owner = owner
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
@@ -325,9 +346,19 @@ def _serve(host: str, secret: str, owner: Any) -> tuple[Any, str]:
     if host.startswith("unix:"):
         location = f"grpc+unix://{host.removeprefix('unix:')}"
         return _Server(location, secret, owner), location
-    running = _Server(f"grpc://{host}:0", secret, owner)
+    scheme = "grpc+tls" if os.environ.get(TLS_FOLDER) else "grpc"
+    running = _Server(f"{scheme}://{host}:0", secret, owner)
     reachable = socket.gethostname() if host == ALL_INTERFACES else host
-    return running, f"grpc://{reachable}:{running.port}"
+    return running, f"{scheme}://{reachable}:{running.port}"
+
+
+def _connect(address: str) -> flight.FlightClient:
+    roots = _tls("ca.pem") if address.startswith("grpc+tls") else None
+    return flight.connect(address, tls_root_certs=roots)
+
+
+def _tls(name: str) -> bytes:
+    return Path(os.environ.get(TLS_FOLDER, ""), name).read_bytes()
 
 
 def _stop(server: Any) -> None:

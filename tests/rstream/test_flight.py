@@ -5,14 +5,22 @@ Cannot catch: packet loss between machines (everything is on loopback).
 
 from __future__ import annotations
 
+import datetime as dt
+import ipaddress
 import subprocess
 import sys
 import threading
 import time
 from typing import TYPE_CHECKING
 
+import pyarrow.flight as flight
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
+import rstream.flight
 from rstream import (
     Items,
     MemoryBlobs,
@@ -21,9 +29,10 @@ from rstream import (
     SequenceLostError,
     StreamReader,
     UnauthorizedError,
+    UsageError,
 )
 from rstream.control import DisconnectedError
-from rstream.flight import ControlClient, ControlServer, RemoteReader, StreamServer
+from rstream.flight import TLS_FOLDER, ControlClient, ControlServer, RemoteReader, StreamServer
 from tests.rstream.content import items, open_inline, rows_of
 
 if TYPE_CHECKING:
@@ -191,7 +200,7 @@ def receive_broken(reader: RemoteReader, until: int) -> list[Items]:
 HOST = """
 import sys, time
 from rstream import MemoryBlobs, RStream
-from rstream.flight import ControlClient, StreamServer
+from rstream.flight import TLS_FOLDER, ControlClient, StreamServer
 from tests.rstream.content import PAYLOAD, items
 stream = RStream.open(MemoryBlobs(), PAYLOAD, stream_id="s", durability="volatile")
 stream.append(items(0, 40))
@@ -275,3 +284,65 @@ def test_control_needs_the_secret_and_somebody_there() -> None:
     server.close()
     with pytest.raises(OperatingError):
         ControlClient("grpc://127.0.0.1:1", SECRET, "p", lambda message: None)
+
+
+class Mute(flight.FlightServerBase):  # type: ignore[misc]
+    """Takes calls and says nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        self.is_over = threading.Event()
+
+    def do_exchange(
+        self, context: object, descriptor: object, reader: object, writer: object
+    ) -> None:
+        self.is_over.wait(20)
+
+
+def test_a_server_that_never_says_hello_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rstream.flight, "HELLO_WAIT_S", 0.05)
+    mute = Mute()
+    with pytest.raises(OperatingError):
+        ControlClient(f"grpc://127.0.0.1:{mute.port}", SECRET, "p", lambda message: None)
+    mute.is_over.set()
+    mute.shutdown()
+
+
+def test_a_server_without_a_secret_does_not_start() -> None:
+    with pytest.raises(UsageError, match="needs a secret"):
+        StreamServer()
+
+
+def write_certificate(folder: Path) -> None:
+    """A self-signed certificate for 127.0.0.1, its own authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    now = dt.datetime.now(dt.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name)
+    builder = builder.public_key(key.public_key()).serial_number(1)
+    builder = builder.not_valid_before(now - dt.timedelta(days=1))
+    builder = builder.not_valid_after(now + dt.timedelta(days=1))
+    builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+    certificate = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    (folder / "cert.pem").write_bytes(certificate)
+    (folder / "ca.pem").write_bytes(certificate)
+    plain = serialization.NoEncryption()
+    encoded = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    (folder / "key.pem").write_bytes(key.private_bytes(*encoded))
+
+
+def test_with_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: RStream) -> None:
+    write_certificate(tmp_path)
+    monkeypatch.setenv(TLS_FOLDER, str(tmp_path))
+    server = StreamServer(secret=SECRET)
+    assert server.address.startswith("grpc+tls://")
+    server.publish("s", 1, stream)
+    stream.append(items(0, 20))
+    reader = RemoteReader(server.address, SECRET, "s", 1, 0)
+    assert rows_of(receive(reader, 20)) == items(0, 20).to_pylist()
+    reader.close()
+    plain = RemoteReader(server.address.replace("+tls", ""), SECRET, "s", 1, 0)
+    assert broken(plain)
+    plain.close()
+    server.close()
