@@ -62,7 +62,10 @@ class Job:
         self._status = status or {"job": root.name, "state": "starting", "error": ""}
         self._clock = SystemClock()
         self._created_s = self._clock.monotonic_s()
-        self._thread: threading.Thread | None = None
+        #: Not a join of the thread: an interrupted join takes the thread for dead.
+        self._ended = threading.Event()
+        if status is not None:
+            self._ended.set()
         self._driver: Driver | None = None
         self._crash: BaseException | None = None
 
@@ -87,10 +90,8 @@ class Job:
             JobFailedError: it failed; ``jobmanager resume`` can go on with it.
             TimeoutError: it is still running after ``timeout_s``.
         """
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-            if self._thread.is_alive():
-                raise TimeoutError(f"job {self._root.name} still runs after {timeout_s} s")
+        if not self._ended.wait(timeout_s):
+            raise TimeoutError(f"job {self._root.name} still runs after {timeout_s} s")
         if self._crash is not None:
             raise self._crash
         if self._status["state"] == "failed":
@@ -107,10 +108,10 @@ class Job:
                 _record_failure(self._root, str(error))
             finally:
                 _live_roots.discard(self._root.uri)
+                self._ended.set()
 
         self._driver = driver
-        self._thread = threading.Thread(target=body, name=f"driver-{self._root.name}", daemon=True)
-        self._thread.start()
+        threading.Thread(target=body, name=f"driver-{self._root.name}", daemon=True).start()
 
     def _take_status(self, status: dict[str, Any]) -> None:
         """The driver's view, with what only the job knows added; also written to the root."""
