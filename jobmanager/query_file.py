@@ -46,7 +46,7 @@ def load_query(target: str) -> Query:
             value = value()
     except StreamEngineError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise QueryFileError(str(path), f"{type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
