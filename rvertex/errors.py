@@ -181,6 +181,35 @@ class UnboundedLifetimeError(UsageError):
         )
 
 
+class TimeAxisError(UsageError):
+    """A lifetime operator would move the start of an event off the time axis."""
+
+    def __init__(self, operator: str, vs: int, duration_us: int) -> None:
+        super().__init__(operator, vs, duration_us)
+        self.operator, self.vs, self.duration_us = operator, vs, duration_us
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operator}: an event that starts at {self.vs} cannot be moved by "
+            f"{self.duration_us} us: that leaves the 64 bits of a time"
+        )
+
+
+class EndlessChopError(UsageError):
+    """An event that lives (nearly) for ever would be chopped into endless pieces."""
+
+    def __init__(self, vs: int, ve: int, pieces_max: int) -> None:
+        super().__init__(vs, ve, pieces_max)
+        self.vs, self.ve, self.pieces_max = vs, ve, pieces_max
+
+    def __str__(self) -> str:
+        return (
+            f"chop: an event with lifetime [{self.vs}, {self.ve}) would be cut into more than "
+            f"{self.pieces_max} pieces; end lifetimes before a chop, with .clip(...) or "
+            ".set_duration(...)"
+        )
+
+
 class SumOverflowError(UsageError):
     """A sum of integers left the range of int64."""
 

@@ -1,0 +1,128 @@
+"""What the lifetime operators and the outer joins mean, row by row over the lifetime table.
+
+Rows are dictionaries with ``_vs`` and ``_ve``, in sequence order; answers are in output order, with
+the time at which each is due where an operator holds rows back. Deliberately slow and obvious.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from rstream.types import INF_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Row = dict[str, Any]
+#: A row and the least CTI at which its end is certain.
+Due = tuple[Row, int]
+
+
+def chop(rows: Iterable[Row], period: int, offset: int) -> list[Row]:
+    """Instant by instant: a new piece wherever a cut is met."""
+    out = []
+    for row in rows:
+        start = row["_vs"]
+        for t in range(row["_vs"] + 1, row["_ve"] + 1):
+            if t == row["_ve"] or (t - offset) % period == 0:
+                out.append({**row, "_vs": start, "_ve": t})
+                start = t
+    return sorted(out, key=lambda r: r["_vs"])
+
+
+def points_at_end(rows: Iterable[Row]) -> list[Row]:
+    """One point per event that ends."""
+    ended = [{**r, "_vs": r["_ve"], "_ve": r["_ve"] + 1} for r in rows if r["_ve"] < INF_TIME]
+    return sorted(ended, key=lambda r: r["_vs"])
+
+
+def stitch(rows: Sequence[Row], on: Sequence[str]) -> list[Due]:
+    """Islands, by adding one event at a time."""
+    islands: list[Row] = []
+    for row in rows:
+        for island in reversed(islands):
+            same = all(island[name] == row[name] for name in on)
+            if same and island["_ve"] >= row["_vs"]:
+                island["_ve"] = max(island["_ve"], row["_ve"])
+                break
+        else:
+            islands.append(dict(row))
+    return [(i, min(i["_ve"] + 1, INF_TIME)) for i in islands]
+
+
+def clip(
+    lefts: Iterable[Row], rights: Sequence[Row], left_on: Sequence[str], right_on: Sequence[str]
+) -> list[Due]:
+    """Each left event up to its first later match."""
+    out = []
+    for row in lefts:
+        matches = [r["_vs"] for r in rights if _match(row, r, left_on, right_on)]
+        later = [m for m in matches if row["_vs"] < m < row["_ve"]]
+        end = min(later, default=row["_ve"])
+        out.append(({**row, "_ve": end}, end + 1 if later else end))
+    return out
+
+
+def pieces_alone(
+    lefts: Sequence[Row], rights: Sequence[Row], left_on: Sequence[str], right_on: Sequence[str]
+) -> list[Due]:
+    """Each left event minus the lifetimes of its matches, by (start, left order)."""
+    out: list[Due] = []
+    for row in lefts:
+        matches = [r for r in rights if _match(row, r, left_on, right_on)]
+        edges = {row["_vs"], row["_ve"]}
+        for r in matches:
+            edges |= {t for t in (r["_vs"], r["_ve"]) if row["_vs"] < t < row["_ve"]}
+        times = sorted(edges)
+        free = [
+            (a, b)
+            for a, b in itertools.pairwise(times)
+            if not any(r["_vs"] <= a < r["_ve"] for r in matches)
+        ]
+        # Neighbouring free parts meet where a match of no more importance begins or ends: never.
+        out += [
+            ({**row, "_vs": a, "_ve": b}, b + 1 if b < row["_ve"] else b) for a, b in _merged(free)
+        ]
+    return sorted(out, key=lambda due: due[0]["_vs"])
+
+
+def held_ctis(ctis: Iterable[int], rows: Sequence[Due]) -> list[int]:
+    """Each CTI held at the start of the first row that is not due by it; those that grow."""
+    out: list[int] = []
+    for time in ctis:
+        held = [r["_vs"] for r, due in rows if r["_vs"] < time and due > time]
+        at = min([int(time), *held])
+        if not out or at > out[-1]:
+            out.append(at)
+    return out
+
+
+def leaving(rows: Sequence[Due], seen: int) -> list[Row]:
+    """The rows that start before every row that is not due at the greatest time seen."""
+    blocked = min((r["_vs"] for r, due in rows if due > seen), default=INF_TIME)
+    return [r for r, _ in rows if r["_vs"] < blocked]
+
+
+def alive_at(time: int, rows: Iterable[Row]) -> list[Row]:
+    """The payloads alive at an instant."""
+    return [
+        {k: v for k, v in r.items() if k not in ("_vs", "_ve")}
+        for r in rows
+        if r["_vs"] <= time < r["_ve"]
+    ]
+
+
+def _match(left: Row, right: Row, left_on: Sequence[str], right_on: Sequence[str]) -> bool:
+    pairs = [(left[a], right[b]) for a, b in zip(left_on, right_on, strict=True)]
+    return all(a is not None and a == b for a, b in pairs)
+
+
+def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    out: list[tuple[int, int]] = []
+    for a, b in spans:
+        if out and out[-1][1] == a:
+            out[-1] = (out[-1][0], b)
+        else:
+            out.append((a, b))
+    return out
