@@ -205,7 +205,7 @@ def test_a_job_that_never_started_can_be_run_again(events: Path, tmp_path: Path)
 def test_resume_of_a_job_that_never_started(events: Path, tmp_path: Path) -> None:
     """As if the job manager had been killed right after the job was recorded."""
     root = JobRoot(str(tmp_path / "job"))
-    settings = {"id": "1", "parallelism": 2, "executor": "local", "master": ""}
+    settings = {"id": "1", "parallelism": 2, "executor": "local", "master": "", "paced": None}
     root.create(filtered(events, tmp_path / "output"), settings, now_us=0)
     assert jobmanager.resume(str(tmp_path / "job")).wait(WAIT_S)["state"] == "finished"
 
