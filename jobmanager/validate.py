@@ -15,6 +15,7 @@ import pyarrow as pa
 from jobmanager.config import JobConfig
 from jobmanager.job import ExecutorName, collect
 from planner import Query, Stream
+from planner.spark_sql import physical
 from rstream.batch import VE, VS
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ _Groups = dict[tuple[Any, ...], list[_Entry]]
 
 def _grouped(table: pa.Table, exact: Sequence[int], floats: Sequence[int]) -> _Groups:
     """Rows by their exact columns; within a group by their floats."""
-    columns = [table.column(n).to_pylist() for n in range(table.num_columns)]
+    columns = [column.cast(physical(column.type)).to_pylist() for column in table.columns]
     groups: _Groups = {}
     for at in range(table.num_rows):
         key = tuple(_orderable(columns[n][at]) for n in exact)
@@ -190,7 +191,18 @@ def _has_float(kind: pa.DataType) -> bool:
 
 
 def _row(table: pa.Table, found: list[_Entry]) -> Row | None:
-    return table.slice(found[0][1], 1).to_pylist()[0] if found else None
+    if not found:
+        return None
+    row = table.slice(found[0][1], 1)
+    return {name: _python(row.column(name)[0]) for name in table.schema.names}
+
+
+def _python(value: pa.Scalar) -> Any:
+    """As a Python value, or as text where Python's calendar ends."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return str(value.cast(physical(value.type)))
 
 
 def _shown(row: Row | None) -> str:

@@ -233,13 +233,16 @@ def _aggregate(node: logical.WindowAgg, below: Frame) -> Frame:
     )
     last = f"least({floor_divide(f'({VE} - 1L)', every)}, {integer(highest)})"
     endless = failure(
-        f"window: an event is in more than {WINDOWS_PER_EVENT_MAX} windows; "
+        f"window: an event never ends, or is in more than {WINDOWS_PER_EVENT_MAX} windows; "
         "end lifetimes before a window"
     )
     count = "cast(_last as double) - cast(_first as double) + 1D"
+    is_endless = f"{count} > {WINDOWS_PER_EVENT_MAX}D"
+    if not node.points:
+        is_endless += f" or {VE} = {integer(INF_TIME)}"
     windows = (
-        f"explode(case when _first > _last then cast(array() as array<bigint>) "
-        f"when {count} > {WINDOWS_PER_EVENT_MAX}D then {endless} "
+        f"explode(case when {is_endless} then {endless} "
+        "when _first > _last then cast(array() as array<bigint>) "
         "else sequence(_first, _last) end) as _window"
     )
     spread = below.df.selectExpr("*", f"{first} as _first", f"{last} as _last")

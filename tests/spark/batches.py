@@ -1,0 +1,36 @@
+"""A stream's answer and its batch twin's, side by side, without streams or hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.validate import collect_batch, compare
+from planner.lower import lower
+from tests.support.plan_runner import answer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from planner import Query, Stream
+
+MASTER = "local[2]"
+PARALLELISM = 2
+
+
+def streamed(stream: Stream | Query) -> pa.Table:
+    """The answer of the physical plan, in one thread."""
+    query = stream.to_parquet() if not hasattr(stream, "cti_every_us") else stream
+    return answer(lower(query, root="r", parallelism=PARALLELISM))
+
+
+def batched(stream: Stream | Query) -> pa.Table:
+    """The answer of Spark."""
+    return collect_batch(stream, master=MASTER, parallelism=PARALLELISM)
+
+
+def assert_twins(stream: Stream | Query) -> pa.Table:
+    """Both give the same rows, which are returned."""
+    batch = batched(stream)
+    found = compare(streamed(stream), batch)
+    assert found.is_equal, str(found)
+    return batch

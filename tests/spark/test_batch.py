@@ -1,0 +1,266 @@
+"""Every operator, and whole queries, as a stream and as a Spark batch.
+
+Cannot catch: what both get wrong in the same way (the source readers are shared), or the order of
+rows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from typer.testing import CliRunner
+
+import jobmanager
+from jobmanager.cli import app
+from planner import Stream, agg, col, cti, event, hopping, lit, tumbling
+from planner.spark_sql import BatchDataError
+from rstream.batch import VE, VS
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import LateRowError, SumOverflowError, UnboundedLifetimeError
+from tests.spark.batches import MASTER, assert_twins, batched, streamed
+from tests.support.naive_plan import streams
+from tests.support.queries import QUERIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner import Query
+
+pytestmark = pytest.mark.spark
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+NAN = math.nan
+SCHEMA = {"k": "string", "g": "float64", "n": "int64", "x": "float64", "t": "timestamp"}
+
+
+def events(spans: bool) -> Stream:
+    """Forty events around time zero with ties, nulls, NaN and both zeros; points or intervals."""
+    groups = [0.0, -0.0, NAN, None, 1.5]
+    values = [0.5, None, NAN, -2.25, math.inf, 3.0, 1e-3, -0.0]
+    items = [
+        event(
+            i // 2 * 3 - 30,
+            i // 2 * 3 - 29 + (i * 7 % 23 if spans else 0),
+            k=None if i % 6 == 5 else f"k{i % 3}",
+            g=groups[i * 3 % 5],
+            n=None if i % 7 == 3 else i * 37 % 19 - 9,
+            x=values[i * 5 % 8] if i < 30 else float(i),
+            t=i * 1_000_003 - 20_000_000 if i % 4 else None,
+        )
+        for i in range(40)
+    ]
+    return Stream.from_items(SCHEMA, items, partitions=2)
+
+
+ALL = {
+    "rows": agg.count(),
+    "values": agg.count("n"),
+    "sum_n": agg.sum("n"),
+    "sum_x": agg.sum("x"),
+    "mean_n": agg.mean("n"),
+    "mean_x": agg.mean(col("x") + 1),
+    "min_n": agg.min("n"),
+    "max_x": agg.max("x"),
+    "min_x": agg.min("x"),
+    "max_k": agg.max("k"),
+    "min_t": agg.min("t"),
+    "any": agg.max(col("n") > 5),
+    "odd": agg.sum(col("n") % 2 == 1),
+}
+
+
+@pytest.mark.parametrize("spans", [False, True], ids=["points", "spans"])
+@pytest.mark.parametrize("keys", [[], ["k"], ["g", "k"]], ids=lambda keys: "-".join(keys) or "all")
+def test_windows(spans: bool, keys: list[str]) -> None:
+    grouped = events(spans).group_by(*keys)
+    windows = [tumbling(10), hopping(10, 5), hopping(7, 3), hopping(4, 6), hopping(1, 1)]
+    made = [
+        grouped.window(window).agg(**ALL).with_columns(window=lit(number))
+        for number, window in enumerate(windows)
+    ]
+    assert_twins(made[0].union(*made[1:]))
+
+
+def test_first_and_last_go_by_time() -> None:
+    at = col(VS) % 2 == 0
+    some = events(spans=True).filter(at).with_columns(same=lit("same"), start=col(VS))
+    made = some.group_by("k").window(hopping(10, 5)).agg(
+        start=agg.first("start"), end=agg.last("start"), same=agg.last("same"),
+    )  # fmt: skip
+    assert_twins(made)
+    items = [event(i * 7 - 20, i * 7 - 5, n=None if i % 3 == 0 else i) for i in range(9)]
+    apart = Stream.from_items({"n": "int64"}, items)
+    assert_twins(apart.window(hopping(20, 10)).agg(a=agg.first("n"), b=agg.last("n")))
+
+
+@pytest.mark.parametrize("pick", [agg.first, agg.last], ids=["first", "last"])
+def test_an_ambiguous_first_or_last_is_refused(pick: Callable[[str], Any]) -> None:
+    items = [event(1, 9, n=1), event(1, 9, n=None), event(1, 9, n=1)]
+    stream = Stream.from_items({"n": "int64"}, items).window(tumbling(10)).agg(n=pick("n"))
+    assert streamed(stream).num_rows == 1
+    with pytest.raises(BatchDataError, match="several events of a window start together"):
+        batched(stream)
+
+
+def test_windows_at_the_ends_of_time() -> None:
+    last = INF_TIME - 1
+    items = [event(MIN_TIME), event(MIN_TIME, MIN_TIME + 20), event(last - 15, last), event(0)]
+    stream = Stream.from_items({"n": "int64"}, items)
+    for window in (tumbling(7), hopping(10, 3), hopping(3, 10), tumbling(INF_TIME // 2)):
+        assert_twins(stream.window(window).agg(n=agg.count()))
+
+
+def test_endless_lifetimes_in_windows_are_refused_by_both() -> None:
+    items = [event(0, INF_TIME, n=1)]
+    stream = Stream.from_items({"n": "int64"}, items).window(tumbling(10)).agg(n=agg.count())
+    with pytest.raises(UnboundedLifetimeError):
+        streamed(stream)
+    with pytest.raises(BatchDataError, match="more than 1000000 windows"):
+        batched(stream)
+
+
+def test_sums_that_do_not_fit_are_refused_by_both() -> None:
+    items = [event(i, n=2**62) for i in range(3)]
+    whole = Stream.from_items({"n": "int64"}, items).window(tumbling(10))
+    with pytest.raises(SumOverflowError):
+        streamed(whole.agg(n=agg.sum("n")))
+    with pytest.raises(BatchDataError, match=r"sum\(n\)"):
+        batched(whole.agg(n=agg.sum("n")))
+
+
+def test_joins() -> None:
+    left = events(spans=False).select("k", "g", "n")
+    right = events(spans=True).select("k", "g", m=col("x"))
+    on_null_and_nan = left.join(right, on="g")
+    on_both = left.join(right, on=["k", "g"])
+    across = left.join(right, left_on="n", right_on="g")
+    itself = right.join(right, on="k").filter(col("m") < col("m_right"))
+    for joined in (on_null_and_nan, on_both, across, itself):
+        assert assert_twins(joined).num_rows > 0
+
+
+def test_joins_of_long_and_touching_lifetimes() -> None:
+    left = [event(MIN_TIME, INF_TIME, k=1, a="all"), event(-5, 0, k=1, a="before")]
+    left += [event(i * 10, i * 10 + 10, k=i % 2, a=f"a{i}") for i in range(12)]
+    right = [event(0, 10, k=1, b="b0"), event(110, INF_TIME, k=1, b="end"), event(9, k=1, b="p")]
+    right += [event(i * 15 - 60, i * 15 - 59, k=i % 3, b=f"p{i}") for i in range(10)]
+    joined = Stream.from_items({"k": "int64", "a": "string"}, left).join(
+        Stream.from_items({"k": "int32", "b": "string"}, right, partitions=3), on="k"
+    )
+    assert assert_twins(joined).num_rows == 7
+
+
+def test_union_explode_and_types() -> None:
+    schema = {"words": pa.list_(pa.string()), "d": pa.dictionary(pa.int32(), pa.string())}
+    items = [
+        event(0, 5, words=["a", None, "b"], d="x"),
+        event(-3, 1, words=[], d=None),
+        event(2, 3, words=None, d="y"),
+        event(4, 9, words=[""], d="x"),
+    ]
+    stream = Stream.from_items(schema, items)
+    assert_twins(stream)
+    exploded = stream.explode("words")
+    assert assert_twins(exploded.union(exploded.filter(col("d") == "x"))).num_rows == 8
+
+
+def test_awkward_names() -> None:
+    names = ["a b", "A B", "`tick`", "dot.ted", "select", "c0", "ö", "let1", "element"]
+    items = [event(i, **{n: i * j for j, n in enumerate(names)}) for i in range(4)]
+    stream = Stream.from_items(dict.fromkeys(names, "int64"), items)
+    total = stream.with_columns(total=col("a b") + col("`tick`") * col("dot.ted") // col("let1"))
+    assert_twins(total.join(stream, on="A B"))
+
+
+def test_no_rows() -> None:
+    empty = Stream.from_items(SCHEMA, [])
+    counted = empty.group_by("k").window(tumbling(10)).agg(n=agg.count())
+    assert assert_twins(empty.join(counted, on="k")).num_rows == 0
+
+
+def test_late_items() -> None:
+    items = [event(5, n=1), cti(10), event(3, n=2), event(10, n=3), event(9, 30, n=4), cti(20)]
+    stream = Stream.from_items({"n": "int64"}, items, partitions=2)
+    assert assert_twins(stream).num_rows == 2
+
+
+@pytest.mark.parametrize("late", ["drop", "adjust"])
+def test_late_rows(late: Any, tmp_path: Path) -> None:
+    for part in range(3):
+        rows = [{"at": (i * 7_919 + part * 13) % 1_000, "n": i} for i in range(60)]
+        text = "".join(json.dumps({**row, "to": row["at"] + 3}) + "\n" for row in rows)
+        (tmp_path / f"{part}.jsonl").write_text(text)
+    stream = Stream.from_json(str(tmp_path), vs="at", ve="to", delay="300us", late=late)
+    rows_left = assert_twins(stream).num_rows
+    assert (rows_left < 180) == (late == "drop")
+    counted = stream.window(tumbling("100us")).agg(n=agg.count(), total=agg.sum("n"))
+    assert_twins(counted)
+    strict = Stream.from_json(str(tmp_path), vs="at", delay="300us", late="error")
+    with pytest.raises(LateRowError) as by_stream:
+        streamed(strict)
+    with pytest.raises(LateRowError) as by_batch:
+        batched(strict)
+    assert by_batch.value.args == by_stream.value.args
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_queries(query: Callable[[], Query]) -> None:
+    assert_twins(query())
+
+
+@settings(
+    max_examples=8,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(streams(steps=4))
+def test_random_plans(stream: Stream) -> None:
+    assert_twins(stream)
+
+
+def test_the_batch_is_sorted_and_typed_as_the_stream() -> None:
+    stream = events(spans=True)
+    batch = jobmanager.collect_batch(stream, master=MASTER)
+    assert batch.schema.equals(streamed(stream).schema)
+    lives = list(zip(batch[VS].to_pylist(), batch[VE].to_pylist(), strict=True))
+    assert lives == sorted(lives)
+
+
+def validate(target: str) -> tuple[int, dict[str, Any]]:
+    """``jobmanager validate TARGET --json``: exit status and what it prints."""
+    done = CliRunner().invoke(app, ["validate", target, "--master", MASTER, "--json"])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return done.exit_code, found
+
+
+@pytest.mark.parametrize("name", ["alerts", "wordcount", "flights"])
+def test_examples_are_validated(name: str) -> None:
+    code, found = validate(str(EXAMPLES / f"{name}.py"))
+    assert code == 0, found
+    assert found["equal"]
+    assert found["stream_rows"] == found["batch_rows"] > 100
+
+
+def test_a_difference_is_shown(tmp_path: Path) -> None:
+    """Java's case mappings may change a string's length, Arrow's do not."""
+    file = tmp_path / "different.py"
+    file.write_text(
+        "from planner import Stream, col, event\n"
+        'items = [event(0, s="a"), event(7, s="stra\\u00dfe")]\n'
+        'query = Stream.from_items({"s": "string"}, items).select(s=col("s").str.upper())\n'
+    )
+    code, found = validate(str(file))
+    assert code == 1
+    assert found["first_difference"] == {
+        "only_in_stream": None,
+        "only_in_batch": {VS: 7, VE: 8, "s": "STRASSE"},
+    } or found["first_difference"]["only_in_stream"] == {VS: 7, VE: 8, "s": "STRA\u1e9eE"}
+    done = CliRunner().invoke(app, ["validate", str(file), "--master", MASTER])
+    assert "different: 2 rows by stream, 2 by batch" in done.stdout

@@ -1,0 +1,261 @@
+"""Every expression as a stream evaluates it and as Spark SQL does.
+
+Cannot catch: what both get wrong in the same way; patterns that RE2 and Java read differently.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import date, timedelta
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from planner import EvaluationError, Stream, coalesce, col, event, lit, ve, vs, when
+from planner.data_types import TIMESTAMP
+from planner.nodes import resolve
+from planner.spark_sql import BatchDataError, UnsupportedInBatchError
+from rstream.batch import VE, VS
+from tests.planner.test_functions import BATCH, TABLE
+from tests.spark.batches import assert_twins, batched, streamed
+from tests.support.expressions import SCHEMA, Row, Twin, rows, twins
+
+if TYPE_CHECKING:
+    from planner import Expr
+
+pytestmark = pytest.mark.spark
+INFINITE = math.inf
+FLOATS = [None, 0.0, -0.0, 0.5, -0.5, 2.5, -2.5, 7.0, 1e17, -1e300, INFINITE, -INFINITE, math.nan]
+INTEGERS = [None, 0, 1, -1, 7, -7, 3, 2**31, 2**63 - 1, -(2**63)]
+
+
+def stream_of(columns: dict[str, list[Any]], schema: dict[str, Any]) -> Stream:
+    """Point events, one per row, from one second before 1970 on."""
+    count = len(next(iter(columns.values())))
+    items = [
+        event(i * 250_000 - 1_000_000, **{name: values[i] for name, values in columns.items()})
+        for i in range(count)
+    ]
+    return Stream.from_items(schema, items)
+
+
+def selected(stream: Stream, expressions: list[Expr]) -> Stream:
+    """All expressions in one projection."""
+    return stream.select("at", **{f"e{i}": e for i, e in enumerate(expressions)})
+
+
+def numbered(columns: dict[str, list[Any]], schema: dict[str, Any]) -> Stream:
+    """With the number of the row, which tells rows apart."""
+    count = len(next(iter(columns.values())))
+    return stream_of({"at": list(range(count)), **columns}, {"at": "int64", **schema})
+
+
+def test_the_table_of_functions() -> None:
+    payload = pa.schema([f for f in BATCH.schema if f.name not in (VS, VE)])
+    lives = [(row.pop(VS), row.pop(VE), row) for row in BATCH.to_pylist()]
+    stream = Stream.from_items(payload, [event(s, e, **row) for s, e, row in lives])
+    wide = pa.types.is_decimal256
+    shown = [e for e, kind, _ in TABLE if not wide(kind)]
+    assert len(shown) >= len(TABLE) - 2
+    assert_twins(stream.select(**{f"e{i}": e for i, e in enumerate(shown)}))
+
+
+def test_floats() -> None:
+    pairs = list(product(FLOATS, FLOATS))
+    x, y = col("x"), col("y")
+    stream = numbered(
+        {"x": [a for a, _ in pairs], "y": [b for _, b in pairs]},
+        {"x": "float64", "y": "float64"},
+    )
+    small = (x < 1e16) & (x > -1e16)
+    expressions = [
+        *(x + y, x - y, x * y, x / y, x // y, x % y, -x, abs(x), x.sqrt(), x.floor(), x.ceil()),
+        *(x == y, x != y, x < y, x <= y, x > y, x >= y, x.between(y, 5.0), x.is_null()),
+        *(x.round(), when(small).then(x).otherwise(1.005).round(2), x.round(-2)),
+        *(coalesce(x, y), when(x > y).then(x).otherwise(y), x.is_in([0.5, 7.0]), x.is_in([])),
+        *(x.cast("float32"), x.cast("float32").round(1), x.cast("float32") + lit(1), x.cast(bool)),
+        when(small).then(x).otherwise(0.0).cast("int8"),
+    ]  # fmt: skip
+    assert_twins(selected(stream, expressions))
+
+
+def test_rounding_halves_and_near_halves() -> None:
+    near = [0.49999999999999994, 2.675, 1.005, -1.005, 0.125, -0.375, 1234.5678, 25.0, -35.0, 4e15]
+    stream = numbered({"x": [*near, None]}, {"x": "float64"})
+    assert_twins(selected(stream, [col("x").round(digits) for digits in range(-3, 5)]))
+
+
+def test_integers() -> None:
+    pairs = list(product(INTEGERS, INTEGERS))
+    a, b = col("a"), col("b")
+    stream = numbered(
+        {"a": [v for v, _ in pairs], "b": [w for _, w in pairs]}, {"a": "int64", "b": "int64"}
+    )
+    expressions = [
+        *(a + b, a - b, a * b, a / b, a // b, a % b, -a, abs(a), a.round(), a.floor(), a.ceil()),
+        *(a == b, a != b, a < b, a <= b, a > b, a >= b, a.between(b, 5), a.is_in([1, 7])),
+        *(coalesce(a, b), when(a < b).then(a).otherwise(b), a.cast(str), a.cast(bool)),
+        *(a.cast(float), a.cast("float32"), (a % 100).cast("int8"), a.sqrt()),
+        ((a % 100 + 100) % 100).cast("uint16").cast("uint64") + lit(1).cast("uint64"),
+    ]
+    assert_twins(selected(stream, expressions))
+
+
+def test_booleans() -> None:
+    pairs = list(product([None, True, False], repeat=2))
+    p, q = col("p"), col("q")
+    stream = numbered(
+        {"p": [v for v, _ in pairs], "q": [w for _, w in pairs]}, {"p": "bool", "q": "bool"}
+    )
+    expressions = [
+        *(p & q, p | q, ~p, p == q, p < q, p.is_null(), p.is_not_null(), p.fill_null(True)),
+        *(p.cast(int), p.cast(str), p.cast(float)),
+        when(p).then("p").when(q).then("q").otherwise(None),
+        when(p & ~q).then(1).otherwise(2.5),
+    ]
+    assert_twins(selected(stream, expressions))
+
+
+STRINGS = [
+    *(None, "", " ", "a", "abcabc", "Ünïcødé ß", "日本語 テキスト", "😀 a 😀", "it's", 'say "x"'),
+    *("back\\slash", "${x} $1 %_", "\ttabs\t and\nlines\n", "\x1c\x1funit\x1e", "\u2003em\u2003"),
+    *("a,b,,c,", ",", "aaa", "a.b*c", "\\1", "true", "`tick`", "a\x00b"),
+]
+
+
+def test_text() -> None:
+    s = col("s")
+    stream = numbered({"s": STRINGS}, {"s": "string"})
+    patterns = ["a", ".", "\\", "'", "$", "${x}", "😀", "\n", '"', "%"]
+    slices = [(0, 2), (1, None), (2, 1), (-2, None), (-3, -1), (-9, 2), (1, -1), (3, 3)]
+    expressions = [
+        *(s.str.length(), s.str.strip(), s.str.strip("a ,"), s.str.split(), s + "!", "\\'" + s),
+        *(s.str.contains(p) for p in patterns),
+        *(s.str.starts_with(p) for p in patterns),
+        *(s.str.ends_with(p) for p in patterns),
+        *(s.str.replace(p, "<\\1$>") for p in patterns),
+        *(s.str.split(p) for p in patterns),
+        *(s.str.slice(*bounds) for bounds in slices),
+        *(s.str.contains("^a|b$", regex=True), s.str.contains(r"\d|'", regex=True)),
+        s.str.replace("([a-c])([a-c])", r"\2$\1\\", regex=True),
+        *(s == "it's", s < "b", s.is_in(["a", "it's", "back\\slash"]), s.cast("binary")),
+        *(when(s.str.contains("ß")).then("").otherwise(f()) for f in (s.str.upper, s.str.lower)),
+    ]
+    assert_twins(selected(stream, expressions))
+
+
+TICKS = [
+    *(None, 0, -1, 1, 86_399_999_999, -86_400_000_001),
+    *(1_356_998_400_123_456, -62_135_596_800_000_000),
+]
+
+
+def test_times() -> None:
+    t, d = col("t"), col("d")
+    days = [None if v is None else date(1970, 1, 1) + timedelta(microseconds=v) for v in TICKS]
+    stream = numbered(
+        {"t": TICKS, "d": days, "n": [None if v is None else v % 2**40 - 2**39 for v in TICKS]},
+        {"t": "int64", "d": "date", "n": "int64"},
+    ).with_columns(
+        t=t.cast(TIMESTAMP), u=t.cast("timestamp"),
+        n=col("n").cast(pa.timestamp("ns")), length=t.cast("duration"),
+    )  # fmt: skip
+    n, u, length = col("n"), col("u"), col("length")
+    parts = ["year", "month", "day", "hour", "minute", "second", "weekday", "day_of_year"]
+    expressions = [
+        *(getattr(when(x.is_null()).then(None).otherwise(x).dt, part)()
+          for x in (t, u, d) for part in parts),
+        *(x.dt.truncate(every) for x in (t, u, d, vs()) for every in ("1h", "7d", "13us")),
+        *(x.dt.epoch_us() for x in (t, u, d, length, vs(), ve())),
+        *(t + timedelta(days=1), t - timedelta(hours=3), u - u, d + timedelta(1), t - d),
+        *(length + length, -length, abs(length), length * 2, 3 * length, length - length),
+        *(t > "1970-01-01", u == "1970-01-01T00:00:00Z", d < t, d.between("1969-01-01", u)),
+        *(t.cast(str), u.cast(str), d.cast(str), t.cast("date"), u.cast("date"), t.cast(int)),
+        *(d.cast("timestamp"), d.cast(int), length.cast(int), n.cast(TIMESTAMP), n.cast(int)),
+        n.dt.second(),
+        *(vs().dt.hour(), ve().dt.year(), col(VS).dt.weekday(), col(VE) - col(VS), ve() - vs()),
+        *(n.cast(TIMESTAMP).cast(pa.timestamp("ns")), length.cast(pa.duration("s"))),
+    ]  # fmt: skip
+    assert_twins(selected(stream, expressions))
+
+
+def test_text_read_as_values() -> None:
+    texts = {
+        "i": ["12", "-3", "0", "-9223372036854775808", None],
+        "f": ["1.5", "-2e3", "nan", "inf", None],
+        "b": ["true", "FALSE", "1", "0", None],
+        "t": ["2013-01-01T05:00:00Z", "2013-01-01 05:00", "1969-12-31T23:59:59.999999",
+              "2013-01-01T05:00:00+05:30", None],
+        "d": ["2013-01-01", "1969-12-31", "2000-02-29", "0001-01-01", None],
+        "c": ["1.50", "-2.25", "0.00", "99.99", None],
+    }  # fmt: skip
+    stream = numbered(dict(texts), dict.fromkeys(texts, "string"))
+    decimal = col("c").cast(pa.decimal128(6, 2))
+    expressions = [
+        *(col("i").cast(int), col("f").cast(float), col("f").cast("float32"), col("b").cast(bool)),
+        *(col("t").cast("timestamp"), col("t").cast(TIMESTAMP), col("d").cast("date")),
+        *(decimal, decimal * 2.0, decimal.round(1), decimal.cast(str), decimal.floor(), -decimal),
+        col("i").cast(int).cast(pa.decimal128(25, 3)),
+    ]
+    assert_twins(selected(stream, expressions))
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        col("s").cast(int),
+        col("s").cast("timestamp"),
+        col("f").cast(int),
+        col("i").cast("int8"),
+        col("i").cast("uint8"),
+        col("yes").cast(bool),
+        col("blank").cast(int),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_stops_both(expr: Expr) -> None:
+    columns = {"s": ["x"], "f": [math.nan], "i": [-129], "yes": ["yes"], "blank": [" 1"]}
+    kinds = {"s": "string", "f": "float64", "i": "int64", "yes": "string", "blank": "string"}
+    stream = numbered(columns, kinds).select(e=expr)
+    with pytest.raises(EvaluationError, match=r"cannot evaluate \w+\.cast"):
+        streamed(stream)
+    with pytest.raises(BatchDataError, match=r"cannot evaluate \w+\.cast"):
+        batched(stream)
+
+
+def test_floats_as_text_are_refused() -> None:
+    stream = numbered({"f": [1.5]}, {"f": "float64"}).select(e=col("f").cast(str))
+    with pytest.raises(UnsupportedInBatchError, match="Spark writes floats differently"):
+        batched(stream)
+
+
+def test_a_cast_stays_behind_the_filter_that_protects_it() -> None:
+    stream = numbered({"s": ["1", "x", None, "22"]}, {"s": "string"})
+    long = stream.filter(col("s").str.contains("^[0-9]+$", regex=True))
+    assert assert_twins(long.filter(col("s").cast(int) > 1)).num_rows == 1
+
+
+KINDS = ("int", "float", "bool", "str")
+
+
+@settings(
+    max_examples=6,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    st.lists(rows(), min_size=4, max_size=4).map(lambda parts: [r for p in parts for r in p]),
+    st.tuples(*(st.lists(twins(kind), min_size=6, max_size=6) for kind in KINDS)),
+)
+def test_random_expressions(data: list[Row], made: tuple[list[Twin], ...]) -> None:
+    schema = SCHEMA.insert(0, pa.field("at", pa.int64()))
+    items = [event(i, at=i, **row) for i, row in enumerate(data)]
+    stream = Stream.from_items(schema, items)
+    expressions = [twin.expr for kind in made for twin in kind]
+    assert all(resolve(e.node, schema).type is not None for e in expressions)
+    assert_twins(selected(stream, expressions))
