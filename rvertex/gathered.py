@@ -13,6 +13,7 @@ places by linear interpolation (type 7 of Hyndman and Fan). ``user``: see :class
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -125,7 +126,7 @@ class Gathered:
         bounds = np.searchsorted(rows.codes[order], np.arange(rows.groups + 1)).tolist()
         found = [
             target.result(target.add(target.init(), values.slice(lo, hi - lo)))
-            for lo, hi in zip(bounds[:-1], bounds[1:], strict=True)
+            for lo, hi in itertools.pairwise(bounds)
         ]
         return pa.array(found, self._kind)
 

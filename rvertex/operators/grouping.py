@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.accumulators import Rows, whole
+from rvertex.accumulators import Rows
 from rvertex.errors import OperatorTypeError, UnknownColumnError
+from rvertex.key_table import KeyTable
 from rvertex.keys import KeyIndex
 
 if TYPE_CHECKING:
@@ -63,36 +64,30 @@ class OpenGroups:
 
     def __init__(self, grouping: Grouping) -> None:
         self._grouping = grouping
-        self._index = KeyIndex(grouping.types)
+        self._table = KeyTable(grouping.types)
         self._accumulators = grouping.accumulators()
-        #: Key columns of the groups, in pieces as snapshots found them.
-        self._saved_keys: list[list[pa.Array]] = []
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self._table)
 
     def update(self, events: pa.RecordBatch) -> None:
         """Fold events in."""
         columns = self._grouping.key_columns(events)
-        codes = self._index.codes_of_rows(columns, events.num_rows)
-        rows = Rows(codes, len(self._index), events)
+        codes = self._table.codes(columns, events.num_rows)
+        rows = Rows(codes, len(self._table), events)
         for accumulator in self._accumulators:
             accumulator.update(rows)
 
     def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
         """Key columns and lane columns, by key."""
-        keys = self._index.keys()
+        keys = self._table.keys()
         lanes = [column for acc in self._accumulators for column in acc.columns()]
         order = pa.array(sorted_keys(keys, len(self)))
         return [k.take(order) for k in keys], [lane.take(order) for lane in lanes]
 
     def save(self) -> dict[str, pa.Table]:
         """Keys and accumulators in code order, by reference, each column a table of its own."""
-        self._keep_new_keys()
-        tables = {"groups": pa.table({"code": pa.nulls(len(self))})}
-        for i, kind in enumerate(self._grouping.types):
-            chunks = [keys[i] for keys in self._saved_keys]
-            tables[f"key{i}"] = pa.table({"key": pa.chunked_array(chunks, kind)})
+        tables = self._table.save()
         for i, accumulator in enumerate(self._accumulators):
             for j, column in enumerate(accumulator.save()):
                 tables[f"lane{i}.{j}"] = pa.table({"lane": column})
@@ -100,21 +95,10 @@ class OpenGroups:
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         """Take over what ``save`` returned; only called on new groups."""
-        assert len(self) == 0
-        groups = tables["groups"].num_rows
-        keys = [whole(tables[f"key{i}"].column(0)) for i in range(len(self._grouping.types))]
-        codes = self._index.codes_of_rows(keys, groups)
-        assert len(self) == groups, (len(self), groups)
-        assert groups == 0 or int(codes[-1]) == groups - 1, codes
+        self._table.restore(tables)
         for i, accumulator in enumerate(self._accumulators):
             width = len(accumulator.save())
             accumulator.restore([tables[f"lane{i}.{j}"].column(0) for j in range(width)])
-
-    def _keep_new_keys(self) -> None:
-        """Turn the keys that came since the last snapshot into columns that stay as they are."""
-        saved = sum(len(keys[0]) for keys in self._saved_keys) if self._grouping.types else 0
-        if self._grouping.types and len(self) > saved:
-            self._saved_keys.append(self._index.keys(np.arange(saved, len(self))))
 
 
 def closed_groups(
@@ -143,6 +127,28 @@ def closed_groups(
         lanes += accumulator.columns()
     key_codes = pa.array(order[cells % max(len(index), 1)])
     return distinct[cells // max(len(index), 1)], [k.take(key_codes) for k in keys], lanes
+
+
+def numbered_groups(
+    grouping: Grouping, rows: Rows, starts: np.ndarray
+) -> tuple[np.ndarray, list[pa.Array], list[pa.Array]]:
+    """Aggregate groups whose rows are told by number: ``rows.codes``, every number present.
+
+    ``starts`` int64[groups] orders the groups before their keys, their numbers after.
+
+    Returns: the numbers in that order, and in the same order key columns and lane columns.
+    """
+    first = np.zeros(rows.groups, np.int64)
+    first[rows.codes[::-1]] = np.arange(len(rows.codes))[::-1]
+    at = pa.array(first if rows.at is None else rows.at[first])
+    keys = [column.take(at) for column in grouping.key_columns(rows.events)]
+    lanes: list[pa.Array] = []
+    for accumulator in grouping.accumulators():
+        accumulator.update(rows)
+        lanes += accumulator.columns()
+    order = sorted_keys([pa.array(starts), *keys, pa.array(np.arange(rows.groups))], rows.groups)
+    by = pa.array(order)
+    return order, [key.take(by) for key in keys], [lane.take(by) for lane in lanes]
 
 
 def sorted_keys(keys: Sequence[pa.Array], groups: int) -> np.ndarray:

@@ -1,0 +1,66 @@
+"""Rows sorted by group: where groups begin, and running values within each.
+
+``heads`` bool[n] marks the first row of every group; row 0 is marked. All results are int64[n].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rstream.types import INF_TIME
+
+
+def heads_of(*columns: np.ndarray) -> np.ndarray:
+    """Marks the rows in which any of the columns differs from the row before."""
+    heads = np.zeros(len(columns[0]), bool)
+    heads[:1] = True
+    for column in columns:
+        heads[1:] |= column[1:] != column[:-1]
+    return heads
+
+
+def group_start(heads: np.ndarray) -> np.ndarray:
+    """The first row of each row's group."""
+    rows: np.ndarray = np.maximum.accumulate(np.where(heads, np.arange(len(heads)), 0))
+    return rows
+
+
+def running_sum(values: np.ndarray, heads: np.ndarray) -> np.ndarray:
+    """Sum of the group's values up to and with each row."""
+    total = np.cumsum(values)
+    start = group_start(heads)
+    result: np.ndarray = total - total[start] + values[start]
+    return result
+
+
+def running_max(values: np.ndarray, heads: np.ndarray) -> np.ndarray:
+    """Greatest of the group's values up to and with each row; free where they do not decrease."""
+    if bool(((values[1:] >= values[:-1]) | heads[1:]).all()):
+        return values
+    distinct, rank = np.unique(values, return_inverse=True)
+    base = np.cumsum(heads) * len(distinct)
+    highest: np.ndarray = distinct[np.maximum.accumulate(rank + base) - base]
+    return highest
+
+
+def orbit(first: np.ndarray, follows: np.ndarray) -> np.ndarray:
+    """Marks the rows that ``follows`` reaches, in any number of steps, from those in ``first``.
+
+    ``follows`` is greater than its row, n where nothing follows. O(n log n).
+    """
+    count = len(first)
+    marked = np.append(first, False)
+    jump = np.append(follows, count)
+    while True:
+        reached = jump[np.flatnonzero(marked)]
+        marked[count] = True
+        if marked[reached].all():
+            return marked[:count]
+        marked[reached] = True
+        jump = jump[jump]
+
+
+def plus(times: np.ndarray, duration: int) -> np.ndarray:
+    """``times + duration``, at most ``INF_TIME``; ``duration`` is not negative."""
+    last = np.int64(INF_TIME - duration)
+    return np.where(times > last, np.int64(INF_TIME), np.minimum(times, last) + duration)
