@@ -217,8 +217,11 @@ def status(root: Root, as_json: AsJson = False) -> None:
     found = _status(root)
     if as_json:
         print(json.dumps(found))
+    elif found.get("vertices"):
+        console = Console()
+        console.print(vertex_table(found, width=console.width))
     else:
-        Console().print(vertex_table(found) if found.get("vertices") else _one_line(found))
+        print(_one_line(found))
 
 
 def _status(root: str) -> dict[str, Any]:

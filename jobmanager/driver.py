@@ -14,6 +14,7 @@ import contextlib
 import logging
 import queue
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 import pyarrow as pa
@@ -174,6 +175,7 @@ class Driver:
         self.started_s: float | None = None
         self.ended_s: float | None = None
         self._ticked_s = 0.0
+        self._pace_started_us = 0
         #: The last report of each host, where it is not in the log.
         self._reports: dict[str, Progress] = {}
 
@@ -280,7 +282,7 @@ class Driver:
             root=self._root.uri,
             control_address=self._server.address,
             secret=self._secret,
-            limits=self._config.host,
+            limits=replace(self._config.host, pace_started_us=self._pace_started_us),
             bind=self._executor.bind,
         )
 

@@ -54,6 +54,7 @@ class Job:
         on_status: StatusCallback | None,
         *,
         status: dict[str, Any] | None = None,
+        created_s: float = 0.0,
     ) -> None:
         self.root = display_uri(root.uri)
         self.plan = plan
@@ -61,7 +62,7 @@ class Job:
         self._on_status = on_status
         self._status = status or {"job": root.name, "state": "starting", "error": ""}
         self._clock = SystemClock()
-        self._created_s = self._clock.monotonic_s()
+        self._created_s = created_s
         #: Not a join of the thread: an interrupted join takes the thread for dead.
         self._ended = threading.Event()
         if status is not None:
@@ -173,6 +174,7 @@ def run(
             "parallelism": config.parallelism,
             "executor": executor,
             "master": master,
+            "paced": paced,
         },
         now_us=now_us,
     )
@@ -199,7 +201,7 @@ def resume(
     """
     job_root = JobRoot(root)
     settings = job_root.settings()
-    config = _configured(config or JobConfig(), settings["parallelism"], hosts, None)
+    config = _configured(config or JobConfig(), settings["parallelism"], hosts, settings["paced"])
     _check_executor(executor or settings["executor"], job_root.uri)
     finished = _finished(job_root)
     if finished is not None:
@@ -259,6 +261,7 @@ def _launch(
     *,
     resumed: bool,
 ) -> Job:
+    created_s = SystemClock().monotonic_s()
     try:
         plan = root.read_plan()
         if plan is None:  # new, or never started
@@ -273,7 +276,7 @@ def _launch(
     except StreamEngineError as error:
         _record_failure(root, str(error))
         raise
-    job = Job(root, plan, on_status)
+    job = Job(root, plan, on_status, created_s=created_s)
     driver = Driver(
         root=root,
         manager=JobManager(Topology(plan.vertices), config),

@@ -32,7 +32,7 @@ from jobmanager.messages import (
 from jobmanager.recovery import plan_restarts
 from jobmanager.state import HostState, VertexState
 from jobmanager.tracker import CheckpointRef, SnapshotTracker
-from rstream.types import MIN_TIME
+from rstream.types import INF_TIME, MIN_TIME
 from rvertex.messages import (
     CheckpointTaken,
     Collect,
@@ -241,6 +241,7 @@ class JobManager:
         vertex.durable = notice.outputs
         vertex.events_in, vertex.events_out = notice.events_in, notice.events_out
         vertex.late_events = notice.late_events
+        vertex.cti = INF_TIME
         self._advanced_us = self._now_us
         if all(v.state == "finished" for v in self.vertices.values()):
             self._end("finished", "")

@@ -7,6 +7,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.manager import OPEN_STATES
 from rstream.types import INF_TIME, MIN_TIME
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "late_events": sum(v.late_events for v in states),
         "restarts": sum(v.restarts for v in states),
         "output_digest": output_digest(manager),
-        "hosts": [_host(h) for h in manager.hosts],
+        "hosts": [_host(h, is_open=manager.state in OPEN_STATES) for h in manager.hosts],
         "vertices": rows,
     }
 
@@ -71,7 +72,7 @@ def _vertex(manager: JobManager, vertex: VertexState) -> dict[str, Any]:
         "late_events": vertex.late_events,
         "cti_us": vertex.cti,
         "cti_lag_s": _lag_s(manager, vertex),
-        "tail_bytes": vertex.tail_bytes,
+        "tail_bytes": vertex.tail_bytes if manager.state in OPEN_STATES else 0,
     }
 
 
@@ -89,10 +90,10 @@ def _host_named(manager: JobManager, name: str) -> HostState | None:
     return next((h for h in manager.hosts if h.name == name), None)
 
 
-def _host(host: HostState) -> dict[str, Any]:
+def _host(host: HostState, *, is_open: bool) -> dict[str, Any]:
     return {
         "host": host.name,
-        "state": host.state,
+        "state": host.state if is_open else "stopped",
         "machine": host.machine,
         "pid": host.pid,
         "address": host.address,

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _PLAIN_INTERVAL_S = 2.0
 _MIB = 1 << 20
+_COLUMNS = ("vertex", "state", "epoch", "host", "pid", "events in", "out", "CTI lag")
+_WIDE_COLUMNS = ("events/s", "tail MiB", "durable seq")
+_WIDE_CHARS = 110
 
 
 class ProgressView:
@@ -27,6 +30,7 @@ class ProgressView:
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=4)
         self._shown_s = 0.0
+        self._is_ended = False
         self._events: dict[str, int] = {}
 
     def __enter__(self) -> ProgressView:
@@ -49,10 +53,13 @@ class ProgressView:
         is_open = status["state"] in ("starting", "running")
         if self._live is None and is_open and now - self._shown_s < _PLAIN_INTERVAL_S:
             return
+        if self._is_ended:
+            return
+        self._is_ended = not is_open
         rates = self._rates(status, now)
         self._shown_s = now
         if self._live is not None:
-            self._live.update(vertex_table(status, rates))
+            self._live.update(vertex_table(status, rates, width=self._console.width))
         else:
             print(progress_line(status, rates), file=sys.stderr, flush=True)
 
@@ -67,32 +74,42 @@ class ProgressView:
         return rates
 
 
-def vertex_table(status: dict[str, Any], rates: dict[str, float] | None = None) -> Table:
-    """One row per vertex."""
+def vertex_table(
+    status: dict[str, Any], rates: dict[str, float] | None = None, *, width: int
+) -> Table:
+    """One row per vertex; fewer columns if ``width`` is less than 110 characters.
+
+    "durable seq" is that of the output stream that is least far.
+    """
     title = f"{status['job']}: {status['state']}"
     if status.get("error"):
         title += f": {status['error']}"
     table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False, padding=(0, 1))
-    for name in ("vertex", "state", "epoch", "host", "pid"):
-        table.add_column(name, no_wrap=True)
-    for name in ("events in", "events/s", "out", "CTI lag", "tail MiB", "durable seq"):
-        table.add_column(name, justify="right")
+    columns = [*_COLUMNS, *(_WIDE_COLUMNS if width >= _WIDE_CHARS else ())]
+    for name in columns:
+        is_word = name in ("vertex", "state", "host")
+        table.add_column(name, justify="left" if is_word else "right", no_wrap=True)
     for row in status["vertices"]:
-        rate = f"{rates[row['vertex']]:,.0f}" if rates is not None else "-"
-        table.add_row(
-            row["vertex"],
-            row["state"],
-            str(row["epoch"]),
-            row["host"],
-            str(row["pid"] or "-"),
-            f"{row['events_in']:,}",
-            rate,
-            f"{row['events_out']:,}",
-            _lag(row["cti_lag_s"]),
-            f"{row['tail_bytes'] / _MIB:.1f}",
-            " ".join(f"{seq:,}" for seq in row["durable"]),
-        )
+        cells = _cells(row, None if rates is None else rates[row["vertex"]])
+        table.add_row(*(cells[name] for name in columns))
     return table
+
+
+def _cells(row: dict[str, Any], rate: float | None) -> dict[str, str]:
+    """What the table can show of a vertex, by column."""
+    return {
+        "vertex": row["vertex"],
+        "state": row["state"],
+        "epoch": str(row["epoch"]),
+        "host": row["host"],
+        "pid": str(row["pid"] or "-"),
+        "events in": f"{row['events_in']:,}",
+        "events/s": "-" if rate is None else f"{rate:,.0f}",
+        "out": f"{row['events_out']:,}",
+        "CTI lag": _lag(row["cti_lag_s"]),
+        "tail MiB": f"{row['tail_bytes'] / _MIB:.1f}",
+        "durable seq": f"{min(row['durable'], default=0):,}",
+    }
 
 
 def progress_line(status: dict[str, Any], rates: dict[str, float]) -> str:

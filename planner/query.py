@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import LatePolicy
 
 T = TypeVar("T")
+#: The output of sink vertex i lies in the folder ``partition=<i>``.
+OUTPUT_FOLDER_KEY = "partition"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -245,6 +247,11 @@ class Stream:
         return function(self)
 
     def _query(self, uri: str | None, cti_every: Duration | None) -> Query:
+        if OUTPUT_FOLDER_KEY in self.schema.names:
+            raise InvalidPlanError(
+                f"column {OUTPUT_FOLDER_KEY!r}: readers take that name from the output's folders "
+                f"({OUTPUT_FOLDER_KEY}=0, ...); rename it"
+            )
         every = None if cti_every is None else positive_duration_us(cti_every, what="cti_every")
         return Query(Sink(self.plan, uri), every)
 

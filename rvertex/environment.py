@@ -43,6 +43,8 @@ class HostLimits:
     connect_wait_s: float = 30.0
     #: Event seconds per wall second; 0: as fast as possible.
     pace: float = 0.0
+    #: Wall time at which the first row was due, us UTC; 0: when an instance first looks.
+    pace_started_us: int = 0
     #: Digest comparison of writes that come twice.
     verify: bool = False
     stream: StreamLimits = field(default_factory=StreamLimits)

@@ -17,26 +17,31 @@ if TYPE_CHECKING:
 
     from rstream.clock import Clock
 
-_US_PER_S = 1_000_000
-
 
 class Pace:
-    """``speed``: event seconds per wall second; 0 means as fast as possible."""
+    """``speed``: event seconds per wall second; 0 means as fast as possible.
 
-    def __init__(self, speed: float, clock: Clock) -> None:
+    The event time ``origin_us`` was due at the wall time ``started_us``; so a restarted source
+    first catches up with what it missed. Without them, the first row it sees is due at once.
+    """
+
+    def __init__(
+        self, speed: float, clock: Clock, *, started_us: int = 0, origin_us: int | None = None
+    ) -> None:
         assert speed >= 0, speed
         self._speed = speed
         self._clock = clock
-        self._origin: tuple[int, float] | None = None
+        self._started_us = started_us
+        self._origin_us = origin_us
 
     def ready_rows(self, batch: pa.RecordBatch, column: str) -> int:
         """How many leading rows of ``batch`` are due by their time in ``column`` (us)."""
         if self._speed == 0 or batch.num_rows == 0:
             return int(batch.num_rows)
         times = np.maximum.accumulate(int64_column(batch, column))
-        now = self._clock.monotonic_s()
-        if self._origin is None:
-            self._origin = (int(times[0]), now)
-        start_us, start_s = self._origin
-        due = start_us + int((now - start_s) * self._speed * _US_PER_S)
-        return int(np.searchsorted(times, due, side="right"))
+        now_us = self._clock.now_us()
+        if self._origin_us is None:
+            self._origin_us = int(times[0])
+        self._started_us = self._started_us or now_us
+        due_us = self._origin_us + int((now_us - self._started_us) * self._speed)
+        return int(np.searchsorted(times, due_us, side="right"))

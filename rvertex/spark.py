@@ -44,6 +44,7 @@ _CONF = {
 }
 #: How long a cluster may take to offer as many task slots as hosts were asked for.
 EXECUTORS_WAIT_S = 60.0
+_REASON_CHARS_MAX = 500
 _lock = threading.Lock()
 
 
@@ -56,8 +57,9 @@ class SparkUnavailableError(OperatingError):
 
     def __str__(self) -> str:
         return (
-            f"Spark at {self.master} could not be started: {self.reason}. "
-            f"Java 17 or newer must be on the PATH or in JAVA_HOME; Spark's own log is {self.log}"
+            f"Spark at {self.master} could not be started: {self.reason.rstrip('.')}. It needs "
+            "Java 17 or newer, on the PATH or in JAVA_HOME, and a master that answers; its own log "
+            f"is {self.log}"
         )
 
 
@@ -105,7 +107,7 @@ def spark_context(master: str, daemon_module: str) -> SparkContext:
             _launch(conf)
             context = SparkContext(conf=conf)
         except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-            raise SparkUnavailableError(master, _first_line(error), spark_log_path()) from error
+            raise SparkUnavailableError(master, _reason(error), spark_log_path()) from error
         context.setLogLevel("WARN")
         return context
 
@@ -134,13 +136,17 @@ class SparkExecutor:
         self._context = spark_context(master, daemon_module)
         self._master = master
         self._plan = cloudpickle.dumps(dict(vertices))
-        slots = self._slots(hosts or 1)
-        self._hosts = min(hosts or slots.default_hosts, len(vertices))
-        if self._hosts > slots.total:
+        wanted = min(hosts or 1, len(vertices))
+        try:
+            slots = self._slots(wanted)
+        except (PySparkException, Py4JError) as error:
+            raise SparkUnavailableError(master, _reason(error), spark_log_path()) from error
+        if wanted > slots.total:
             raise UsageError(
-                f"{self._hosts} hosts were asked for, but Spark at {master} has {slots.total} "
-                "task slots; add slots or ask for fewer hosts"
+                f"the plan's {len(vertices)} vertices on {wanted} hosts need as many task slots, "
+                f"but Spark at {master} has {slots.total}; add slots or ask for fewer hosts"
             )
+        self._hosts = wanted if hosts else min(slots.default_hosts, len(vertices))
         self._threads: list[InheritableThread] = []
 
     @property
@@ -185,7 +191,7 @@ class SparkExecutor:
                 rows = self._context.parallelize([0], 1).mapPartitions(body).collect()
                 how = rows[0]
             except Exception as error:
-                how = _first_line(error)
+                how = _reason(error)
             finally:
                 on_exit(spec.host, how)
 
@@ -225,6 +231,13 @@ class SparkHostBody:
         yield Host(self._spec, vertices, wiring, attempt=attempt).run().how
 
 
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0][:500] if text else type(error).__name__
+_CAUSE = re.compile(
+    r"^(?:: |Caused by: )?(?:[\w$]+\.)*(\w+(?:Error|Exception): \S.*)$", re.MULTILINE
+)
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, in one line: of nested Java and Python errors the innermost."""
+    causes: list[str] = _CAUSE.findall(str(error))
+    text = causes[-1] if causes else str(error).strip().partition("\n")[0]
+    return text[:_REASON_CHARS_MAX] or type(error).__name__

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rstream.batch import VS, Items
+from rstream.batch import VS, Items, int64_column
 from rstream.errors import SequenceDiscardedError, SequenceLostError, SequenceNotReadyError
 from rvertex.messages import CheckpointTaken, ItemsLost, VertexFinished, VertexProgress
 from rvertex.pace import Pace
@@ -50,7 +50,7 @@ class VertexRunner:
         self._source: SourceReader | None = None
         self._source_ended = False
         self._ahead: Items | None = None
-        self._pace = Pace(env.limits.pace, env.clock)
+        self._pace = self._open_pace()
         self._checkpoints = _Checkpointer(self)
         self._announced_finish = False
         self._reported_lost: set[tuple[str, int]] = set()
@@ -136,6 +136,18 @@ class VertexRunner:
         rest = self._ahead.from_seq(self._ahead.first_seq + ready)
         self._ahead = rest if rest.batch.num_rows else None
         return True
+
+    def _open_pace(self) -> Pace:
+        """A restarted source is as late as it is: pace counts from the partition's first row."""
+        limits, partition = self._env.limits, self.spec.source
+        origin_us = None
+        if limits.pace and limits.pace_started_us and partition is not None:
+            reader = open_reader(partition, 0)
+            first = reader.read_next(1)
+            reader.close()
+            origin_us = None if first is None else int(int64_column(first, VS)[0])
+        started_us = 0 if origin_us is None else limits.pace_started_us
+        return Pace(limits.pace, self._env.clock, started_us=started_us, origin_us=origin_us)
 
     def _next_rows(self) -> Items | None:
         assert self.spec.source is not None
