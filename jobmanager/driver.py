@@ -175,7 +175,9 @@ class Driver:
         self.started_s: float | None = None
         self.ended_s: float | None = None
         self._ticked_s = 0.0
+        #: What hosts that replace others are told; the first ones begin when they begin.
         self._pace_started_us = 0
+        self._is_resumed = False
         #: The last report of each host, where it is not in the log.
         self._reports: dict[str, Progress] = {}
 
@@ -203,6 +205,7 @@ class Driver:
         if resumed:
             for notice in self._log.replay():
                 self._manager.handle(notice)
+        self._is_resumed = resumed
         begin = JobResumed if resumed else JobStarted
         self._handle(begin(self._executor.hosts, self._now_us()))
 
@@ -254,6 +257,7 @@ class Driver:
             case Tell(host=host, instruction=message):
                 if self.started_s is None and isinstance(message, StartVertex):
                     self.started_s = self._clock.monotonic_s()
+                    self._pace_started_us = 0 if self._is_resumed else self._clock.now_us()
                 self._send(peer_name(host, 0), INSTRUCTION_CODEC.encode(message))
             case Refuse(host=host, attempt=attempt):
                 message = StopHost(host, flush=False)
