@@ -11,7 +11,6 @@ writer thread ends with :meth:`Link.close`, with the connection, or with the sil
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING
@@ -66,8 +65,9 @@ class Link:
         self._heartbeat_s, self._silence_s = heartbeat_s, silence_s
         self._clock = SystemClock()
         self._heard_s = self._clock.monotonic_s()
-        self._queue: Queue[bytes | None] = Queue(OUTBOX_MESSAGES_MAX)
+        self._queue: Queue[bytes] = Queue(OUTBOX_MESSAGES_MAX)
         self._is_closed = False
+        self._is_cut_off = False
         self._queue.put(_HEARTBEAT)
         self._thread = threading.Thread(target=self._send, name=f"control-{name}", daemon=True)
         self._thread.start()
@@ -83,7 +83,7 @@ class Link:
         try:
             self._queue.put_nowait(_MESSAGE + message)
         except Full:
-            self._is_closed = True
+            self._is_closed = self._is_cut_off = True
             return False
         return True
 
@@ -104,9 +104,10 @@ class Link:
         """Send what is queued, say goodbye, and stop."""
         if not self._is_closed:
             self._is_closed = True
-            with contextlib.suppress(Full):
+            try:
                 self._queue.put_nowait(_GOODBYE)
-                self._queue.put_nowait(None)
+            except Full:
+                self._is_cut_off = True
         if self._thread is not threading.current_thread():
             self._thread.join(JOIN_WAIT_S)
 
@@ -116,8 +117,6 @@ class Link:
                 frame = self._queue.get(timeout=self._heartbeat_s)
             except Empty:
                 frame = _HEARTBEAT
-            if frame is None:
-                return
             try:
                 self._write(frame)
             except Exception:  # the receiving side notices the same and reports it
@@ -126,6 +125,8 @@ class Link:
             if self._clock.monotonic_s() - self._heard_s > self._silence_s:
                 self._is_closed = True
                 self._on_silent()
+                return
+            if frame is _GOODBYE or (self._is_cut_off and self._queue.empty()):
                 return
 
 

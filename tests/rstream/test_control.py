@@ -7,6 +7,7 @@ from queue import Queue
 
 import pytest
 
+import rstream.control
 from rstream.control import DisconnectedError, Hub, Link
 
 
@@ -94,3 +95,19 @@ def test_hub_reports_only_the_newest_link_of_a_peer() -> None:
         hub.send("p", b"x")
     expected = [("p", "on"), ("p", b"hello0"), ("p", "on"), ("p", b"hello1"), ("p", "off")]
     assert seen == expected
+
+
+def test_a_peer_that_does_not_take_its_messages_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rstream.control, "OUTBOX_MESSAGES_MAX", 2)
+    stuck, gate = threading.Event(), threading.Event()
+
+    def write(frame: bytes) -> None:
+        stuck.set()
+        gate.wait(10)
+
+    link = Link(write, "a", lambda: None)
+    assert stuck.wait(10)
+    assert [link.put(b"x") for _ in range(4)] == [True, True, False, False]
+    assert link.is_closed
+    gate.set()
+    link.close()

@@ -1,0 +1,35 @@
+"""Errors say what happened, who must act, and survive pickling."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from rstream import errors
+from rstream.control import DisconnectedError
+
+EXAMPLES = [
+    (errors.SequenceGapError("s", 5, 3), "stream s: write at seq 5 would leave a gap"),
+    (errors.SequenceDiscardedError("s", 5, 9), "seq 5 was garbage collected"),
+    (errors.SequenceNotReadyError("s", 5, 3), "seq 5 is past the end"),
+    (errors.SequenceLostError("s", 5), "seq 5 was lost with its host"),
+    (errors.SequenceConflictError("s", 5), "seq 5 was written twice with different content"),
+    (errors.CorruptSegmentError("p", "why"), "segment p is corrupt: why"),
+    (errors.InvalidBatchError("s", "why"), "not a batch of its items: why"),
+    (errors.BackPressureError("s", 1.5), "the tail stayed full for 1.5 s"),
+    (errors.StoreError("p", "why"), "store: p: why"),
+    (errors.UnauthorizedError(), "did not carry this job's secret"),
+    (DisconnectedError("p"), "peer p is not connected"),
+]
+
+
+@pytest.mark.parametrize(("error", "text"), EXAMPLES)
+def test_text_family_and_pickle(error: errors.StreamEngineError, text: str) -> None:
+    assert text in str(error)
+    families = (errors.UsageError, errors.OperatingError, errors.IntegrityError)
+    assert sum(isinstance(error, family) for family in families) == 1
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
