@@ -55,7 +55,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Target = Annotated[str, typer.Argument(metavar="FILE.py[:NAME]", help="Where the query is.")]
+Target = Annotated[
+    str, typer.Argument(metavar="FILE.py[:NAME] | FILE.sql", help="Where the query is.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="What ${NAME} is in the paths of FILE.sql."),
+]
 Root = Annotated[str, typer.Argument(metavar="ROOT", help="The root of the job.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; the last line is the result.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log every notice to standard error.")]
@@ -102,12 +108,13 @@ def run(
     paced: Annotated[
         float | None, typer.Option(help="Replay this many times faster than real time.")
     ] = None,
+    settings: Settings = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Run a query to its end and show its progress."""
     logs.configure(verbose=verbose)
-    query = load_query(target)
+    query = load_query(target, settings or ())
     with ProgressView() as view:
         job = jobs.run(
             query,
@@ -121,6 +128,9 @@ def run(
         )
         is_interrupted = _follow(job)
     _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
+
+
+app.command(name="sql", help="Run a query written in SQL: run FILE.sql under another name.")(run)
 
 
 @app.command()
@@ -183,10 +193,11 @@ def explain(
     target: Target,
     parallelism: Parallelism = 2,
     mermaid: Annotated[bool, typer.Option(help="A Mermaid diagram.")] = False,
+    settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the plan of a query without running it."""
-    plan = lower(load_query(target), root="ROOT", parallelism=parallelism)
+    plan = lower(load_query(target, settings or ()), root="ROOT", parallelism=parallelism)
     text = plan_text.mermaid(plan) if mermaid else plan_text.explain(plan)
     print(
         json.dumps({"plan": text, "vertices": [v.id for v in plan.vertices]}) if as_json else text
@@ -200,10 +211,11 @@ def validate(
     executor: ExecutorOption = "local",
     master: Master = "local[*]",
     parallelism: Parallelism = 2,
+    settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a query as a stream and as a Spark batch, and show the first difference."""
-    query = load_query(target)
+    query = load_query(target, settings or ())
     found = run_both(query, executor=executor, master=master, parallelism=parallelism)
     print(json.dumps(found.to_json()) if as_json else found)
     if not found.is_equal:

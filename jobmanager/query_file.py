@@ -1,4 +1,4 @@
-"""Loading a query from ``FILE.py[:name]``."""
+"""Loading a query from ``FILE.py[:name]`` or from ``FILE.sql``."""
 
 from __future__ import annotations
 
@@ -6,25 +6,58 @@ import hashlib
 import importlib.util
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 
 from jobmanager.errors import QueryFileError
-from planner import Query, Stream
+from planner import Query, Stream, sql
 from rstream.errors import StreamEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DEFAULT_NAME = "query"
 
 
-def load_query(target: str) -> Query:
+def load_query(target: str, settings: Sequence[str] = ()) -> Query:
+    """The query of a file; ``settings`` are the ``NAME=VALUE`` that a file in SQL may use.
+
+    Raises:
+        QueryFileError: no such file or name, or the file itself fails.
+        SqlError: the SQL is wrong, with line and column.
+    """
+    variables = dict(_setting(text) for text in settings)
+    if Path(target).suffix.lower() == ".sql":
+        return _as_query(_from_sql(Path(target), variables), target, "query")
+    if variables:
+        raise QueryFileError(target, "--set is for files in SQL")
+    return _from_python(target)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise QueryFileError(text, "--set takes NAME=VALUE")
+    return name, value
+
+
+def _from_sql(path: Path, variables: dict[str, str]) -> Query | Stream:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise QueryFileError(str(path), "no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryFileError(str(path), f"cannot be read: {error}") from None
+    return sql(text, variables=variables)
+
+
+def _from_python(target: str) -> Query:
     """The query that ``FILE.py`` defines as ``name`` (default ``query``).
 
     The name may be a Query, a Stream (its answer goes to ``<root>/output``), or a function without
     arguments that returns one. The file is executed as a module of its own; functions it defines
     are shipped to Spark by value.
-
-    Raises:
-        QueryFileError: no such file or name, or the file itself fails.
     """
     path_text, _, name = target.partition(":")
     path, name = Path(path_text), name or DEFAULT_NAME
@@ -50,8 +83,12 @@ def load_query(target: str) -> Query:
         raise QueryFileError(str(path), f"{type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
+    return _as_query(value, str(path), name)
+
+
+def _as_query(value: object, path: str, name: str) -> Query:
     if isinstance(value, Stream):
         return value.to_parquet()
     if not isinstance(value, Query):
-        raise QueryFileError(str(path), f"it defines no query named {name!r}")
+        raise QueryFileError(path, f"it defines no query named {name!r}")
     return value

@@ -11,6 +11,8 @@ from planner.errors import (
 from planner.expressions import Expr, coalesce, col, lit, ve, vs, when
 from planner.ingest import cti, event
 from planner.query import GroupedStream, Query, Stream, WindowedStream
+from planner.sql.entry import sql
+from planner.sql.errors import SqlError
 from planner.windows import Window, hopping, tumbling
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "InvalidDurationError",
     "InvalidPlanError",
     "Query",
+    "SqlError",
     "Stream",
     "UnknownColumnError",
     "Window",
@@ -32,6 +35,7 @@ __all__ = [
     "event",
     "hopping",
     "lit",
+    "sql",
     "tumbling",
     "ve",
     "vs",

@@ -39,6 +39,7 @@ FENCES = {
     "fsspec": ("rstream/blobs.py",),
     "s3fs": ("rstream/blobs.py",),
     "networkx": ("planner/physical.py",),
+    "sqlglot": ("planner/sql/*",),
     "pyarrow.flight": ("rstream/flight.py",),
     "pyarrow.parquet": ("rstream/codec.py", "rvertex/sources/*"),
 }

@@ -1,0 +1,32 @@
+"""The function ``sql``; the parser behind it is imported when it is first called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from planner.expressions import Expr
+    from planner.query import Query, Stream
+
+
+def sql(
+    text: str,
+    streams: Mapping[str, Stream] | None = None,
+    *,
+    functions: Mapping[str, Callable[..., Expr]] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Query | Stream:
+    """The Stream of a SELECT, or the Query of an INSERT INTO.
+
+    ``streams`` are the streams the text may name besides those it creates, ``functions`` functions
+    of expressions that it may call, ``variables`` the values of ``${name}`` in paths and other
+    options of CREATE STREAM.
+
+    Raises:
+        SqlError: with line, column and a mark under what is wrong.
+    """
+    from planner.sql.statements import compile_text
+
+    return compile_text(text, streams or {}, functions or {}, variables or {})

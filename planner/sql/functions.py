@@ -1,0 +1,154 @@
+"""The functions of SQL in terms of the fluent interface.
+
+The first table is keyed by sqlglot's node and names the parts that are expressions; the second has
+what sqlglot does not know. What is in neither is an error that names the function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from planner.durations import UNITS_US
+from planner.expressions import Expr, ve, vs, when
+from planner.sql.literals import plain_value
+
+if TYPE_CHECKING:
+    from planner.sql.parsing import SqlText
+
+#: Some parts of the node, compiled -> the expression.
+Build = Callable[..., Expr]
+
+CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Build]] = {
+    exp.Abs: (("this",), Expr.abs),
+    exp.Floor: (("this",), Expr.floor),
+    exp.Ceil: (("this",), Expr.ceil),
+    exp.Sqrt: (("this",), Expr.sqrt),
+    exp.Upper: (("this",), lambda x: x.str.upper()),
+    exp.Lower: (("this",), lambda x: x.str.lower()),
+    exp.Length: (("this",), lambda x: x.str.length()),
+    exp.Year: (("this",), lambda x: x.dt.year()),
+    exp.Month: (("this",), lambda x: x.dt.month()),
+    exp.Day: (("this",), lambda x: x.dt.day()),
+    exp.Hour: (("this",), lambda x: x.dt.hour()),
+    exp.Minute: (("this",), lambda x: x.dt.minute()),
+    exp.Second: (("this",), lambda x: x.dt.second()),
+    exp.DayOfYear: (("this",), lambda x: x.dt.day_of_year()),
+    exp.Nullif: (("this", "expression"), lambda a, b: when(a == b).then(None).otherwise(a)),
+    exp.If: (("this", "true", "false"), lambda c, a, b=None: when(c).then(a).otherwise(b)),
+}
+
+#: By name, lower case; the number of arguments is that of the Python function.
+NAMED: dict[str, Build] = {
+    "vs": vs,
+    "ve": ve,
+    "epoch_us": lambda x: x.dt.epoch_us(),
+    "weekday": lambda x: x.dt.weekday(),
+    "sqrt": Expr.sqrt,
+}
+
+_PARTS = {
+    **{unit: unit.lower() for unit in ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")},
+    "DOY": "day_of_year",
+    "DAYOFYEAR": "day_of_year",
+    "WEEKDAY": "weekday",
+    "EPOCH_US": "epoch_us",
+    "MICROSECONDS": "epoch_us",
+}
+_TRUNCATED = {
+    "DAY": "d", "HOUR": "h", "MINUTE": "m", "SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us"
+}  # fmt: skip
+
+
+def takes_literals(node: exp.Expr) -> bool:
+    """Whether it is a function of one value whose other arguments are literals."""
+    return type(node) in _WITH_LITERALS
+
+
+def with_literals(node: exp.Expr, value: Expr, text: SqlText) -> Expr:
+    """Such a function, of ``value``."""
+    known = ("this", "expression", "replacement", "start", "length", "decimals", "unit")
+    for name, part in node.args.items():
+        if name not in known and isinstance(part, exp.Expr):
+            raise text.error(part, "this argument is not supported")
+    literals = {k: plain_value(node.args[k], text) for k in known[1:-1] if node.args.get(k)}
+    with text.located(node):
+        return _WITH_LITERALS[type(node)](value, literals, node, text)
+
+
+def like(value: Expr, pattern: str) -> Expr:
+    """``LIKE``: ``%`` is any text, ``_`` any character, a backslash takes the next as it is."""
+    pieces = re.findall(r"\\.|%|_|[^%_\\]+|\\$", pattern, re.DOTALL)
+    plain = [p for p in pieces if p != "%"]
+    if not any(p == "_" or p.startswith("\\") for p in plain):
+        middle = "".join(plain)
+        if pieces == [middle, "%"]:
+            return value.str.starts_with(middle)
+        if pieces == ["%", middle]:
+            return value.str.ends_with(middle)
+        if pieces == ["%", middle, "%"]:
+            return value.str.contains(middle)
+        if "%" not in pieces:
+            return value == middle
+    wild = {"%": ".*", "_": "."}
+    parts = (wild.get(p) or re.escape(p[1:] if p[0] == "\\" and p[1:] else p) for p in pieces)
+    return value.str.contains(f"(?s)^{''.join(parts)}$", regex=True)
+
+
+def concat(values: list[Expr]) -> Expr:
+    """Texts, one after the other; null if one is."""
+    first, *rest = values
+    for value in rest:
+        first = first + value
+    return first
+
+
+def _substring(value: Expr, given: dict[str, Any], node: exp.Expr, text: SqlText) -> Expr:
+    start, length = given.get("start", 1), given.get("length")
+    if not isinstance(start, int) or start < 1 or not isinstance(length, int | None):
+        raise text.error(node, "SUBSTRING takes a start from 1 on and a length, both whole")
+    if length is not None and length < 0:
+        raise text.error(node, "SUBSTRING takes a start from 1 on and a length, both whole")
+    return value.str.slice(start - 1, None if length is None else start - 1 + length)
+
+
+def extract(part: str, value: Expr, node: exp.Expr, text: SqlText) -> Expr:
+    """``EXTRACT(part FROM value)``."""
+    method = _PARTS.get(part.upper())
+    if method is None:
+        raise text.error(node, f"no part {part}; the parts are: {', '.join(_PARTS)}")
+    with text.located(node):
+        made: Expr = getattr(value.dt, method)()
+    return made
+
+
+def _truncate(value: Expr, _given: dict[str, Any], node: exp.Expr, text: SqlText) -> Expr:
+    unit = _TRUNCATED.get(node.args["unit"].name.upper())
+    if unit is None:
+        raise text.error(node, f"times are truncated to {', '.join(_TRUNCATED)}")
+    assert unit in UNITS_US, unit
+    return value.dt.truncate(f"1{unit}")
+
+
+_WITH_LITERALS: dict[type[exp.Expr], Callable[..., Expr]] = {
+    exp.Round: lambda x, given, *_: x.round(given.get("decimals", 0)),
+    exp.Trim: lambda x, given, *_: x.str.strip(given.get("expression")),
+    exp.Like: lambda x, given, *_: like(x, given["expression"]),
+    exp.StartsWith: lambda x, given, *_: x.str.starts_with(given["expression"]),
+    exp.EndsWith: lambda x, given, *_: x.str.ends_with(given["expression"]),
+    exp.Contains: lambda x, given, *_: x.str.contains(given["expression"]),
+    exp.RegexpLike: lambda x, given, *_: x.str.contains(given["expression"], regex=True),
+    exp.Replace: lambda x, given, *_: x.str.replace(
+        given["expression"], given.get("replacement", "")
+    ),
+    exp.RegexpReplace: lambda x, given, *_: x.str.replace(
+        given["expression"], given.get("replacement", ""), regex=True
+    ),
+    exp.Split: lambda x, given, *_: x.str.split(given["expression"]),
+    exp.Substring: _substring,
+    exp.DateTrunc: _truncate,
+    exp.TimestampTrunc: _truncate,
+}

@@ -1,0 +1,303 @@
+"""GROUP BY with a window, aggregates and HAVING.
+
+The keys and the aggregates become ``group_by(...).window(...).agg(...)``; what the list of columns
+makes of them is a projection above it, left out where it would change nothing. ``window_start`` and
+``window_end`` are the lifetime of the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner import agg
+from planner.expressions import Expr, col, lit, ve, vs, when
+from planner.nodes import Column, Node, resolve
+from planner.sql.errors import SqlError
+from planner.sql.expressions import Expressions
+from planner.sql.literals import interval_us, plain_value
+from planner.sql.scope import Scope, free_name
+from planner.windows import hopping, tumbling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.agg import Agg
+    from planner.query import Stream
+    from planner.sql.items import Item
+    from planner.sql.names import Names
+    from planner.windows import Window
+
+WINDOWS = ("HOP", "TUMBLE", "SNAPSHOT", "SESSION")
+_NEEDS = "GROUP BY needs a window: HOP(size, every) or TUMBLE(size)"
+_BOUNDS: dict[str, Callable[[], Expr]] = {"window_start": vs, "window_end": ve}
+_AGGREGATES: dict[type[exp.Expr], Callable[[Expr], Agg]] = {
+    exp.Sum: agg.sum,
+    exp.Avg: agg.mean,
+    exp.Min: agg.min,
+    exp.Max: agg.max,
+    exp.First: agg.first,
+    exp.Last: agg.last,
+}
+
+
+def is_grouped(node: exp.Select) -> bool:
+    """Whether a SELECT has GROUP BY or aggregates."""
+    if node.args.get("group") is not None:
+        return True
+    parts = [*node.expressions, *filter(None, [node.args.get("having")])]
+    return any(_has_aggregate(part) for part in parts)
+
+
+def group(node: exp.Select, items: list[Item], scope: Scope, names: Names) -> Stream:
+    """The stream of a SELECT with GROUP BY."""
+    text = names.text
+    for item in items:
+        if item.star:
+            raise text.error(item.node, "* cannot stand in a SELECT with GROUP BY")
+    clause = node.args.get("group")
+    if clause is None:
+        first = next(n for item in items for n in item.node.walk() if _is_aggregate(n))
+        raise text.error(first, _NEEDS)
+    window_node, key_nodes = _split_group(clause, items, names)
+    grouping = _Grouping(names, scope)
+    for key_node in key_nodes:
+        grouping.add_key(key_node, items)
+    for item in items:
+        grouping.add_aggregates(item.node, item.name)
+    having = node.args.get("having")
+    if having is not None:
+        having = _without_aliases(having.this, items, scope)
+        grouping.add_aggregates(having, "")
+    if not grouping.aggregates:
+        grouping.aggregates[exp.Count()] = (free_name("count", grouping.taken), agg.count())
+    return _above(items, having, grouping, grouping.stream(window_node))
+
+
+def _above(
+    items: list[Item], having: exp.Expr | None, grouping: _Grouping, stream: Stream
+) -> Stream:
+    """HAVING and the list of columns over the aggregates."""
+    text = grouping.names.text
+    compiler = Expressions(
+        text, Scope(stream, ()), grouping.names.functions, special=grouping.replacement
+    )
+    if having is not None:
+        predicate = compiler.compile(having)
+        with text.located(having):
+            stream = stream.filter(predicate)
+    columns = [compiler.compile(item.node).alias(item.name) for item in items]
+    plain = [(c.name, c.node) for c in columns] == [(n, Column(n)) for n in stream.schema.names]
+    if plain:
+        return stream
+    for at, item in enumerate(items):
+        with text.located(item.node):
+            stream.select(*columns[: at + 1])
+    return stream.select(*columns)
+
+
+@dataclass
+class _Grouping:
+    """The keys and aggregates of one GROUP BY."""
+
+    names: Names
+    scope: Scope
+    #: Resolved key -> its name.
+    keys: dict[Node, str] = field(default_factory=dict)
+    key_columns: list[Expr] = field(default_factory=list)
+    key_nodes: list[exp.Expr] = field(default_factory=list)
+    #: Aggregate as written -> its name and itself.
+    aggregates: dict[exp.Expr, tuple[str, Agg]] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=lambda: {"self"})
+
+    def __post_init__(self) -> None:
+        self.before = Expressions(self.names.text, self.scope, self.names.functions)
+
+    def add_key(self, node: exp.Expr, items: list[Item]) -> None:
+        """A key, under the name that the list of columns gives it."""
+        value = self.before.compile(node)
+        resolved = resolve(value.node, self.scope.stream.schema)
+        if resolved in self.keys:
+            return
+        if isinstance(value.node, Column):
+            name = value.node.name
+        else:
+            wanted = next((i.name for i in items if i.node == node), "key")
+            name = free_name(wanted, {*self.taken, *self.scope.stream.schema.names})
+        if name in self.taken:
+            raise self.names.text.error(node, f"two keys are called {name!r}")
+        self.taken.add(name)
+        self.keys[resolved] = name
+        self.key_columns.append(value.alias(name))
+        self.key_nodes.append(node)
+
+    def add_aggregates(self, node: exp.Expr, wanted: str) -> None:
+        """The aggregates inside of ``node``; one that is all of it is called ``wanted``."""
+        if _is_aggregate(node):
+            if node not in self.aggregates:
+                free = wanted and wanted not in self.taken
+                name = wanted if free else "aggregate"
+                name = free_name(name, self.taken)
+                self.aggregates[node] = (name, self._aggregate(node))
+            return
+        for part in node.iter_expressions():
+            self.add_aggregates(part, "")
+
+    def stream(self, window_node: exp.Expr) -> Stream:
+        """The aggregates by key and window."""
+        text = self.names.text
+        stream = self.scope.stream
+        window = _window(window_node, self.names)
+        for at, key in enumerate(self.key_nodes):
+            with text.located(key):
+                stream.group_by(*self.key_columns[: at + 1])
+        windowed = stream.group_by(*self.key_columns).window(window)
+        chosen = {}
+        for node, (name, aggregate) in self.aggregates.items():
+            chosen[name] = aggregate
+            at_node = node if node.parent is not None else window_node
+            with text.located(at_node):
+                windowed.agg(**{name: aggregate})
+        with text.located(window_node):
+            return windowed.agg(**chosen)
+
+    def replacement(self, node: exp.Expr) -> Expr | None:
+        """What stands for a part of the list of columns: an aggregate, a bound, a key."""
+        if _is_aggregate(node):
+            return col(self.aggregates[node][0])
+        if isinstance(node, exp.Column) and node.name in _BOUNDS and not node.table:
+            return _BOUNDS[node.name]()
+        if _has_aggregate(node) or isinstance(node, exp.Literal | exp.Null | exp.Boolean):
+            return None
+        key = self._key(node)
+        if key is None and isinstance(node, exp.Column):
+            self.scope.column(node, self.names.text)
+            raise self.names.text.error(
+                node, f"{node.name!r} is neither in GROUP BY nor inside of an aggregate"
+            )
+        return None if key is None else col(key)
+
+    def _key(self, node: exp.Expr) -> str | None:
+        try:
+            value = self.before.compile(node)
+        except SqlError:
+            return None
+        return self.keys.get(resolve(value.node, self.scope.stream.schema))
+
+    def _aggregate(self, node: exp.Expr) -> Agg:
+        if isinstance(node, exp.Filter):
+            condition = self.before.compile(node.args["expression"].this)
+            return self._aggregate_of(node.this, condition)
+        return self._aggregate_of(node, None)
+
+    def _aggregate_of(self, node: exp.Expr, condition: Expr | None) -> Agg:
+        text = self.names.text
+        value = node.this
+        if isinstance(value, exp.Distinct) or node.args.get("expressions"):
+            raise text.error(node, f"{_said(node)} of several or DISTINCT values is not supported")
+        if isinstance(node, exp.Count):
+            if value is None or isinstance(value, exp.Star):
+                counted = None if condition is None else _where(condition, lit(1))
+            else:
+                counted = _where(condition, self.before.compile(value))
+            return agg.count(counted)
+        make = _AGGREGATES.get(type(node))
+        if make is None:
+            known = ", ".join(["COUNT", *(kind.__name__.upper() for kind in _AGGREGATES)])
+            raise text.error(
+                node, f"the aggregate {_said(node)} is not supported; there are {known}"
+            )
+        return make(_where(condition, self.before.compile(value)))
+
+
+def _where(condition: Expr | None, value: Expr) -> Expr:
+    return value if condition is None else when(condition).then(value).otherwise(None)
+
+
+def _said(node: exp.Expr) -> str:
+    return node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
+
+
+def _is_aggregate(node: exp.Expr) -> bool:
+    return isinstance(node, exp.AggFunc | exp.Filter)
+
+
+def _has_aggregate(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Subquery | exp.Select):
+        return False
+    return _is_aggregate(node) or any(_has_aggregate(part) for part in node.iter_expressions())
+
+
+def _split_group(
+    clause: exp.Expr, items: list[Item], names: Names
+) -> tuple[exp.Expr, list[exp.Expr]]:
+    """The window, and the keys: expressions, names of the list, or places in it."""
+    text = names.text
+    for part in ("grouping_sets", "cube", "rollup", "totals", "all"):
+        if clause.args.get(part):
+            raise text.error(clause, f"GROUP BY {part.replace('_', ' ').upper()} is not supported")
+    windows = [part for part in clause.expressions if _is_window(part)]
+    if not windows:
+        raise text.error(clause, _NEEDS)
+    if len(windows) > 1:
+        raise text.error(windows[1], "GROUP BY takes one window")
+    keys = [_listed(part, items, text.error) for part in clause.expressions if part not in windows]
+    return windows[0], keys
+
+
+def _listed(
+    node: exp.Expr, items: list[Item], error: Callable[[exp.Expr, str], SqlError]
+) -> exp.Expr:
+    if isinstance(node, exp.Literal) and not node.is_string:
+        at = int(node.name) if node.name.isdigit() else 0
+        if not 1 <= at <= len(items):
+            raise error(node, f"the list has columns 1 to {len(items)}")
+        return items[at - 1].node
+    if isinstance(node, exp.Column) and not node.table:
+        for item in items:
+            made = not isinstance(item.node, exp.Column) and not _has_aggregate(item.node)
+            if item.name == node.name and made:
+                return item.node
+    return node
+
+
+def _is_window(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.upper() in WINDOWS
+
+
+def _window(node: exp.Expr, names: Names) -> Window:
+    text = names.text
+    kind, given = node.name.upper(), node.expressions
+    wanted = {"HOP": ("size", "every"), "TUMBLE": ("size",)}.get(kind)
+    if wanted is None:
+        raise text.error(node, f"{kind}() is not supported yet; there are HOP and TUMBLE")
+    if len(given) != len(wanted):
+        raise text.error(node, f"write {kind}({', '.join(wanted)})")
+    lengths = [_length(part, names) for part in given]
+    with text.located(node):
+        return hopping(*lengths) if kind == "HOP" else tumbling(*lengths)
+
+
+def _length(node: exp.Expr, names: Names) -> int:
+    """A duration longer than zero."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return int(plain_value(node, names.text))
+    us = interval_us(node, names.text)
+    if us <= 0:
+        raise names.text.error(node, "a window has to be longer than zero")
+    return us
+
+
+def _without_aliases(node: exp.Expr, items: list[Item], scope: Scope) -> exp.Expr:
+    """HAVING may use the names of the list where the stream has no such column."""
+    made = {item.name: item.node for item in items}
+    for column in list(node.find_all(exp.Column)):
+        if column.table or column.name not in made or scope.candidates(column):
+            continue
+        copy = made[column.name].copy()
+        if column is node:
+            return copy
+        column.replace(copy)
+    return node

@@ -1,0 +1,220 @@
+"""A text in SQL as sqlglot's trees, each node of which can be found again in the text.
+
+sqlglot's own grammar, with three things of ours: ``CREATE STREAM`` is read as ``CREATE TABLE``, the
+options in ``WITH (...)`` are any ``name = expression``, and nothing is passed on unparsed.
+
+Source: sqlglot keeps the place of identifiers, literals and names of functions; for the others the
+place is that of their first part, of their operator, or of the token that was read last.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.sql.errors import SqlError
+from rstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+E = TypeVar("E", bound=exp.Expr)
+Place = tuple[int, int]
+_MISSING = re.compile(r"Missing (.+) from (\d+):(\d+)")
+_REQUIRED = re.compile(r"Required keyword: '(\w+)' missing for <class '.*\.(\w+)'>")
+_INFIX = (exp.Binary, exp.SetOperation, exp.In, exp.Between)
+#: Nodes that are found by the keyword they begin with.
+_WORDS = {
+    exp.Select: TokenType.SELECT,
+    exp.Create: TokenType.CREATE,
+    exp.Insert: TokenType.INSERT,
+    exp.With: TokenType.WITH,
+    exp.Case: TokenType.CASE,
+    exp.Exists: TokenType.EXISTS,
+    exp.Join: TokenType.JOIN,
+    exp.Where: TokenType.WHERE,
+    exp.Group: TokenType.GROUP_BY,
+    exp.Having: TokenType.HAVING,
+    exp.Order: TokenType.ORDER_BY,
+    exp.Limit: TokenType.LIMIT,
+    exp.Offset: TokenType.OFFSET,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """The text, its tokens, and errors that point into it."""
+
+    text: str
+    tokens: tuple[Token, ...]
+
+    def error(self, node: exp.Expr, reason: str) -> SqlError:
+        """``reason`` with the place of ``node``."""
+        return self.error_at(self.place(node), reason)
+
+    def error_at(self, place: Place, reason: str) -> SqlError:
+        """``reason`` at the characters ``[place[0], place[1])`` (of their first line)."""
+        start, end = place
+        first = self.text.rfind("\n", 0, start) + 1
+        last = self.text.find("\n", start)
+        last = len(self.text) if last < 0 else last
+        width = max(1, min(end, last) - start)
+        line = self.text.count("\n", 0, start) + 1
+        return SqlError(reason, self.text[first:last], line, start - first + 1, width)
+
+    @contextmanager
+    def located(self, node: exp.Expr) -> Iterator[None]:
+        """What the fluent interface says to a mistake is said at ``node``."""
+        try:
+            yield
+        except SqlError:
+            raise
+        except UsageError as error:
+            raise self.error(node, str(error)) from None
+
+    def place(self, node: exp.Expr) -> Place:
+        """Where ``node`` is: its operator, its first part, or the next node around it."""
+        around: exp.Expr | None = node
+        while around is not None:  # ends at the root
+            found = self._own_place(around)
+            if found is not None:
+                return found
+            around = around.parent
+        return (0, 1)
+
+    def token_after(self, node: exp.Expr, *, skip: tuple[TokenType, ...] = ()) -> Place | None:
+        """The token behind all of ``node``."""
+        ends = [n.meta["end"] for n in node.walk() if "end" in n.meta]
+        past = (TokenType.R_PAREN, *skip)
+        for token in self.tokens if ends else ():
+            if token.start > max(ends) and token.token_type not in past:
+                return (token.start, token.end + 1)
+        return None
+
+    def _own_place(self, node: exp.Expr) -> Place | None:
+        if "start" in node.meta:
+            return (node.meta["start"], node.meta["end"] + 1)
+        for kind, word in _WORDS.items():
+            if isinstance(node, kind):
+                return self._word_before(node, word)
+        if isinstance(node, _INFIX) and not isinstance(node, exp.Dot):
+            return self.token_after(node.this) or self._first(node)
+        if isinstance(node, exp.Cast):
+            skip = (TokenType.ALIAS, TokenType.DCOLON)
+            return self.token_after(node.this, skip=skip) or self._first(node)
+        return self._first(node)
+
+    def _word_before(self, node: exp.Expr, word: TokenType) -> Place | None:
+        """The keyword that the node begins with: the last one before its first part."""
+        first = self._first(node)
+        if first is None:
+            return None
+        for token in reversed(self.tokens):
+            if token.token_type is word and token.end < first[0]:
+                return (token.start, token.end + 1)
+        return first
+
+    def _first(self, node: exp.Expr) -> Place | None:
+        places = [(n.meta["start"], n.meta["end"] + 1) for n in node.walk() if "start" in n.meta]
+        return min(places, default=None)
+
+
+class _StreamParser(Parser):
+    """The grammar of sqlglot's own dialect, with the differences that the module names."""
+
+    def expression(
+        self, instance: E, token: Token | None = None, comments: list[str] | None = None
+    ) -> E:
+        if token is None and self._prev and all("start" not in n.meta for n in instance.walk()):
+            instance.update_positions(self._prev)
+        return super().expression(instance, token, comments)
+
+    def _parse_property(self) -> exp.Expr | list[exp.Expr] | None:
+        name = self._curr
+        if not (name and self._next and self._next.token_type is TokenType.EQ):
+            return None
+        self._advance(2)
+        value = self._parse_disjunction()
+        if value is None:
+            self.raise_error("an option needs a value")
+        option = exp.Property(this=exp.var(name.text), value=value)
+        option.update_positions(name)
+        return option
+
+    def _parse_as_command(self, start: Token) -> exp.Command:
+        self.raise_error("this cannot be read here", self._curr or start)
+        return super()._parse_as_command(start)
+
+
+def parse(text: str) -> tuple[SqlText, list[exp.Expr]]:
+    """The statements of a text.
+
+    Raises:
+        SqlError: it is no SQL.
+    """
+    dialect = Dialect()
+    try:
+        tokens = tuple(_adapted(dialect.tokenize(text)))
+    except TokenError as error:
+        _raise_token_error(SqlText(text, ()), error)
+    source = SqlText(text, tokens)
+    for before, token in itertools.pairwise(tokens):
+        if before.token_type is token.token_type is TokenType.COMMA:
+            raise source.error_at((token.start, token.end + 1), "there is nothing between commas")
+    try:
+        parsed = _StreamParser(dialect=dialect).parse(list(tokens), text)
+    except ParseError as error:
+        _raise_parse_error(source, error)
+    except RecursionError:
+        raise source.error_at((0, 1), "this is nested too deeply") from None
+    return source, [statement for statement in parsed if statement is not None]
+
+
+def _adapted(tokens: list[Token]) -> Iterator[Token]:
+    """``STREAM`` after ``CREATE`` means a table to sqlglot; ``SESSION(`` is a function here."""
+    before: Token | None = None
+    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+        kind = token.token_type
+        if before and before.token_type is TokenType.CREATE and token.text.upper() == "STREAM":
+            kind = TokenType.TABLE
+        if kind is TokenType.SESSION and after and after.token_type is TokenType.L_PAREN:
+            kind = TokenType.VAR
+        before = token
+        yield Token(kind, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def _raise_token_error(source: SqlText, error: TokenError) -> NoReturn:
+    found = _MISSING.search(str(error.__cause__ or error))
+    if found is None:
+        at = max(0, len(source.text.rstrip()) - 1)
+        raise source.error_at((at, at + 1), "the text ends inside of something") from None
+    quote, line = found[1], int(found[2])
+    lines = source.text.split("\n")
+    at = sum(len(before) + 1 for before in lines[: line - 1]) + int(found[3])
+    at = source.text.find(quote, max(0, at - 1))
+    place = (at, at + 1) if at >= 0 else (0, 1)
+    raise source.error_at(place, f"{quote} is opened and never closed") from None
+
+
+def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
+    told = error.errors[0]
+    words = str(told["description"])
+    required = _REQUIRED.search(words)
+    if required is not None:
+        words = f"a part of {required[2].upper()} is missing here"
+    words = words.partition(" but got <Token")[0]
+    words = words.replace("Invalid expression / Unexpected token", "this is not expected here")
+    words = words.replace("Expecting ", "expected ").replace("Expected ", "expected ")
+    line, width = int(told["line"]), max(1, len(str(told["highlight"])))
+    first = sum(len(before) + 1 for before in source.text.split("\n")[: line - 1])
+    start = max(first, first + int(told["col"]) - width)
+    raise source.error_at((start, start + width), words) from None

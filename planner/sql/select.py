@@ -1,0 +1,191 @@
+"""SELECT, UNION ALL and WITH as streams.
+
+A relation in FROM is a stream; WHERE filters it, the list of columns projects it. What has a
+GROUP BY is in :mod:`planner.sql.grouping`, what has a JOIN in :mod:`planner.sql.joins`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.expressions import col
+from planner.sql.expressions import Expressions
+from planner.sql.grouping import group, is_grouped
+from planner.sql.items import Item, items_of
+from planner.sql.joins import and_parts, exists, join
+from planner.sql.scope import Scope, scope_of
+
+if TYPE_CHECKING:
+    from planner.query import Stream
+    from planner.sql.names import Names
+
+_SELECT_PARTS = ("with_", "expressions", "from_", "joins", "where", "group", "having")
+_TABLE_PARTS = ("this", "alias", "joins")
+_WHAT = {
+    "distinct": "SELECT DISTINCT",
+    "order": "ORDER BY: a stream is ordered by time",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "qualify": "QUALIFY",
+    "laterals": "LATERAL",
+    "sample": "TABLESAMPLE",
+    "windows": "WINDOW",
+}
+
+
+def compile_query(node: exp.Expr, names: Names) -> Stream:
+    """The stream of a SELECT, of several with UNION ALL, in parentheses or not."""
+    names = _with_definitions(node, names)
+    if isinstance(node, exp.Subquery):
+        _reject(node, ("this", "alias", "with_"), names)
+        return compile_query(node.this, names)
+    if isinstance(node, exp.Select):
+        return _select(node, names)
+    if isinstance(node, exp.SetOperation):
+        return _union(node, names)
+    raise names.text.error(node, "a SELECT is needed here")
+
+
+def _with_definitions(node: exp.Expr, names: Names) -> Names:
+    clause = node.args.get("with_")
+    if clause is None:
+        return names
+    if clause.args.get("recursive"):
+        raise names.text.error(clause, "WITH RECURSIVE is not supported")
+    for definition in clause.expressions:
+        if definition.args["alias"].columns:
+            raise names.text.error(definition, "name the columns in the SELECT")
+        names = names.adding(definition.alias, compile_query(definition.this, names))
+    return names
+
+
+def _union(node: exp.SetOperation, names: Names) -> Stream:
+    """Columns are matched by place, as SQL does; they are called as in the first."""
+    _reject(node, ("this", "expression", "with_", "distinct"), names)
+    if not isinstance(node, exp.Union) or node.args.get("distinct"):
+        kind = "UNION" if isinstance(node, exp.Union) else type(node).__name__.upper()
+        raise names.text.error(node, f"{kind} is not supported; there is UNION ALL")
+    first, *others = [compile_query(branch, names) for branch in _branches(node)]
+    wanted = first.schema.names
+    renamed = []
+    for stream in others:
+        found = stream.schema.names
+        if len(found) != len(wanted):
+            raise names.text.error(node, f"UNION ALL of {len(wanted)} and {len(found)} columns")
+        pairs = list(zip(found, wanted, strict=True))
+        columns = [col(mine).alias(name) for mine, name in pairs]
+        renamed.append(stream if found == wanted else stream.select(*columns))
+    with names.text.located(node):
+        return first.union(*renamed)
+
+
+def _branches(node: exp.Expr) -> list[exp.Expr]:
+    """The SELECTs of a chain of UNION ALL."""
+    plain = isinstance(node, exp.Union) and not node.args.get("distinct")
+    if not plain or node.args.get("with_"):
+        return [node]
+    return [*_branches(node.this), *_branches(node.args["expression"])]
+
+
+def _select(node: exp.Select, names: Names) -> Stream:
+    _reject(node, _SELECT_PARTS, names)
+    text = names.text
+    if node.args.get("from_") is None:
+        raise text.error(node, "SELECT needs FROM")
+    scope = _from(node, names)
+    scope = _where(node.args.get("where"), scope, names)
+    items = items_of(node, scope, text)
+    if is_grouped(node):
+        return group(node, items, scope, names)
+    if node.args.get("having") is not None:
+        raise text.error(node.args["having"], "HAVING needs GROUP BY; use WHERE")
+    return _project(items, scope, names)
+
+
+def _project(items: list[Item], scope: Scope, names: Names) -> Stream:
+    untouched = [item.column for item in items] == scope.stream.schema.names
+    if untouched and all(item.star and item.name == item.column for item in items):
+        return scope.stream
+    compiler = Expressions(names.text, scope, names.functions)
+    columns = []
+    for item in items:
+        value = col(item.column) if item.star else compiler.compile(item.node)
+        columns.append(value.alias(item.name))
+        with names.text.located(item.node):
+            scope.stream.select(*columns)
+    return scope.stream.select(*columns)
+
+
+def _from(node: exp.Select, names: Names) -> Scope:
+    scope = _relation(node.args["from_"].this, names)
+    for clause in node.args.get("joins") or ():
+        right = _relation(clause.this, names)
+        if set(right.relations) & set(scope.relations):
+            raise names.text.error(
+                clause.this, f"{right.relations[0]!r} is there twice; give one another name with AS"
+            )
+        scope = join(clause, scope, right, names)
+    return scope
+
+
+def _relation(node: exp.Expr, names: Names) -> Scope:
+    text = names.text
+    alias = node.args.get("alias")
+    if alias is not None and alias.columns:
+        raise text.error(alias, "name the columns in a SELECT")
+    if isinstance(node, exp.Subquery):
+        if not node.alias:
+            raise text.error(node, "a subquery in FROM needs a name: (SELECT ...) AS name")
+        return scope_of(compile_query(node, names), node.alias)
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        raise text.error(node, "FROM takes the name of a stream or a subquery")
+    if node.args.get("db") is not None:
+        raise text.error(node, "the name of a stream has one part")
+    _reject(node, _TABLE_PARTS, names)
+    return scope_of(names.stream(node), node.alias or node.name)
+
+
+def _where(clause: exp.Expr | None, scope: Scope, names: Names) -> Scope:
+    """One filter for all plain conditions; each EXISTS is a join of its own."""
+    if clause is None:
+        return scope
+    plain: exp.Expr | None = None
+    tests: list[exp.Expr] = []
+    for part in and_parts(clause.this):
+        if _is_exists(part):
+            tests.append(part)
+        else:
+            plain = part if plain is None else exp.And(this=plain, expression=part)
+    if not tests:
+        plain = clause.this
+    if plain is not None:
+        scope = filtered(plain, scope, names)
+    for test in tests:
+        scope = exists(test, scope, names, _relation)
+    return scope
+
+
+def filtered(condition: exp.Expr, scope: Scope, names: Names) -> Scope:
+    """The events for which the condition is true."""
+    predicate = Expressions(names.text, scope, names.functions).compile(condition)
+    with names.text.located(condition):
+        return scope.with_stream(scope.stream.filter(predicate))
+
+
+def _is_exists(node: exp.Expr) -> bool:
+    inner = node.this if isinstance(node, exp.Not) else node
+    inner = inner.this if isinstance(inner, exp.Paren) else inner
+    return isinstance(inner, exp.Exists)
+
+
+def _reject(node: exp.Expr, supported: tuple[str, ...], names: Names) -> None:
+    """Anything that the node has and that nothing here looks at."""
+    for part, value in node.args.items():
+        if part in supported or not value:
+            continue
+        at = value[0] if isinstance(value, list) else value
+        what = _WHAT.get(part, part.strip("_").upper())
+        place = at if isinstance(at, exp.Expr) else node
+        raise names.text.error(place, f"{what} is not supported" if ":" not in what else what)

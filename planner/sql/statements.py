@@ -1,0 +1,123 @@
+"""A text in SQL: any number of CREATE STREAM, then one SELECT or INSERT INTO.
+
+``CREATE STREAM name AS SELECT ...`` names a query. A SELECT at the end makes a Stream, an INSERT
+INTO makes a Query.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.sql.declarations import Declaration, declared
+from planner.sql.names import Names
+from planner.sql.parsing import SqlText, parse
+from planner.sql.select import compile_query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from planner.expressions import Expr
+    from planner.query import Query, Stream
+
+
+def compile_text(
+    sql: str,
+    streams: Mapping[str, Stream],
+    functions: Mapping[str, Callable[..., Expr]],
+    variables: Mapping[str, str],
+) -> Query | Stream:
+    """The stream or query of a text; see :func:`planner.sql.entry.sql`."""
+    text, statements = parse(sql)
+    compiler = _Statements(text, streams, functions, variables)
+    answer: Query | Stream | None = None
+    for statement in statements:
+        if isinstance(statement, exp.Create):
+            if answer is not None:
+                raise text.error(statement, "CREATE STREAM comes before the SELECT")
+            compiler.create(statement)
+            continue
+        if answer is not None:
+            raise text.error(statement, "one text has one SELECT or INSERT INTO; this is another")
+        answer = compiler.answer(statement)
+    if answer is None:
+        end = max(0, len(sql.rstrip()) - 1)
+        raise text.error_at((end, end + 1), "the text ends without a SELECT or INSERT INTO")
+    return answer
+
+
+class _Statements:
+    """Statement after statement, and what was declared so far."""
+
+    def __init__(
+        self,
+        text: SqlText,
+        streams: Mapping[str, Stream],
+        functions: Mapping[str, Callable[..., Expr]],
+        variables: Mapping[str, str],
+    ) -> None:
+        self._text, self._variables = text, variables
+        self._declared: dict[str, Declaration] = {}
+        makers = {name: _constant(stream) for name, stream in streams.items()}
+        self._names = Names(text, makers, {k.lower(): f for k, f in functions.items()})
+
+    def create(self, node: exp.Create) -> None:
+        """Take note of a stream."""
+        table = node.this.this if isinstance(node.this, exp.Schema) else node.this
+        kind = str(node.args.get("kind"))
+        if kind != "STREAM":
+            raise self._text.error(node, f"CREATE {kind} is not supported; there is CREATE STREAM")
+        for part in ("exists", "replace"):
+            if node.args.get(part):
+                raise self._text.error(node, "CREATE STREAM takes no OR REPLACE or IF NOT EXISTS")
+        name = table.name
+        if name in self._names.streams:
+            raise self._text.error(table, f"there is a stream {name!r} already")
+        if node.args.get("expression") is None:
+            declaration = declared(node, self._text, self._variables)
+            self._declared[name] = declaration
+            made: list[Stream] = []
+            self._add(name, lambda: _once(made, declaration.source))
+            return
+        if node.args.get("properties") or isinstance(node.this, exp.Schema):
+            raise self._text.error(table, "CREATE STREAM ... AS SELECT takes no options or columns")
+        self._add(name, _constant(compile_query(node.args["expression"], self._names)))
+
+    def answer(self, node: exp.Expr) -> Query | Stream:
+        """What the SELECT or INSERT INTO gives."""
+        if isinstance(node, exp.Insert):
+            return self._insert(node)
+        if isinstance(node, exp.Query):
+            return compile_query(node, self._names)
+        raise self._text.error(node, "a statement is CREATE STREAM, SELECT or INSERT INTO")
+
+    def _insert(self, node: exp.Insert) -> Query:
+        target = node.this
+        extra = [k for k, v in node.args.items() if v and k not in ("this", "expression", "with_")]
+        if extra or not isinstance(target, exp.Table) or not isinstance(node.expression, exp.Query):
+            raise self._text.error(target, "write INSERT INTO stream SELECT ...")
+        declaration = self._declared.get(target.name)
+        if declaration is None:
+            raise self._text.error(
+                target, f"declare it first: CREATE STREAM {target.name} WITH (path = '...')"
+            )
+        body = node.expression
+        if node.args.get("with_") is not None:
+            body.set("with_", node.args["with_"])
+        return declaration.target(compile_query(body, self._names))
+
+    def _add(self, name: str, make: Callable[[], Stream]) -> None:
+        streams = {**self._names.streams, name: make}
+        self._names = Names(self._text, streams, self._names.functions)
+
+
+def _constant(stream: Stream) -> Callable[[], Stream]:
+    return lambda: stream
+
+
+def _once(made: list[Stream], make: Callable[[], Stream]) -> Stream:
+    """The same stream at every use, so that it is read once."""
+    if not made:
+        made.append(make())
+    return made[0]
