@@ -269,6 +269,9 @@ def open_store(uri: str, *, fsync: bool = False, **storage_options: Any) -> Fssp
         raise StoreError("(no path)", "the path is empty")
     if "://" not in uri:
         uri = f"file://{os.path.abspath(uri)}"
+    protocol = uri.partition("://")[0].partition("::")[0]
+    if protocol not in fsspec.available_protocols():
+        raise StoreError(uri, f"unknown protocol {protocol!r}")
     if uri.startswith("s3://"):
         storage_options = {**S3_OPTIONS, **storage_options}
     try:
