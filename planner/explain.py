@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from planner import logical
 from planner.durations import format_us
 from planner.nodes import Call, Column, Node, bare
 from planner.traversal import NodeMap, readers
+from rvertex.operators.chop import Chop
+from rvertex.operators.extend import Extend
+from rvertex.operators.point_at_end import PointAtEnd
+from rvertex.operators.set_duration import SetDuration
+from rvertex.operators.shift import Shift
+
+from planner import logical
 
 if TYPE_CHECKING:
     from planner.physical import PhysicalPlan, Stage, StageInput
@@ -28,6 +34,12 @@ def describe(node: logical.LogicalNode) -> str:
             return "union"
         case logical.Join():
             return _join(node)
+        case logical.Lifetime(change=change):
+            return _lifetime(change)
+        case logical.Stitch(on=on):
+            return f"stitch by {', '.join(on)}" if on else "stitch all"
+        case logical.Clip():
+            return f"clip on {_keys(node)}"
         case logical.WindowAgg():
             return _aggregate(node)
         case logical.Exchange(keys=keys):
@@ -134,9 +146,27 @@ def _time(source: object) -> str:
 
 
 def _join(node: logical.Join) -> str:
+    kind = "" if node.how == "inner" else f"{node.how} "
+    return f"temporal {kind}join on {_keys(node)}"
+
+
+def _keys(node: logical.Join | logical.Clip) -> str:
     pairs = zip(node.left_on, node.right_on, strict=True)
-    on = ", ".join(a if a == b else f"{a} = {b}" for a, b in pairs)
-    return f"temporal join on {on}"
+    return ", ".join(a if a == b else f"{a} = {b}" for a, b in pairs)
+
+
+def _lifetime(change: logical.LifetimeChange) -> str:
+    match change:
+        case Shift(duration_us=d):
+            return f"shift {format_us(d)}"
+        case SetDuration(duration_us=d):
+            return f"set duration {format_us(d)}"
+        case Extend(duration_us=d):
+            return f"extend {format_us(d)}"
+        case PointAtEnd():
+            return "point at end"
+        case Chop(period_us=period, offset_us=offset):
+            return f"chop {format_us(period)}" + (f" from {format_us(offset)}" if offset else "")
 
 
 def _aggregate(node: logical.WindowAgg) -> str:

@@ -1,31 +1,36 @@
-"""Builds a join: pairs the keys, gives them common types, names the output columns."""
+"""Builds joins and clips: pairs the keys, gives them common types, names the output columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 import pyarrow as pa
-
 from planner.data_types import common_type
 from planner.errors import InvalidPlanError
-from planner.logical import Join, LogicalNode, Side
 from planner.naming import converted, require
 
+from planner.logical import Clip, Join, JoinKind, LogicalNode, Side
+
 Keys = str | Sequence[str] | None
+_KINDS: tuple[JoinKind, ...] = get_args(JoinKind)
 
 
 def join_nodes(
     left: LogicalNode, right: LogicalNode, on: Keys, left_on: Keys, right_on: Keys, how: str
 ) -> Join:
     """The join of two plans; see :meth:`planner.Stream.join`."""
-    if how != "inner":
-        raise InvalidPlanError(f'join(how={how!r}) is not supported; there is how="inner"')
+    kind = next((k for k in _KINDS if k == how), None)
+    if kind is None:
+        raise InvalidPlanError(
+            f'join(how={how!r}) is not supported; there are how="inner", "left" and "anti"'
+        )
     left_keys, right_keys = _keys(on, left_on, right_on)
     left, right = _with_common_keys(left, right, left_keys, right_keys)
     dropped = right_keys if on is not None else ()
     columns: list[tuple[Side, str, str]] = [("left", name, name) for name in left.schema.names]
     taken = set(left.schema.names)
-    for name in right.schema.names:
+    for name in right.schema.names if kind != "anti" else ():
         if name in dropped:
             continue
         output = f"{name}_right" if name in taken else name
@@ -33,7 +38,26 @@ def join_nodes(
             raise InvalidPlanError(f"join(...): two columns would be called {output!r}; rename one")
         taken.add(output)
         columns.append(("right", name, output))
-    return Join(left, right, left_keys, right_keys, tuple(columns))
+    return Join(left, right, left_keys, right_keys, tuple(columns), kind)
+
+
+def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> Clip:
+    """The clip of two plans; see :meth:`planner.Stream.clip`."""
+    keys = _names(on)
+    if not keys:
+        raise InvalidPlanError("clip(...) takes on=, the columns that a match has equal")
+    left_types = {f.name: f.type for f in left.schema}
+    for name in keys:
+        require(left.schema, name, "clip")
+        theirs = require(right.schema, name, "clip")
+        common = common_type(left_types[name], theirs)
+        if common is None or pa.types.is_nested(common):
+            raise InvalidPlanError(
+                f"clip(...): keys {name!r} do not match: {left_types[name]} and {theirs}"
+            )
+        left_types[name] = common
+    right_types = {name: left_types[name] for name in keys}
+    return Clip(converted(left, left_types), converted(right, right_types), keys, keys)
 
 
 def _keys(on: Keys, left_on: Keys, right_on: Keys) -> tuple[tuple[str, ...], tuple[str, ...]]:

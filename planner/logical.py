@@ -14,15 +14,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
-
 from planner.nodes import Column, Node
 from rvertex.aggregates import AggregateSpec
 from rvertex.operators.aggregate import FinalAggregate, PartialAggregate, WindowAggregate
+from rvertex.operators.chop import Chop
+from rvertex.operators.extend import Extend
+from rvertex.operators.point_at_end import PointAtEnd
+from rvertex.operators.set_duration import SetDuration
+from rvertex.operators.shift import Shift
 
 if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec
 
 Side = Literal["left", "right"]
+JoinKind = Literal["inner", "left", "anti"]
+#: What changes lifetimes one event at a time.
+LifetimeChange = Shift | SetDuration | Extend | PointAtEnd | Chop
 AggregateFunction = Literal["count", "sum", "mean", "min", "max", "first", "last"]
 
 
@@ -134,7 +141,11 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Pairs with equal keys and overlapping lifetimes; they live where both do."""
+    """Pairs with equal keys and overlapping lifetimes; they live where both do.
+
+    "left" adds the left events for the time they have no match, with null in the right columns;
+    "anti" is that addition alone, and has left columns only.
+    """
 
     left: LogicalNode
     right: LogicalNode
@@ -142,6 +153,7 @@ class Join:
     right_on: tuple[str, ...]
     #: Output columns: side, column there, name in the output.
     columns: tuple[tuple[Side, str, str], ...]
+    how: JoinKind = "inner"
     label: str = ""
     schema: pa.Schema = field(init=False)
 
@@ -155,6 +167,71 @@ class Join:
         return (self.left, self.right)
 
     def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Join:
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """The same payload with other lifetimes."""
+
+    input: LogicalNode
+    change: LifetimeChange
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Lifetime:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+@dataclass(frozen=True, slots=True)
+class Stitch:
+    """One event per key (columns ``on``) and stretch of time in which the key has any."""
+
+    input: LogicalNode
+    on: tuple[str, ...]
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Stitch:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Left events, cut at the start of the first later right event with equal keys."""
+
+    left: LogicalNode
+    right: LogicalNode
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.left.schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Clip:
         left, right = inputs
         return replace(self, left=left, right=right)
 
@@ -253,7 +330,20 @@ class Sink:
         return replace(self, input=only)
 
 
-LogicalNode = Source | Filter | Project | Explode | Union | Join | WindowAgg | Exchange | Sink
+LogicalNode = (
+    Source
+    | Filter
+    | Project
+    | Explode
+    | Union
+    | Join
+    | Lifetime
+    | Stitch
+    | Clip
+    | WindowAgg
+    | Exchange
+    | Sink
+)
 
 
 def identity_columns(schema: pa.Schema) -> tuple[tuple[str, Node], ...]:

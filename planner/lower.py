@@ -14,21 +14,21 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-
-from planner import logical
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
-from planner.explain import describe
 from planner.optimizer import RULES, Rule, optimize
 from planner.options import CTI_EVERY_US, PARALLELISM, PARALLELISM_MAX, PlanOptions
 from planner.physical import PhysicalPlan, Routing, check_size
-from planner.properties import is_stateless
-from planner.stages import Draft, Feed, build_vertices, stateless_spec, summarise
 from planner.traversal import NodeMap, readers, topological
-from rvertex.operators.join import TemporalJoin
+from rvertex.operators.stitch import Stitch
 from rvertex.sources.discover import assign
 from rvertex.sources.discover import discover as discover_units
 from rvertex.sources.spec import SourceSpec, Unit
+
+from planner import logical
+from planner.explain import describe
+from planner.properties import is_stateless
+from planner.stages import Draft, Feed, build_vertices, pair_spec, stateless_spec, summarise
 
 if TYPE_CHECKING:
     from planner.query import Query
@@ -133,8 +133,18 @@ class _Lowering:
             case logical.Exchange():
                 assert inputs[0].exchange is None, "an exchange follows another"
                 return _Flow(inputs[0].drafts, node)
-            case logical.Join():
-                return _Flow([self._join(node, *inputs)])
+            case logical.Join() | logical.Clip():
+                return _Flow([self._pair(node, *inputs)])
+            case logical.Stitch(on=on):
+                draft = self._open(inputs[0], kind="stitch")
+                draft.add(Stitch(on), describe(node), node.label)
+                draft.is_cheap = False
+                return _Flow([draft])
+            case logical.Lifetime(change=change):
+                draft = self._open(inputs[0])
+                draft.add(change, describe(node), node.label)
+                draft.is_cheap = draft.is_cheap and is_stateless(node)
+                return _Flow([draft])
             case logical.WindowAgg():
                 draft = self._open(inputs[0], kind="agg")
                 draft.add(node.operator(), describe(node), node.label)
@@ -160,12 +170,12 @@ class _Lowering:
         draft.shows.append(describe(node))
         return draft
 
-    def _join(self, node: logical.Join, left: _Flow, right: _Flow) -> Draft:
-        draft = self._draft("join", self._width([left, right]))
+    def _pair(self, node: logical.Join | logical.Clip, left: _Flow, right: _Flow) -> Draft:
+        kind = "join" if isinstance(node, logical.Join) else "clip"
+        draft = self._draft(kind, self._width([left, right]))
         self._connect(draft, 0, left)
         self._connect(draft, 1, right)
-        spec = TemporalJoin(node.left_on, node.right_on, node.columns)
-        draft.add(spec, describe(node), node.label)
+        draft.add(pair_spec(node), describe(node), node.label)
         return draft
 
     def _branch(self, flow: _Flow) -> list[Draft]:

@@ -8,20 +8,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.nodes import Column
+from rstream.batch import EVENT, VE, VS, int64_column, kinds
+from rvertex.operators.chop import Chop
+from rvertex.operators.extend import Extend
+from rvertex.operators.point_at_end import PointAtEnd
+from rvertex.operators.set_duration import SetDuration
+from rvertex.operators.shift import Shift
+
 from planner.logical import (
+    Clip,
     Exchange,
     Explode,
     Filter,
     Join,
+    Lifetime,
     LogicalNode,
     Project,
     Sink,
     Source,
+    Stitch,
     Union,
     WindowAgg,
 )
-from planner.nodes import Column
-from rstream.batch import EVENT, VE, VS, int64_column, kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +69,38 @@ def is_point(node: LogicalNode) -> bool:
             return spec.ve is None or spec.ve == 1
         case Union(branches=branches):
             return all(is_point(branch) for branch in branches)
-        case Join(left=left, right=right):
+        case Join(left=left, right=right, how="inner"):
             return is_point(left) or is_point(right)
+        case Join(left=left) | Clip(left=left):
+            return is_point(left)
+        case Lifetime():
+            return _changes_to_points(node)
+        case Stitch():
+            return False
         case WindowAgg(size_us=size_us):
             return size_us == 1
         case Filter() | Project() | Explode() | Exchange() | Sink():
             return is_point(node.input)
 
 
+def _changes_to_points(node: Lifetime) -> bool:
+    match node.change:
+        case PointAtEnd():
+            return True
+        case SetDuration(duration_us=length):
+            return length == 1
+        case Chop(period_us=period):
+            return period == 1 or is_point(node.input)
+        case Extend(duration_us=length):
+            return length <= 0 and is_point(node.input)
+        case Shift():
+            return is_point(node.input)
+
+
 def is_stateless(node: LogicalNode) -> bool:
     """Whether each output row follows from one input row."""
+    if isinstance(node, Lifetime):
+        return isinstance(node.change, Shift | SetDuration | Extend)
     return isinstance(node, Filter | Project | Explode)
 
 
@@ -92,7 +123,9 @@ def partitioning(node: LogicalNode) -> Partitioning:
             return _through(partitioning(node.input), kept)
         case Union():
             return UNKNOWN
-        case Filter() | Sink():
+        case Clip(left=left):
+            return partitioning(left)
+        case Filter() | Sink() | Lifetime() | Stitch():
             return partitioning(node.input)
 
 
@@ -122,11 +155,14 @@ def _of_join(node: Join) -> Partitioning:
     if partitioning(node.left).is_single and partitioning(node.right).is_single:
         return SINGLE
     keys: list[frozenset[str]] = []
+    # The right key of a left join is null without a match, wherever the row is.
+    from_right = node.how == "inner"
     for left, right in zip(node.left_on, node.right_on, strict=True):
         names = frozenset(
             output
             for side, column, output in node.columns
-            if (side, column) in (("left", left), ("right", right))
+            if (side, column) == ("left", left)
+            or (from_right and (side, column) == ("right", right))
         )
         if not names:
             return UNKNOWN

@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
-
-from planner import naming
 from planner.agg import Agg
-from planner.durations import Duration, positive_duration_us
+from planner.durations import Duration, duration_us, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.ingest import (
     Cti,
@@ -23,11 +21,22 @@ from planner.ingest import (
     file_source,
     items_source,
 )
-from planner.joining import join_nodes
+from planner.nodes import Column, Node, cast_to
+from planner.windows import Window
+from rvertex.operators.chop import Chop
+from rvertex.operators.extend import Extend
+from rvertex.operators.point_at_end import PointAtEnd
+from rvertex.operators.set_duration import SetDuration
+from rvertex.operators.shift import Shift
+
+from planner import naming
+from planner.joining import clip_nodes, join_nodes
 from planner.logical import (
     Aggregate,
     Explode,
     Filter,
+    Lifetime,
+    LifetimeChange,
     LogicalNode,
     Project,
     Sink,
@@ -35,9 +44,8 @@ from planner.logical import (
     WindowAgg,
     identity_columns,
 )
-from planner.nodes import Column, Node, cast_to
+from planner.logical import Stitch as StitchNode
 from planner.properties import is_point
-from planner.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -210,11 +218,55 @@ class Stream:
         """Pairs with equal keys whose lifetimes overlap; each pair lives in the overlap.
 
         With ``on`` the key columns appear once; other columns of ``other`` whose name is taken get
-        the suffix ``_right``. Null keys match nothing.
+        the suffix ``_right``. Null keys match nothing. ``how="left"`` adds the events of this
+        stream for the time they have no match, with null in the columns of ``other``;
+        ``how="anti"`` gives those alone, without columns of ``other``.
         """
         if not isinstance(other, Stream):
             raise InvalidPlanError(f"join() takes another stream, not {other!r}")
         return Stream(join_nodes(self.plan, other.plan, on, left_on, right_on, how))
+
+    def shift(self, duration: Duration) -> Stream:
+        """The same events later by ``duration``, or earlier if it is negative."""
+        return self._changed(Shift(duration_us(duration, what="shift")))
+
+    def set_duration(self, duration: Duration) -> Stream:
+        """Events that all live for ``duration`` from their start on."""
+        return self._changed(SetDuration(positive_duration_us(duration, what="set_duration")))
+
+    def extend(self, duration: Duration) -> Stream:
+        """Ends later by ``duration``; earlier if it is negative, and what is empty is deleted."""
+        return self._changed(Extend(duration_us(duration, what="extend")))
+
+    def point_at_end(self) -> Stream:
+        """A point at the instant at which each event has ended; events without end give none."""
+        return self._changed(PointAtEnd())
+
+    def chop(self, period: Duration, offset: Duration = 0) -> Stream:
+        """Events cut at every ``offset + k * period``; they must end."""
+        length = positive_duration_us(period, what="chop")
+        return self._changed(Chop(length, duration_us(offset, what="offset")))
+
+    def stitch(self, on: str | Sequence[str] | None = None) -> Stream:
+        """One event for those of a key whose lifetimes touch or overlap, with the first's payload.
+
+        ``on`` names the key columns; None: all of them. Null is a key like any other.
+        """
+        names = self.schema.names if on is None else [on] if isinstance(on, str) else list(on)
+        for name in names:
+            naming.require(self.schema, name, "stitch")
+            naming.require_groupable(name, Column(name, self.schema.field(name).type))
+        return Stream(StitchNode(self.plan, tuple(dict.fromkeys(names))))
+
+    def clip(self, other: Stream, *, on: str | Sequence[str]) -> Stream:
+        """Events cut at the start of the first later event of ``other`` with equal keys.
+
+        A match that starts together with an event does not cut it, so ``s.clip(s, on="k")`` lets
+        every event last until the next of its key. Null keys match nothing.
+        """
+        if not isinstance(other, Stream):
+            raise InvalidPlanError(f"clip() takes another stream, not {other!r}")
+        return Stream(clip_nodes(self.plan, other.plan, on))
 
     def group_by(self, *keys: str | Expr, **named: ExprLike) -> GroupedStream:
         """Groups of events with equal keys (columns or named expressions); null is a key too."""
@@ -245,6 +297,9 @@ class Stream:
     def pipe(self, function: Callable[[Stream], T]) -> T:
         """``function(self)``, to keep chains in reading order."""
         return function(self)
+
+    def _changed(self, change: LifetimeChange) -> Stream:
+        return Stream(Lifetime(self.plan, change))
 
     def _query(self, uri: str | None, cti_every: Duration | None) -> Query:
         if OUTPUT_FOLDER_KEY in self.schema.names:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from planner import logical
 from planner.fingerprint import fingerprint
 from planner.nodes import Column, Node
 from planner.physical import Routing, Stage, StageInput
 from rstream.batch import RESERVED
+from rvertex.operators.anti_join import AntiJoin
+from rvertex.operators.clip import Clip
 from rvertex.operators.explode import Explode
 from rvertex.operators.filter import Filter
+from rvertex.operators.left_join import LeftJoin
 from rvertex.operators.project import Project
 from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
 
+from planner import logical
+from rvertex.operators.join import TemporalJoin
+
 if TYPE_CHECKING:
     import pyarrow as pa
-
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourcePartition
 
@@ -111,6 +115,20 @@ def stateless_spec(
             return Explode(column)
         case logical.Project(columns=columns):
             return Project(tuple((name, _by_name(expr)) for name, expr in columns))
+
+
+def pair_spec(node: logical.Join | logical.Clip) -> OperatorSpec:
+    """The operator of a node with two ports."""
+    match node:
+        case logical.Clip():
+            return Clip(node.left_on, node.right_on)
+        case logical.Join(how="inner"):
+            return TemporalJoin(node.left_on, node.right_on, node.columns)
+        case logical.Join(how="left"):
+            return LeftJoin(node.left_on, node.right_on, node.columns)
+        case logical.Join():
+            output = tuple((column, name) for _, column, name in node.columns)
+            return AntiJoin(node.left_on, node.right_on, output)
 
 
 def _by_name(expr: Node) -> Node | str:

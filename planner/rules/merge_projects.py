@@ -11,9 +11,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.logical import Join, LogicalNode, Project, identity_columns
 from planner.nodes import Call, Column, Node, rename_columns
 from planner.traversal import Shared, rebuilt, transform
+
+from planner.logical import Clip, Join, LogicalNode, Project, identity_columns
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions
@@ -25,6 +26,8 @@ def merge_projects(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
         if isinstance(node, Join):
             return rebuilt(node, [_unselected(child, shared) for child in node.inputs])
+        if isinstance(node, Clip):
+            return rebuilt(node, [node.left, _unselected(node.right, shared)])
         if not isinstance(node, Project):
             return node
         below = node.input

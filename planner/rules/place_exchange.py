@@ -1,8 +1,8 @@
 """Puts an exchange where equal keys have to meet and do not lie together already.
 
 An aggregate needs none if its keys contain the columns that its input was partitioned by; one side
-of a join needs none if it is partitioned by exactly the join's keys. Without keys all rows go to
-one vertex.
+of a join or a clip needs none if it is partitioned by exactly its keys. A stitch is like an
+aggregate. Without keys all rows go to one vertex.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.logical import Exchange, Join, LogicalNode, WindowAgg
-from planner.properties import partitioning
 from planner.traversal import Shared, transform
+
+from planner.logical import Clip, Exchange, Join, LogicalNode, Stitch, WindowAgg
+from planner.properties import partitioning
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions
@@ -23,22 +24,26 @@ def place_exchange(root: LogicalNode, options: PlanOptions) -> LogicalNode:
 
     def change(node: LogicalNode, _shared: Shared) -> LogicalNode:
         if isinstance(node, WindowAgg):
-            return _aggregate(node, options)
-        return _join(node, options) if isinstance(node, Join) else node
+            return _grouped(node, node.keys, options)
+        if isinstance(node, Stitch):
+            return _grouped(node, node.on, options)
+        return _paired(node, options) if isinstance(node, Join | Clip) else node
 
     return transform(root, change)
 
 
-def _aggregate(node: WindowAgg, options: PlanOptions) -> WindowAgg:
+def _grouped(
+    node: WindowAgg | Stitch, keys: tuple[str, ...], options: PlanOptions
+) -> WindowAgg | Stitch:
     now = partitioning(node.input)
     # A single vertex would do for any keys, but would do all the work alone.
-    alone_is_best = not node.keys or options.parallelism == 1
-    if (now.is_single and alone_is_best) or (not now.is_single and now.covers(node.keys)):
+    alone_is_best = not keys or options.parallelism == 1
+    if (now.is_single and alone_is_best) or (not now.is_single and now.covers(keys)):
         return node
-    return replace(node, input=Exchange(node.input, node.keys))
+    return replace(node, input=Exchange(node.input, keys))
 
 
-def _join(node: Join, options: PlanOptions) -> Join:
+def _paired(node: Join | Clip, options: PlanOptions) -> Join | Clip:
     left, right = partitioning(node.left), partitioning(node.right)
     if left.is_single and right.is_single and options.parallelism == 1:
         return node

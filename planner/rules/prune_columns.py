@@ -9,20 +9,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from planner.nodes import Column, Node
+from planner.traversal import NodeMap, topological
 
 from planner.logical import (
     Aggregate,
+    Clip,
     Explode,
     Filter,
     Join,
     LogicalNode,
     Project,
     Source,
+    Stitch,
     Union,
     WindowAgg,
 )
-from planner.nodes import Column, Node
-from planner.traversal import NodeMap, topological
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,6 +63,10 @@ def _demands(node: LogicalNode, wanted: set[str]) -> list[tuple[LogicalNode, Ite
             left = {c for side, c, name in node.columns if side == "left" and name in wanted}
             right = {c for side, c, name in node.columns if side == "right" and name in wanted}
             return [(node.left, left | set(node.left_on)), (node.right, right | set(node.right_on))]
+        case Clip():
+            return [(node.left, wanted | set(node.left_on)), (node.right, node.right_on)]
+        case Stitch(input=below, on=on):
+            return [(below, wanted | set(on))]
         case WindowAgg(input=below, keys=keys):
             used_columns = {a.column for a in _kept(node, wanted) if a.column is not None}
             return [(below, used_columns | set(keys))]
@@ -84,6 +90,8 @@ def _pruned(node: LogicalNode, inputs: tuple[LogicalNode, ...], wanted: set[str]
                 for child, (_, names) in zip(inputs, _demands(node, wanted), strict=True)
             )
             return replace(node, left=left, right=right, columns=entries)
+        case Clip():
+            return replace(node, left=inputs[0], right=_only(inputs[1], set(node.right_on)))
         case WindowAgg():
             return replace(node, input=inputs[0], aggregates=_kept(node, wanted))
         case _:

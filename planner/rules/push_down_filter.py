@@ -1,9 +1,10 @@
 """Filters move toward the sources, so that less is computed and exchanged.
 
-A conjunct moves through renames, unions, explodes of other columns, aggregates (if it reads keys
-only) and to the side of a join that has its columns. It stays where it is if it reads a computed
-column, if it reads a lifetime that the node changes, if it may fail on rows it would not have seen
-otherwise (casts), and above a subplan that others share.
+A conjunct moves through renames, unions, explodes of other columns, changes of lifetimes,
+aggregates and stitches (if it reads keys only), to the left of a clip, and to the side of a join
+that has its columns (of a left join: not if it reads right columns, which may be null above only).
+It stays where it is if it reads a computed column, if it reads a lifetime that the node changes, if
+it may fail on rows it would not have seen otherwise (casts), and above a subplan that others share.
 """
 
 from __future__ import annotations
@@ -13,11 +14,22 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-
-from planner.logical import Explode, Filter, Join, LogicalNode, Project, Union, WindowAgg
 from planner.nodes import Call, Column, Node, rename_columns
 from planner.traversal import Shared, transform
 from rstream.batch import VE, VS
+
+from planner.logical import (
+    Clip,
+    Explode,
+    Filter,
+    Join,
+    Lifetime,
+    LogicalNode,
+    Project,
+    Stitch,
+    Union,
+    WindowAgg,
+)
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions
@@ -79,10 +91,22 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
             if _may_fail(predicate):
                 return None
             return replace(node, input=_sink(below, [predicate], "", shared))
+        case Lifetime(input=below) if _is_of_payload(predicate):
+            return replace(node, input=_sink(below, [predicate], "", shared))
+        case Stitch(input=below, on=on) if _is_of_payload(predicate) and set(reads) <= set(on):
+            return replace(node, input=_sink(below, [predicate], "", shared))
+        case Clip(left=below) if _is_of_payload(predicate):
+            return replace(node, left=_sink(below, [predicate], "", shared))
         case Join():
             return None if _may_fail(predicate) else _into_join(node, predicate, shared)
         case _:
             return None
+
+
+def _is_of_payload(predicate: Node) -> bool:
+    """Whether it reads payload columns, and no lifetime, and cannot fail on rows it did not see."""
+    reads = predicate.columns()
+    return bool(reads) and VS not in reads and VE not in reads and not _may_fail(predicate)
 
 
 def _into_join(node: Join, predicate: Node, shared: Shared) -> LogicalNode | None:
@@ -90,6 +114,9 @@ def _into_join(node: Join, predicate: Node, shared: Shared) -> LogicalNode | Non
     reads = predicate.columns()
     if not reads or VS in reads or VE in reads:
         return None
+    origins = {name: side for side, _, name in node.columns}
+    if node.how == "left" and any(origins[name] == "right" for name in reads):
+        return None  # It would see the nulls of rows without a match.
     sides = {"left": node.left, "right": node.right}
     changed: dict[str, LogicalNode] = {}
     for side, below in sides.items():

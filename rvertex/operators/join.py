@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
-
 from rstream.batch import VE, VS, event_schema, int64_column
 from rstream.types import MIN_TIME
 from rvertex.int_index import UNKNOWN
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Side = Literal["left", "right"]
-#: "left" and "anti" are to come; they additionally hold rows back until nothing can match them.
+#: The others hold rows back until nothing can match them: see left_join.py and anti_join.py.
 How = Literal["inner"]
 
 _SIDES: tuple[Side, Side] = ("left", "right")
