@@ -14,6 +14,7 @@ from rich.console import Console
 
 from jobmanager import job as jobs
 from jobmanager import logs
+from jobmanager.batch import run_batch
 from jobmanager.errors import JobFailedError, NotRunningError
 from jobmanager.query_file import load_query
 from jobmanager.root import JobRoot, is_owned
@@ -108,6 +109,7 @@ def run(
     paced: Annotated[
         float | None, typer.Option(help="Replay this many times faster than real time.")
     ] = None,
+    batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
     settings: Settings = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -115,6 +117,10 @@ def run(
     """Run a query to its end and show its progress."""
     logs.configure(verbose=verbose)
     query = load_query(target, settings or ())
+    if batch:
+        done = run_batch(query, root=root, master=master, parallelism=parallelism)
+        print(json.dumps(done) if as_json else f"{done['events_out']:,} events: {done['output']}")
+        return
     with ProgressView() as view:
         job = jobs.run(
             query,

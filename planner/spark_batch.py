@@ -31,6 +31,7 @@ from planner.spark_sql import (
     MARK,
     BatchDataError,
     BatchFailedError,
+    UnsupportedInBatchError,
     failure,
     floor_divide,
     physical,
@@ -149,6 +150,8 @@ def _compile(
             return _aggregate(node, *inputs)
         case logical.Exchange() | logical.Sink():
             return inputs[0]
+        case _:
+            raise UnsupportedInBatchError(type(node).__name__.lower(), "it has no batch twin yet")
 
 
 def _selected(below: Frame, schema: pa.Schema, made: Sequence[str]) -> Frame:
@@ -181,6 +184,8 @@ def _join(node: logical.Join, left: Frame, right: Frame) -> Frame:
     To spare Spark all pairs of a key, time is cut into slices of about a mean lifetime; each side
     is exploded into the slices it lives in, and a pair is found in the slice in which it begins.
     """
+    if node.how != "inner":
+        raise UnsupportedInBatchError(f"join(how={node.how!r})", "it has no batch twin yet")
     slice_us = max(left.lifetime_us, right.lifetime_us)
     sides = _sliced(left, "l", slice_us).join(
         _sliced(right, "r", slice_us),
@@ -281,6 +286,8 @@ class _Take:
             return _added(aggregate.function, name, column, kind, shown)
         if aggregate.function in ("first", "last"):
             return _picked(aggregate.function, name, column, shown)
+        if aggregate.function not in ("count", "min", "max"):
+            raise UnsupportedInBatchError(shown, "it has no batch twin yet")
         return _Take({name: f"{aggregate.function}({column})"}, name)
 
 

@@ -20,6 +20,7 @@ import jobmanager
 from jobmanager.cli import app
 from planner import Stream, agg, col, cti, event, hopping, lit, tumbling
 from planner.spark_sql import BatchDataError
+from rstream import read_events
 from rstream.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import LateRowError, SumOverflowError, UnboundedLifetimeError
@@ -264,3 +265,17 @@ def test_a_difference_is_shown(tmp_path: Path) -> None:
     } or found["first_difference"]["only_in_stream"] == {VS: 7, VE: 8, "s": "STRA\u1e9eE"}
     done = CliRunner().invoke(app, ["validate", str(file), "--master", MASTER])
     assert "different: 2 rows by stream, 2 by batch" in done.stdout
+
+
+def test_run_as_a_batch_writes_what_a_job_would(tmp_path: Path) -> None:
+    root = str(tmp_path / "batch")
+    arguments = ["run", str(EXAMPLES / "alerts.py"), "--batch", "--root", root, "--master", MASTER]
+    done = CliRunner().invoke(app, [*arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert summary["state"] == "finished"
+    rows = read_events(f"{summary['output']}/partition=0")
+    assert rows.num_rows == summary["events_out"] > 300
+    assert (Path(summary["output"]) / "_SUCCESS").exists()
+    again = CliRunner().invoke(app, arguments)
+    assert again.exit_code == 2
