@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from planner import logical
 from planner.durations import format_us
 from planner.nodes import Call, Column, Node, bare
 from planner.traversal import NodeMap, readers
@@ -12,8 +13,6 @@ from rvertex.operators.extend import Extend
 from rvertex.operators.point_at_end import PointAtEnd
 from rvertex.operators.set_duration import SetDuration
 from rvertex.operators.shift import Shift
-
-from planner import logical
 
 if TYPE_CHECKING:
     from planner.physical import PhysicalPlan, Stage, StageInput
@@ -42,6 +41,8 @@ def describe(node: logical.LogicalNode) -> str:
             return f"clip on {_keys(node)}"
         case logical.WindowAgg():
             return _aggregate(node)
+        case logical.DataWindowAgg(window=window):
+            return f"aggregate {window}{_by(node)}: {_items(node)}"
         case logical.Exchange(keys=keys):
             return f"exchange by {', '.join(keys)}" if keys else "exchange to one vertex"
         case logical.Sink(uri=uri):
@@ -176,10 +177,19 @@ def _aggregate(node: logical.WindowAgg) -> str:
         if node.size_us == node.every_us
         else f"hopping {span} every {format_us(node.every_us)}"
     )
-    by = f" by {', '.join(node.keys)}" if node.keys else ""
-    items = ", ".join(f"{a.output}={a.function}({a.column or ''})" for a in node.aggregates)
     phase = "" if node.phase == "complete" else f"{node.phase} "
-    return f"{phase}aggregate {window}{by}: {items}"
+    return f"{phase}aggregate {window}{_by(node)}: {_items(node)}"
+
+
+def _by(node: logical.WindowAgg | logical.DataWindowAgg) -> str:
+    return f" by {', '.join(node.keys)}" if node.keys else ""
+
+
+def _items(node: logical.WindowAgg | logical.DataWindowAgg) -> str:
+    def told(a: logical.Aggregate) -> str:
+        return f"{a.column or ''}{'' if a.argument is None else f', {a.argument}'}"
+
+    return ", ".join(f"{a.output}={a.function}({told(a)})" for a in node.aggregates)
 
 
 def _column(name: str, node: Node) -> str:

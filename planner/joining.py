@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import get_args
 
 import pyarrow as pa
+
 from planner.data_types import common_type
 from planner.errors import InvalidPlanError
-from planner.naming import converted, require
-
 from planner.logical import Clip, Join, JoinKind, LogicalNode, Side
+from planner.naming import converted, require
 
 Keys = str | Sequence[str] | None
 _KINDS: tuple[JoinKind, ...] = get_args(JoinKind)

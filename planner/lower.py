@@ -14,21 +14,21 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+
+from planner import logical
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
+from planner.explain import describe
 from planner.optimizer import RULES, Rule, optimize
 from planner.options import CTI_EVERY_US, PARALLELISM, PARALLELISM_MAX, PlanOptions
 from planner.physical import PhysicalPlan, Routing, check_size
+from planner.properties import is_stateless
+from planner.stages import Draft, Feed, build_vertices, pair_spec, stateless_spec, summarise
 from planner.traversal import NodeMap, readers, topological
 from rvertex.operators.stitch import Stitch
 from rvertex.sources.discover import assign
 from rvertex.sources.discover import discover as discover_units
 from rvertex.sources.spec import SourceSpec, Unit
-
-from planner import logical
-from planner.explain import describe
-from planner.properties import is_stateless
-from planner.stages import Draft, Feed, build_vertices, pair_spec, stateless_spec, summarise
 
 if TYPE_CHECKING:
     from planner.query import Query
@@ -149,6 +149,11 @@ class _Lowering:
                 draft = self._open(inputs[0], kind="agg")
                 draft.add(node.operator(), describe(node), node.label)
                 draft.is_cheap = draft.is_cheap and node.phase == "partial"
+                return _Flow([draft])
+            case logical.DataWindowAgg():
+                draft = self._open(inputs[0], kind="agg")
+                draft.add(node.operator(), describe(node), node.label)
+                draft.is_cheap = False
                 return _Flow([draft])
             case logical.Filter() | logical.Project() | logical.Explode():
                 assert is_stateless(node)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
+
+from planner import naming
 from planner.agg import Agg
 from planner.durations import Duration, duration_us, positive_duration_us
 from planner.errors import InvalidPlanError
@@ -21,15 +23,6 @@ from planner.ingest import (
     file_source,
     items_source,
 )
-from planner.nodes import Column, Node, cast_to
-from planner.windows import Window
-from rvertex.operators.chop import Chop
-from rvertex.operators.extend import Extend
-from rvertex.operators.point_at_end import PointAtEnd
-from rvertex.operators.set_duration import SetDuration
-from rvertex.operators.shift import Shift
-
-from planner import naming
 from planner.joining import clip_nodes, join_nodes
 from planner.logical import (
     Aggregate,
@@ -41,11 +34,18 @@ from planner.logical import (
     Project,
     Sink,
     Union,
-    WindowAgg,
     identity_columns,
 )
 from planner.logical import Stitch as StitchNode
+from planner.nodes import Column, Node, cast_to
 from planner.properties import is_point
+from planner.windowing import window_node
+from planner.windows import AnyWindow
+from rvertex.operators.chop import Chop
+from rvertex.operators.extend import Extend
+from rvertex.operators.point_at_end import PointAtEnd
+from rvertex.operators.set_duration import SetDuration
+from rvertex.operators.shift import Shift
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -279,7 +279,7 @@ class Stream:
             plan = Project(plan, tuple({**kept, **picked}.items()))
         return GroupedStream(plan, tuple(picked))
 
-    def window(self, window: Window) -> WindowedStream:
+    def window(self, window: AnyWindow) -> WindowedStream:
         """Windows over the whole stream."""
         return GroupedStream(self.plan, ()).window(window)
 
@@ -318,10 +318,13 @@ class GroupedStream:
     plan: LogicalNode
     keys: tuple[str, ...]
 
-    def window(self, window: Window) -> WindowedStream:
+    def window(self, window: AnyWindow) -> WindowedStream:
         """These windows per key."""
-        if not isinstance(window, Window):
-            raise InvalidPlanError(f"window() takes hopping(...) or tumbling(...), not {window!r}")
+        if not isinstance(window, AnyWindow):
+            raise InvalidPlanError(
+                "window() takes hopping(...), tumbling(...), snapshot(), session(...) or "
+                f"count_window(...), not {window!r}"
+            )
         return WindowedStream(self.plan, self.keys, window)
 
 
@@ -331,7 +334,7 @@ class WindowedStream:
 
     plan: LogicalNode
     keys: tuple[str, ...]
-    spec: Window
+    spec: AnyWindow
 
     def agg(self, **aggregates: Agg) -> Stream:
         """One event per key and window that has events, alive as long as the window.
@@ -351,15 +354,8 @@ class WindowedStream:
                 raise InvalidPlanError(f"agg({name}=...) takes agg.count() and its like")
             specs.append(_aggregate(name, aggregate, self.plan.schema, inputs))
         plan = Project(self.plan, tuple(inputs.items()))
-        node = WindowAgg(
-            input=plan,
-            keys=self.keys,
-            size_us=self.spec.size_us,
-            every_us=self.spec.every_us,
-            aggregates=tuple(specs),
-            points=is_point(plan),
-        )
-        return Stream(node)
+        points = is_point(plan)
+        return Stream(window_node(plan, self.keys, self.spec, tuple(specs), points=points))
 
 
 def _columns(schema: pa.Schema) -> str:
@@ -369,7 +365,7 @@ def _columns(schema: pa.Schema) -> str:
 def _aggregate(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) -> Aggregate:
     """The aggregate over a column of ``inputs``, which is added where it is not there yet."""
     if agg.expr is None:
-        return Aggregate(agg.function, None, name)
+        return Aggregate(agg.function, None, name, agg.argument)
     node = naming.resolved(agg.expr, schema)
     if agg.function in ("sum", "mean") and node.type == pa.bool_():
         node = cast_to(node, pa.int64())
@@ -384,4 +380,4 @@ def _aggregate(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) 
     while inputs.get(column, node) != node:
         column += "_"
     inputs[column] = node
-    return Aggregate(agg.function, column, name)
+    return Aggregate(agg.function, column, name, agg.argument)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from planner import logical
 from planner.fingerprint import fingerprint
 from planner.nodes import Column, Node
 from planner.physical import Routing, Stage, StageInput
@@ -13,15 +14,14 @@ from rvertex.operators.anti_join import AntiJoin
 from rvertex.operators.clip import Clip
 from rvertex.operators.explode import Explode
 from rvertex.operators.filter import Filter
+from rvertex.operators.join import TemporalJoin
 from rvertex.operators.left_join import LeftJoin
 from rvertex.operators.project import Project
 from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
 
-from planner import logical
-from rvertex.operators.join import TemporalJoin
-
 if TYPE_CHECKING:
     import pyarrow as pa
+
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourcePartition
 

@@ -11,10 +11,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from planner.logical import Clip, Join, LogicalNode, Project, identity_columns
 from planner.nodes import Call, Column, Node, rename_columns
 from planner.traversal import Shared, rebuilt, transform
-
-from planner.logical import Clip, Join, LogicalNode, Project, identity_columns
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions

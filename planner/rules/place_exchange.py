@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.traversal import Shared, transform
-
-from planner.logical import Clip, Exchange, Join, LogicalNode, Stitch, WindowAgg
+from planner.logical import Clip, DataWindowAgg, Exchange, Join, LogicalNode, Stitch, WindowAgg
 from planner.properties import partitioning
+from planner.traversal import Shared, transform
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions
@@ -23,7 +22,7 @@ def place_exchange(root: LogicalNode, options: PlanOptions) -> LogicalNode:
     """The plan with the exchanges it needs."""
 
     def change(node: LogicalNode, _shared: Shared) -> LogicalNode:
-        if isinstance(node, WindowAgg):
+        if isinstance(node, WindowAgg | DataWindowAgg):
             return _grouped(node, node.keys, options)
         if isinstance(node, Stitch):
             return _grouped(node, node.on, options)
@@ -33,8 +32,8 @@ def place_exchange(root: LogicalNode, options: PlanOptions) -> LogicalNode:
 
 
 def _grouped(
-    node: WindowAgg | Stitch, keys: tuple[str, ...], options: PlanOptions
-) -> WindowAgg | Stitch:
+    node: WindowAgg | DataWindowAgg | Stitch, keys: tuple[str, ...], options: PlanOptions
+) -> LogicalNode:
     now = partitioning(node.input)
     # A single vertex would do for any keys, but would do all the work alone.
     alone_is_best = not keys or options.parallelism == 1

@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from planner.nodes import Column, Node
-from planner.traversal import NodeMap, topological
 
 from planner.logical import (
     Aggregate,
     Clip,
+    DataWindowAgg,
     Explode,
     Filter,
     Join,
@@ -25,6 +24,8 @@ from planner.logical import (
     Union,
     WindowAgg,
 )
+from planner.nodes import Column, Node
+from planner.traversal import NodeMap, topological
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,7 +68,7 @@ def _demands(node: LogicalNode, wanted: set[str]) -> list[tuple[LogicalNode, Ite
             return [(node.left, wanted | set(node.left_on)), (node.right, node.right_on)]
         case Stitch(input=below, on=on):
             return [(below, wanted | set(on))]
-        case WindowAgg(input=below, keys=keys):
+        case WindowAgg(input=below, keys=keys) | DataWindowAgg(input=below, keys=keys):
             used_columns = {a.column for a in _kept(node, wanted) if a.column is not None}
             return [(below, used_columns | set(keys))]
         case _:
@@ -92,13 +93,13 @@ def _pruned(node: LogicalNode, inputs: tuple[LogicalNode, ...], wanted: set[str]
             return replace(node, left=left, right=right, columns=entries)
         case Clip():
             return replace(node, left=inputs[0], right=_only(inputs[1], set(node.right_on)))
-        case WindowAgg():
+        case WindowAgg() | DataWindowAgg():
             return replace(node, input=inputs[0], aggregates=_kept(node, wanted))
         case _:
             return node.with_inputs(inputs)
 
 
-def _kept(node: WindowAgg, wanted: set[str]) -> tuple[Aggregate, ...]:
+def _kept(node: WindowAgg | DataWindowAgg, wanted: set[str]) -> tuple[Aggregate, ...]:
     """The aggregates that are read; one at least, so that windows are seen at all."""
     kept = tuple(a for a in node.aggregates if a.output in wanted)
     return kept or node.aggregates[:1]

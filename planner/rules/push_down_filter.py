@@ -14,12 +14,10 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from planner.nodes import Call, Column, Node, rename_columns
-from planner.traversal import Shared, transform
-from rstream.batch import VE, VS
 
 from planner.logical import (
     Clip,
+    DataWindowAgg,
     Explode,
     Filter,
     Join,
@@ -30,6 +28,9 @@ from planner.logical import (
     Union,
     WindowAgg,
 )
+from planner.nodes import Call, Column, Node, rename_columns
+from planner.traversal import Shared, transform
+from rstream.batch import VE, VS
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions
@@ -87,7 +88,9 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
         case Union(branches=branches) if not any(branch in shared for branch in branches):
             below_all = tuple(_sink(branch, [predicate], "", shared) for branch in branches)
             return replace(node, branches=below_all)
-        case WindowAgg(input=below, keys=keys) if reads and set(reads) <= set(keys):
+        case (
+            WindowAgg(input=below, keys=keys) | DataWindowAgg(input=below, keys=keys)
+        ) if reads and set(reads) <= set(keys):
             if _may_fail(predicate):
                 return None
             return replace(node, input=_sink(below, [predicate], "", shared))

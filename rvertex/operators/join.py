@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
+
 from rstream.batch import VE, VS, event_schema, int64_column
 from rstream.types import MIN_TIME
 from rvertex.int_index import UNKNOWN
