@@ -13,7 +13,7 @@ from planner.ingest import cti, event
 from planner.query import GroupedStream, Query, Stream, WindowedStream
 from planner.sql.entry import sql
 from planner.sql.errors import SqlError
-from planner.windows import Window, hopping, tumbling
+from planner.windows import Window, count_window, hopping, session, snapshot, tumbling
 
 __all__ = [
     "EvaluationError",
@@ -31,10 +31,13 @@ __all__ = [
     "agg",
     "coalesce",
     "col",
+    "count_window",
     "cti",
     "event",
     "hopping",
     "lit",
+    "session",
+    "snapshot",
     "sql",
     "tumbling",
     "ve",

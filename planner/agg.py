@@ -1,19 +1,31 @@
 """Aggregates: ``agg.count()``, ``agg.sum("price")``, ``agg.max(col("price") * 2)``.
 
-``count()`` counts events, ``count(x)`` those where x is not null. ``sum, mean, min, max`` skip
-nulls and are null where there is nothing; ``first`` and ``last`` go by the event's start and
-include nulls.
+``count()`` counts events, ``count(x)`` those where x is not null. ``first`` and ``last`` go by the
+event's start and include nulls; ``user`` sees nulls too. All others skip nulls and are null where
+there is nothing, but ``count_distinct`` is 0. NaN is greater than every number.
+
+``variance, stddev, count_distinct, top_k, quantile, user`` see all values of a window at once: rows
+are exchanged as they are, not as partial results, and wait until their window closes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from planner.errors import InvalidPlanError
 from planner.expressions import Expr, col
+from rvertex.gathered import Custom, UserAggregate
 
 if TYPE_CHECKING:
     from planner.logical import AggregateFunction
+    from rvertex.aggregates import Argument
+
+_TOP_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +34,11 @@ class Agg:
 
     function: AggregateFunction
     expr: Expr | None
+    argument: Argument = None
 
 
-def _of(function: AggregateFunction, column: str | Expr) -> Agg:
-    return Agg(function, col(column) if isinstance(column, str) else column)
+def _of(function: AggregateFunction, column: str | Expr, argument: Argument = None) -> Agg:
+    return Agg(function, col(column) if isinstance(column, str) else column, argument)
 
 
 def count(column: str | Expr | None = None) -> Agg:
@@ -36,6 +49,11 @@ def count(column: str | Expr | None = None) -> Agg:
 def sum(column: str | Expr) -> Agg:
     """The sum; of integers in int64, otherwise in float64."""
     return _of("sum", column)
+
+
+def product(column: str | Expr) -> Agg:
+    """The product, in float64."""
+    return _of("product", column)
 
 
 def mean(column: str | Expr) -> Agg:
@@ -61,3 +79,63 @@ def first(column: str | Expr) -> Agg:
 def last(column: str | Expr) -> Agg:
     """The value of the latest event."""
     return _of("last", column)
+
+
+def variance(column: str | Expr, *, ddof: int = 1) -> Agg:
+    """The sample variance, in float64: squared deviations from the mean over ``n - ddof``.
+
+    Null for ``n <= ddof``; ``ddof=0`` is the variance of a whole population.
+    """
+    return _of("variance", column, _whole("variance", "ddof", ddof, 0, _TOP_MAX))
+
+
+def stddev(column: str | Expr, *, ddof: int = 1) -> Agg:
+    """The square root of the variance."""
+    return _of("stddev", column, _whole("stddev", "ddof", ddof, 0, _TOP_MAX))
+
+
+def count_distinct(column: str | Expr) -> Agg:
+    """How many different values, exactly."""
+    return _of("count_distinct", column)
+
+
+def top_k(column: str | Expr, k: int) -> Agg:
+    """The ``k`` greatest values, greatest first, as a list; all of them if there are fewer."""
+    return _of("top_k", column, _whole("top_k", "k", k, 1, _TOP_MAX))
+
+
+def quantile(column: str | Expr, q: float) -> Agg:
+    """The exact quantile, in float64: the value at place ``q * (n - 1)`` of the sorted values.
+
+    Between two places it is interpolated linearly. ``q=0.5`` is the median.
+    """
+    if not isinstance(q, int | float) or isinstance(q, bool) or not 0 <= q <= 1:
+        raise InvalidPlanError(f"quantile(..., {q!r}): q is between 0 and 1")
+    return _of("quantile", column, float(q))
+
+
+def user(aggregate: UserAggregate, column: str | Expr) -> Agg:
+    """An aggregate of your own; see :class:`rvertex.gathered.UserAggregate`.
+
+    It must be picklable, and its result may depend on nothing but the values it is given.
+    """
+    name = f"{type(aggregate).__module__}.{type(aggregate).__qualname__}"
+    for method in ("init", "add", "result"):
+        if not callable(getattr(aggregate, method, None)):
+            raise InvalidPlanError(f"agg.user({name}): it has no method {method!r}")
+    if not isinstance(getattr(aggregate, "type", None), pa.DataType):
+        raise InvalidPlanError(f"agg.user({name}): its 'type' is not an Arrow type")
+    try:
+        content = pickle.dumps(aggregate, protocol=5)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise InvalidPlanError(f"agg.user({name}): it cannot be pickled: {error}") from None
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    return _of("user", column, Custom(f"{name}#{digest}", aggregate))
+
+
+def _whole(function: str, what: str, value: int, low: int, high: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidPlanError(
+            f"{function}(..., {what}={value!r}): it is an int between {low} and {high}"
+        )
+    return value

@@ -22,7 +22,8 @@ def fingerprint(value: object) -> str:
 def canonical(value: object) -> str:
     """``value`` as text, without anything that varies between runs."""
     if is_dataclass(value) and not isinstance(value, type):
-        inner = ",".join(f"{f.name}={canonical(getattr(value, f.name))}" for f in fields(value))
+        told = [f.name for f in fields(value) if f.metadata.get("fingerprint", True)]
+        inner = ",".join(f"{name}={canonical(getattr(value, name))}" for name in told)
         return f"{type(value).__name__}({inner})"
     if isinstance(value, tuple | list):
         return "[" + ",".join(canonical(v) for v in value) + "]"

@@ -14,9 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
+
 from planner.nodes import Column, Node
-from rvertex.aggregates import AggregateSpec
-from rvertex.operators.aggregate import FinalAggregate, PartialAggregate, WindowAggregate
+from planner.windowing import Aggregate as Aggregate
+from planner.windowing import AggregateFunction as AggregateFunction
+from planner.windowing import DataWindowAgg as DataWindowAgg
+from planner.windowing import Phase as Phase
+from planner.windowing import WindowAgg as WindowAgg
 from rvertex.operators.chop import Chop
 from rvertex.operators.extend import Extend
 from rvertex.operators.point_at_end import PointAtEnd
@@ -30,7 +34,6 @@ Side = Literal["left", "right"]
 JoinKind = Literal["inner", "left", "anti"]
 #: What changes lifetimes one event at a time.
 LifetimeChange = Shift | SetDuration | Extend | PointAtEnd | Chop
-AggregateFunction = Literal["count", "sum", "mean", "min", "max", "first", "last"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,58 +240,6 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
-    """One output column of an aggregation. ``column`` None: rows are counted."""
-
-    function: AggregateFunction
-    column: str | None
-    output: str
-
-
-#: "complete": in one step. "partial" before an exchange, "final" after it.
-Phase = Literal["complete", "partial", "final"]
-_PHASES: dict[Phase, type[WindowAggregate | PartialAggregate | FinalAggregate]] = {
-    "complete": WindowAggregate,
-    "partial": PartialAggregate,
-    "final": FinalAggregate,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class WindowAgg:
-    """Aggregates per key and window ``[k * every, k * every + size)``."""
-
-    input: LogicalNode
-    keys: tuple[str, ...]
-    size_us: int
-    every_us: int
-    aggregates: tuple[Aggregate, ...]
-    #: The input's lifetimes are points, so windows may share panes.
-    points: bool
-    phase: Phase = "complete"
-    label: str = ""
-    schema: pa.Schema = field(init=False)
-
-    def __post_init__(self) -> None:
-        schema = self.operator().output_schema([self.input.schema])
-        object.__setattr__(self, "schema", schema)
-
-    def operator(self) -> WindowAggregate | PartialAggregate | FinalAggregate:
-        """What computes it; it also knows the output's types."""
-        specs = tuple(AggregateSpec(a.function, a.column, a.output) for a in self.aggregates)
-        make = _PHASES[self.phase]
-        return make(self.keys, self.size_us, self.every_us, specs, self.points)
-
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> WindowAgg:
-        (only,) = inputs
-        return replace(self, input=only)
-
-
-@dataclass(frozen=True, slots=True)
 class Exchange:
     """Rows move to the vertex of their keys' hash; no keys: all to one vertex."""
 
@@ -341,6 +292,7 @@ LogicalNode = (
     | Stitch
     | Clip
     | WindowAgg
+    | DataWindowAgg
     | Exchange
     | Sink
 )

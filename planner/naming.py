@@ -99,9 +99,9 @@ def require_groupable(name: str, node: Node) -> None:
 def require_aggregable(function: str, name: str, node: Node) -> None:
     """The aggregate takes values of this type."""
     kind = node.type
-    if function in ("sum", "mean"):
+    if function in ("sum", "product", "mean", "variance", "stddev", "quantile"):
         good = is_number(kind)
-    elif function in ("min", "max"):
+    elif function in ("min", "max", "count_distinct", "top_k"):
         good = not pa.types.is_nested(kind) and not pa.types.is_null(kind)
     else:
         good = not pa.types.is_null(kind)

@@ -8,16 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.nodes import Column
-from rstream.batch import EVENT, VE, VS, int64_column, kinds
-from rvertex.operators.chop import Chop
-from rvertex.operators.extend import Extend
-from rvertex.operators.point_at_end import PointAtEnd
-from rvertex.operators.set_duration import SetDuration
-from rvertex.operators.shift import Shift
-
 from planner.logical import (
     Clip,
+    DataWindowAgg,
     Exchange,
     Explode,
     Filter,
@@ -31,6 +24,13 @@ from planner.logical import (
     Union,
     WindowAgg,
 )
+from planner.nodes import Column
+from rstream.batch import EVENT, VE, VS, int64_column, kinds
+from rvertex.operators.chop import Chop
+from rvertex.operators.extend import Extend
+from rvertex.operators.point_at_end import PointAtEnd
+from rvertex.operators.set_duration import SetDuration
+from rvertex.operators.shift import Shift
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,8 @@ def is_point(node: LogicalNode) -> bool:
             return False
         case WindowAgg(size_us=size_us):
             return size_us == 1
+        case DataWindowAgg():
+            return False
         case Filter() | Project() | Explode() | Exchange() | Sink():
             return is_point(node.input)
 
@@ -115,7 +117,7 @@ def partitioning(node: LogicalNode) -> Partitioning:
             return _through(partitioning(node.input), _outputs(columns))
         case Join():
             return _of_join(node)
-        case WindowAgg(keys=keys):
+        case WindowAgg(keys=keys) | DataWindowAgg(keys=keys):
             kept = {key: frozenset([key]) for key in keys}
             return _through(partitioning(node.input), kept)
         case Explode(column=column):

@@ -1,10 +1,18 @@
-"""Windows: ``hopping(size, every)`` and ``tumbling(size)``."""
+"""Windows: ``hopping``, ``tumbling``, ``snapshot``, ``session`` and ``count_window``.
+
+``hopping`` and ``tumbling`` lie on the clock, the same for every key; the others are made by the
+events of a key. Exact rules, with a worked table each, are in docs/ALGEBRA.md and in the operators:
+``rvertex/operators/{snapshot_window,session,count_window}.py``.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.durations import Duration, positive_duration_us
+from planner.durations import Duration, format_us, positive_duration_us
+from planner.errors import InvalidPlanError
+
+_EVENTS_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +21,41 @@ class Window:
 
     size_us: int
     every_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotWindow:
+    """A window between every two neighbouring lifetime endpoints of a key."""
+
+    def __str__(self) -> str:
+        return "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """A window per period of activity of a key, at most ``max_us`` long."""
+
+    gap_us: int
+    max_us: int | None
+
+    def __str__(self) -> str:
+        longest = "" if self.max_us is None else f" max {format_us(self.max_us)}"
+        return f"session {format_us(self.gap_us)}{longest}"
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """A window for every ``count`` events of a key."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"every {self.count} events"
+
+
+#: Windows that the events of a key make.
+DataWindow = SnapshotWindow | SessionWindow | CountWindow
+AnyWindow = Window | DataWindow
 
 
 def hopping(size: Duration, every: Duration) -> Window:
@@ -26,3 +69,32 @@ def hopping(size: Duration, every: Duration) -> Window:
 def tumbling(size: Duration) -> Window:
     """Windows of length ``size``, one after the other."""
     return hopping(size, size)
+
+
+def snapshot() -> SnapshotWindow:
+    """A window between every two neighbouring starts or ends of a key's events.
+
+    It holds the events that are alive in it; where none is, there is no window.
+    """
+    return SnapshotWindow()
+
+
+def session(gap: Duration, max: Duration | None = None) -> SessionWindow:
+    """A window from a key's first event until nothing has come for ``gap``.
+
+    An event that starts ``gap`` or more after the last instant of those before it begins another
+    session; so does one that starts ``max`` or more after the session's start. The window ends
+    ``gap`` after the last instant of its events, at the latest ``max`` after its start.
+    """
+    longest = None if max is None else positive_duration_us(max, what="session max")
+    return SessionWindow(positive_duration_us(gap, what="session gap"), longest)
+
+
+def count_window(n: int) -> CountWindow:
+    """A window for every ``n`` events of a key, from the first one's start to the last one's.
+
+    Events count in sequence order. The last events of a key, if fewer than ``n``, are in none.
+    """
+    if not isinstance(n, int) or isinstance(n, bool) or not 0 < n <= _EVENTS_MAX:
+        raise InvalidPlanError(f"count_window({n!r}): n is a number of events, at least 1")
+    return CountWindow(n)

@@ -1,7 +1,8 @@
 """Aggregates in two steps around an exchange, so that only partial results travel.
 
-The first step joins the stage before the exchange, each branch of a union by itself. A subplan that
-others share is closed, so behind it rows are exchanged as they are.
+Aggregates that need all rows of a window, and windows that data make, stay in one step: merging
+would not give the same. The first step joins the stage before the exchange, each branch of a union
+by itself. A subplan that others share is closed, so behind it rows are exchanged as they are.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def partial_aggregation(root: LogicalNode, options: PlanOptions) -> LogicalNode:
         return root
 
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
-        if not isinstance(node, WindowAgg) or node.phase != "complete":
+        if not isinstance(node, WindowAgg) or node.phase != "complete" or not node.can_be_split:
             return node
         exchange = node.input
         if not isinstance(exchange, Exchange) or exchange in shared:

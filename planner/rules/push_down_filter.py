@@ -88,9 +88,9 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
         case Union(branches=branches) if not any(branch in shared for branch in branches):
             below_all = tuple(_sink(branch, [predicate], "", shared) for branch in branches)
             return replace(node, branches=below_all)
-        case (
-            WindowAgg(input=below, keys=keys) | DataWindowAgg(input=below, keys=keys)
-        ) if reads and set(reads) <= set(keys):
+        case WindowAgg(input=below, keys=keys) | DataWindowAgg(input=below, keys=keys) if (
+            reads and set(reads) <= set(keys)
+        ):
             if _may_fail(predicate):
                 return None
             return replace(node, input=_sink(below, [predicate], "", shared))

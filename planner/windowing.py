@@ -1,0 +1,148 @@
+"""Logical nodes of aggregation by key and window; part of :mod:`planner.logical`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from planner.windows import AnyWindow, CountWindow, DataWindow, SessionWindow, Window
+from rvertex.aggregates import AggregateSpec, Argument
+from rvertex.operators.aggregate import FinalAggregate, PartialAggregate, WindowAggregate
+from rvertex.operators.count_window import CountWindowAggregate
+from rvertex.operators.session import SessionAggregate
+from rvertex.operators.snapshot_window import SnapshotAggregate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from planner.logical import LogicalNode
+
+AggregateFunction = Literal[
+    "count",
+    "sum",
+    "product",
+    "mean",
+    "min",
+    "max",
+    "first",
+    "last",
+    "variance",
+    "stddev",
+    "count_distinct",
+    "top_k",
+    "quantile",
+    "user",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One output column of an aggregation. ``column`` None: rows are counted."""
+
+    function: AggregateFunction
+    column: str | None
+    output: str
+    #: What the function is told besides: ddof, k, q, or the user's object.
+    argument: Argument = None
+
+    @property
+    def spec(self) -> AggregateSpec:
+        """The same for an operator."""
+        return AggregateSpec(self.function, self.column, self.output, self.argument)
+
+
+#: "complete": in one step. "partial" before an exchange, "final" after it.
+Phase = Literal["complete", "partial", "final"]
+_PHASES: dict[Phase, type[WindowAggregate | PartialAggregate | FinalAggregate]] = {
+    "complete": WindowAggregate,
+    "partial": PartialAggregate,
+    "final": FinalAggregate,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAgg:
+    """Aggregates per key and window ``[k * every, k * every + size)``."""
+
+    input: LogicalNode
+    keys: tuple[str, ...]
+    size_us: int
+    every_us: int
+    aggregates: tuple[Aggregate, ...]
+    #: The input's lifetimes are points, so windows may share panes.
+    points: bool
+    phase: Phase = "complete"
+    label: str = ""
+    schema: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        schema = self.operator().output_schema([self.input.schema])
+        object.__setattr__(self, "schema", schema)
+
+    def operator(self) -> WindowAggregate | PartialAggregate | FinalAggregate:
+        """What computes it; it also knows the output's types."""
+        specs = tuple(a.spec for a in self.aggregates)
+        make = _PHASES[self.phase]
+        return make(self.keys, self.size_us, self.every_us, specs, self.points)
+
+    @property
+    def can_be_split(self) -> bool:
+        """Whether partial results may be merged: no function needs all rows at once."""
+        return not any(a.spec.is_gathered for a in self.aggregates)
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> WindowAgg:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+@dataclass(frozen=True, slots=True)
+class DataWindowAgg:
+    """Aggregates per key and window that the key's events make; never split into phases."""
+
+    input: LogicalNode
+    keys: tuple[str, ...]
+    window: DataWindow
+    aggregates: tuple[Aggregate, ...]
+    label: str = ""
+    schema: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        schema = self.operator().output_schema([self.input.schema])
+        object.__setattr__(self, "schema", schema)
+
+    def operator(self) -> SnapshotAggregate | SessionAggregate | CountWindowAggregate:
+        """What computes it; it also knows the output's types."""
+        specs = tuple(a.spec for a in self.aggregates)
+        match self.window:
+            case SessionWindow(gap_us, max_us):
+                return SessionAggregate(self.keys, gap_us, max_us, specs)
+            case CountWindow(count):
+                return CountWindowAggregate(self.keys, count, specs)
+            case _:
+                return SnapshotAggregate(self.keys, specs)
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> DataWindowAgg:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+def window_node(
+    plan: LogicalNode,
+    keys: tuple[str, ...],
+    window: AnyWindow,
+    aggregates: tuple[Aggregate, ...],
+    *,
+    points: bool,
+) -> WindowAgg | DataWindowAgg:
+    """The aggregation of ``plan`` by key and window; ``points``: all its lifetimes are points."""
+    if isinstance(window, Window):
+        return WindowAgg(plan, keys, window.size_us, window.every_us, aggregates, points)
+    return DataWindowAgg(plan, keys, window, aggregates)
