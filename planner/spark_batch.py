@@ -27,6 +27,8 @@ from pyspark.sql.functions import expr
 
 from planner import logical
 from planner.batch_rows import source_events
+from planner.errors import InvalidPlanError
+from planner.explain import describe
 from planner.spark_sql import (
     MARK,
     BatchDataError,
@@ -143,13 +145,15 @@ def _compile(
             return _selected(below, node.schema, made)
         case logical.Union():
             return _union(node, inputs)
-        case logical.Join():
+        case logical.Join(how="inner"):
             return _join(node, *inputs)
         case logical.WindowAgg():
             assert node.phase == "complete", "phases are put in by the optimizer"
             return _aggregate(node, *inputs)
         case logical.Exchange() | logical.Sink():
             return inputs[0]
+        case _:
+            raise InvalidPlanError(f"{describe(node)}: Spark cannot compute this as a batch yet")
         case _:
             raise UnsupportedInBatchError(type(node).__name__.lower(), "it has no batch twin yet")
 
