@@ -175,10 +175,11 @@ class Life:
     def drain(self) -> None:
         """Offer all that is left, as long as the vertex wants it."""
         worked = True
-        while worked:  # ends: every turn consumes something
+        while worked:  # ends: every turn but the last reads or releases something
+            before = self.vertex.read_positions
             for channel in range(len(self.inputs)):
                 self.offer(channel, 1_000)
-            worked = self.step()
+            worked = self.step() or self.vertex.read_positions != before
         if self.spec.source is not None and not self.vertex.is_finished:
             assert self.vertex.read_positions == (self.inputs[0].num_rows,)
             self.vertex.end_source()
