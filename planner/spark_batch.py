@@ -27,8 +27,6 @@ from pyspark.sql.functions import expr
 
 from planner import logical
 from planner.batch_rows import source_events
-from planner.errors import InvalidPlanError
-from planner.explain import describe
 from planner.spark_sql import (
     MARK,
     BatchDataError,
@@ -153,9 +151,12 @@ def _compile(
         case logical.Exchange() | logical.Sink():
             return inputs[0]
         case _:
-            raise InvalidPlanError(f"{describe(node)}: Spark cannot compute this as a batch yet")
-        case _:
-            raise UnsupportedInBatchError(type(node).__name__.lower(), "it has no batch twin yet")
+            what = (
+                f"{node.how} join"
+                if isinstance(node, logical.Join)
+                else type(node).__name__.lower()
+            )
+            raise UnsupportedInBatchError(what, "it has no batch twin yet")
 
 
 def _selected(below: Frame, schema: pa.Schema, made: Sequence[str]) -> Frame:
