@@ -9,7 +9,13 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from planner import logical as plans
 from rstream.types import INF_TIME
+from rvertex.operators.chop import Chop
+from rvertex.operators.extend import Extend
+from rvertex.operators.point_at_end import PointAtEnd
+from rvertex.operators.set_duration import SetDuration
+from rvertex.operators.shift import Shift
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -111,6 +117,29 @@ def alive_at(time: int, rows: Iterable[Row]) -> list[Row]:
         for r in rows
         if r["_vs"] <= time < r["_ve"]
     ]
+
+
+def naive_lifetime_rows(
+    node: plans.Lifetime | plans.Stitch | plans.Clip, inputs: Sequence[list[Row]]
+) -> list[Row]:
+    """The rows of a plan's node over those of its inputs."""
+    rows = sorted(inputs[0], key=lambda r: r["_vs"])
+    match node:
+        case plans.Stitch(on=on):
+            return [row for row, _ in stitch(rows, on)]
+        case plans.Clip(left_on=left_on, right_on=right_on):
+            return [row for row, _ in clip(rows, inputs[1], left_on, right_on)]
+        case plans.Lifetime(change=Chop(period_us=period, offset_us=offset)):
+            return chop(rows, period, offset)
+        case plans.Lifetime(change=PointAtEnd()):
+            return points_at_end(rows)
+        case plans.Lifetime(change=Shift(duration_us=d)):
+            return [{**r, "_vs": r["_vs"] + d, "_ve": r["_ve"] + d} for r in rows]
+        case plans.Lifetime(change=SetDuration(duration_us=d)):
+            return [{**r, "_ve": r["_vs"] + d} for r in rows]
+        case plans.Lifetime(change=Extend(duration_us=d)):
+            return [{**r, "_ve": r["_ve"] + d} for r in rows if r["_ve"] + d > r["_vs"]]
+    raise AssertionError(node)
 
 
 def _match(left: Row, right: Row, left_on: Sequence[str], right_on: Sequence[str]) -> bool:

@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 from planner import Stream, agg, col, event, hopping, lit, tumbling, when
 from planner import logical as plans
 from rstream.batch import EVENT, KIND, VE, VS, event_schema
+from tests.support import naive_lifetimes
+from tests.support.naive_lifetimes import naive_lifetime_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.logical import Aggregate, Join, LogicalNode, WindowAgg
     from planner.nodes import Node
 
@@ -51,6 +55,8 @@ def naive_rows(node: LogicalNode) -> list[Row]:
             return [{VS: r[VS], VE: r[VE], **{n: r[n] for n in names}} for r in rows]
         case plans.Join():
             return _join(node)
+        case plans.Lifetime() | plans.Stitch() | plans.Clip():
+            return naive_lifetime_rows(node, [naive_rows(child) for child in node.inputs])
         case plans.WindowAgg():
             return _aggregate(node)
         case plans.Sink(input=below):
@@ -65,8 +71,14 @@ def _values(below: LogicalNode, rows: list[Row], expr: Node) -> list[Any]:
 
 def _join(node: Join) -> list[Row]:
     out: list[Row] = []
-    rights = naive_rows(node.right)
-    for a in naive_rows(node.left):
+    lefts, rights = naive_rows(node.left), naive_rows(node.right)
+    if node.how != "inner":
+        for row, _ in naive_lifetimes.pieces_alone(lefts, rights, node.left_on, node.right_on):
+            alone = {n: row[c] if side == "left" else None for side, c, n in node.columns}
+            out.append({VS: row[VS], VE: row[VE], **alone})
+    if node.how == "anti":
+        return out
+    for a in lefts:
         for b in rights:
             start, end = max(a[VS], b[VS]), min(a[VE], b[VE])
             keys = [(a[m], b[n]) for m, n in zip(node.left_on, node.right_on, strict=True)]
@@ -140,7 +152,7 @@ def streams(draw: st.DrawFn, steps: int = 5) -> Stream:
     """A random query over columns ``k``, ``x`` (integers) and ``s`` (text), which it always has."""
     stream = _BASES[draw(st.sampled_from(sorted(_BASES)))]
     for _ in range(draw(st.integers(0, steps))):
-        kind = draw(st.sampled_from(["filter", "change", "words", "union", "join", "group"]))
+        kind = draw(st.sampled_from(_STEPS))
         if kind == "filter":
             stream = stream.filter(draw(_predicates()))
         elif kind == "change":
@@ -152,11 +164,34 @@ def streams(draw: st.DrawFn, steps: int = 5) -> Stream:
             stream = stream.union(other.select("s", "x", k=col("k").cast(int)))
         elif kind == "join" and _size(stream.plan) < 4:
             other = draw(st.one_of(st.just(stream), streams(steps=1)))
-            joined = stream.join(other, on=draw(st.sampled_from(["k", ["k", "s"]])))
+            how = draw(st.sampled_from(["inner", "left", "anti"]))
+            joined = stream.join(other, on=draw(st.sampled_from(["k", ["k", "s"]])), how=how)
             stream = joined.select("k", "x", s=col("s") if draw(st.booleans()) else lit("b"))
+        elif kind == "lifetime":
+            stream = draw(st.sampled_from(_LIFETIMES))(stream)
+        elif kind == "clip":
+            other = draw(st.one_of(st.just(stream), streams(steps=1)))
+            stream = stream.clip(other, on=draw(st.sampled_from(["k", ["k", "s"]])))
+            stream = stream.select("k", "x", "s")
         elif kind == "group":
             stream = draw(_grouped(stream))
     return stream
+
+
+_STEPS = ["filter", "change", "words", "union", "join", "group", "lifetime", "clip"]
+_LIFETIMES: list[Callable[[Stream], Stream]] = [
+    lambda stream: stream.shift(7),
+    lambda stream: stream.shift(-4),
+    lambda stream: stream.set_duration(6),
+    lambda stream: stream.set_duration(1),
+    lambda stream: stream.extend(3),
+    lambda stream: stream.extend(-2),
+    lambda stream: stream.point_at_end(),
+    lambda stream: stream.chop(5, 2),
+    # Over all columns, as the payload of an island's first event depends on the order of ties.
+    lambda stream: stream.stitch(),
+    lambda stream: stream.select("k", x=lit(1), s=lit("a")).stitch("k"),
+]
 
 
 def _size(node: LogicalNode) -> int:
