@@ -1,0 +1,81 @@
+"""Pacing: which leading rows are due, on a clock moved by hand."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rstream.batch import VS
+from rstream.clock import ManualClock
+from rvertex.pace import Pace
+
+SECOND = 1_000_000
+
+
+def rows(*times: int) -> pa.RecordBatch:
+    return pa.record_batch({VS: pa.array(times, pa.int64())})
+
+
+def test_as_fast_as_possible() -> None:
+    pace = Pace(0.0, ManualClock())
+    assert pace.ready_rows(rows(1, 10**15), VS) == 2
+    assert pace.ready_rows(rows(), VS) == 0
+
+
+def test_the_first_row_is_due_at_once_the_rest_by_the_clock() -> None:
+    clock = ManualClock(77)
+    pace = Pace(10.0, clock)
+    batch = rows(5 * SECOND, 6 * SECOND, 15 * SECOND, 16 * SECOND)
+    assert pace.ready_rows(batch, VS) == 1
+    clock.advance(SECOND // 10)
+    assert pace.ready_rows(batch, VS) == 2
+    clock.advance(SECOND)
+    assert pace.ready_rows(batch.slice(2), VS) == 2
+    assert pace.ready_rows(rows(17 * SECOND), VS) == 0
+
+
+def test_a_row_out_of_order_waits_for_those_before_it() -> None:
+    """Rows keep their order of arrival, so an early time behind a late one is not due."""
+    clock = ManualClock(1)
+    pace = Pace(1.0, clock)
+    batch = rows(0, 9 * SECOND, 3 * SECOND, 9 * SECOND + 1)
+    assert pace.ready_rows(batch, VS) == 1
+    clock.advance(4 * SECOND)
+    assert pace.ready_rows(batch, VS) == 1
+    clock.advance(5 * SECOND)
+    assert pace.ready_rows(batch, VS) == 3
+
+
+def test_a_restarted_source_catches_up() -> None:
+    clock = ManualClock(100 * SECOND)
+    pace = Pace(2.0, clock, started_us=90 * SECOND, origin_us=0)
+    assert pace.ready_rows(rows(0, 20 * SECOND, 20 * SECOND + 1), VS) == 2
+
+
+@given(
+    times=st.lists(st.integers(0, 10_000), max_size=20),
+    steps=st.lists(st.integers(0, 3_000), max_size=20),
+    speed=st.sampled_from([0.5, 1.0, 7.0]),
+)
+def test_every_row_leaves_once_and_in_time(
+    times: list[int], steps: list[int], speed: float
+) -> None:
+    clock = ManualClock(1)
+    pace = Pace(speed, clock)
+    batch = rows(*times)
+    origin = times[0] if times else 0
+    for step in [0, *steps, 100_000]:
+        clock.advance(step)
+        ready = pace.ready_rows(batch, VS)
+        assert 0 <= ready <= batch.num_rows
+        taken = batch.slice(0, ready)
+        assert all(t - origin <= clock.now_us() * speed for t in taken[VS].to_pylist())
+        batch = batch.slice(ready)
+    assert batch.num_rows == 0
+
+
+def test_a_negative_speed_is_our_bug() -> None:
+    with pytest.raises(AssertionError):
+        Pace(-1.0, ManualClock())
