@@ -271,7 +271,7 @@ def open_store(uri: str, *, fsync: bool = False, **storage_options: Any) -> Fssp
         uri = f"file://{os.path.abspath(uri)}"
     protocol = uri.partition("://")[0].partition("::")[0]
     if protocol not in fsspec.available_protocols():
-        raise StoreError(uri, f"unknown protocol {protocol!r}")
+        raise StoreError(uri, f"Protocol not known: {protocol!r}")
     if uri.startswith("s3://"):
         storage_options = {**S3_OPTIONS, **storage_options}
     try:
