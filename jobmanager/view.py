@@ -10,6 +10,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -84,7 +85,9 @@ def vertex_table(
     title = f"{status['job']}: {status['state']}"
     if status.get("error"):
         title += f": {status['error']}"
-    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False, padding=(0, 1))
+    table = Table(
+        title=Text(title), title_justify="left", box=SIMPLE, pad_edge=False, padding=(0, 1)
+    )
     columns = [*_COLUMNS, *(_WIDE_COLUMNS if width >= _WIDE_CHARS else ())]
     for name in columns:
         is_word = name in ("vertex", "state", "host")

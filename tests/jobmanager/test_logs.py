@@ -1,0 +1,64 @@
+"""Logs: one JSON object a line on standard error, quiet unless asked for."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobmanager import logs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    yield
+    logs.configure(verbose=False)
+
+
+def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(verbose=False)
+    logger = logging.getLogger("rstream.flush")
+    logger.info("nothing of note")
+    logger.warning("something")
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    record = json.loads(line)
+    assert (record["level"], record["logger"], record["message"]) == (
+        "warning",
+        "rstream.flush",
+        "something",
+    )
+
+
+def test_verbose_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(verbose=True)
+    logging.getLogger("jobmanager.driver").info("notice %d", 1, extra={"notice": ("a", 2)})
+    logging.getLogger("elsewhere").info("not ours")
+    (line,) = capsys.readouterr().err.splitlines()
+    record = json.loads(line)
+    assert record["message"] == "notice 1"
+    assert record["notice"] == "('a', 2)"
+    assert record["time"].endswith("Z")
+
+
+def test_an_exception_stays_on_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(verbose=False)
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        logging.getLogger("planner").exception("failed")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "ValueError: two\nlines" in json.loads(line)["error"]
+
+
+def test_configured_twice_logs_once(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(verbose=False)
+    logs.configure(verbose=False)
+    logging.getLogger("rvertex").warning("once")
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -1,0 +1,55 @@
+"""Who owns an output folder, and the mark that says it is complete."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobmanager.errors import OutputTakenError
+from jobmanager.output import (
+    CLAIM,
+    SUCCESS,
+    claim_output,
+    is_complete,
+    mark_success,
+    refuse_taken_output,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "deep" / "output")
+
+
+def test_a_claim_is_kept(folder: str) -> None:
+    assert not refuse_taken_output(folder, "1")
+    claim_output(folder, "/jobs/a", "1")
+    assert json.loads(Path(folder, CLAIM).read_text()) == {"job": "/jobs/a", "id": "1"}
+    claim_output(folder, "/jobs/a", "1")
+    assert refuse_taken_output(folder, "1")
+
+
+def test_a_second_job_is_refused(folder: str) -> None:
+    claim_output(folder, "/jobs/a", "1")
+    for job in ("/jobs/b", "/jobs/a"):  # the same root may have held another job before
+        with pytest.raises(OutputTakenError, match="holds the output of job /jobs/a"):
+            claim_output(folder, job, "2")
+    assert refuse_taken_output(folder, "1")
+
+
+def test_files_of_others_are_not_mixed_with_ours(folder: str) -> None:
+    Path(folder, "sub").mkdir(parents=True)
+    assert not refuse_taken_output(folder, "1"), "an empty folder is free"
+    Path(folder, "sub", "part.parquet").write_bytes(b"x")
+    with pytest.raises(OutputTakenError, match="not empty"):
+        claim_output(folder, "/jobs/a", "1")
+    assert not Path(folder, CLAIM).exists()
+
+
+def test_success(folder: str) -> None:
+    assert not is_complete(folder)
+    mark_success(folder, {"events_out": 3})
+    assert is_complete(folder)
+    assert json.loads(Path(folder, SUCCESS).read_text()) == {"events_out": 3}
