@@ -97,7 +97,7 @@ def best_rate(rows: int, what: Callable[[], object]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--rows", type=int, default=16_000_000)
     batches = make_batches(parser.parse_args().rows)
     rows = len(batches) * BATCH_ROWS
     with tempfile.TemporaryDirectory() as folder:
