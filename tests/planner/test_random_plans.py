@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(streams(), st.integers(1, 3), st.booleans(), st.sampled_from([2, 1000]))
+@given(streams(temporal=True), st.integers(1, 3), st.booleans(), st.sampled_from([2, 1000]))
 def test_as_nested_loops_would(
     stream: Stream, parallelism: int, partial: bool, rows_max: int
 ) -> None:

@@ -148,11 +148,16 @@ _BASES = {
 
 
 @st.composite
-def streams(draw: st.DrawFn, steps: int = 5) -> Stream:
-    """A random query over columns ``k``, ``x`` (integers) and ``s`` (text), which it always has."""
+def streams(draw: st.DrawFn, steps: int = 5, temporal: bool = False) -> Stream:
+    """A random query over columns ``k``, ``x`` (integers) and ``s`` (text), which it always has.
+
+    ``temporal``: also with changed lifetimes, clips, stitches, left and anti joins.
+    """
+    kinds = [*_STEPS, *(_TEMPORAL_STEPS if temporal else ())]
+    hows = ["inner", "left", "anti"] if temporal else ["inner"]
     stream = _BASES[draw(st.sampled_from(sorted(_BASES)))]
     for _ in range(draw(st.integers(0, steps))):
-        kind = draw(st.sampled_from(_STEPS))
+        kind = draw(st.sampled_from(kinds))
         if kind == "filter":
             stream = stream.filter(draw(_predicates()))
         elif kind == "change":
@@ -160,17 +165,19 @@ def streams(draw: st.DrawFn, steps: int = 5) -> Stream:
         elif kind == "words":
             stream = stream.with_columns(s=col("s").str.split()).explode("s")
         elif kind == "union":
-            other = draw(st.one_of(st.just(stream.filter(draw(_predicates()))), streams(steps=1)))
+            other = draw(
+                st.one_of(st.just(stream.filter(draw(_predicates()))), streams(1, temporal))
+            )
             stream = stream.union(other.select("s", "x", k=col("k").cast(int)))
         elif kind == "join" and _size(stream.plan) < 4:
-            other = draw(st.one_of(st.just(stream), streams(steps=1)))
-            how = draw(st.sampled_from(["inner", "left", "anti"]))
+            other = draw(st.one_of(st.just(stream), streams(1, temporal)))
+            how = draw(st.sampled_from(hows))
             joined = stream.join(other, on=draw(st.sampled_from(["k", ["k", "s"]])), how=how)
             stream = joined.select("k", "x", s=col("s") if draw(st.booleans()) else lit("b"))
         elif kind == "lifetime":
             stream = draw(st.sampled_from(_LIFETIMES))(stream)
         elif kind == "clip":
-            other = draw(st.one_of(st.just(stream), streams(steps=1)))
+            other = draw(st.one_of(st.just(stream), streams(1, temporal)))
             stream = stream.clip(other, on=draw(st.sampled_from(["k", ["k", "s"]])))
             stream = stream.select("k", "x", "s")
         elif kind == "group":
@@ -178,7 +185,8 @@ def streams(draw: st.DrawFn, steps: int = 5) -> Stream:
     return stream
 
 
-_STEPS = ["filter", "change", "words", "union", "join", "group", "lifetime", "clip"]
+_STEPS = ["filter", "change", "words", "union", "join", "group"]
+_TEMPORAL_STEPS = ["lifetime", "clip", "join"]
 _LIFETIMES: list[Callable[[Stream], Stream]] = [
     lambda stream: stream.shift(7),
     lambda stream: stream.shift(-4),

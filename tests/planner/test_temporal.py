@@ -1,0 +1,173 @@
+"""Lifetime operators, clips, stitches and outer joins as users write them, up to the answer.
+
+Cannot catch: anything about Spark, which runs the same vertices.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobmanager import collect
+from planner import InvalidPlanError, Stream, UnknownColumnError, col, cti, event, lit
+from planner.explain import logical_text
+from planner.options import PlanOptions
+from planner.properties import Partitioning, is_point, is_stateless, partitioning
+from planner.rules import push_down_filter
+from tests.support.naive_plan import naive_rows
+from tests.support.plan_runner import sorted_rows
+from tests.support.queries import bids, sales
+from tests.support.temporal_queries import TEMPORAL_QUERIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.logical import LogicalNode
+
+SCHEMA = {"k": "int64", "x": "int64"}
+POINTS = Stream.from_items(SCHEMA, [event(1, k=1, x=1), event(2, k=2, x=1)], partitions=2)
+SPANS = Stream.from_items(SCHEMA, [event(1, 5, k=1, x=1)], partitions=2)
+
+
+@pytest.mark.parametrize("name", TEMPORAL_QUERIES)
+def test_answers_of_jobs(name: str) -> None:
+    query = TEMPORAL_QUERIES[name]()
+    expected = sorted(naive_rows(query.plan), key=lambda row: (row["_vs"], row["_ve"], repr(row)))
+    assert len(expected) > 2
+    for parallelism in (1, 3):
+        table = collect(Stream(query.plan.input), parallelism=parallelism)
+        assert sorted_rows(table) == expected, parallelism
+
+
+def test_the_anti_join_of_the_documentation() -> None:
+    left = Stream.from_items({"k": "int64"}, [event(100, 110, k=1), cti(200)])
+    right = Stream.from_items(
+        {"k": "int64"}, [event(a, b, k=1) for a, b in ((101, 103), (106, 108), (106, 109))]
+    )
+    table = collect(left.join(right, on="k", how="anti"), parallelism=3)
+    spans = list(zip(table["_vs"].to_pylist(), table["_ve"].to_pylist(), strict=True))
+    assert spans == [(100, 101), (103, 106), (109, 110)]
+    assert table.column_names == ["_vs", "_ve", "k"]
+
+
+def test_columns() -> None:
+    other = SPANS.rename({"x": "y"})
+    assert POINTS.join(other, on="k", how="left").schema.names == ["k", "x", "y"]
+    assert POINTS.join(other, on="k", how="anti").schema.names == ["k", "x"]
+    assert POINTS.clip(other, on="k").schema.names == ["k", "x"]
+
+
+@pytest.mark.parametrize(
+    ("change", "of_points", "of_spans"),
+    [
+        (lambda s: s.shift("3s"), True, False),
+        (lambda s: s.set_duration(1), True, True),
+        (lambda s: s.set_duration(2), False, False),
+        (lambda s: s.extend(1), False, False),
+        (lambda s: s.extend(-1), True, False),
+        (lambda s: s.point_at_end(), True, True),
+        (lambda s: s.chop(1), True, True),
+        (lambda s: s.chop(10), True, False),
+        (lambda s: s.stitch("k"), False, False),
+        (lambda s: s.clip(SPANS, on="k"), True, False),
+        (lambda s: s.join(POINTS, on="k", how="left"), True, False),
+        (lambda s: s.join(POINTS, on="k", how="anti"), True, False),
+    ],
+)
+def test_points(change: Callable[[Stream], Stream], of_points: bool, of_spans: bool) -> None:
+    assert is_point(change(POINTS).plan) is of_points
+    assert is_point(change(SPANS).plan) is of_spans
+
+
+def test_which_changes_are_stateless() -> None:
+    assert is_stateless(POINTS.shift(1).extend(1).set_duration(5).plan)
+    assert not is_stateless(POINTS.chop(5).plan)
+    assert not is_stateless(POINTS.point_at_end().plan)
+
+
+def test_keys_stay_where_they_are() -> None:
+    by_key = POINTS.join(SPANS.rename({"k": "j"}), left_on="k", right_on="j", how="left")
+    now = partitioning(by_key.shift(3).stitch("k").plan)
+    assert now == Partitioning((frozenset(["k"]),)), "j is null where nothing matches"
+
+
+def pushed(stream: Stream) -> list[str]:
+    node: LogicalNode = push_down_filter(stream.plan, PlanOptions())
+    return [line.strip() for line in logical_text(node).splitlines()]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s.shift(3),
+        lambda s: s.extend(-3),
+        lambda s: s.set_duration(3),
+        lambda s: s.chop(3),
+        lambda s: s.point_at_end(),
+        lambda s: s.stitch("k"),
+        lambda s: s.clip(bids().select(k=col("price")), on="k"),
+    ],
+)
+def test_filters_pass_unless_they_read_lifetimes(change: Callable[[Stream], Stream]) -> None:
+    assert pushed(change(SPANS).filter(col("k") > 1))[1].startswith("filter k > 1")
+    for reads in (col("_vs") > 1, col("_ve") > col("k"), lit(1) / col("_ve") > 0):
+        assert pushed(change(SPANS).filter(reads))[0].startswith("filter")
+
+
+def test_a_filter_on_what_a_stitch_merges_stays() -> None:
+    assert pushed(SPANS.stitch("k").filter(col("x") > 1))[0] == "filter x > 1"
+
+
+def test_a_filter_that_sees_nulls_of_a_left_join_stays() -> None:
+    joined = POINTS.join(SPANS.rename({"x": "y"}), on="k", how="left")
+    assert pushed(joined.filter(col("y").is_null()))[0].startswith("filter")
+    moved = pushed(joined.filter((col("x") > 1) & (col("k") > 2)))
+    assert moved[0] == "temporal left join on k"
+    assert sum(line.startswith("filter") for line in moved) == 2
+    right = SPANS.rename({"k": "j", "x": "y"})
+    renamed = POINTS.join(right, left_on="k", right_on="j", how="left").filter(col("j") > 1)
+    assert pushed(renamed)[0] == "filter j > 1", "j is null where nothing matches"
+
+
+def test_words_of_plans() -> None:
+    stream = sales().shift("-1s").extend("2s").set_duration("3s").chop("1m", "5s").point_at_end()
+    stream = stream.stitch(["auction", "tier"]).clip(sales().select("auction"), on="auction")
+    text = logical_text(stream.join(sales(), on="tier", how="anti").plan)
+    for words in (
+        "temporal anti join on tier",
+        "clip on auction",
+        "stitch by auction, tier",
+        "point at end",
+        "chop 1m from 5s",
+        "set duration 3s",
+        "extend 2s",
+        "shift -1s",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: POINTS.join(SPANS, on="k", how="outer"),
+        lambda: POINTS.set_duration(0),
+        lambda: POINTS.chop("-1s"),
+        lambda: POINTS.shift("soon"),
+        lambda: POINTS.clip(SPANS, on=[]),
+        lambda: POINTS.clip("SPANS", on="k"),  # type: ignore[arg-type]
+        lambda: POINTS.clip(SPANS.select(k=lit("a")), on="k"),
+        lambda: Stream.from_items({"l": "list<int64>"}, []).stitch(),
+    ],
+)
+def test_mistakes_are_told_at_once(wrong: Callable[[], object]) -> None:
+    with pytest.raises((InvalidPlanError, ValueError)) as told:
+        wrong()
+    assert str(told.value)
+
+
+def test_unknown_columns() -> None:
+    with pytest.raises(UnknownColumnError):
+        POINTS.stitch("nobody")
+    with pytest.raises(UnknownColumnError):
+        POINTS.clip(SPANS, on="nobody")
