@@ -369,6 +369,7 @@ def test_status_starts_no_java(file: Path, tmp_path: Path) -> None:
         assert (code, err) == (0, "")
 
 
+@pytest.mark.slow
 def test_optimised_python_is_refused() -> None:
     process = subprocess.run(
         [sys.executable, "-O", "-m", "jobmanager", "list"],

@@ -20,7 +20,7 @@ from tests.support.strategies import PAYLOAD, runs, splits
 N = pa.schema([("n", pa.int64())])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(run=runs(duration_max=5))
 def test_items_of_a_run_and_back(run: Run) -> None:
     items = to_items(run)
@@ -32,7 +32,7 @@ def test_items_of_a_run_and_back(run: Run) -> None:
     assert run.is_empty == (items.num_rows == 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(run=runs())
 def test_items_are_in_normal_form(run: Run) -> None:
     """By time, at equal times the CTI first; CTI rows carry no payload."""
@@ -44,7 +44,7 @@ def test_items_are_in_normal_form(run: Run) -> None:
             assert [row[name] for name in PAYLOAD.names] == [None] * len(PAYLOAD)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(run=runs(), cuts=splits())
 def test_pieces_join_to_the_whole(run: Run, cuts: list[int]) -> None:
     items = to_items(run)

@@ -239,7 +239,7 @@ def channel(table: list[Ev], payload: pa.Schema, ctis: list[int]) -> pa.RecordBa
     return to_items(Run(make_events(table, payload), np.array([*ctis, INF_TIME], np.int64)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     table=events(LEFT, times=times(0, 40), max_size=24),
     schedule=schedules(1),
@@ -265,7 +265,7 @@ def three_channels(draw: st.DrawFn) -> Inputs:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     inputs=three_channels(), schedule=schedules(3), pending_rows_max=st.sampled_from([1, 4, 1_000])
 )
