@@ -184,4 +184,4 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 TestStream = StreamMachine.TestCase
-TestStream.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+TestStream.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)

@@ -116,4 +116,4 @@ class VolatileMachine(RuleBasedStateMachine):
 
 
 TestVolatile = VolatileMachine.TestCase
-TestVolatile.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+TestVolatile.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
