@@ -5,7 +5,8 @@ and time all become notices in one queue. The driver's thread takes them one by 
 ``handle``, perform. Before a checkpoint is deleted the log is made durable, so a job manager that
 takes over never relies on a file that was deleted for a reason it does not know.
 
-Invariants: (1) one thread calls ``handle``; (2) a decision that deletes is durable first.
+Invariants: (1) one thread calls ``handle``; (2) a decision that deletes is durable first; (3) so is
+a takeover, because it numbers its instances by how many takeovers there were.
 """
 
 from __future__ import annotations
@@ -241,7 +242,7 @@ class Driver:
             _log.info("notice", extra={"notice": repr(notice)})
             self._log.append(notice)
         instructions = self._manager.handle(notice)
-        if any(_is_final(i, notice) for i in instructions):
+        if isinstance(notice, JobResumed) or any(_is_final(i, notice) for i in instructions):
             self._log.flush()
         for instruction in instructions:
             self._perform(instruction)

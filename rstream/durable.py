@@ -141,6 +141,8 @@ class DurableLog:
                 return 0
             self._mark = max(self._mark, mark)
             if is_final:
+                if self._store.exists(MARK_NAME):  # a replaced writer may be behind
+                    self._mark = max(self._mark, int(self._store.get(MARK_NAME)))
                 self._store.put(MARK_NAME, str(self._mark).encode())
             for seqs in doomed:
                 self._store.delete(segment_name(seqs))

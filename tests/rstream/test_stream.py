@@ -335,6 +335,15 @@ def test_what_a_volatile_stream_collected_can_be_recomputed_and_spilled_again() 
     assert rows_of(read_all(reader)) == items(20, stream.next_seq).to_pylist()
 
 
+def test_a_replaced_writer_does_not_take_the_mark_back() -> None:
+    store = MemoryBlobs()
+    open_inline(store).write(0, items(0, 48))
+    zombie, successor = open_inline(store), open_inline(store)
+    successor.garbage_collect(48)
+    zombie.garbage_collect(16)
+    assert open_inline(store, start_seq=48).first_seq == 48
+
+
 def test_a_full_tail_tells_that_its_flush_failed() -> None:
     store = Failing()
     stream = open_inline(store, limits=small_limits(tail_bytes_max=1000))
