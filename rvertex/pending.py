@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import SEQ, VE, VS, int64_column
-from rstream.types import INF_TIME
+from rstream.types import INF_TIME, MIN_TIME
 from rvertex.lifetime import with_times
 from rvertex.run import Run
 from rvertex.sorted_runs import empty_batch
@@ -45,7 +45,7 @@ class Pending:
         self.first = 0
         self.last_cti: int | None = None
         #: Every event that starts before this has left.
-        self.released_before: int | None = None
+        self.released_before: int = MIN_TIME
 
     def __len__(self) -> int:
         return self._tail - self._head

@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import VE, VS, event_schema, int64_column
+from rstream.types import MIN_TIME
 from rvertex.by_key import Timeline
 from rvertex.clipping import Clipping
 from rvertex.coverage import Coverage, Ended, Rights
@@ -80,6 +81,8 @@ class AntiJoinOperator:
         self._stored = pa.schema([left.field(name) for name in columns])
         self._right_keys = pa.schema([right.field(n) for n in dict.fromkeys(spec.right_on)])
         self._key_types = [left.field(name).type for name in spec.left_on]
+        #: After a step: every piece that starts before this has been put out.
+        self.released_before: int = MIN_TIME
         self._reset()
 
     def _reset(self) -> None:
@@ -88,11 +91,6 @@ class AntiJoinOperator:
         self._coverage = Coverage(self._right_keys, self._right_codes)
         self._lefts = JoinSide(self._stored)
         self._clipping = Clipping(event_schema(self._stored))
-
-    @property
-    def released_before(self) -> int | None:
-        """After a step: every piece that starts before this has been put out."""
-        return self._clipping.pending.released_before
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Begin and end pieces, and emit those that are settled."""
@@ -107,6 +105,7 @@ class AntiJoinOperator:
         if frontier > before:
             self._advance(left, right, before, frontier)
         out = self._clipping.pending.release(frontier, ports[0].ctis)
+        self.released_before = self._clipping.pending.released_before
         waste = max(len(self._keys), self._clipping.chained)
         held = len(self._lefts) + len(self._clipping.pending) + self._coverage.keys_held
         if waste > 2 * held + _CODES_SLACK:

@@ -75,9 +75,7 @@ class LeftJoinOperator:
         """Run both parts and interleave what they give."""
         self._held.push(self._matches.process(ports).events)
         alone = self._alone.process(ports)
-        before = self._alone.released_before
-        assert before is not None
-        matches = self._held.take_below(before)
+        matches = self._held.take_below(self._alone.released_before)
         if alone.events.num_rows == 0:
             return Run(matches, alone.ctis)
         both = pa.concat_batches([matches, self._widened(alone.events)])

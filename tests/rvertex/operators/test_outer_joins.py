@@ -159,9 +159,10 @@ def test_keys_of_the_past_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None
     lefts: list[Item] = [ev(t, t + 5, k=t // 2) for t in range(150)]
     rights: list[Item] = [ev(t, t + 2, k=t // 2) for t in range(0, 150, 3)]
     lefts += [cti(t) for t in range(0, 200, 20)]
-    whole = joined(anti("k"), lefts, rights)
+    specs: list[OperatorSpec] = [anti("k"), left("k")]
+    whole = [joined(spec, lefts, rights) for spec in specs]
     monkeypatch.setattr("rvertex.operators.anti_join._CODES_SLACK", 10)
-    assert joined(anti("k"), lefts, rights) == whole
+    assert [joined(spec, lefts, rights) for spec in specs] == whole
 
 
 @pytest.mark.parametrize("batch_rows", [1_000, 20_000])
