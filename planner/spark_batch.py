@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 from planner import logical
@@ -37,7 +37,8 @@ from planner.spark_sql import (
     physical,
     to_sql,
 )
-from planner.spark_sql.casts import cast
+from planner.spark_sql.aggregates import Take
+from planner.spark_sql.lifetimes import changed, changed_mean_us, gaps
 from planner.spark_sql.types import integer, type_name
 from planner.traversal import NodeMap, topological
 from rstream.batch import VE, VS, event_schema
@@ -49,11 +50,15 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
+    from planner.spark_sql.lifetimes import Times
+
     from planner.nodes import Node
 
 #: An event in more windows than this is refused, as the stream refuses it.
 WINDOWS_PER_EVENT_MAX = 1_000_000
 _LIFETIME = [f"`{VS}`", f"`{VE}`"]
+#: Where both events of a pair are alive.
+_START, _END = f"greatest(l{VS}, r{VS})", f"least(l{VE}, r{VE})"
 _CONF = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.caseSensitive": "true",
@@ -143,20 +148,25 @@ def _compile(
             return _selected(below, node.schema, made)
         case logical.Union():
             return _union(node, inputs)
+        case logical.Lifetime(change=change):
+            (below,) = inputs
+            return _changed(below, changed(change), changed_mean_us(change, below.lifetime_us))
+        case logical.Clip():
+            return _clip(node, *inputs)
         case logical.Join(how="inner"):
             return _join(node, *inputs)
+        case logical.Join(how="anti"):
+            return _anti(node, *inputs)
+        case logical.Join(how="left"):
+            left, right = inputs
+            return _union(node, [_join(node, left, right), _anti(node, left, right)])
         case logical.WindowAgg():
             assert node.phase == "complete", "phases are put in by the optimizer"
             return _aggregate(node, *inputs)
         case logical.Exchange() | logical.Sink():
             return inputs[0]
         case _:
-            what = (
-                f"{node.how} join"
-                if isinstance(node, logical.Join)
-                else type(node).__name__.lower()
-            )
-            raise UnsupportedInBatchError(what, "it has no batch twin yet")
+            raise UnsupportedInBatchError(type(node).__name__, "it has no batch twin yet")
 
 
 def _selected(below: Frame, schema: pa.Schema, made: Sequence[str]) -> Frame:
@@ -176,61 +186,93 @@ def _source(node: logical.Source, session: SparkSession, parallelism: int) -> Fr
     return Frame(session.createDataFrame(table), node.schema, lifetime)
 
 
-def _union(node: logical.Union, inputs: Sequence[Frame]) -> Frame:
+def _union(node: logical.Union | logical.Join, inputs: Sequence[Frame]) -> Frame:
     df = inputs[0].df
     for other in inputs[1:]:
         df = df.unionAll(other.df)
     return Frame(df, node.schema, max(frame.lifetime_us for frame in inputs))
 
 
+def _changed(below: Frame, times: Times, lifetime_us: int) -> Frame:
+    """The same payload with other lifetimes."""
+    found = below.df.where(times.kept).selectExpr("*", *times.made)
+    payload = list(below.columns.values())[2:]
+    df = found.selectExpr(f"{times.vs} as `{VS}`", f"{times.ve} as `{VE}`", *payload)
+    return Frame(df, below.schema, lifetime_us)
+
+
 def _join(node: logical.Join, left: Frame, right: Frame) -> Frame:
-    """Pairs with equal keys and overlapping lifetimes.
+    """Pairs with equal keys and overlapping lifetimes."""
+    sides = _pairs(node, left, right, how="inner")
+    names = {"left": ("l", left.columns), "right": ("r", right.columns)}
+    made = [f"{names[side][0]}{names[side][1][column]}" for side, column, _ in node.columns]
+    df = sides.selectExpr(
+        f"{_START} as `{VS}`",
+        f"{_END} as `{VE}`",
+        *(f"{sql} as c{i}" for i, sql in enumerate(made)),
+    )
+    return Frame(df, node.schema, max(left.lifetime_us, right.lifetime_us))
+
+
+def _anti(node: logical.Join, left: Frame, right: Frame) -> Frame:
+    """Left events outside the lifetimes of their matches; null in columns of the right."""
+    cover = f"if(r_slice is null, null, named_struct('s', {_START}, 'e', {_END}))"
+    grouped = _per_left(node, left, right, f"array_sort(collect_list({cover})) as cover")
+    made = [
+        left.columns[column] if side == "left" else f"cast(null as {type_name(f.type)})"
+        for (side, column, _), f in zip(node.columns, node.schema, strict=True)
+    ]
+    df = grouped.selectExpr("*", f"explode({gaps('cover')}) as gap").selectExpr(
+        f"gap.s as `{VS}`", f"gap.e as `{VE}`", *(f"{sql} as c{i}" for i, sql in enumerate(made))
+    )
+    return Frame(df, node.schema, left.lifetime_us)
+
+
+def _clip(node: logical.Clip, left: Frame, right: Frame) -> Frame:
+    """Left events up to the first later start of a match, however long that lives."""
+    starts = replace(right, df=right.df.withColumn(VE, expr(f"{VS} + 1L")), lifetime_us=1)
+    later = f"min(if(r{VS} > l{VS}, r{VS}, null)) as cut"
+    grouped = _per_left(node, left, starts, later)
+    payload = list(left.columns.values())[2:]
+    df = grouped.selectExpr(f"`{VS}`", f"coalesce(cut, {VE}) as `{VE}`", *payload)
+    return Frame(df, node.schema, left.lifetime_us)
+
+
+def _per_left(
+    node: logical.Join | logical.Clip, left: Frame, right: Frame, aggregate: str
+) -> DataFrame:
+    """Each left event once, with an aggregate over its pairs."""
+    numbered = replace(left, df=left.df.withColumn("_id", expr("monotonically_increasing_id()")))
+    pairs = _pairs(node, numbered, right, how="left")
+    kept = [expr(f"any_value(l{name}) as {name}") for name in left.columns.values()]
+    return pairs.groupBy("l_id").agg(*kept, expr(aggregate))
+
+
+def _pairs(node: logical.Join | logical.Clip, left: Frame, right: Frame, *, how: str) -> DataFrame:
+    """Pairs with equal keys and overlapping lifetimes; columns with prefixes ``l`` and ``r``.
 
     To spare Spark all pairs of a key, time is cut into slices of about a mean lifetime; each side
     is exploded into the slices it lives in, and a pair is found in the slice in which it begins.
     """
-    if node.how != "inner":
-        raise UnsupportedInBatchError(f"join(how={node.how!r})", "it has no batch twin yet")
     slice_us = max(left.lifetime_us, right.lifetime_us)
-    sides = _sliced(left, "l", slice_us).join(
-        _sliced(right, "r", slice_us),
-        on=_condition(node, left, right),
-        how="inner",
+    keys = [
+        f"l{left.columns[mine]} = r{right.columns[other]}"
+        for mine, other in zip(node.left_on, node.right_on, strict=True)
+    ]
+    slices = ["l_slice = r_slice", "l_slice = greatest(l_first, r_first)"]
+    overlap = [f"l{VS} < r{VE}", f"r{VS} < l{VE}"]
+    return _sliced(left, "l", slice_us).join(
+        _sliced(right, "r", slice_us), on=expr(" and ".join([*keys, *slices, *overlap])), how=how
     )
-    start, end = f"greatest(l{VS}, r{VS})", f"least(l{VE}, r{VE})"
-    names = {"left": ("l", left.columns), "right": ("r", right.columns)}
-    made = [f"{names[side][0]}{names[side][1][column]}" for side, column, _ in node.columns]
-    df = sides.selectExpr(
-        f"{start} as `{VS}`", f"{end} as `{VE}`", *(f"{sql} as c{i}" for i, sql in enumerate(made))
-    )
-    return Frame(df, node.schema, slice_us)
 
 
 def _sliced(frame: Frame, prefix: str, slice_us: int) -> DataFrame:
     """The events once per slice that they live in; all columns with a prefix."""
     first, last = floor_divide(VS, slice_us), floor_divide(f"({VE} - 1L)", slice_us)
-    renamed = [f"{name} as {prefix}{name}" for name in frame.columns.values()]
+    renamed = [f"`{name}` as {prefix}{name}" for name in frame.df.columns]
     found = frame.df.selectExpr(*renamed, f"{first} as {prefix}_first", f"{last} as {prefix}_last")
     slices = f"explode(sequence({prefix}_first, {prefix}_last)) as {prefix}_slice"
     return found.selectExpr("*", slices)
-
-
-def _condition(node: logical.Join, left: Frame, right: Frame) -> Column:
-    keys = [
-        f"l{left.columns[mine]} = r{right.columns[other]}"
-        for mine, other in zip(node.left_on, node.right_on, strict=True)
-    ]
-    return expr(
-        " and ".join(
-            [
-                *keys,
-                "l_slice = r_slice",
-                "l_slice = greatest(l_first, r_first)",
-                f"l{VS} < r{VE}",
-                f"r{VS} < l{VE}",
-            ]
-        )
-    )
 
 
 def _aggregate(node: logical.WindowAgg, below: Frame) -> Frame:
@@ -257,7 +299,7 @@ def _aggregate(node: logical.WindowAgg, below: Frame) -> Frame:
     )
     spread = below.df.selectExpr("*", f"{first} as _first", f"{last} as _last")
     keys = [below.columns[key] for key in node.keys]
-    takes = [_Take.of(a, i, below) for i, a in enumerate(node.aggregates)]
+    takes = [Take.of(a, i, below.columns, below.schema) for i, a in enumerate(node.aggregates)]
     grouped = (
         spread.selectExpr("*", windows)
         .groupBy("_window", *keys)
@@ -270,64 +312,6 @@ def _aggregate(node: logical.WindowAgg, below: Frame) -> Frame:
         *(f"{sql} as c{i}" for i, sql in enumerate(made)),
     )
     return Frame(df, node.schema, size)
-
-
-@dataclass(frozen=True, slots=True)
-class _Take:
-    """An aggregate: what is computed per group, and the result made of that."""
-
-    partial: dict[str, str]
-    result: str
-
-    @staticmethod
-    def of(aggregate: logical.Aggregate, index: int, below: Frame) -> _Take:
-        name = f"a{index}"
-        if aggregate.column is None:
-            return _Take({name: "count(1)"}, name)
-        column = below.columns[aggregate.column]
-        kind = below.schema.field(aggregate.column).type
-        shown = f"{aggregate.function}({aggregate.column})"
-        if aggregate.function in ("sum", "mean"):
-            return _added(aggregate.function, name, column, kind, shown)
-        if aggregate.function in ("first", "last"):
-            return _picked(aggregate.function, name, column, shown)
-        if aggregate.function not in ("count", "min", "max"):
-            raise UnsupportedInBatchError(shown, "it has no batch twin yet")
-        return _Take({name: f"{aggregate.function}({column})"}, name)
-
-
-def _added(function: str, name: str, column: str, kind: pa.DataType, shown: str) -> _Take:
-    """Sums of integers are exact and must fit; floats are added as doubles."""
-    if pa.types.is_integer(kind):
-        total = f"sum(cast({column} as decimal(20, 0)))"
-        result = cast(name, pa.decimal128(30, 0), pa.int64(), shown)
-    elif pa.types.is_floating(kind):
-        total, result = f"sum(cast({column} as double))", name
-    else:
-        total = f"sum({column})"
-        result = f"cast({name} as {type_name(pa.decimal128(38, kind.scale))})"
-    if function == "sum":
-        return _Take({name: total}, result)
-    counted = f"{name}_count"
-    mean = f"cast({result} as double) / {counted}"
-    return _Take({name: total, counted: f"count({column})"}, mean)
-
-
-def _picked(function: str, name: str, column: str, shown: str) -> _Take:
-    """The value at the least (greatest) ``_vs``: the least and the greatest such value must agree.
-
-    ``~_vs`` runs against ``_vs`` and, unlike ``-_vs``, does not overflow.
-    """
-    rising = f"named_struct('vs', {VS}, 'x', {column})"
-    falling = f"named_struct('vs', ~{VS}, 'x', {column})"
-    one, other = (rising, falling) if function == "first" else (falling, rising)
-    wrong = failure(
-        f"{shown}: several events of a window start together with different values; "
-        "their order is known to the stream only"
-    )
-    low, high = f"{name}_low", f"{name}_high"
-    agrees = f"if({low}.x <=> {high}.x, {low}.x, {wrong})"
-    return _Take({low: f"min({one})", high: f"max({other})"}, agrees)
 
 
 def _explained(error: Exception) -> BatchDataError | BatchFailedError:

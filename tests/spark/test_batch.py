@@ -156,6 +156,62 @@ def test_joins_of_long_and_touching_lifetimes() -> None:
     assert assert_twins(joined).num_rows == 7
 
 
+CHANGES: dict[str, Callable[[Stream], Stream]] = {
+    "later": lambda s: s.shift(7),
+    "earlier": lambda s: s.shift(-7),
+    "length": lambda s: s.set_duration(5),
+    "longer": lambda s: s.extend(4),
+    "shorter": lambda s: s.extend(-4),
+    "ends": lambda s: s.point_at_end(),
+    "chop": lambda s: s.chop(6),
+    "chop_at": lambda s: s.chop(10, offset=-3),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_lifetimes(change: Callable[[Stream], Stream]) -> None:
+    assert assert_twins(change(events(spans=True))).num_rows > 0
+
+
+def test_lifetimes_without_end() -> None:
+    items = [event(0, INF_TIME, n=1), event(INF_TIME - 9, INF_TIME - 2, n=2), event(3, 9, n=3)]
+    stream = Stream.from_items({"n": "int64"}, items)
+    made = [stream.set_duration(8), stream.extend(5), stream.extend(-7), stream.point_at_end()]
+    numbered = [s.with_columns(number=lit(i)) for i, s in enumerate(made)]
+    assert_twins(numbered[0].union(*numbered[1:]))
+    assert_twins(stream.filter(col("n") != 2).shift(10))
+    with pytest.raises(BatchDataError, match="chop: an event never ends"):
+        batched(stream.chop(10))
+    with pytest.raises(BatchDataError, match="would start outside the time axis"):
+        batched(stream.shift(10))
+
+
+@pytest.mark.parametrize("how", ["left", "anti"])
+@pytest.mark.parametrize("keys", [["g"], ["k", "g"]], ids="-".join)
+def test_outer_joins(how: str, keys: list[str]) -> None:
+    left = events(spans=True).select("k", "g", "n")
+    right = events(spans=True).filter(col("n") > 3).shift(2).select("k", "g", m=col("x"))
+    assert assert_twins(left.join(right, on=keys, how=how)).num_rows > 0
+    none = right.filter(lit(False))
+    assert assert_twins(left.join(none, on=keys, how=how)).num_rows == 40
+
+
+def test_the_worked_example_of_the_anti_join() -> None:
+    left = Stream.from_items({"k": "int64"}, [event(100, 110, k=1)])
+    items = [event(101, 103, k=1), event(106, 108, k=1), event(106, 109, k=1)]
+    right = Stream.from_items({"k": "int64"}, items)
+    found = assert_twins(left.join(right, on="k", how="anti"))
+    pieces = zip(found[VS].to_pylist(), found[VE].to_pylist(), strict=True)
+    assert list(pieces) == [(100, 101), (103, 106), (109, 110)]
+
+
+def test_clips() -> None:
+    left = events(spans=True).select("k", "n")
+    assert_twins(left.clip(left, on="k"))
+    right = events(spans=True).filter(col("n") > 3).shift(2)
+    assert_twins(left.extend(50).clip(right, on="k"))
+
+
 def test_union_explode_and_types() -> None:
     schema = {"words": pa.list_(pa.string()), "d": pa.dictionary(pa.int32(), pa.string())}
     items = [
