@@ -143,7 +143,11 @@ def main() -> None:
     parser.add_argument("--paced", type=float, help="replay this many times faster than real time")
     parser.add_argument("--executor", choices=["spark", "local"], default="spark")
     parser.add_argument("--master", default="local[*]", help="Spark master")
+    parser.add_argument("--inputs", action="store_true", help="only print where the data lies")
     args = parser.parse_args()
+    if args.inputs:
+        print(inputs())
+        return
     view = ProgressView()
     try:
         job = jobmanager.run(

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from planner.expressions import Expr
     from planner.query import Query, Stream
+    from rvertex.gathered import UserAggregate
 
 
 def sql(
@@ -16,17 +17,18 @@ def sql(
     streams: Mapping[str, Stream] | None = None,
     *,
     functions: Mapping[str, Callable[..., Expr]] | None = None,
+    aggregates: Mapping[str, UserAggregate] | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Query | Stream:
     """The Stream of a SELECT, or the Query of an INSERT INTO.
 
-    ``streams`` are the streams the text may name besides those it creates, ``functions`` functions
-    of expressions that it may call, ``variables`` the values of ``${name}`` in paths and other
-    options of CREATE STREAM.
+    ``streams`` are the streams the text may name besides those it creates, ``functions`` and
+    ``aggregates`` what it may call besides those of SQL, ``variables`` the values of ``${name}`` in
+    paths and other options of CREATE STREAM.
 
     Raises:
         SqlError: with line, column and a mark under what is wrong.
     """
     from planner.sql.statements import compile_text
 
-    return compile_text(text, streams or {}, functions or {}, variables or {})
+    return compile_text(text, streams or {}, functions or {}, aggregates or {}, variables or {})

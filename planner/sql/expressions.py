@@ -10,6 +10,7 @@ import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+import pyarrow as pa
 from sqlglot import exp
 
 from planner.expressions import Expr, as_node, coalesce, col, lit, when
@@ -64,8 +65,17 @@ class Expressions:
         made = self.special(node)
         if made is None:
             made = self._build(node)
+            made = ~made if node.args.get("negate") else made
         with self.text.located(node):
             made.output_type(self.scope.stream.schema)
+        return made
+
+    def column(self, node: exp.Expr) -> Expr:
+        """The same, for a column of an answer, which has to have a type."""
+        made = self.compile(node)
+        if made.output_type(self.scope.stream.schema) == pa.null():
+            reason = "this is always null; give it a type: CAST(NULL AS BIGINT)"
+            raise self.text.error(node, reason)
         return made
 
     def _build(self, node: exp.Expr) -> Expr:
@@ -87,9 +97,7 @@ class Expressions:
             return own
         if type(node) in functions.CALLS:
             names, build = functions.CALLS[type(node)]
-            for name, part in node.args.items():
-                if name not in names and isinstance(part, exp.Expr):
-                    raise self.text.error(part, "this argument is not supported")
+            functions.reject_others(node, names, self.text)
             return build(*(self.compile(node.args[n]) for n in names if node.args.get(n)))
         if isinstance(node.this, exp.Expr) and functions.takes_literals(node):
             value = self.compile(node.this)

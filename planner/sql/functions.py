@@ -63,6 +63,14 @@ _TRUNCATED = {
 }  # fmt: skip
 
 
+def reject_others(node: exp.Expr, known: tuple[str, ...], text: SqlText) -> None:
+    """Arguments and modifiers of a function that nothing here looks at are told, not ignored."""
+    for name, part in node.args.items():
+        if part and name not in known and not isinstance(part, bool):
+            at = part if isinstance(part, exp.Expr) else node
+            raise text.error(at, f"this form of {type(node).__name__.upper()} is not supported")
+
+
 def takes_literals(node: exp.Expr) -> bool:
     """Whether it is a function of one value whose other arguments are literals."""
     return type(node) in _WITH_LITERALS
@@ -71,9 +79,7 @@ def takes_literals(node: exp.Expr) -> bool:
 def with_literals(node: exp.Expr, value: Expr, text: SqlText) -> Expr:
     """Such a function, of ``value``."""
     known = ("this", "expression", "replacement", "start", "length", "decimals", "unit")
-    for name, part in node.args.items():
-        if name not in known and isinstance(part, exp.Expr):
-            raise text.error(part, "this argument is not supported")
+    reject_others(node, known, text)
     literals = {k: plain_value(node.args[k], text) for k in known[1:-1] if node.args.get(k)}
     with text.located(node):
         return _WITH_LITERALS[type(node)](value, literals, node, text)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner import agg
-from planner.expressions import Expr, col, lit, ve, vs, when
+from planner.expressions import Expr, col, ve, vs
 from planner.nodes import Column, Node, resolve
+from planner.sql.aggregates import Aggregates, has_aggregate, is_aggregate
 from planner.sql.errors import SqlError
 from planner.sql.expressions import Expressions
-from planner.sql.literals import interval_us, plain_value
 from planner.sql.scope import Scope, free_name
-from planner.windows import hopping, tumbling
+from planner.sql.windowing import NEEDED, is_window, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,19 +28,8 @@ if TYPE_CHECKING:
     from planner.query import Stream
     from planner.sql.items import Item
     from planner.sql.names import Names
-    from planner.windows import Window
 
-WINDOWS = ("HOP", "TUMBLE", "SNAPSHOT", "SESSION")
-_NEEDS = "GROUP BY needs a window: HOP(size, every) or TUMBLE(size)"
 _BOUNDS: dict[str, Callable[[], Expr]] = {"window_start": vs, "window_end": ve}
-_AGGREGATES: dict[type[exp.Expr], Callable[[Expr], Agg]] = {
-    exp.Sum: agg.sum,
-    exp.Avg: agg.mean,
-    exp.Min: agg.min,
-    exp.Max: agg.max,
-    exp.First: agg.first,
-    exp.Last: agg.last,
-}
 
 
 def is_grouped(node: exp.Select) -> bool:
@@ -48,7 +37,7 @@ def is_grouped(node: exp.Select) -> bool:
     if node.args.get("group") is not None:
         return True
     parts = [*node.expressions, *filter(None, [node.args.get("having")])]
-    return any(_has_aggregate(part) for part in parts)
+    return any(has_aggregate(part) for part in parts)
 
 
 def group(node: exp.Select, items: list[Item], scope: Scope, names: Names) -> Stream:
@@ -59,8 +48,8 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names) -> St
             raise text.error(item.node, "* cannot stand in a SELECT with GROUP BY")
     clause = node.args.get("group")
     if clause is None:
-        first = next(n for item in items for n in item.node.walk() if _is_aggregate(n))
-        raise text.error(first, _NEEDS)
+        first = next(n for item in items for n in item.node.walk() if is_aggregate(n))
+        raise text.error(first, NEEDED)
     window_node, key_nodes = _split_group(clause, items, names)
     grouping = _Grouping(names, scope)
     for key_node in key_nodes:
@@ -88,7 +77,7 @@ def _above(
         predicate = compiler.compile(having)
         with text.located(having):
             stream = stream.filter(predicate)
-    columns = [compiler.compile(item.node).alias(item.name) for item in items]
+    columns = [compiler.column(item.node).alias(item.name) for item in items]
     plain = [(c.name, c.node) for c in columns] == [(n, Column(n)) for n in stream.schema.names]
     if plain:
         return stream
@@ -114,6 +103,7 @@ class _Grouping:
 
     def __post_init__(self) -> None:
         self.before = Expressions(self.names.text, self.scope, self.names.functions)
+        self.building = Aggregates(self.before, self.names.aggregates)
 
     def add_key(self, node: exp.Expr, items: list[Item]) -> None:
         """A key, under the name that the list of columns gives it."""
@@ -135,12 +125,12 @@ class _Grouping:
 
     def add_aggregates(self, node: exp.Expr, wanted: str) -> None:
         """The aggregates inside of ``node``; one that is all of it is called ``wanted``."""
-        if _is_aggregate(node):
+        if is_aggregate(node):
             if node not in self.aggregates:
                 free = wanted and wanted not in self.taken
                 name = wanted if free else "aggregate"
                 name = free_name(name, self.taken)
-                self.aggregates[node] = (name, self._aggregate(node))
+                self.aggregates[node] = (name, self.building.build(node))
             return
         for part in node.iter_expressions():
             self.add_aggregates(part, "")
@@ -149,7 +139,7 @@ class _Grouping:
         """The aggregates by key and window."""
         text = self.names.text
         stream = self.scope.stream
-        window = _window(window_node, self.names)
+        window = window_of(window_node, text)
         for at, key in enumerate(self.key_nodes):
             with text.located(key):
                 stream.group_by(*self.key_columns[: at + 1])
@@ -165,11 +155,11 @@ class _Grouping:
 
     def replacement(self, node: exp.Expr) -> Expr | None:
         """What stands for a part of the list of columns: an aggregate, a bound, a key."""
-        if _is_aggregate(node):
+        if is_aggregate(node):
             return col(self.aggregates[node][0])
         if isinstance(node, exp.Column) and node.name in _BOUNDS and not node.table:
             return _BOUNDS[node.name]()
-        if _has_aggregate(node) or isinstance(node, exp.Literal | exp.Null | exp.Boolean):
+        if has_aggregate(node) or isinstance(node, exp.Literal | exp.Null | exp.Boolean):
             return None
         key = self._key(node)
         if key is None and isinstance(node, exp.Column):
@@ -186,49 +176,6 @@ class _Grouping:
             return None
         return self.keys.get(resolve(value.node, self.scope.stream.schema))
 
-    def _aggregate(self, node: exp.Expr) -> Agg:
-        if isinstance(node, exp.Filter):
-            condition = self.before.compile(node.args["expression"].this)
-            return self._aggregate_of(node.this, condition)
-        return self._aggregate_of(node, None)
-
-    def _aggregate_of(self, node: exp.Expr, condition: Expr | None) -> Agg:
-        text = self.names.text
-        value = node.this
-        if isinstance(value, exp.Distinct) or node.args.get("expressions"):
-            raise text.error(node, f"{_said(node)} of several or DISTINCT values is not supported")
-        if isinstance(node, exp.Count):
-            if value is None or isinstance(value, exp.Star):
-                counted = None if condition is None else _where(condition, lit(1))
-            else:
-                counted = _where(condition, self.before.compile(value))
-            return agg.count(counted)
-        make = _AGGREGATES.get(type(node))
-        if make is None:
-            known = ", ".join(["COUNT", *(kind.__name__.upper() for kind in _AGGREGATES)])
-            raise text.error(
-                node, f"the aggregate {_said(node)} is not supported; there are {known}"
-            )
-        return make(_where(condition, self.before.compile(value)))
-
-
-def _where(condition: Expr | None, value: Expr) -> Expr:
-    return value if condition is None else when(condition).then(value).otherwise(None)
-
-
-def _said(node: exp.Expr) -> str:
-    return node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
-
-
-def _is_aggregate(node: exp.Expr) -> bool:
-    return isinstance(node, exp.AggFunc | exp.Filter)
-
-
-def _has_aggregate(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Subquery | exp.Select):
-        return False
-    return _is_aggregate(node) or any(_has_aggregate(part) for part in node.iter_expressions())
-
 
 def _split_group(
     clause: exp.Expr, items: list[Item], names: Names
@@ -238,9 +185,9 @@ def _split_group(
     for part in ("grouping_sets", "cube", "rollup", "totals", "all"):
         if clause.args.get(part):
             raise text.error(clause, f"GROUP BY {part.replace('_', ' ').upper()} is not supported")
-    windows = [part for part in clause.expressions if _is_window(part)]
+    windows = [part for part in clause.expressions if is_window(part)]
     if not windows:
-        raise text.error(clause, _NEEDS)
+        raise text.error(clause, NEEDED)
     if len(windows) > 1:
         raise text.error(windows[1], "GROUP BY takes one window")
     keys = [_listed(part, items, text.error) for part in clause.expressions if part not in windows]
@@ -257,37 +204,10 @@ def _listed(
         return items[at - 1].node
     if isinstance(node, exp.Column) and not node.table:
         for item in items:
-            made = not isinstance(item.node, exp.Column) and not _has_aggregate(item.node)
+            made = not isinstance(item.node, exp.Column) and not has_aggregate(item.node)
             if item.name == node.name and made:
                 return item.node
     return node
-
-
-def _is_window(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name.upper() in WINDOWS
-
-
-def _window(node: exp.Expr, names: Names) -> Window:
-    text = names.text
-    kind, given = node.name.upper(), node.expressions
-    wanted = {"HOP": ("size", "every"), "TUMBLE": ("size",)}.get(kind)
-    if wanted is None:
-        raise text.error(node, f"{kind}() is not supported yet; there are HOP and TUMBLE")
-    if len(given) != len(wanted):
-        raise text.error(node, f"write {kind}({', '.join(wanted)})")
-    lengths = [_length(part, names) for part in given]
-    with text.located(node):
-        return hopping(*lengths) if kind == "HOP" else tumbling(*lengths)
-
-
-def _length(node: exp.Expr, names: Names) -> int:
-    """A duration longer than zero."""
-    if isinstance(node, exp.Literal) and not node.is_string:
-        return int(plain_value(node, names.text))
-    us = interval_us(node, names.text)
-    if us <= 0:
-        raise names.text.error(node, "a window has to be longer than zero")
-    return us
 
 
 def _without_aliases(node: exp.Expr, items: list[Item], scope: Scope) -> exp.Expr:

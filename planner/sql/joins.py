@@ -1,7 +1,8 @@
 """JOIN ... ON: the equalities become keys, what else ON says filters the pairs.
 
 ``a JOIN b ON a.k = b.k`` with one name on both sides gives the key once, as ``join(on="k")`` does;
-other columns of ``b`` whose name is taken are ``name_right`` in the answer of ``*``.
+other columns of ``b`` whose name is taken are ``name_right`` in the answer of ``*``. A LEFT JOIN
+keeps both keys, as that of the right side is null where nothing matches.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from planner.sql.expressions import Expressions
 from planner.sql.scope import Scope, free_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from planner.query import Stream
     from planner.sql.names import Names
 
@@ -40,13 +39,9 @@ def join(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
             condition, "a join needs an equality between a column of either side in ON"
         )
     if rest is not None and how != "inner":
-        raise names.text.error(rest, f"{how.upper()} JOIN takes equalities only, not supported yet")
+        right, rest = _of_right_only(rest, left, right, names), None
     scope = _joined(clause, left, right, keys, how, names)
-    if rest is None:
-        return scope
-    predicate = Expressions(names.text, scope, names.functions).compile(rest)
-    with names.text.located(rest):
-        return scope.with_stream(scope.stream.filter(predicate))
+    return scope if rest is None else filtered(rest, scope, names)
 
 
 def _kind(clause: exp.Join, names: Names) -> str:
@@ -61,6 +56,23 @@ def _kind(clause: exp.Join, names: Names) -> str:
         return "anti"
     said = " ".join(word for word in (side, kind) if word)
     raise names.text.error(clause, f"{said} JOIN is not supported; there are JOIN and LEFT JOIN")
+
+
+def _of_right_only(rest: exp.Expr, left: Scope, right: Scope, names: Names) -> Scope:
+    """The right side of an outer join without what could match nothing."""
+    for part in and_parts(rest):
+        if _side(part, left, right, names) != "right":
+            raise names.text.error(
+                part, "besides equalities, ON of an outer join takes conditions on its right side"
+            )
+    return filtered(rest, right, names)
+
+
+def filtered(condition: exp.Expr, scope: Scope, names: Names) -> Scope:
+    """The events for which the condition is true."""
+    predicate = Expressions(names.text, scope, names.functions).compile(condition)
+    with names.text.located(condition):
+        return scope.with_stream(scope.stream.filter(predicate))
 
 
 def and_parts(node: exp.Expr) -> list[exp.Expr]:
@@ -126,7 +138,8 @@ def _joined(
     taken = {*left.stream.schema.names, *right.stream.schema.names}
     left_stream, left_on = _with_keys(left.stream, [key[0] for key in keys], taken)
     right_stream, right_on = _with_keys(right.stream, [key[1] for key in keys], taken)
-    same = left_on == right_on
+    using = bool(clause.args.get("using"))
+    same = left_on == right_on and (using or how != "left")
     right_stream, renamed = _without_clashes(left_stream, right_stream, right_on if same else [])
     right_on = [renamed.get(name, name) for name in right_on]
     how_to = {"on": left_on} if same else {"left_on": left_on, "right_on": right_on}
@@ -136,6 +149,8 @@ def _joined(
     outputs = _outputs(left_stream, right_stream, right_on if same else [])
     joined = () if how == "anti" else right.columns
     of = {c.column: outputs[renamed.get(c.column, c.column)] for c in joined}
+    if how == "left" and same:  # there is no column that is null where the right side is missing
+        joined = tuple(c for c in joined if c.column not in right_on)
     return Scope(stream, (*left.columns, *(replace(c, column=of[c.column]) for c in joined)))
 
 
@@ -171,10 +186,3 @@ def _outputs(left: Stream, right: Stream, shared: list[str]) -> dict[str, str]:
         name: name if name in shared or name not in mine else f"{name}_right"
         for name in right.schema.names
     }
-
-
-def exists(
-    node: exp.Expr, scope: Scope, names: Names, relation: Callable[[exp.Expr, Names], Scope]
-) -> Scope:
-    """``[NOT] EXISTS (SELECT ... FROM b WHERE b.k = a.k)`` in WHERE."""
-    raise names.text.error(node, "EXISTS is not supported yet")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from planner.expressions import Expr
     from planner.query import Stream
     from planner.sql.parsing import SqlText
+    from rvertex.gathered import UserAggregate
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Names:
     text: SqlText
     streams: Mapping[str, Callable[[], Stream]]
     functions: Mapping[str, Callable[..., Expr]]
+    aggregates: Mapping[str, UserAggregate]
 
     def stream(self, node: exp.Table) -> Stream:
         """The stream of that name."""

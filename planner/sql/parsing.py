@@ -91,6 +91,19 @@ class SqlText:
             around = around.parent
         return (0, 1)
 
+    def statement(self, node: exp.Expr) -> Place:
+        """The first word of the statement that ``node`` is."""
+        end = self.place(node)[1]
+        ended = True
+        place = (0, 1)
+        for token in self.tokens:
+            if token.start >= end:
+                break
+            if ended:
+                place = (token.start, token.end + 1)
+            ended = token.token_type is TokenType.SEMICOLON
+        return place
+
     def token_after(self, node: exp.Expr, *, skip: tuple[TokenType, ...] = ()) -> Place | None:
         """The token behind all of ``node``."""
         ends = [n.meta["end"] for n in node.walk() if "end" in n.meta]
@@ -140,6 +153,8 @@ class _StreamParser(Parser):
 
     def _parse_property(self) -> exp.Expr | list[exp.Expr] | None:
         name = self._curr
+        if name and name.token_type is TokenType.WITH:
+            return super()._parse_property()
         if not (name and self._next and self._next.token_type is TokenType.EQ):
             return None
         self._advance(2)
@@ -168,8 +183,12 @@ def parse(text: str) -> tuple[SqlText, list[exp.Expr]]:
         _raise_token_error(SqlText(text, ()), error)
     source = SqlText(text, tokens)
     for before, token in itertools.pairwise(tokens):
+        place = (token.start, token.end + 1)
         if before.token_type is token.token_type is TokenType.COMMA:
-            raise source.error_at((token.start, token.end + 1), "there is nothing between commas")
+            raise source.error_at(place, "there is nothing between commas")
+        adjacent = token.start == before.end + 1 and token.token_type is TokenType.VAR
+        if before.token_type is TokenType.NUMBER and adjacent:
+            raise source.error_at(place, "this cannot follow a number; quote it as '5s'")
     try:
         parsed = _StreamParser(dialect=dialect).parse(list(tokens), text)
     except ParseError as error:
@@ -182,7 +201,8 @@ def parse(text: str) -> tuple[SqlText, list[exp.Expr]]:
 def _adapted(tokens: list[Token]) -> Iterator[Token]:
     """``STREAM`` after ``CREATE`` means a table to sqlglot; ``SESSION(`` is a function here."""
     before: Token | None = None
-    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+    for at, token in enumerate(tokens):
+        after = tokens[at + 1] if at + 1 < len(tokens) else None
         kind = token.token_type
         if before and before.token_type is TokenType.CREATE and token.text.upper() == "STREAM":
             kind = TokenType.TABLE

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.expressions import col
+from planner.sql.existence import exists
 from planner.sql.expressions import Expressions
 from planner.sql.grouping import group, is_grouped
 from planner.sql.items import Item, items_of
-from planner.sql.joins import and_parts, exists, join
+from planner.sql.joins import and_parts, filtered, join
 from planner.sql.scope import Scope, scope_of
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def _select(node: exp.Select, names: Names) -> Stream:
     text = names.text
     if node.args.get("from_") is None:
         raise text.error(node, "SELECT needs FROM")
+    if not node.expressions:
+        raise text.error(node, "SELECT needs columns")
     scope = _from(node, names)
     scope = _where(node.args.get("where"), scope, names)
     items = items_of(node, scope, text)
@@ -111,7 +114,7 @@ def _project(items: list[Item], scope: Scope, names: Names) -> Stream:
     compiler = Expressions(names.text, scope, names.functions)
     columns = []
     for item in items:
-        value = col(item.column) if item.star else compiler.compile(item.node)
+        value = col(item.column) if item.star else compiler.column(item.node)
         columns.append(value.alias(item.name))
         with names.text.located(item.node):
             scope.stream.select(*columns)
@@ -163,15 +166,8 @@ def _where(clause: exp.Expr | None, scope: Scope, names: Names) -> Scope:
     if plain is not None:
         scope = filtered(plain, scope, names)
     for test in tests:
-        scope = exists(test, scope, names, _relation)
+        scope = exists(test, scope, names, _from)
     return scope
-
-
-def filtered(condition: exp.Expr, scope: Scope, names: Names) -> Scope:
-    """The events for which the condition is true."""
-    predicate = Expressions(names.text, scope, names.functions).compile(condition)
-    with names.text.located(condition):
-        return scope.with_stream(scope.stream.filter(predicate))
 
 
 def _is_exists(node: exp.Expr) -> bool:

@@ -6,13 +6,15 @@ INTO makes a Query.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.aggregates import marked
 from planner.sql.declarations import Declaration, declared
 from planner.sql.names import Names
-from planner.sql.parsing import SqlText, parse
+from planner.sql.parsing import parse
 from planner.sql.select import compile_query
 
 if TYPE_CHECKING:
@@ -20,26 +22,32 @@ if TYPE_CHECKING:
 
     from planner.expressions import Expr
     from planner.query import Query, Stream
+    from rvertex.gathered import UserAggregate
 
 
 def compile_text(
     sql: str,
     streams: Mapping[str, Stream],
     functions: Mapping[str, Callable[..., Expr]],
+    aggregates: Mapping[str, UserAggregate],
     variables: Mapping[str, str],
 ) -> Query | Stream:
     """The stream or query of a text; see :func:`planner.sql.entry.sql`."""
     text, statements = parse(sql)
-    compiler = _Statements(text, streams, functions, variables)
+    makers = {name: _constant(stream) for name, stream in streams.items()}
+    own = {name.lower(): function for name, function in functions.items()}
+    folds = {name.lower(): aggregate for name, aggregate in aggregates.items()}
+    compiler = _Statements(Names(text, makers, own, folds), variables)
     answer: Query | Stream | None = None
-    for statement in statements:
+    for statement in [marked(statement, folds) for statement in statements]:
         if isinstance(statement, exp.Create):
             if answer is not None:
                 raise text.error(statement, "CREATE STREAM comes before the SELECT")
             compiler.create(statement)
             continue
         if answer is not None:
-            raise text.error(statement, "one text has one SELECT or INSERT INTO; this is another")
+            place = text.statement(statement)
+            raise text.error_at(place, "one text has one SELECT or INSERT INTO; this is another")
         answer = compiler.answer(statement)
     if answer is None:
         end = max(0, len(sql.rstrip()) - 1)
@@ -50,17 +58,9 @@ def compile_text(
 class _Statements:
     """Statement after statement, and what was declared so far."""
 
-    def __init__(
-        self,
-        text: SqlText,
-        streams: Mapping[str, Stream],
-        functions: Mapping[str, Callable[..., Expr]],
-        variables: Mapping[str, str],
-    ) -> None:
-        self._text, self._variables = text, variables
+    def __init__(self, names: Names, variables: Mapping[str, str]) -> None:
+        self._text, self._names, self._variables = names.text, names, variables
         self._declared: dict[str, Declaration] = {}
-        makers = {name: _constant(stream) for name, stream in streams.items()}
-        self._names = Names(text, makers, {k.lower(): f for k, f in functions.items()})
 
     def create(self, node: exp.Create) -> None:
         """Take note of a stream."""
@@ -90,7 +90,8 @@ class _Statements:
             return self._insert(node)
         if isinstance(node, exp.Query):
             return compile_query(node, self._names)
-        raise self._text.error(node, "a statement is CREATE STREAM, SELECT or INSERT INTO")
+        place = self._text.statement(node)
+        raise self._text.error_at(place, "a statement is CREATE STREAM, SELECT or INSERT INTO")
 
     def _insert(self, node: exp.Insert) -> Query:
         target = node.this
@@ -109,7 +110,7 @@ class _Statements:
 
     def _add(self, name: str, make: Callable[[], Stream]) -> None:
         streams = {**self._names.streams, name: make}
-        self._names = Names(self._text, streams, self._names.functions)
+        self._names = replace(self._names, streams=streams)
 
 
 def _constant(stream: Stream) -> Callable[[], Stream]:

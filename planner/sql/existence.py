@@ -1,0 +1,111 @@
+"""EXISTS and NOT EXISTS, which are about time too: an event is alive only while it is true.
+
+``NOT EXISTS`` is the anti join. ``EXISTS`` joins with the times at which there is a match: the keys
+of the subquery with lifetimes that touch or overlap made one, so that no event comes out twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.nodes import Column
+from planner.sql.expressions import Expressions
+from planner.sql.joins import and_parts, filtered
+from planner.sql.scope import Scope, free_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.expressions import Expr
+    from planner.query import Stream
+    from planner.sql.names import Names
+
+_PARTS = ("expressions", "from_", "joins", "where")
+
+
+def exists(
+    node: exp.Expr, outer: Scope, names: Names, from_: Callable[[exp.Select, Names], Scope]
+) -> Scope:
+    """``[NOT] EXISTS (SELECT ... FROM b WHERE b.k = a.k)`` as a condition in WHERE."""
+    text = names.text
+    negated = isinstance(node, exp.Not)
+    test = node.find(exp.Exists)
+    assert test is not None, node
+    select = test.this.unnest() if isinstance(test.this, exp.Subquery) else test.this
+    if not isinstance(select, exp.Select):
+        raise text.error(test, "EXISTS takes a SELECT")
+    for part, value in select.args.items():
+        if value and part not in _PARTS:
+            raise text.error(test, f"EXISTS takes a SELECT without {part.strip('_').upper()}")
+    if select.args.get("from_") is None or select.args.get("where") is None:
+        raise text.error(test, "EXISTS needs FROM, and in WHERE an equality with the outer query")
+    inner, keys = _correlated(select, from_(select, names), outer, names)
+    if not keys:
+        raise text.error(test, "EXISTS needs an equality with the outer query in its WHERE")
+    taken = {*outer.stream.schema.names, *inner.stream.schema.names}
+    ours, on = _ours(outer.stream, [key[0] for key in keys], taken)
+    theirs = [free_name("match_key", taken) for _ in keys]
+    matches = inner.stream.select(
+        *(key[1].alias(name) for key, name in zip(keys, theirs, strict=True))
+    )
+    how = "anti" if negated else "inner"
+    with text.located(test):
+        matches = matches if negated else matches.stitch(on=theirs)
+        joined = ours.join(matches, left_on=on, right_on=theirs, how=how)
+        if negated and ours is outer.stream:
+            return outer.with_stream(joined)
+        return outer.with_stream(joined.select(*outer.stream.schema.names))
+
+
+def _correlated(
+    select: exp.Select, inner: Scope, outer: Scope, names: Names
+) -> tuple[Scope, list[tuple[Expr, Expr]]]:
+    """The subquery's events, filtered by its own conditions, and its equalities with ``outer``."""
+    keys: list[tuple[Expr, Expr]] = []
+    own: exp.Expr | None = None
+    for part in and_parts(select.args["where"].this):
+        if not _names_outer(part, inner, outer):
+            own = part if own is None else exp.And(this=own, expression=part)
+            continue
+        key = _key(part, inner, outer, names)
+        if key is None:
+            raise names.text.error(
+                part, "a condition with the outer query is an equality: inner.key = outer.key"
+            )
+        keys.append(key)
+    return (inner if own is None else filtered(own, inner, names)), keys
+
+
+def _key(part: exp.Expr, inner: Scope, outer: Scope, names: Names) -> tuple[Expr, Expr] | None:
+    """What the outer and the inner query have equal."""
+    if not isinstance(part, exp.EQ):
+        return None
+    a, b = part.this, part.args["expression"]
+    if _names_outer(b, inner, outer):
+        a, b = b, a
+    whole = all(not inner.candidates(c) for c in a.find_all(exp.Column))
+    if not whole or _names_outer(b, inner, outer) or b.find(exp.Column) is None:
+        return None
+    mine = Expressions(names.text, outer, names.functions).compile(a)
+    return mine, Expressions(names.text, inner, names.functions).compile(b)
+
+
+def _names_outer(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
+    """Whether a column in ``node`` is one of the outer query (and none of the inner)."""
+    columns = node.find_all(exp.Column)
+    return any(not inner.candidates(c) and outer.candidates(c) for c in columns)
+
+
+def _ours(stream: Stream, keys: list[Expr], taken: set[str]) -> tuple[Stream, list[str]]:
+    """The outer stream with a column for each key that is computed."""
+    computed: list[Expr] = []
+    on: list[str] = []
+    for key in keys:
+        if isinstance(key.node, Column):
+            on.append(key.node.name)
+        else:
+            on.append(free_name("outer_key", taken))
+            computed.append(key.alias(on[-1]))
+    return (stream.with_columns(*computed) if computed else stream), on

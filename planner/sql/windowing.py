@@ -1,0 +1,60 @@
+"""The windows that GROUP BY may name: HOP, TUMBLE, SNAPSHOT, SESSION and COUNT_WINDOW."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.sql.literals import interval_us, plain_value
+from planner.windows import count_window, hopping, session, snapshot, tumbling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.sql.parsing import SqlText
+    from planner.windows import AnyWindow
+
+#: Name -> what it takes; a name with ``?`` may be left out.
+_WINDOWS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
+    "HOP": (hopping, ("size", "every")),
+    "TUMBLE": (tumbling, ("size",)),
+    "SNAPSHOT": (snapshot, ()),
+    "SESSION": (session, ("gap", "max?")),
+    "COUNT_WINDOW": (count_window, ("events",)),
+}
+NEEDED = (
+    "GROUP BY needs a window: HOP(size, every), TUMBLE(size), SNAPSHOT(), SESSION(gap) or "
+    "COUNT_WINDOW(events)"
+)
+
+
+def is_window(node: exp.Expr) -> bool:
+    """Whether a part of GROUP BY is a window."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in _WINDOWS
+
+
+def window_of(node: exp.Expr, text: SqlText) -> AnyWindow:
+    """The window of such a part."""
+    name = node.name.upper()
+    make, wanted = _WINDOWS[name]
+    least = sum(not what.endswith("?") for what in wanted)
+    given = node.expressions
+    if not least <= len(given) <= len(wanted):
+        shown = ", ".join(f"[{w[:-1]}]" if w.endswith("?") else w for w in wanted)
+        raise text.error(node, f"write {name}({shown})")
+    if name == "COUNT_WINDOW":
+        values = [plain_value(part, text) for part in given]
+    else:
+        values = [_length(part, text) for part in given]
+    with text.located(node):
+        return make(*values)
+
+
+def _length(node: exp.Expr, text: SqlText) -> int:
+    """A duration longer than zero; a number is in microseconds."""
+    number = isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
+    us = int(node.name) if number else interval_us(node, text)
+    if us <= 0:
+        raise text.error(node, "a window has to be longer than zero")
+    return us
