@@ -225,10 +225,15 @@ class Driver:
         self._write_status()
 
     def close(self) -> None:
-        """Close the log and the lines, and write the last status."""
-        self._log.close()
-        if self._server is not None:
-            self._server.close()
+        """Close the log and the lines, and write the last status.
+
+        The lines end whatever else fails: hosts without a job manager must notice it and leave.
+        """
+        try:
+            self._log.close()
+        finally:
+            if self._server is not None:
+                self._server.close()
         self._write_status()
 
     def _handle(self, notice: Notice) -> None:
