@@ -88,6 +88,17 @@ class NotDeterministicError(IntegrityError):
         )
 
 
+class NoCheckpointError(IntegrityError):
+    """Checkpoints were lost or damaged, and none is left from which a vertex could restart."""
+
+    def __init__(self, vertex: str, reason: str) -> None:
+        super().__init__(vertex, reason)
+        self.vertex, self.reason = vertex, reason
+
+    def __str__(self) -> str:
+        return f"vertex {self.vertex} cannot restart: {self.reason}"
+
+
 class NotRunningError(UsageError):
     """There is a job, but it does not run."""
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jobmanager.errors import NoCheckpointError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -40,6 +42,9 @@ def low_water_marks(
     """The marks that follow from the checkpoints known now; linear in the plan.
 
     ``consumed``: input seqs that the living instance of a vertex has consumed.
+
+    Raises:
+        NoCheckpointError: one that is needed turned out to be corrupt or gone before.
     """
     keep: dict[str, CheckpointRef | None] = {}
     marks: dict[str, int | None] = {}
@@ -53,7 +58,8 @@ def low_water_marks(
             continue
         limits = [_limit(stream, marks) for stream in vertex.outputs]
         ref = tracker.usable(vertex.id, limits, consumed(vertex.id))
-        assert ref is not None, f"no checkpoint of {vertex.id} is below {limits}"
+        if ref is None:
+            raise NoCheckpointError(vertex.id, f"no checkpoint at or below {limits} is left")
         keep[vertex.id] = ref
     return LowWaterMarks(keep, marks)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from jobmanager.errors import NotDeterministicError
+from jobmanager.errors import NoCheckpointError, NotDeterministicError
 from jobmanager.low_water_marks import low_water_marks
 from jobmanager.messages import (
     CancelRequested,
@@ -82,7 +82,7 @@ class JobManager:
         if self.state in OPEN_STATES or isinstance(notice, JobResumed):
             try:
                 self._dispatch(notice)
-            except NotDeterministicError as error:
+            except (NotDeterministicError, NoCheckpointError) as error:
                 self._end("failed", str(error))
         return self._out
 

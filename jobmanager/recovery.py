@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from jobmanager.errors import NoCheckpointError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -41,7 +43,11 @@ class JobView(Protocol):
 def plan_restarts(
     lost: Iterable[str], topology: Topology, tracker: SnapshotTracker, job: JobView
 ) -> dict[str, CheckpointRef]:
-    """The checkpoint from which each vertex that must restart does so, upstream first."""
+    """The checkpoint from which each vertex that must restart does so, upstream first.
+
+    Raises:
+        NoCheckpointError: one that is needed turned out to be corrupt or gone before.
+    """
     chosen: dict[str, CheckpointRef] = {}
     wanted = set(lost)
     # Readers before writers: what a writer must provide follows from where its readers restart.
@@ -50,7 +56,8 @@ def plan_restarts(
         vertex = topology.vertices[todo.popleft()]
         limits = [_needed(stream, chosen, job) for stream in vertex.outputs]
         ref = tracker.usable(vertex.id, limits)
-        assert ref is not None, f"no checkpoint of {vertex.id} is at or below {limits}"
+        if ref is None:
+            raise NoCheckpointError(vertex.id, f"no checkpoint at or below {limits} is left")
         if vertex.id in chosen and ref == chosen[vertex.id]:
             continue
         chosen[vertex.id] = ref

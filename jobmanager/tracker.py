@@ -13,7 +13,7 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobmanager.errors import NotDeterministicError
+from jobmanager.errors import NoCheckpointError, NotDeterministicError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,10 +81,15 @@ class SnapshotTracker:
         return None
 
     def discard(self, vertex: str, name: str) -> None:
-        """Forget a checkpoint that turned out to be corrupt."""
-        refs = self._refs[vertex]
-        self._refs[vertex] = [r for r in refs if r.name != name or not r.name]
-        assert self._refs[vertex], f"no checkpoint of {vertex} is left"
+        """Forget a checkpoint that turned out to be corrupt or gone.
+
+        Raises:
+            NoCheckpointError: it was the only one.
+        """
+        left = [r for r in self._refs[vertex] if r.name != name or not r.name]
+        if not left:
+            raise NoCheckpointError(vertex, f"{name}, its only checkpoint, is corrupt or gone")
+        self._refs[vertex] = left
 
     def drop_before(self, vertex: str, keep: CheckpointRef) -> list[CheckpointRef]:
         """Forget all that come before ``keep``; gives those with a file."""

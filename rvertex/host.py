@@ -16,7 +16,7 @@ import queue
 import socket
 import threading
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 import pyarrow as pa
@@ -56,7 +56,8 @@ class HostSpec:
     job: str
     root: str
     control_address: str
-    secret: str
+    #: Not for logs or messages.
+    secret: str = field(repr=False)
     limits: HostLimits
     #: Interface the Flight service listens on.
     bind: str = "127.0.0.1"
@@ -138,6 +139,8 @@ class Host:
     def turn(self) -> bool:
         """Perform instructions, give every runner a turn, report; whether anything was done."""
         worked = self._perform_all()
+        if self.how:
+            return worked
         for runner in list(self._runners.values()):
             worked = self._guard(runner.turn, runner.spec.id, runner.epoch) or worked
         now = self._wiring.clock.monotonic_s()
@@ -218,7 +221,10 @@ class Host:
     def _snapshot(self, spec: VertexSpec, checkpoint: str) -> Snapshot | None:
         if not checkpoint:
             return None
-        data = self._env.store.get(checkpoint)
+        try:
+            data = self._env.store.get(checkpoint)
+        except FileNotFoundError as error:
+            raise CorruptCheckpointError(checkpoint, "the file is gone") from error
         return decode_snapshot(data, name=checkpoint, state_schema=spec.state_schema)
 
     def _stop(self, vertex: str, epoch: int) -> None:

@@ -272,6 +272,20 @@ def test_a_corrupt_checkpoint_falls_back_to_the_one_before() -> None:
     assert ("b", "") in started(out)
 
 
+def test_a_corrupt_checkpoint_without_one_before_ends_the_job_with_its_name() -> None:
+    scene = Scene(durability="async")
+    scene.start_all()
+    scene.progress("b", 60, 30)
+    scene.checkpoint("b", "b60", 60, 30)
+    assert [ref.name for ref in scene.manager.tracker.refs("b")] == ["b60"]
+    epoch = scene.manager.vertices["b"].epoch
+    scene.obey(scene.tell(VertexFailed("b", epoch, "operating", "reset", "")))
+    epoch = scene.manager.vertices["b"].epoch
+    scene.tell(VertexFailed("b", epoch, "checkpoint", "b60 is corrupt", ""))
+    assert scene.manager.state == "failed"
+    assert "b60, its only checkpoint, is corrupt or gone" in scene.manager.error
+
+
 def test_limits_on_silence_and_on_starting() -> None:
     scene = Scene(hosts=1, host_start_wait_s=5.0)
     assert scene.tell(Tick(4 * SECOND)) == []
