@@ -50,9 +50,8 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
-    from planner.spark_sql.lifetimes import Times
-
     from planner.nodes import Node
+    from planner.spark_sql.lifetimes import Times
 
 #: An event in more windows than this is refused, as the stream refuses it.
 WINDOWS_PER_EVENT_MAX = 1_000_000
