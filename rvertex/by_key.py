@@ -10,8 +10,8 @@ import numpy as np
 from rvertex.ordering import stable_order
 
 
-def order_by_code(codes: np.ndarray) -> np.ndarray:
-    """The stable order of int64[n] by code; the identity where they are sorted."""
+def sorting(codes: np.ndarray) -> np.ndarray:
+    """The stable order of int64[n] by value; the identity where they are sorted."""
     order = stable_order(codes)
     return np.arange(len(codes)) if order is None else order
 
@@ -29,7 +29,7 @@ def running_max(first: np.ndarray, values: np.ndarray, initial: np.ndarray) -> n
     ``first`` marks where groups begin; ``initial`` is the same for all rows of a group.
     """
     n = len(values)
-    order = np.argsort(values, kind="stable")
+    order = sorting(values)
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
     base = (np.cumsum(first) - 1) * n
@@ -60,7 +60,7 @@ class Timeline:
     ) -> None:
         codes = np.concatenate([mark_codes, row_codes])
         by_time = np.argsort(np.concatenate([mark_times, row_times]), kind="stable")
-        order = by_time[order_by_code(codes[by_time])]
+        order = by_time[sorting(codes[by_time])]
         self._order, self._codes = order, codes[order]
         self._is_mark = order < len(mark_codes)
         self._place = np.flatnonzero(~self._is_mark)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rstream.batch import VE, VS, int64_column
-from rvertex.by_key import Timeline
+from rvertex.by_key import Timeline, group_starts, sorting
 from rvertex.key_chains import KeyChains
 from rvertex.lifetime import after, with_times
 from rvertex.pending import Pending
@@ -66,7 +66,10 @@ class Clipping:
         self._chains.add(codes[waits], waits)
 
     def _cut_held(self, mark_codes: np.ndarray, marks: np.ndarray) -> None:
-        codes, earliest = np.unique(mark_codes, return_index=True)
+        order = sorting(mark_codes)
+        first = group_starts(mark_codes[order])
+        earliest = order[first]
+        codes = mark_codes[earliest]
         which, numbers = self._chains.take(codes)
         held = np.flatnonzero(numbers >= self.pending.first)
         numbers, times = numbers[held], marks[earliest[which[held]]]

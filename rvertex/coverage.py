@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rstream.batch import VE, VS, event_schema, int64_column
 from rstream.types import MIN_TIME
-from rvertex.by_key import Timeline, before_each, group_starts, order_by_code, running_max
+from rvertex.by_key import Timeline, before_each, group_starts, running_max, sorting
 from rvertex.lifetime import with_times
 from rvertex.per_code import PerCode
 from rvertex.sorted_runs import SortedRuns
@@ -80,7 +80,7 @@ class Coverage:
         if events.num_rows == 0:
             return None
         codes = self._codes_of(events)
-        order = order_by_code(codes)
+        order = sorting(codes)
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         by_key = codes[order]
@@ -107,15 +107,14 @@ class Coverage:
         over = (ends >= before) & (ends < frontier)
         all_codes = np.concatenate([*codes, keys[over]])
         all_times = np.concatenate([*times, ends[over]])
-        order = np.argsort(all_times, kind="stable")
+        order = sorting(all_times)
         return Ended(all_codes[order], all_times[order])
 
     def _grow(self, rows: Rights, frontier: int) -> None:
         """Set the new ends and put those that are to come into the queue."""
-        last = np.full(len(rows.codes), False)
-        _, at = np.unique(rows.codes[::-1], return_index=True)
-        last[len(rows.codes) - 1 - at] = True
-        places = np.flatnonzero(last)
+        order = sorting(rows.codes)
+        is_last = np.append(group_starts(rows.codes[order])[1:], True)
+        places = order[is_last]
         self._end.put(rows.codes[places], rows.running[places])
         places = places[rows.running[places] >= frontier]
         ends = rows.running[places]

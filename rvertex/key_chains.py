@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rvertex.by_key import group_starts, order_by_code
+from rvertex.by_key import group_starts, sorting
 from rvertex.join_side import CodeMap
 
 _NONE = -1
@@ -53,7 +53,7 @@ class KeyChains:
         """Let ``numbers`` wait under ``codes``, none negative."""
         if len(codes) == 0:
             return
-        order = order_by_code(codes)
+        order = sorting(codes)
         codes = codes[order]
         at = np.flatnonzero(group_starts(codes))
         distinct = codes[at]

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from rstream.batch import VE, VS, event_schema, int64_column
 from rstream.types import MIN_TIME
-from rvertex.by_key import Timeline
+from rvertex.by_key import Timeline, sorting
 from rvertex.clipping import Clipping
 from rvertex.coverage import Coverage, Ended, Rights
 from rvertex.int_index import UNKNOWN
@@ -257,7 +257,8 @@ def _joined(parts: list[_Begun], schema: pa.Schema) -> tuple[pa.RecordBatch, np.
         for name in ("vs", "ve", "ordinal", "codes")
     )
     stored = pa.concat_batches([part.stored for part in parts])
-    order = np.lexsort((ordinal, vs))
+    order = sorting(ordinal)
+    order = order[sorting(vs[order])]
     if not np.array_equal(order, np.arange(len(order))):
         stored = stored.take(pa.array(order))
     columns = [pa.array(vs[order]), pa.array(ve[order]), *stored.columns]

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from rstream.batch import VE, VS, event_schema, int64_column
 from rstream.types import MIN_TIME
-from rvertex.by_key import before_each, group_starts, order_by_code, running_max
+from rvertex.by_key import before_each, group_starts, running_max, sorting
 from rvertex.errors import UnknownColumnError
 from rvertex.keys import KeyIndex
 from rvertex.lifetime import after, frontier_after, with_times
@@ -118,7 +118,7 @@ class StitchOperator:
 
     def _add(self, events: pa.RecordBatch) -> None:
         codes = self._codes(events)
-        order = order_by_code(codes)
+        order = sorting(codes)
         codes = codes[order]
         vs, ve = int64_column(events, VS)[order], int64_column(events, VE)[order]
         newest = self._newest.get(codes)
