@@ -114,11 +114,21 @@ class DurableLog:
             try:
                 self._store.put(name, data)
             except StoreError:
-                with contextlib.suppress(StoreError):
-                    self._store.delete(name)
+                self._remove_torn(seqs)
                 raise
         with self._listing_lock, self._lock:
             self._index.add(seqs)
+
+    def _remove_torn(self, seqs: SeqRange) -> None:
+        """After a put that failed: where puts are not atomic, half a segment may be there.
+
+        A whole one stays: another writer of the stream has put it, and counts on it.
+        """
+        with contextlib.suppress(StoreError, FileNotFoundError):
+            try:
+                self.open(seqs).close()
+            except CorruptSegmentError:
+                self._store.delete(segment_name(seqs))
 
     def has_below(self, mark: int) -> bool:
         """Whether :meth:`collect` would delete anything."""

@@ -210,6 +210,25 @@ def test_a_failed_flush_is_raised_once_then_tried_again() -> None:
     stream.check()
 
 
+@pytest.mark.parametrize("is_torn", [True, False])
+def test_a_failed_put_removes_its_own_half_but_not_the_segment_of_another(is_torn: bool) -> None:
+    class Racing(MemoryBlobs):
+        """A put that fails; meanwhile another writer's arrived, or half of this one."""
+
+        def put(self, path: str, data: bytes | pa.Buffer) -> None:
+            whole = bytes(data)
+            super().put(path, whole[: len(whole) // 2] if is_torn else whole)
+            raise StoreError(path, "no answer")
+
+    store = Racing()
+    stream = open_inline(store)
+    stream.append(items(0, 16))
+    with pytest.raises(StoreError, match="no answer"):
+        stream.flush()
+    assert len(store.list()) == (0 if is_torn else 1)
+    assert open_inline(MemoryBlobs(store.blobs)).next_seq == (0 if is_torn else 16)
+
+
 def test_closing_tries_a_failed_flush_again() -> None:
     store = Failing()
     stream = open_inline(store)
