@@ -48,7 +48,7 @@ class Link:
     Args:
         write: sends a frame; any exception means that the connection is gone.
         name: of the peer.
-        on_silent: called once, from the writer thread, if the peer hangs.
+        on_silent: called once, from the writer thread or by ``put``, if the peer hangs.
     """
 
     def __init__(
@@ -68,6 +68,8 @@ class Link:
         self._queue: Queue[bytes] = Queue(OUTBOX_MESSAGES_MAX)
         self._is_closed = False
         self._is_cut_off = False
+        #: Taken for good by whoever tells the silence.
+        self._silence = threading.Lock()
         self._queue.put(_HEARTBEAT)
         self._thread = threading.Thread(target=self._send, name=f"control-{name}", daemon=True)
         self._thread.start()
@@ -77,8 +79,11 @@ class Link:
         return self._is_closed
 
     def put(self, message: bytes) -> bool:
-        """Queue a message; False if the connection is gone or the peer is too far behind."""
-        if self._is_closed:
+        """Queue a message; False if the connection is gone or the peer is too far behind.
+
+        Looks for silence too: a write to a peer that hangs may block the writer thread.
+        """
+        if self._is_closed or self._ends_by_silence():
             return False
         try:
             self._queue.put_nowait(_MESSAGE + message)
@@ -122,12 +127,18 @@ class Link:
             except Exception:  # the receiving side notices the same and reports it
                 self._is_closed = True
                 return
-            if self._clock.monotonic_s() - self._heard_s > self._silence_s:
-                self._is_closed = True
-                self._on_silent()
+            if self._ends_by_silence():
                 return
             if frame is _GOODBYE or (self._is_cut_off and self._queue.empty()):
                 return
+
+    def _ends_by_silence(self) -> bool:
+        if self._clock.monotonic_s() - self._heard_s <= self._silence_s:
+            return False
+        self._is_closed = True
+        if self._silence.acquire(blocking=False):
+            self._on_silent()
+        return True
 
 
 class Hub:

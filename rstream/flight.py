@@ -189,7 +189,7 @@ class RemoteReader(PushedReader):
             while not self._queue.is_closed and self._receive_one(self._call):
                 pass
             self._break(OperatingError(f"{self._address}: the stream was withdrawn"))
-        except (pa.ArrowException, OSError) as error:
+        except Exception as error:  # whatever it was, nothing more will be received
             self._break(_translate(error))
         finally:
             self._reading_since_s = None

@@ -57,6 +57,21 @@ def test_a_hanging_peer_is_reported_once() -> None:
     assert calls == [1]
 
 
+def test_a_hanging_peer_is_noticed_while_a_write_to_it_blocks() -> None:
+    released, calls = threading.Event(), Queue[int]()
+
+    def blocks(frame: bytes) -> None:
+        released.wait(10)
+
+    link = Link(blocks, "a", lambda: calls.put(1), heartbeat_s=0.01, silence_s=0.05)
+    threading.Event().wait(0.1)
+    assert not link.put(b"x")
+    assert not link.put(b"x")
+    released.set()
+    link.close()
+    assert calls.qsize() == 1
+
+
 def test_a_broken_wire_closes_the_link() -> None:
     def broken(frame: bytes) -> None:
         raise OSError("broken")

@@ -156,6 +156,18 @@ def test_a_slow_reader_holds_the_sender_back(server: StreamServer, stream: RStre
     reader.close()
 
 
+def test_whatever_ends_the_receiving_thread_is_a_break(
+    server: StreamServer, stream: RStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(reader: RemoteReader, call: object) -> bool:
+        raise KeyError("no such thing")
+
+    monkeypatch.setattr(RemoteReader, "_receive_one", fails)
+    reader = RemoteReader(server.address, SECRET, "s", 1, 0)
+    assert "no such thing" in str(broken(reader))
+    reader.close()
+
+
 def test_closing_is_prompt(server: StreamServer, stream: RStream) -> None:
     readers = [RemoteReader(server.address, SECRET, "s", 1, 0) for _ in range(3)]
     stream.append(items(0, 5))
