@@ -23,8 +23,8 @@ class Item:
     column: str = ""
 
 
-def items_of(node: exp.Select, scope: Scope, text: SqlText) -> list[Item]:
-    """The columns, each ``*`` in full."""
+def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> list[Item]:
+    """The columns, each ``*`` in full; unless ``named``, a name is made for what has none."""
     items: list[Item] = []
     for part in node.expressions:
         if isinstance(part, exp.Star) or (
@@ -33,7 +33,8 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText) -> list[Item]:
             items += _star(part, scope, text)
         else:
             inner = part.this if isinstance(part, exp.Alias) else part
-            items.append(Item(_name(part, text), inner))
+            default = None if named else f"column_{len(items) + 1}"
+            items.append(Item(_name(part, text, default), inner))
     seen: set[str] = set()
     for item in items:
         if item.name in seen:
@@ -62,7 +63,7 @@ def _star(node: exp.Expr, scope: Scope, text: SqlText) -> list[Item]:
     return [Item(column, node, True, column) for column in columns]
 
 
-def _name(node: exp.Expr, text: SqlText) -> str:
+def _name(node: exp.Expr, text: SqlText, default: str | None) -> str:
     if isinstance(node, exp.Alias):
         return node.alias
     inner = node
@@ -74,4 +75,6 @@ def _name(node: exp.Expr, text: SqlText) -> str:
         return inner.name.lower()
     if isinstance(inner, exp.AggFunc) and "start" in inner.meta:
         return text.text[inner.meta["start"] : inner.meta["end"] + 1].lower()
-    raise text.error(node, "give this column a name with AS")
+    if default is None:
+        raise text.error(node, "give this column a name with AS")
+    return default

@@ -36,16 +36,19 @@ _WHAT = {
 }
 
 
-def compile_query(node: exp.Expr, names: Names) -> Stream:
-    """The stream of a SELECT, of several with UNION ALL, in parentheses or not."""
+def compile_query(node: exp.Expr, names: Names, *, named: bool = True) -> Stream:
+    """The stream of a SELECT, of several with UNION ALL, in parentheses or not.
+
+    ``named``: columns need names, as those of all but the first SELECT of a UNION ALL do not.
+    """
     names = _with_definitions(node, names)
     if isinstance(node, exp.Subquery):
         _reject(node, ("this", "alias", "with_"), names)
-        return compile_query(node.this, names)
+        return compile_query(node.this, names, named=named)
     if isinstance(node, exp.Select):
-        return _select(node, names)
+        return _select(node, names, named=named)
     if isinstance(node, exp.SetOperation):
-        return _union(node, names)
+        return _union(node, names, named=named)
     raise names.text.error(node, "a SELECT is needed here")
 
 
@@ -62,13 +65,15 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
     return names
 
 
-def _union(node: exp.SetOperation, names: Names) -> Stream:
+def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Stream:
     """Columns are matched by place, as SQL does; they are called as in the first."""
     _reject(node, ("this", "expression", "with_", "distinct"), names)
     if not isinstance(node, exp.Union) or node.args.get("distinct"):
         kind = "UNION" if isinstance(node, exp.Union) else type(node).__name__.upper()
         raise names.text.error(node, f"{kind} is not supported; there is UNION ALL")
-    first, *others = [compile_query(branch, names) for branch in _branches(node)]
+    branches = _branches(node)
+    first = compile_query(branches[0], names, named=named)
+    others = [compile_query(branch, names, named=False) for branch in branches[1:]]
     wanted = first.schema.names
     renamed = []
     for stream in others:
@@ -90,7 +95,7 @@ def _branches(node: exp.Expr) -> list[exp.Expr]:
     return [*_branches(node.this), *_branches(node.args["expression"])]
 
 
-def _select(node: exp.Select, names: Names) -> Stream:
+def _select(node: exp.Select, names: Names, *, named: bool) -> Stream:
     _reject(node, _SELECT_PARTS, names)
     text = names.text
     if node.args.get("from_") is None:
@@ -99,7 +104,7 @@ def _select(node: exp.Select, names: Names) -> Stream:
         raise text.error(node, "SELECT needs columns")
     scope = _from(node, names)
     scope = _where(node.args.get("where"), scope, names)
-    items = items_of(node, scope, text)
+    items = items_of(node, scope, text, named=named)
     if is_grouped(node):
         return group(node, items, scope, names)
     if node.args.get("having") is not None:
