@@ -22,6 +22,7 @@ from tests.sim.storage import root_of
 from tests.sim.workload import ROOT, hashes
 
 if TYPE_CHECKING:
+    from jobmanager.messages import Instruction, Notice
     from jobmanager.topology import StreamShape
     from jobmanager.tracker import CheckpointRef
     from tests.sim.scheduler import Scheduler
@@ -183,6 +184,28 @@ class Checkers:
             if found != self._workload.expected.get(stream, []):
                 expected = len(self._workload.expected.get(stream, []))
                 self._world.violate("output", f"{stream}: {len(found)} items of {expected}")
+
+
+class WatchedManager(JobManager):
+    """The job manager; epochs only grow, and a notice of another epoch changes nothing."""
+
+    def __init__(self, workload: Workload, world: Scheduler) -> None:
+        super().__init__(Topology(workload.vertices), workload.config)
+        self._world = world
+
+    def handle(self, notice: Notice) -> list[Instruction]:
+        epochs = {v.shape.id: v.epoch for v in self.vertices.values()}
+        epoch, name = getattr(notice, "epoch", None), getattr(notice, "vertex", "")
+        is_stale = epoch is not None and epochs.get(name) != epoch
+        before = repr(self.vertices.get(name)) if is_stale else ""
+        out = super().handle(notice)
+        if is_stale and repr(self.vertices[name]) != before:
+            self._world.violate("stale epochs change nothing", repr(notice)[:200])
+        for vertex in self.vertices.values():
+            if vertex.epoch < epochs[vertex.shape.id]:
+                self._world.violate("epochs grow", vertex.shape.id)
+        self.tracker.check()
+        return out
 
 
 class Shadow:

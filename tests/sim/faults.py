@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.sim.storage import root_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -125,7 +127,7 @@ def zombie(world: World) -> None:
     random = world.scheduler.random
     seconds = random.choice([0.3, 2.0, 12.0, 40.0])
     world.calm_s = max(world.calm_s, world.scheduler.now_s + seconds + 60)
-    host.process.paused_until_s = world.scheduler.now_s + seconds
+    host.process.pause(world.scheduler.now_s + seconds)
     if random.random() < 0.7:
         for link in list(world.network.links):
             if link.host is host.process:
@@ -136,7 +138,7 @@ def pause_manager(world: World) -> None:
     """The job manager does nothing for a while."""
     seconds = world.scheduler.random.choice([0.5, 5.0, 30.0])
     world.calm_s = max(world.calm_s, world.scheduler.now_s + seconds + 60)
-    world.manager.paused_until_s = world.scheduler.now_s + seconds
+    world.manager.pause(world.scheduler.now_s + seconds)
 
 
 def clock_jump(world: World) -> None:
@@ -145,6 +147,27 @@ def clock_jump(world: World) -> None:
     random = world.scheduler.random
     jump_us = random.choice([10**6, 10**8, 10**14]) * random.choice([-1, 1])
     random.choice(processes).skew_us += jump_us
+
+
+def lost_spill(world: World) -> None:
+    """What volatile streams have spilled vanishes, now and a little later."""
+    volatile = [
+        root_of(uri)
+        for vertex in world.workload.vertices
+        for edge in vertex.outputs
+        for uri in edge.uris
+        if edge.durability == "volatile"
+    ]
+
+    def vanish(left: int) -> None:
+        for name in sorted(world.disk.blobs):
+            if name.endswith(".parquet") and name.startswith(tuple(volatile)):
+                del world.disk.blobs[name]
+        if left:
+            world.scheduler.after(0.1, None, partial(vanish, left - 1))
+
+    if volatile:
+        vanish(10)
 
 
 def second_attempt(world: World) -> None:
@@ -169,6 +192,7 @@ KINDS: dict[str, Callable[[World], None]] = {
         zombie,
         pause_manager,
         clock_jump,
+        lost_spill,
         second_attempt,
     )
 }

@@ -132,6 +132,7 @@ class ControlLink:
         self._is_cut = False
         self._host_knows = self._manager_knows = False
         self._is_closed = False
+        self._drains = network.world.chance(0.5)
         service.links[peer] = self
         network.links.append(self)
 
@@ -139,25 +140,23 @@ class ControlLink:
         """From the host."""
         if self._host_knows or self._is_closed:
             raise DisconnectedError(self.peer)
-        delay_s = self._delay(self._up_at_s)
-        self._up_at_s = self._world.now_s + delay_s
+        self._up_at_s = at_s = self._arrival_s(self._up_at_s)
         if not self._is_cut:
-            self._world.after(delay_s, self.manager, lambda: self._arrive_up(message))
+            self._world.at(at_s, self.manager, lambda: self._arrive_up(message))
 
     def down(self, message: bytes) -> None:
         """From the job manager."""
         if self._manager_knows:
             raise DisconnectedError(self.peer)
-        delay_s = self._delay(self._down_at_s)
-        self._down_at_s = self._world.now_s + delay_s
+        self._down_at_s = at_s = self._arrival_s(self._down_at_s)
         if not self._is_cut:
-            self._world.after(delay_s, self.host, lambda: self._arrive_down(message))
+            self._world.at(at_s, self.host, lambda: self._arrive_down(message))
 
     def close(self) -> None:
         """The host leaves; what it sent arrives before the job manager notices."""
         self._is_closed = True
-        delay_s = max(self._up_at_s - self._world.now_s, 0.0)
-        self._world.after(delay_s + self._world.between(0, 0.01), self.manager, self._end_up)
+        at_s = max(self._up_at_s, self._world.now_s) + self._world.between(0, 0.01)
+        self._world.at(at_s, self.manager, self._end_up)
 
     def cut(self, host_notices_s: float | None = None) -> None:
         """The line breaks now; what is under way is lost, both ends notice sooner or later."""
@@ -167,7 +166,10 @@ class ControlLink:
         self._network.links.remove(self)
         host_s = self._notice_s() if host_notices_s is None else host_notices_s
         self._world.after(host_s, self.host, self._end_down)
-        self._world.after(self._notice_s(), self.manager, self._end_up)
+        at_s = self._world.now_s + self._notice_s()
+        if self._drains:  # what had arrived is read before the end is noticed
+            at_s = max(at_s, self._up_at_s)
+        self._world.at(at_s, self.manager, self._end_up)
 
     def _notice_s(self) -> float:
         """Mostly at once, sometimes only by silence."""
@@ -175,14 +177,15 @@ class ControlLink:
             return self._world.between(1.0, SILENCE_S)
         return self._world.between(0.0, 0.1)
 
-    def _delay(self, last_s: float) -> float:
+    def _arrival_s(self, last_s: float) -> float:
         delay_s = self._network.delay(self.host, self.manager)
         if delay_s > SILENCE_S:
             self.cut()
-        return max(delay_s, last_s - self._world.now_s)
+        return max(self._world.now_s + delay_s, last_s)
 
     def _arrive_up(self, message: bytes) -> None:
-        if not self._is_cut and not self._service.is_closed:
+        is_lost = self._is_cut and not self._drains
+        if not is_lost and not self._manager_knows and not self._service.is_closed:
             self._service.receive(self.peer, message)
 
     def _arrive_down(self, message: bytes) -> None:
@@ -315,9 +318,8 @@ class SimReader(PushedReader):
         if delay_s > SILENCE_S:
             self.cut()
             return
-        delay_s = max(delay_s, self._arrives_at_s - self._world.now_s)
-        self._arrives_at_s = self._world.now_s + delay_s
-        self._world.after(delay_s, self.process, action)
+        self._arrives_at_s = max(self._world.now_s + delay_s, self._arrives_at_s)
+        self._world.at(self._arrives_at_s, self.process, action)
 
     def _arrive(self, items: Items) -> None:
         if not self._is_cut:

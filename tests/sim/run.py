@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ from tests.sim.workload import make_workload
 from tests.sim.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from tests.sim.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,19 @@ class Outcome:
         return not self.violations
 
 
-def simulate(seed: int, kinds: Sequence[str] = tuple(KINDS)) -> Outcome:
-    """Run one job under one seed."""
-    scheduler = Scheduler(seed)
+def simulate(
+    seed: int,
+    kinds: Sequence[str] = tuple(KINDS),
+    mutation: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Outcome:
+    """Run one job under one seed; ``mutation`` is in force after the right answer is known."""
     workload = make_workload(seed)
+    with mutation():
+        return _simulate(seed, kinds, workload)
+
+
+def _simulate(seed: int, kinds: Sequence[str], workload: Workload) -> Outcome:
+    scheduler = Scheduler(seed)
     checkers = Checkers(scheduler, workload)
     disk = Disk(scheduler, checkers.on_put, checkers.on_delete, checkers.blobs)
     world = World(seed, workload, disk, scheduler)

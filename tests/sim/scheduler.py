@@ -49,6 +49,10 @@ class Process:
         self.skew_us = 0
         self._on_death = on_death
 
+    def pause(self, until_s: float) -> None:
+        """It sleeps; what reaches it meanwhile waits, in order."""
+        self.paused_until_s = max(self.paused_until_s, until_s)
+
     def kill(self, reason: str) -> None:
         """Its memory is gone; its background never runs again."""
         if not self.is_dead:
@@ -103,8 +107,18 @@ class Scheduler:
         is_main: bool = False,
     ) -> None:
         """Run ``action`` in ``owner``; ``is_main``: in its main thread, which may be waiting."""
-        entry = (self.now_s + delay_s, next(self._order), owner, is_main, action)
-        heapq.heappush(self._heap, entry)
+        self.at(self.now_s + delay_s, owner, action, is_main=is_main)
+
+    def at(
+        self,
+        at_s: float,
+        owner: Process | None,
+        action: Callable[[], object],
+        *,
+        is_main: bool = False,
+    ) -> None:
+        """As ``after``, at a time; what is due at the same time runs in the order of the calls."""
+        heapq.heappush(self._heap, (at_s, next(self._order), owner, is_main, action))
 
     def step(self) -> bool:
         """Run the next event; whether there was one."""
@@ -119,7 +133,7 @@ class Scheduler:
         if owner.is_dead:
             return True
         if owner.paused_until_s > self.now_s:
-            self.after(owner.paused_until_s - self.now_s, owner, action, is_main=is_main)
+            self.at(owner.paused_until_s, owner, action, is_main=is_main)
         elif is_main and owner.waits:
             owner.deferred.append(action)
         else:

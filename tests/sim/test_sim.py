@@ -32,6 +32,8 @@ ONCE_BROKEN = [
     (17, ("mine_host",)),
     (18, ("mine_host",)),
     (31, ("store_errors",)),
+    (3215, tuple(KINDS)),
+    (3790, tuple(KINDS)),
 ]
 
 

@@ -12,11 +12,10 @@ import traceback
 from typing import TYPE_CHECKING
 
 from jobmanager.driver import Driver
-from jobmanager.manager import JobManager
 from jobmanager.root import JobRoot
-from jobmanager.topology import Topology
 from rstream.errors import OperatingError
 from rvertex.host import Host, HostSpec
+from tests.sim.checkers import WatchedManager
 from tests.sim.network import ControlLink, ControlService, Network, SimReader, StreamService
 from tests.sim.scheduler import Process, Scheduler, SimBackground, SimClock
 from tests.sim.storage import Disk, FaultyBlobs, root_of
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Virtual seconds from the last fault to the end of the job.
 LIMIT_S = 900.0
+#: Virtual seconds in which every host, also a zombie, has left after the end of its job.
+LEAVE_S = 120.0
 
 
 class SimWiring:
@@ -266,7 +267,7 @@ class World:
         resumed, self._is_resumable = self._is_resumable, True
         self.scheduler.note(f"{process.name} begins resumed={resumed}")
         config = self.workload.config
-        core = JobManager(Topology(self.workload.vertices), config)
+        core = WatchedManager(self.workload, self.scheduler)
         try:
             self.driver = driver = Driver(
                 root=JobRoot(FaultyBlobs(self.disk, process, root_of(ROOT))),
@@ -309,6 +310,8 @@ class World:
 
     def _tick(self) -> None:
         self._turn_manager()
+        if self.state:
+            return
         self.scheduler.after(self.workload.config.tick_s, self.manager, self._tick, is_main=True)
 
     def _turn_manager(self) -> None:
@@ -351,3 +354,13 @@ class World:
                 world.violate("job ends", "nothing more will happen")
         if self.state and self.state != "finished":
             world.violate("job ends", f"{self.state}: {self.error}")
+        if not world.violations:
+            self._all_leave()
+
+    def _all_leave(self) -> None:
+        """No host outlives its job, however it was cut off."""
+        deadline_s = self.scheduler.now_s + LEAVE_S
+        while self.live_hosts() and self.scheduler.now_s < deadline_s and self.scheduler.step():
+            pass
+        for host in self.live_hosts():
+            self.scheduler.violate("the fenced leave", f"{host.process.name} still runs")

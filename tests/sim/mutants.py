@@ -1,0 +1,302 @@
+"""Planted bugs: each breaks one rule that the project rests on, and the simulation must see it.
+
+A mutant replaces a production function while a simulation runs (the right answer is computed
+before). ``python -m tests.sim.mutants`` runs seeds under the faults that can bring it out, at most
+:data:`RUNS_MAX`; 1 if one survives.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import jobmanager.driver
+import jobmanager.manager
+from jobmanager import low_water_marks
+from jobmanager.driver import Driver, NoticeLog
+from jobmanager.manager import JobManager
+from jobmanager.tracker import SnapshotTracker
+from rstream import OperatingError
+from rstream.durable import MARK_NAME, DurableLog
+from rstream.reader import LocalReader
+from rstream.stream import RStream
+from rvertex.host import Host
+from rvertex.merge import Merge
+from rvertex.messages import NOTICE_CODEC
+from rvertex.step import VertexRunner
+from rvertex.vertex import RVertex
+from tests.sim.run import Outcome, simulate
+from tests.sim.storage import FaultyBlobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+RUNS_MAX = 150
+LOSSES = ("crash_host", "cut_data", "cut_control", "zombie", "partition", "slow_network")
+FIRST_SEED = 0
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A replacement of ``owner.name`` and the faults under which it shows."""
+
+    owner: Any
+    name: str
+    new: Any
+    kinds: tuple[str, ...] = ()
+    #: Further replacements of the same mutant.
+    more: tuple[tuple[Any, str, Any], ...] = ()
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """While it is in force."""
+        with ExitStack() as stack:
+            for patch in ((self.owner, self.name, self.new), *self.more):
+                stack.enter_context(mock.patch.object(*patch))
+            yield
+
+
+def merge_emits_one_cti_too_few() -> Mutant:
+    """Of several CTIs released at once the first is left out: the output depends on the cutting."""
+    original = Merge._new_ctis
+    return Mutant(
+        Merge,
+        "_new_ctis",
+        lambda self, times: (c := original(self, times))[1 if len(c) > 1 else 0 :],
+    )
+
+
+def low_water_mark_off_by_one() -> Mutant:
+    """One item more than nobody needs is collected."""
+    original = low_water_marks.low_water_marks
+
+    def one_more(*args: Any) -> Any:
+        low = original(*args)
+        return replace(low, marks={s: m and m + 1 for s, m in low.marks.items()})
+
+    return Mutant(jobmanager.manager, "low_water_marks", one_more, ("crash_host",))
+
+
+def reader_skips_the_seam() -> Mutant:
+    """What left memory is not read from Parquet."""
+    original = LocalReader.read_next
+
+    def read_next(self: Any, max_items: int) -> Any:
+        self._seq = max(self._seq, self._stream.tail_first_seq)
+        return original(self, max_items)
+
+    return Mutant(LocalReader, "read_next", read_next)
+
+
+def old_marks_collect_a_new_instance() -> Mutant:
+    """What a former instance was told to collect is collected in its successor."""
+    original = Host._start
+
+    def start(self: Any, order: Any) -> bool:
+        former = self._runners.get(order.vertex)
+        marks = {s.stream_id: s.first_seq for s in former.outputs} if former is not None else {}
+        done = original(self, order)
+        for stream in self._runners[order.vertex].outputs:
+            stream._first_seq = max(stream._first_seq, marks.get(stream.stream_id, 0))
+        return done
+
+    return Mutant(Host, "_start", start, ("crash_host", "cut_control"))
+
+
+def checkpoint_announced_before_its_outputs_are_durable() -> Mutant:
+    """Invariant (1) of rvertex.step is dropped."""
+    return Mutant(VertexRunner, "is_durable", lambda self, seqs: True, ("crash_host", "slow_store"))
+
+
+def stale_epochs_are_believed() -> Mutant:
+    """A notice of a replaced instance counts as one of the present one."""
+    return Mutant(
+        JobManager,
+        "_instance",
+        lambda self, vertex, epoch: self.vertices.get(vertex),
+        LOSSES,
+    )
+
+
+def restart_from_a_checkpoint_too_new() -> Mutant:
+    """The newest checkpoint, whatever readers of volatile outputs still need."""
+    return Mutant(
+        SnapshotTracker,
+        "usable",
+        lambda self, vertex, limits, consumed=None: self.newest(vertex),
+        ("crash_host", "crash_all"),
+    )
+
+
+def lost_items_are_ignored() -> Mutant:
+    """A reader's call for recomputation is not answered."""
+    return Mutant(JobManager, "_items_lost", lambda self, notice: None, ("lost_spill",))
+
+
+def deletes_before_notices_are_durable() -> Mutant:
+    """Checkpoints and segments go while the reason is only in memory."""
+    return Mutant(NoticeLog, "flush", lambda self: None, ("crash_manager", "mine_manager"))
+
+
+def repeated_writes_are_taken_as_new() -> Mutant:
+    """The law of uniqueness is dropped."""
+    original = RStream.write
+    return Mutant(
+        RStream,
+        "write",
+        lambda self, seq, batch: original(self, max(seq, self.next_seq), batch),
+        ("crash_host",),
+    )
+
+
+def the_cut_off_go_on() -> Mutant:
+    """A host that lost its job manager does not leave."""
+
+    def notify(self: Any, notice: Any) -> None:
+        with suppress(OperatingError):
+            self._link.send(NOTICE_CODEC.encode(notice))
+
+    more = ((Host, "_notify", notify),)
+    return Mutant(Host, "_orphan", lambda self: None, ("cut_control", "zombie"), more)
+
+
+def read_ahead_counts_as_consumed() -> Mutant:
+    """A snapshot skips what was read but not released."""
+    return Mutant(RVertex, "consumed", RVertex.read_positions, ("crash_host",))
+
+
+def a_failed_flush_counts_as_durable() -> Mutant:
+    """An error of the store is taken for success."""
+    original = RStream._flushed
+    return Mutant(
+        RStream,
+        "_flushed",
+        lambda self, items, error, *more: original(self, items, None, *more),
+        ("store_errors",),
+    )
+
+
+def a_full_tail_hides_a_failed_flush() -> Mutant:
+    """As it was before the simulation found it (seed 31)."""
+
+    def has_room(self: Any) -> bool:
+        with self._state:
+            self._relieve()
+            return bool(self._tail.bytes < self.limits.tail_bytes_max)
+
+    return Mutant(RStream, "has_room", has_room, ("store_errors",))
+
+
+def volatile_marks_are_kept() -> Mutant:
+    """As it was before the simulation found it (seed 17)."""
+    original = DurableLog.collect
+    return Mutant(
+        DurableLog,
+        "collect",
+        lambda self, mark, is_final=True: original(self, mark, is_final=True),
+        ("crash_host", "crash_all"),
+    )
+
+
+def decisions_rest_on_what_is_not_logged() -> Mutant:
+    """As it was before the simulation found it (seed 18)."""
+    return Mutant(
+        jobmanager.driver,
+        "rests_on_progress",
+        lambda notice: False,
+        ("crash_host", "mine_host", "crash_manager"),
+    )
+
+
+def a_takeover_counts_epochs_on() -> Mutant:
+    """The successor's instances have the names of its predecessor's."""
+    return Mutant(jobmanager.manager, "EPOCHS_PER_TAKEOVER", 0, ("crash_manager", "crash_host"))
+
+
+def a_replaced_writer_takes_the_mark_back() -> Mutant:
+    """As it was before the simulation found it (seed 3790): it does not look what is there."""
+    original = FaultyBlobs.exists
+    return Mutant(
+        FaultyBlobs,
+        "exists",
+        lambda self, path: path != MARK_NAME and original(self, path),
+        ("zombie", "cut_control", "partition"),
+    )
+
+
+def wall_time_measures_silence() -> Mutant:
+    """As it was before the simulation found it (seed 16)."""
+    return Mutant(Driver, "_now_us", lambda self: self._clock.now_us(), ("clock_jump",))
+
+
+def marks_ignore_who_reads_again() -> Mutant:
+    """As it was before the simulation found it (seed 17): a restarted instance holds nothing."""
+    original = low_water_marks.low_water_marks
+    far = (2**62,) * 64
+    return Mutant(
+        jobmanager.manager,
+        "low_water_marks",
+        lambda topology, tracker, is_settled, consumed: original(
+            topology, tracker, is_settled, lambda vertex: far
+        ),
+        ("mine_host", "crash_host", "crash_all"),
+    )
+
+
+MUTANTS: tuple[Callable[[], Mutant], ...] = (
+    merge_emits_one_cti_too_few,
+    low_water_mark_off_by_one,
+    reader_skips_the_seam,
+    old_marks_collect_a_new_instance,
+    checkpoint_announced_before_its_outputs_are_durable,
+    stale_epochs_are_believed,
+    restart_from_a_checkpoint_too_new,
+    lost_items_are_ignored,
+    deletes_before_notices_are_durable,
+    repeated_writes_are_taken_as_new,
+    the_cut_off_go_on,
+    read_ahead_counts_as_consumed,
+    a_failed_flush_counts_as_durable,
+    a_full_tail_hides_a_failed_flush,
+    volatile_marks_are_kept,
+    decisions_rest_on_what_is_not_logged,
+    a_takeover_counts_epochs_on,
+    a_replaced_writer_takes_the_mark_back,
+    wall_time_measures_silence,
+    marks_ignore_who_reads_again,
+)
+
+
+def hunt(make: Callable[[], Mutant], runs_max: int = RUNS_MAX) -> Outcome | None:
+    """The first run that catches it; None if none does."""
+    mutant = make()
+    for seed in range(FIRST_SEED, FIRST_SEED + runs_max):
+        outcome = simulate(seed, mutant.kinds, mutant.planted)
+        if not outcome.is_ok:
+            return outcome
+    return None
+
+
+def main() -> int:
+    """Hunt them all (or those named)."""
+    wanted = sys.argv[1:]
+    survivors = []
+    for make in MUTANTS:
+        if wanted and make.__name__ not in wanted:
+            continue
+        caught = hunt(make)
+        if caught is None:
+            survivors.append(make.__name__)
+            print(f"SURVIVED {make.__name__} ({RUNS_MAX} runs)", flush=True)
+        else:
+            law = caught.violations[0].splitlines()[0][:90]
+            print(f"caught   {make.__name__}: seed {caught.seed}: {law}", flush=True)
+    print(f"{len(wanted or MUTANTS) - len(survivors)} of {len(wanted or MUTANTS)} caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
