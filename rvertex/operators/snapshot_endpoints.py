@@ -144,6 +144,8 @@ class Endpoints:
         follows = opens & ends
         carried = follows & heads
         first[carried] = self._log.links(1, previous[carried])
+        stays = ~opens & (current >= 0)
+        first[stays] = self._log.links(1, current[stays])
         begins = np.flatnonzero(~follows | heads)
         span = np.cumsum(~follows | heads) - 1
         self._log.link(1, current[opens], first[begins][span][opens])

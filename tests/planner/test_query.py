@@ -170,7 +170,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: S.union(S.select("k")), "union(...): the columns differ: k, x, f, ok, tags and k"),
     (lambda: S.select("x").union(S.select(x=col("k"))), "column 'x' is int64 and string"),
     (lambda: S.group_by("tags"), "group_by('tags'): a key cannot be list<item: string>"),
-    (lambda: S.group_by("k").window("10s"), "window() takes hopping(...) or tumbling(...)"),  # type: ignore[arg-type]
+    (lambda: S.group_by("k").window("10s"), "window() takes hopping(...), tumbling(...), snapshot(), session(...) or count_window(...)"),  # type: ignore[arg-type]
     (lambda: S.window(tumbling("1s")).agg(), "agg() takes at least one aggregate"),
     (lambda: S.window(tumbling("1s")).agg(n="x"), "takes agg.count() and its like"),  # type: ignore[arg-type]
     (lambda: S.window(tumbling("1s")).agg(n=agg.sum("k")), "'sum' does not take string"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,7 +22,14 @@ def _exact(column: pa.Array | pa.ChunkedArray) -> list[object]:
         bits = pc.fill_null(wide, 0.0).view(pa.int64()).to_pylist()
         values = wide.to_pylist()
         return [None if v is None else ("f64", b) for v, b in zip(values, bits, strict=True)]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    return [_exact_value(value) for value in column.to_pylist()]
+
+
+def _exact_value(value: object) -> object:
+    """Floats within lists by their bits."""
+    if isinstance(value, list):
+        return [_exact_value(inner) for inner in value]
+    return struct.pack("<d", value) if isinstance(value, float) else value
 
 
 def assert_same_items(

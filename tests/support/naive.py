@@ -48,14 +48,14 @@ def window_aggregate(
     for row in rows:
         for start in windows_of(row["_vs"], row["_ve"], size=size, every=every):
             if start + size <= until:
-                key = tuple(_plain(row[k]) for k in keys)
+                key = tuple(plain(row[k]) for k in keys)
                 groups.setdefault((start, *key), []).append(row)
     out = []
-    for (start, *_), members in sorted(groups.items(), key=lambda item: _order(item[0])):
+    for (start, *_), members in sorted(groups.items(), key=lambda item: order_of_group(item[0])):
         result: Row = {"_vs": start, "_ve": start + size}
-        result |= {k: _plain(members[0][k]) for k in keys}
+        result |= {k: plain(members[0][k]) for k in keys}
         for function, column, output in aggregates:
-            result[output] = _aggregate(function, column, members, pane)
+            result[output] = aggregate(function, column, members, pane)
         out.append(result)
     return out
 
@@ -74,7 +74,14 @@ def output_ctis(ctis: Iterable[int], *, size: int, every: int) -> list[int]:
     return out
 
 
-def _aggregate(function: str, column: str | None, rows: Sequence[Row], pane: int | None) -> Any:
+def aggregate(
+    function: str,
+    column: str | None,
+    rows: Sequence[Row],
+    pane: int | None = None,
+    argument: Any = None,
+) -> Any:
+    """One aggregate over the rows of one window, in sequence order."""
     if column is None:
         return len(rows)
     values = [row[column] for row in rows]
@@ -86,14 +93,42 @@ def _aggregate(function: str, column: str | None, rows: Sequence[Row], pane: int
     values = [row[column] for row in rows]
     if function == "count":
         return len(values)
+    if function == "count_distinct":
+        return len({plain(value) for value in values})
     if not values:
         return None
+    if function in ("variance", "stddev", "top_k", "quantile", "product"):
+        return _of_all(function, values, argument)
     if function == "min":
         return min(values, key=_order_of)
     if function == "max":
         return max(values, key=_order_of)
     total = _sum([(row["_vs"], row[column]) for row in rows], pane)
     return total if function == "sum" else total / len(values)
+
+
+def _of_all(function: str, values: Sequence[Any], argument: Any) -> Any:
+    n = len(values)
+    if function == "top_k":
+        return sorted(values, key=_order_of, reverse=True)[:argument]
+    numbers = [float(value) for value in values]
+    if function == "product":
+        return math.prod(numbers)
+    if function == "quantile":
+        ordered = sorted(numbers, key=_order_of)
+        place = argument * (n - 1)
+        low, share = math.floor(place), place - math.floor(place)
+        if share == 0 or ordered[low] == ordered[low + 1]:
+            return ordered[low]
+        return ordered[low] * (1.0 - share) + ordered[low + 1] * share
+    if n <= argument:
+        return None
+    mean = _fold(numbers) / n
+    deviations = [value - mean for value in numbers]
+    square, drift = _fold([d * d for d in deviations]), _fold(deviations)
+    spread = square - drift * drift / n
+    variance = (spread if spread > 0 or math.isnan(spread) else 0.0) / (n - argument)
+    return variance if function == "variance" else math.sqrt(variance)
 
 
 def _sum(values: Sequence[tuple[int, Any]], pane: int | None) -> Any:
@@ -122,7 +157,8 @@ def _order_of(value: Any) -> tuple[Any, ...]:
     return (0, value)
 
 
-def _order(group: tuple[Any, ...]) -> tuple[Any, ...]:
+def order_of_group(group: Sequence[Any]) -> tuple[Any, ...]:
+    """How groups are ordered: NaN after numbers, null last."""
     return tuple(_order_of(v) for v in group)
 
 
@@ -136,7 +172,8 @@ class _NaN(float):
         return 0
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The value as a key: NaN equals NaN, -0.0 is 0.0."""
     if isinstance(value, float):
         return _NaN("nan") if math.isnan(value) else value + 0.0
     return value

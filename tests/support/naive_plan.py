@@ -7,22 +7,25 @@ It shares the expressions with the real thing, and nothing else. Random plans fo
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from planner import Stream, agg, col, event, hopping, lit, tumbling, when
+from planner import Stream, agg, col, event, hopping, lit, session, snapshot, tumbling, when
 from planner import logical as plans
+from planner.windows import CountWindow, SessionWindow
 from rstream.batch import EVENT, KIND, VE, VS, event_schema
-from tests.support import naive_lifetimes
+from tests.support import naive_lifetimes, naive_windows
 from tests.support.naive_lifetimes import naive_lifetime_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from planner.logical import Aggregate, Join, LogicalNode, WindowAgg
+    from planner.logical import Aggregate, DataWindowAgg, Join, LogicalNode, WindowAgg
     from planner.nodes import Node
+    from planner.windows import AnyWindow
 
 Row = dict[str, Any]
 
@@ -59,6 +62,8 @@ def naive_rows(node: LogicalNode) -> list[Row]:
             return naive_lifetime_rows(node, [naive_rows(child) for child in node.inputs])
         case plans.WindowAgg():
             return _aggregate(node)
+        case plans.DataWindowAgg():
+            return _of_data_windows(node)
         case plans.Sink(input=below):
             return naive_rows(below)
     raise AssertionError(node)
@@ -108,6 +113,21 @@ def _aggregate(node: WindowAgg) -> list[Row]:
         }
         for (k, *keys), rows in groups.items()
     ]
+
+
+def _of_data_windows(node: DataWindowAgg) -> list[Row]:
+    """Rows by start; those that start together must be alike or their order would matter."""
+    rows = sorted(naive_rows(node.input), key=lambda row: row[VS])
+    windows: Callable[[Sequence[Row]], list[naive_windows.Seen]]
+    match node.window:
+        case SessionWindow(gap_us, max_us):
+            windows = partial(naive_windows.sessions, gap=gap_us, longest=max_us)
+        case CountWindow(count):
+            windows = partial(naive_windows.counts, n=count)
+        case _:
+            windows = naive_windows.snapshots
+    specs = [a.spec for a in node.aggregates]
+    return naive_windows.results(rows, node.keys, specs, windows)
 
 
 def _result(aggregate: Aggregate, rows: list[Row]) -> Any:
@@ -238,7 +258,8 @@ def _changes() -> st.SearchStrategy[dict[str, Any]]:
 @st.composite
 def _grouped(draw: st.DrawFn, stream: Stream) -> Stream:
     keys = draw(st.sampled_from([["k"], ["s"], ["k", "s"], ["s", "k"], []]))
-    window = draw(st.sampled_from([tumbling(10), hopping(10, 5), hopping(4, 6), hopping(7, 3)]))
+    clock: list[AnyWindow] = [tumbling(10), hopping(10, 5), hopping(4, 6), hopping(7, 3)]
+    window = draw(st.sampled_from([*clock, snapshot(), session(6), session(3, max=8)]))
     made = stream.group_by(*keys).window(window).agg(
         n=agg.count(),
         total=agg.sum("x"),

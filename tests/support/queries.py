@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import Query, Stream, agg, col, cti, event, hopping, lit, tumbling, when
+from planner import (
+    Query,
+    Stream,
+    agg,
+    col,
+    count_window,
+    cti,
+    event,
+    hopping,
+    lit,
+    session,
+    snapshot,
+    tumbling,
+    when,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,6 +174,44 @@ def careful_filters() -> Query:
     )
 
 
+def sessions() -> Query:
+    """Windows that data make are never split; a filter on their key goes below them."""
+    return (
+        bids()
+        .group_by("bidder")
+        .window(session("5ms", max="20ms"))
+        .agg(n=agg.count(), kinds=agg.count_distinct("auction"), unused=agg.last("note"))
+        .filter((col("bidder") != "b2") & (col("n") > 0))
+        .select("bidder", "n", "kinds")
+        .to_parquet()
+    )
+
+
+def snapshots() -> Query:
+    """Intervals, then every four windows of a key: one exchange for both."""
+    return (
+        sales()
+        .group_by("tier")
+        .window(snapshot())
+        .agg(n=agg.count(), median=agg.quantile("price", 0.5))
+        .group_by("tier")
+        .window(count_window(4))
+        .agg(most=agg.max("n"), top=agg.top_k("median", 2))
+        .to_parquet()
+    )
+
+
+def whole_windows() -> Query:
+    """One function that needs all rows keeps the others from being split."""
+    return (
+        bids()
+        .group_by("auction")
+        .window(tumbling("20ms"))
+        .agg(n=agg.count(), spread=agg.stddev("price"), product=agg.product(col("price") + 1))
+        .to_parquet()
+    )
+
+
 QUERIES: dict[str, Callable[[], Query]] = {
     query.__name__: query
     for query in (
@@ -173,6 +225,9 @@ QUERIES: dict[str, Callable[[], Query]] = {
         union_to_sink,
         union_then_aggregate,
         words,
+        sessions,
+        snapshots,
+        whole_windows,
         careful_filters,
     )
 }
