@@ -83,7 +83,7 @@ class Expressions:
         if operator is not None:
             left, right = self.compile(node.this), self.compile(node.args["expression"])
             return operator(left, right)
-        if isinstance(node, exp.AggFunc):
+        if isinstance(node, exp.AggFunc | exp.Filter):
             raise self.text.error(node, AGGREGATE_NEEDS_GROUP)
         for kind, method in self._METHODS.items():
             if isinstance(node, kind):

@@ -77,7 +77,7 @@ def filtered(condition: exp.Expr, scope: Scope, names: Names) -> Scope:
 
 def and_parts(node: exp.Expr) -> list[exp.Expr]:
     """What AND connects."""
-    if isinstance(node, exp.Paren) and isinstance(node.this, exp.And):
+    if isinstance(node, exp.Paren):
         return and_parts(node.this)
     if isinstance(node, exp.And):
         return [*and_parts(node.this), *and_parts(node.args["expression"])]

@@ -71,7 +71,7 @@ def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Stream:
     if not isinstance(node, exp.Union) or node.args.get("distinct"):
         kind = "UNION" if isinstance(node, exp.Union) else type(node).__name__.upper()
         raise names.text.error(node, f"{kind} is not supported; there is UNION ALL")
-    branches = _branches(node)
+    branches = [*_branches(node.this), *_branches(node.args["expression"])]
     first = compile_query(branches[0], names, named=named)
     others = [compile_query(branch, names, named=False) for branch in branches[1:]]
     wanted = first.schema.names

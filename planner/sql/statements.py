@@ -38,8 +38,17 @@ def compile_text(
     own = {name.lower(): function for name, function in functions.items()}
     folds = {name.lower(): aggregate for name, aggregate in aggregates.items()}
     compiler = _Statements(Names(text, makers, own, folds), variables)
+    try:
+        return _answer(compiler, [marked(statement, folds) for statement in statements])
+    except RecursionError:
+        raise text.error_at((0, 1), "this is nested too deeply") from None
+
+
+def _answer(compiler: _Statements, statements: list[exp.Expr]) -> Query | Stream:
+    """What the last of the statements gives, after the others."""
+    text = compiler.text
     answer: Query | Stream | None = None
-    for statement in [marked(statement, folds) for statement in statements]:
+    for statement in statements:
         if isinstance(statement, exp.Create):
             if answer is not None:
                 raise text.error(statement, "CREATE STREAM comes before the SELECT")
@@ -50,7 +59,7 @@ def compile_text(
             raise text.error_at(place, "one text has one SELECT or INSERT INTO; this is another")
         answer = compiler.answer(statement)
     if answer is None:
-        end = max(0, len(sql.rstrip()) - 1)
+        end = max(0, len(text.text.rstrip()) - 1)
         raise text.error_at((end, end + 1), "the text ends without a SELECT or INSERT INTO")
     return answer
 
@@ -59,7 +68,7 @@ class _Statements:
     """Statement after statement, and what was declared so far."""
 
     def __init__(self, names: Names, variables: Mapping[str, str]) -> None:
-        self._text, self._names, self._variables = names.text, names, variables
+        self.text, self._names, self._variables = names.text, names, variables
         self._declared: dict[str, Declaration] = {}
 
     def create(self, node: exp.Create) -> None:
@@ -67,21 +76,21 @@ class _Statements:
         table = node.this.this if isinstance(node.this, exp.Schema) else node.this
         kind = str(node.args.get("kind"))
         if kind != "STREAM":
-            raise self._text.error(node, f"CREATE {kind} is not supported; there is CREATE STREAM")
+            raise self.text.error(node, f"CREATE {kind} is not supported; there is CREATE STREAM")
         for part in ("exists", "replace"):
             if node.args.get(part):
-                raise self._text.error(node, "CREATE STREAM takes no OR REPLACE or IF NOT EXISTS")
+                raise self.text.error(node, "CREATE STREAM takes no OR REPLACE or IF NOT EXISTS")
         name = table.name
         if name in self._names.streams:
-            raise self._text.error(table, f"there is a stream {name!r} already")
+            raise self.text.error(table, f"there is a stream {name!r} already")
         if node.args.get("expression") is None:
-            declaration = declared(node, self._text, self._variables)
+            declaration = declared(node, self.text, self._variables)
             self._declared[name] = declaration
             made: list[Stream] = []
             self._add(name, lambda: _once(made, declaration.source))
             return
         if node.args.get("properties") or isinstance(node.this, exp.Schema):
-            raise self._text.error(table, "CREATE STREAM ... AS SELECT takes no options or columns")
+            raise self.text.error(table, "CREATE STREAM ... AS SELECT takes no options or columns")
         self._add(name, _constant(compile_query(node.args["expression"], self._names)))
 
     def answer(self, node: exp.Expr) -> Query | Stream:
@@ -90,17 +99,17 @@ class _Statements:
             return self._insert(node)
         if isinstance(node, exp.Query):
             return compile_query(node, self._names)
-        place = self._text.statement(node)
-        raise self._text.error_at(place, "a statement is CREATE STREAM, SELECT or INSERT INTO")
+        place = self.text.statement(node)
+        raise self.text.error_at(place, "a statement is CREATE STREAM, SELECT or INSERT INTO")
 
     def _insert(self, node: exp.Insert) -> Query:
         target = node.this
         extra = [k for k, v in node.args.items() if v and k not in ("this", "expression", "with_")]
         if extra or not isinstance(target, exp.Table) or not isinstance(node.expression, exp.Query):
-            raise self._text.error(target, "write INSERT INTO stream SELECT ...")
+            raise self.text.error(target, "write INSERT INTO stream SELECT ...")
         declaration = self._declared.get(target.name)
         if declaration is None:
-            raise self._text.error(
+            raise self.text.error(
                 target, f"declare it first: CREATE STREAM {target.name} WITH (path = '...')"
             )
         body = node.expression

@@ -56,7 +56,8 @@ def test_mistakes_are_told_with_their_place(folder: Path) -> None:
     result = call("explain", folder / "wrong.sql", "--set", f"data={folder}")
     assert result.exit_code == EXIT_USAGE
     assert result.stderr == (
-        "jobmanager: error: line 2, column 8: no column 'kk'; did you mean 'k'? The columns are: t, k\n"
+        "jobmanager: error: line 2, column 8: "
+        "no column 'kk'; did you mean 'k'? The columns are: t, k\n"
         "  SELECT kk FROM events\n"
         "         ^^\n"
     )

@@ -166,6 +166,10 @@ PLANS: dict[str, Callable[[], Stream]] = {
     "WITH a AS (SELECT k FROM s), b AS (SELECT * FROM a) SELECT k AS v FROM b": lambda: S.select(
         "k"
     ).select(v=col("k")),
+    "WITH a AS (SELECT k FROM s) SELECT k FROM a UNION ALL SELECT k FROM t": lambda: (
+        S.select("k").select("k").union(T.select("k"))
+    ),
+    "SELECT * FROM s JOIN t ON (s.k = t.k)": lambda: S.join(T, on="k"),
     "SELECT k FROM s UNION ALL SELECT k FROM t UNION ALL (SELECT k FROM u)": lambda: S.select(
         "k"
     ).union(T.select("k"), U.select("k")),

@@ -50,3 +50,5 @@ def test_deep_nesting_is_an_error_and_not_a_crash() -> None:
     assert stream == sql("SELECT x AS v FROM s", STREAMS)
     with pytest.raises(SqlError, match="nested too deeply"):
         sql(f"SELECT {'(' * 5_000}x{')' * 5_000} AS v FROM s", STREAMS)
+    with pytest.raises(SqlError, match="nested too deeply"):
+        sql(f"SELECT x {'+ 1 ' * 2_000} AS v FROM s", STREAMS)
