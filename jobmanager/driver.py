@@ -38,6 +38,7 @@ from jobmanager.messages import (
 )
 from jobmanager.report import status_of
 from jobmanager.root import NOTICES
+from jobmanager.state import HostState
 from rstream import RStream
 from rstream.batch import EVENT, only_events
 from rstream.errors import OperatingError
@@ -294,7 +295,13 @@ class Driver:
             secret=self._secret,
             limits=replace(self._config.host, pace_started_us=self._pace_started_us),
             bind=self._executor.bind,
+            replaces=self._former(host),
         )
+
+    def _former(self, host: str) -> str:
+        """The host that held the slot of ``host`` before; empty if none did."""
+        state = next(h for h in self._manager.hosts if h.name == host)
+        return HostState(state.slot, state.generation - 1).name if state.generation else ""
 
     def _receive(self, peer: str, data: bytes) -> None:
         """A host's message; from a thread of the Flight service."""

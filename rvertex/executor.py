@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from rstream.clock import SystemClock
 from rvertex.host import Host
 from rvertex.wiring import FlightWiring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from rvertex.host import HostSpec
     from rvertex.types import VertexSpec
@@ -85,6 +86,13 @@ class LocalExecutor:
         thread.start()
 
     def close(self, wait_s: float) -> None:
-        """Join the threads."""
-        for thread in self._threads:
-            thread.join(wait_s)
+        """Join the threads; one that hangs is left behind, as a daemon."""
+        join_all(self._threads, wait_s)
+
+
+def join_all(threads: Iterable[threading.Thread], wait_s: float) -> None:
+    """Wait for threads to end, at most ``wait_s`` for all of them together."""
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + wait_s
+    for thread in threads:
+        thread.join(max(0.0, deadline_s - clock.monotonic_s()))

@@ -61,6 +61,8 @@ class HostSpec:
     limits: HostLimits
     #: Interface the Flight service listens on.
     bind: str = "127.0.0.1"
+    #: The host whose place it takes. It may hang: an executor takes back what it still holds.
+    replaces: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from pyspark.util import InheritableThread
 
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError, UsageError
+from rvertex.executor import join_all
 from rvertex.host import Host, HostSpec
 from rvertex.wiring import FlightWiring
 
@@ -147,7 +148,8 @@ class SparkExecutor:
                 f"but Spark at {master} has {slots.total}; add slots or ask for fewer hosts"
             )
         self._hosts = wanted if hosts else min(slots.default_hosts, len(vertices))
-        self._threads: list[InheritableThread] = []
+        #: Host -> its job group and the thread that waits for its Spark job.
+        self._submitted: dict[str, tuple[str, InheritableThread]] = {}
 
     @property
     def hosts(self) -> int:
@@ -183,11 +185,13 @@ class SparkExecutor:
     def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
         """Submit the host's Spark job from a thread of its own."""
         body = SparkHostBody(spec, self._plan)
+        group = f"{spec.root} {spec.host}"  # unlike any other on this context
 
         def submit() -> None:
             how = "failed"
             try:
-                self._context.setJobGroup(f"{spec.job}/{spec.host}", f"streamscope {spec.host}")
+                self._take_back(spec.replaces)
+                self._context.setJobGroup(group, f"streamscope {spec.host}")
                 rows = self._context.parallelize([0], 1).mapPartitions(body).collect()
                 how = rows[0]
             except Exception as error:
@@ -196,13 +200,20 @@ class SparkExecutor:
                 on_exit(spec.host, how)
 
         thread = InheritableThread(target=submit, name=spec.host, daemon=True)
-        self._threads.append(thread)
+        self._submitted[spec.host] = group, thread
         thread.start()
 
     def close(self, wait_s: float) -> None:
         """Join the submitting threads; the context stays for the next job."""
-        for thread in self._threads:
-            thread.join(wait_s)
+        join_all([thread for _, thread in self._submitted.values()], wait_s)
+        for host in self._submitted:
+            self._take_back(host)
+
+    def _take_back(self, host: str) -> None:
+        """Cancel the Spark job of a host that hangs, or it would hold its task slot for ever."""
+        group, thread = self._submitted.get(host, ("", None))
+        if thread is not None and thread.is_alive():
+            self._context.cancelJobGroup(group)
 
 
 class _Slots:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,6 +140,31 @@ def test_killed_workers_leave_no_trace(
     status = job.wait(WAIT_S)
     assert killer.kills >= 2, "the job ended before it could be killed"
     assert status["restarts"] >= killer.kills
+    assert outcome(status) == expected
+
+
+def test_a_worker_that_hangs_gives_its_slot_to_another(
+    events: Path, expected: tuple[str, int, int, str], tmp_path: Path
+) -> None:
+    hung: list[int] = []
+
+    def hang(status: dict[str, Any]) -> None:
+        hung.append(status["hosts"][-1]["pid"])
+        os.kill(hung[0], signal.SIGSTOP)
+
+    killer = Killer([0.4], hang)
+    job = jobmanager.run(
+        query(events),
+        root=str(tmp_path / "job"),
+        master="local[2]",
+        paced=SPEED,
+        config=replace(CONFIG, host_silence_s=2.0),
+        on_status=killer,
+    )
+    status = job.wait(WAIT_S)
+    assert killer.kills == 1
+    assert status["restarts"] >= 1
+    assert hung[0] not in [h["pid"] for h in status["hosts"]]
     assert outcome(status) == expected
 
 
