@@ -164,6 +164,8 @@ def run(
     job_root = JobRoot(root or f"{DEFAULT_JOBS_FOLDER}/{_fresh_name()}")
     _check_executor(executor, job_root.uri)
     query = query.to_parquet() if isinstance(query, Stream) else query
+    if not isinstance(query, Query):
+        raise UsageError(f"run() takes a Query or a Stream, not {query!r}")
     now_us = SystemClock().now_us()
     job_root.create(
         query,
@@ -354,10 +356,12 @@ def collect(
     Columns ``_vs, _ve`` and the payload, in sequence order: the sink vertices' streams are merged
     as MERGE would, by (_vs, sink vertex, seq).
     """
+    if not isinstance(stream, Stream):
+        raise UsageError(f"collect() takes a Stream (without .to_parquet()), not {stream!r}")
     with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:
         job = run(
             stream.to_parquet(),
-            root=f"{folder}/job",
+            root=f"{folder}/collect",
             executor=executor,
             master=master,
             parallelism=parallelism,

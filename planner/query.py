@@ -169,6 +169,8 @@ class Stream:
 
     def select(self, *columns: str | Expr, **named: ExprLike) -> Stream:
         """Just these columns: names, and expressions under the names they are given."""
+        if not columns and not named:
+            raise InvalidPlanError("select() takes at least one column")
         picked = naming.resolved_columns(self.schema, columns, named)
         return Stream(Project(self.plan, tuple(picked.items())))
 

@@ -25,6 +25,7 @@ _SUFFIXES: dict[str, tuple[str, ...]] = {
     "csv": (".csv", ".tsv"),
     "json": (".json", ".jsonl", ".ndjson"),
 }
+_LINE_CHARS_MAX = 300
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
@@ -76,10 +77,14 @@ def open_sequential(path: str) -> pa.NativeFile:
 
 
 def first_line(error: BaseException) -> str:
-    """What went wrong, in one line; of an error of the system only what the system says."""
+    """What went wrong, in one line; of an error of the system only what the system says.
+
+    It may quote a file that is not text at all, so it is cut, and fit for a terminal.
+    """
     told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     line = (told.splitlines() or [type(error).__name__])[0]
-    return line.rpartition("Detail: [errno ")[2].partition("] ")[2] or line
+    line = line.rpartition("Detail: [errno ")[2].partition("] ")[2] or line
+    return "".join(c if c.isprintable() else "?" for c in line[:_LINE_CHARS_MAX])
 
 
 def _local_path(path: str) -> str | None:

@@ -283,6 +283,15 @@ def test_options_that_make_no_sense(events: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "job").exists()
 
 
+def test_what_is_not_a_query_is_told(events: Path, tmp_path: Path) -> None:
+    root = tmp_path / "job"
+    with pytest.raises(UsageError, match=r"run\(\) takes a Query or a Stream, not 'SELECT 1'"):
+        jobmanager.run("SELECT 1", root=str(root), executor="local")  # type: ignore[arg-type]
+    assert not root.exists()
+    with pytest.raises(UsageError, match=r"collect\(\) takes a Stream \(without .to_parquet"):
+        jobmanager.collect(two_exchanges(events))  # type: ignore[arg-type]
+
+
 # ---- trouble on the way
 
 

@@ -225,3 +225,11 @@ def _write_good(path: Path, format: Format) -> None:
         path.write_text("".join(f'{{"time": {i}, "k": "a", "x": 1.0}}\n' for i in (1, 2, 3)))
     else:
         path.write_text("a\nb\nc\n")
+
+
+def test_a_file_that_is_not_text_is_told_in_printable_words(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_bytes(b"PAR1,k\n1,a\n\x00\x07\x1b[2J,b,2,3\r\n")
+    with pytest.raises(errors.CorruptSourceError) as caught:
+        infer_schema("csv", str(path))
+    assert str(caught.value).isprintable()
