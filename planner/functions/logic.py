@@ -103,9 +103,12 @@ def _resolve_is_in(call: Call) -> Node | None:
 
 
 def _is_in(values: Sequence[Value], call: Call) -> Value:
-    members = call.option("values")
-    found = pc.is_in(values[0], value_set=pa.array(members, values[0].type))
-    return pc.if_else(pc.is_valid(values[0]), found, pa.scalar(None, _BOOL))
+    value, members = values[0], pa.array(call.option("values"), values[0].type)
+    if pa.types.is_floating(value.type):  # as ==: -0.0 is 0.0, and NaN is in no list
+        value, members = (pc.add(v, pa.scalar(0.0, v.type)) for v in (value, members))
+        members = members.filter(pc.invert(pc.is_nan(members)))
+    found = pc.is_in(value, value_set=members)
+    return pc.if_else(pc.is_valid(value), found, pa.scalar(None, _BOOL))
 
 
 def _between(values: Sequence[Value], _call: Call) -> Value:

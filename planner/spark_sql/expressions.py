@@ -174,7 +174,8 @@ def _between(call: Call, a: str, low: str, high: str) -> str:
 
 def _is_in(call: Call, a: str) -> str:
     kind = call.args[0].type
-    members = ", ".join(literal(Literal(v, kind)) for v in call.option("values"))
+    comparable = [v for v in call.option("values") if v == v]  # Spark finds NaN in a list
+    members = ", ".join(literal(Literal(v, kind)) for v in comparable)
     if not members:
         return let(a, lambda x: f"if({x} is null, cast(null as boolean), false)")
     return f"({a} in ({members}))"

@@ -270,3 +270,9 @@ def test_values_that_do_not_fit_are_an_error_of_ours(expr: Expr, message: str) -
         expr.evaluate(BATCH)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_membership_of_doubles_is_that_of_equality() -> None:
+    batch = pa.RecordBatch.from_pydict({"x": [0.0, -0.0, float("nan"), 1.5, None]})
+    found = col("x").is_in([-0.0, float("nan")]).evaluate(batch)
+    assert found.to_pylist() == [True, True, False, False, None]
