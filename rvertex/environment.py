@@ -39,8 +39,6 @@ class HostLimits:
     idle_wait_s: float = 0.05
     #: Least time between two attempts to attach to an unreachable writer.
     reconnect_s: float = 0.2
-    #: Longest wait for the job manager's first answer.
-    connect_wait_s: float = 30.0
     #: Event seconds per wall second; 0: as fast as possible.
     pace: float = 0.0
     #: Wall time at which the first row was due, us UTC; 0: when an instance first looks.

@@ -19,8 +19,6 @@ import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
-import pyarrow as pa
-
 from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
 from rvertex.environment import HostEnvironment, HostLimits
 from rvertex.errors import CorruptCheckpointError
@@ -104,7 +102,6 @@ class Host:
 
     def run(self) -> HostExit:
         """Serve until told to stop, fenced or orphaned."""
-        pa.set_cpu_count(1)
         try:
             self.open()
             while not self.how:  # ended by StopHost or the loss of the job manager

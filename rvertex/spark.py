@@ -17,6 +17,7 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext, TaskContext, cloudpickle
 from pyspark.errors import PySparkException
@@ -47,6 +48,8 @@ _CONF = {
 EXECUTORS_WAIT_S = 60.0
 _REASON_CHARS_MAX = 500
 _lock = threading.Lock()
+#: The context that this module started. One that the user started is never stopped.
+_started: SparkContext | None = None
 
 
 class SparkUnavailableError(OperatingError):
@@ -65,7 +68,7 @@ class SparkUnavailableError(OperatingError):
 
 
 class WrongMasterError(UsageError):
-    """The process already runs Spark on another master, and a job is using it."""
+    """The process runs Spark on another master: it is the user's, or a job is using it."""
 
     def __init__(self, running: str, wanted: str) -> None:
         super().__init__(running, wanted)
@@ -73,7 +76,8 @@ class WrongMasterError(UsageError):
 
     def __str__(self) -> str:
         return (
-            f"this process already runs Spark on {self.running}; it cannot also use {self.wanted}"
+            f"this process already runs Spark on {self.running}; it cannot also use {self.wanted}: "
+            "name that master, or stop that SparkContext first"
         )
 
 
@@ -83,20 +87,21 @@ def spark_log_path() -> str:
 
 
 def spark_context(master: str, daemon_module: str) -> SparkContext:
-    """The process's SparkContext on ``master``; starts it, or moves it there if it is idle.
+    """The process's SparkContext on ``master``; starts it, or moves ours there if it is idle.
 
     ``daemon_module`` is what Spark runs to fork Python workers from.
 
     Raises:
         SparkUnavailableError: no Java, or the master does not answer.
-        WrongMasterError: the context runs elsewhere and its jobs are not done.
+        WrongMasterError: the context runs elsewhere, and is not ours or its jobs are not done.
     """
+    global _started
     with _lock:
         active = SparkContext._active_spark_context
         if active is not None:
             if active.master == master:
                 return active
-            if active.statusTracker().getActiveJobsIds():
+            if active is not _started or active.statusTracker().getActiveJobsIds():
                 raise WrongMasterError(str(active.master), master)
             active.stop()
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -110,6 +115,7 @@ def spark_context(master: str, daemon_module: str) -> SparkContext:
         except (PySparkException, Py4JError, OSError, RuntimeError) as error:
             raise SparkUnavailableError(master, _reason(error), spark_log_path()) from error
         context.setLogLevel("WARN")
+        _started = context
         return context
 
 
@@ -235,6 +241,7 @@ class SparkHostBody:
         """Drain the input, run the host, give how it ended."""
         for _ in rows:
             pass
+        pa.set_cpu_count(1)  # a task has one core
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
         vertices = cloudpickle.loads(self._plan)  # came through Spark's own closure

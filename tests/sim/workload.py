@@ -110,7 +110,6 @@ def _config(random: Random) -> JobConfig:
         flush_wait_s=10.0,
         report_interval_s=random.choice([0.02, 0.1]),
         reconnect_s=random.choice([0.05, 0.2]),
-        connect_wait_s=30.0,
         verify=random.random() < 0.5,
         stream=stream,
     )
