@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from rvertex.executor import Executor
 
 _log = logging.getLogger(__name__)
+#: Work that keeps the driver from listening for longer than this is not the hosts' silence.
+PAUSE_MAX_S = 5.0
 _NOTICE_PAYLOAD = pa.schema([pa.field("notice", pa.binary())])
 
 
@@ -218,6 +220,7 @@ class Driver:
         now = self._clock.monotonic_s()
         if now - self._ticked_s < self._config.tick_s:
             return
+        self._forgive_pause(now)
         self._ticked_s = now
         if self.ended_s is None and self._root.take_cancel():
             self._handle(CancelRequested())
@@ -253,8 +256,17 @@ class Driver:
         for instruction in instructions:
             self._perform(instruction)
 
+    def _forgive_pause(self, now_s: float) -> None:
+        """Stop the time of limits for as long as the driver did not listen.
+
+        It may wait for a slow store; what hosts said meanwhile is still in the queue.
+        """
+        pause_s = now_s - self._ticked_s - PAUSE_MAX_S
+        if self._ticked_s and pause_s > 0:
+            self._origin_us -= int(pause_s * 1e6)
+
     def _now_us(self) -> int:
-        """Wall time that does not jump: limits on silence and stalls are measured with it."""
+        """Time that does not jump: limits on silence and stalls are measured with it."""
         return self._origin_us + int(self._clock.monotonic_s() * 1e6)
 
     def _perform(self, instruction: Instruction) -> None:
