@@ -1,0 +1,131 @@
+"""The driver with its surroundings replaced by hand: what it does with time and with failures.
+
+Cannot catch: what real hosts, stores and connections do (test_job.py, tests/sim, tests/spark).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobmanager.config import JobConfig
+from jobmanager.driver import PAUSE_MAX_S, Driver
+from jobmanager.manager import JobManager
+from jobmanager.root import JobRoot
+from rstream import InlineBackground, MemoryBlobs, StoreError
+from rstream.clock import ManualClock
+from rvertex.messages import NOTICE_CODEC, HostReady
+from tests.jobmanager.shapes import chain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rvertex.host import HostSpec
+
+CONFIG = JobConfig(host_silence_s=30.0, host_start_wait_s=30.0)
+
+
+class Hosts:
+    """An executor that starts nothing."""
+
+    hosts, bind = 1, "nowhere"
+
+    def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None: ...
+
+    def close(self, wait_s: float) -> None: ...
+
+
+class Lines:
+    """A control service that reaches nobody."""
+
+    address = "nowhere"
+
+    def __init__(
+        self,
+        secret: str,
+        on_message: Callable[[str, bytes], None],
+        *,
+        on_disconnect: Callable[[str], None],
+        host: str,
+    ) -> None:
+        self.on_message = on_message
+        self.is_closed = False
+
+    def send(self, peer: str, message: bytes) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Scene:
+    """A driver of one host that has reported."""
+
+    def __init__(self, store: MemoryBlobs) -> None:
+        self.clock = ManualClock(1_000_000)
+        self.manager = JobManager(chain("volatile"), CONFIG)
+        self.lines: list[Lines] = []
+        self.driver = Driver(
+            root=JobRoot(store),
+            manager=self.manager,
+            executor=Hosts(),
+            config=CONFIG,
+            clock=self.clock,
+            on_status=lambda status: None,
+            background=InlineBackground(),
+            open_control=self._open,
+        )
+        self.driver.begin(resumed=False)
+        ready = HostReady("h0.0", 0, 1, "m", "grpc://h0.0")
+        self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(ready))
+        self.driver.turn(0)
+        self.pass_time(1.0)
+
+    def _open(
+        self,
+        secret: str,
+        on_message: Callable[[str, bytes], None],
+        *,
+        on_disconnect: Callable[[str], None],
+        host: str,
+    ) -> Lines:
+        self.lines.append(Lines(secret, on_message, on_disconnect=on_disconnect, host=host))
+        return self.lines[-1]
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass at once, then have two turns: one may only queue a notice."""
+        self.clock.advance(int(seconds * 1e6))
+        self.driver.turn(0)
+        self.driver.turn(0)
+
+
+def test_a_host_that_is_silent_is_given_up() -> None:
+    scene = Scene(MemoryBlobs())
+    for _ in range(40):
+        scene.pass_time(1.0)
+    assert [h.name for h in scene.manager.hosts] == ["h0.1"]
+
+
+def test_a_driver_that_did_not_listen_gives_nobody_up() -> None:
+    scene = Scene(MemoryBlobs())
+    scene.pass_time(600.0)
+    assert [h.name for h in scene.manager.hosts] == ["h0.0"]
+    for _ in range(int(CONFIG.host_silence_s - PAUSE_MAX_S) + 1):
+        scene.pass_time(1.0)
+    assert [h.name for h in scene.manager.hosts] == ["h0.1"], "from then on silence counts again"
+
+
+def test_lines_end_even_if_the_log_cannot_be_closed() -> None:
+    class Full(MemoryBlobs):
+        """A store that takes nothing."""
+
+        def put(self, path: str, data: object) -> None:
+            raise StoreError(path, "no space left")
+
+        def child(self, folder: str) -> Full:
+            return self
+
+    scene = Scene(Full())
+    with pytest.raises(StoreError, match="no space left"):
+        scene.driver.close()
+    assert scene.lines[0].is_closed
