@@ -232,20 +232,6 @@ def wall_time_measures_silence() -> Mutant:
     return Mutant(Driver, "_now_us", lambda self: self._clock.now_us(), ("clock_jump",))
 
 
-def marks_ignore_who_reads_again() -> Mutant:
-    """As it was before the simulation found it (seed 17): a restarted instance holds nothing."""
-    original = low_water_marks.low_water_marks
-    far = (2**62,) * 64
-    return Mutant(
-        jobmanager.manager,
-        "low_water_marks",
-        lambda topology, tracker, is_settled, consumed: original(
-            topology, tracker, is_settled, lambda vertex: far
-        ),
-        ("mine_host", "crash_host", "crash_all"),
-    )
-
-
 MUTANTS: tuple[Callable[[], Mutant], ...] = (
     merge_emits_one_cti_too_few,
     low_water_mark_off_by_one,
@@ -266,7 +252,6 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_takeover_counts_epochs_on,
     a_replaced_writer_takes_the_mark_back,
     wall_time_measures_silence,
-    marks_ignore_who_reads_again,
 )
 
 
