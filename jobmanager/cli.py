@@ -273,6 +273,8 @@ def list_jobs(
     if as_json:
         print(json.dumps({"jobs": rows}))
         return
+    if not rows:
+        print(f"no job lies below {folder}", file=sys.stderr)
     for row in rows:
         print(f"{row['job']}  {row['state']}  {row['root']}")
 

@@ -137,6 +137,7 @@ def test_the_same_for_people(file: Path, tmp_path: Path) -> None:
     assert "s01-events.0" in table
     assert done("list", tmp_path / "jobs").stdout.split() == ["one", "finished", str(root)]
     assert done("list", tmp_path / "nothing").stdout == ""
+    assert "no job lies below" in done("list", tmp_path / "nothing").stderr
     assert "digest: " in done("resume", root).stdout
 
 
