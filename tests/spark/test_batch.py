@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from typer.testing import CliRunner
 
 import jobmanager
 from jobmanager.cli import app
 from planner import Stream, agg, col, cti, event, hopping, lit, tumbling
-from planner.spark_sql import BatchDataError
+from planner.spark_sql import BatchDataError, UnsupportedInBatchError
 from rstream import read_events
 from rstream.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME
@@ -31,7 +31,6 @@ from tests.support.queries import QUERIES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner import Query
 
 pytestmark = pytest.mark.spark
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -265,9 +264,19 @@ def test_late_rows(late: Any, tmp_path: Path) -> None:
     assert by_batch.value.args == by_stream.value.args
 
 
-@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-def test_queries(query: Callable[[], Query]) -> None:
-    assert_twins(query())
+#: Queries with windows or aggregates that Spark SQL has no exact counterpart of yet.
+NO_TWIN = {"sessions", "snapshots", "whole_windows"}
+
+
+@pytest.mark.parametrize("name", sorted(set(QUERIES) - NO_TWIN))
+def test_queries(name: str) -> None:
+    assert_twins(QUERIES[name]())
+
+
+@pytest.mark.parametrize("name", sorted(NO_TWIN))
+def test_what_has_no_twin_is_refused_by_name(name: str) -> None:
+    with pytest.raises(UnsupportedInBatchError, match="it has no batch twin yet"):
+        batched(QUERIES[name]())
 
 
 @settings(
@@ -278,7 +287,10 @@ def test_queries(query: Callable[[], Query]) -> None:
 )
 @given(streams(steps=4))
 def test_random_plans(stream: Stream) -> None:
-    assert_twins(stream)
+    try:
+        assert_twins(stream)
+    except UnsupportedInBatchError:
+        assume(False)
 
 
 def test_the_batch_is_sorted_and_typed_as_the_stream() -> None:
