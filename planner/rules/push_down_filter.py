@@ -127,8 +127,8 @@ def _into_join(node: Join, predicate: Node, shared: Shared) -> LogicalNode | Non
         if below not in shared and all(name in names for name in reads):
             inner = rename_columns(predicate, {name: names[name] for name in reads})
             changed[side] = _sink(below, [inner], "", shared)
-    if not changed:
-        return None
+    if not changed or (node.how != "inner" and "left" not in changed):
+        return None  # In an outer join only the left side decides which rows there are.
     return node.with_inputs((changed.get("left", node.left), changed.get("right", node.right)))
 
 

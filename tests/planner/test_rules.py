@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from planner import Stream, col, event
 from planner.explain import explain, logical_text, mermaid
 from planner.lower import lower
 from planner.optimizer import RULES
@@ -90,3 +91,15 @@ def test_cutting_does_not_change_any_stream(name: str) -> None:
     for stream, pieces in whole.items():
         rows = [row for items in pieces for row in items.batch.to_pylist()]
         assert rows == [row for items in bits[stream] for row in items.batch.to_pylist()], stream
+
+
+@pytest.mark.parametrize("how", ["left", "anti"])
+def test_a_filter_above_an_outer_join_of_a_shared_stream_stays(how: str) -> None:
+    """Put into the right side alone it would let unmatched left rows through."""
+    rows = [event(i, i + 4, k=i % 5, x=i) for i in range(20)]
+    both = Stream.from_items({"k": "int64", "x": "int64"}, rows)
+    joined = both.join(both.filter(col("x") > 7), on="k", how=how)
+    query = joined.filter(col("k") < 3).to_parquet()
+    found = answer(lower(query, root="r", parallelism=2))
+    assert found.num_rows > 0
+    assert max(found["k"].to_pylist()) == 2
