@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
@@ -134,7 +135,8 @@ def is_owned(status: dict[str, Any], now_us: int) -> bool:
     if status.get("state") not in ("starting", "running"):
         return False
     if status["machine"] == socket.gethostname():
-        return status["pid"] != os.getpid() and _is_alive(status["pid"])
+        pid, written_us = status["pid"], status["written_us"]
+        return pid != os.getpid() and _is_alive(pid) and _started_us(pid) <= written_us
     return bool(now_us - status["written_us"] < STATUS_STALE_US)
 
 
@@ -146,6 +148,20 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _started_us(pid: int) -> int:
+    """When the process began, us UTC; 0 where the system does not tell.
+
+    A process that began after the status was written only has the job manager's old number.
+    """
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+        lines = Path("/proc/stat").read_text().splitlines()
+        (boot_s,) = (int(line.split()[1]) for line in lines if line.startswith("btime "))
+    except (OSError, ValueError, IndexError):
+        return 0
+    return (boot_s + ticks // os.sysconf("SC_CLK_TCK")) * 1_000_000
 
 
 def _json(value: dict[str, Any]) -> bytes:

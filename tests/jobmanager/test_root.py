@@ -15,12 +15,13 @@ from jobmanager.root import CANCEL, STATUS_STALE_US, JobRoot, display_uri, is_ow
 from planner import col
 from planner.lower import lower
 from rstream.blobs import MemoryBlobs
+from rstream.clock import SystemClock
 from tests.support.queries import bids, stateless
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOW_US = 1_000_000_000
+NOW_US = SystemClock().now_us()
 SETTINGS = {"job": "j", "id": "1"}
 
 
@@ -116,6 +117,11 @@ def test_the_dead_and_this_process_own_nothing() -> None:
     assert not is_owned({}, NOW_US)
     assert not is_owned(owned_by(pid=dead_pid()), NOW_US)
     assert not is_owned(owned_by(pid=os.getpid()), NOW_US)
+
+
+def test_a_process_that_only_has_the_old_number_owns_nothing() -> None:
+    assert is_owned(owned_by(pid=os.getppid()), NOW_US)
+    assert not is_owned(owned_by(pid=os.getppid(), written_us=1_000_000), NOW_US)
 
 
 def test_a_cancellation_is_taken_once(root: JobRoot) -> None:
