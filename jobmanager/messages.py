@@ -14,10 +14,13 @@ from rvertex.messages import (
     HOST_NOTICES,
     HostInstruction,
     HostNotice,
+    HostReady,
     ItemsLost,
     MessageCodec,
     Progress,
     VertexFailed,
+    VertexFinished,
+    VertexStarted,
 )
 
 
@@ -116,9 +119,11 @@ def is_logged(notice: Notice) -> bool:
 
 
 def rests_on_progress(notice: Notice) -> bool:
-    """Whether what follows from this notice depends on what hosts last reported.
+    """Whether what follows from this notice or a later report depends on the reports so far.
 
-    Those reports are then logged before it: one that takes over must come to the same decision, or
-    it would not know the instances that were started, nor believe their checkpoints.
+    Those are then logged before it: one that takes over must come to the same decision, or it would
+    not know the instances that were started, nor believe their checkpoints. A host that is ready or
+    a vertex that starts or ends changes what a report means: which memory it releases.
     """
-    return isinstance(notice, HostLost | VertexFailed | ItemsLost)
+    decides = HostLost | VertexFailed | ItemsLost
+    return isinstance(notice, decides | HostReady | VertexStarted | VertexFinished)
