@@ -33,6 +33,7 @@ ONCE_BROKEN = [
     (18, ("mine_host",)),
     (31, ("store_errors",)),
     (3215, tuple(KINDS)),
+    (9011, tuple(KINDS)),
     (3790, tuple(KINDS)),
 ]
 
