@@ -6,7 +6,6 @@ This is the composition root: the only place where a plan, an executor, a root a
 from __future__ import annotations
 
 import contextlib
-import logging
 import tempfile
 import threading
 import time
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from planner.physical import PhysicalPlan
     from rvertex.types import VertexSpec
 
-_log = logging.getLogger(__name__)
 ExecutorName = Literal["spark", "local"]
 StatusCallback = Callable[[dict[str, Any]], None]
 DEFAULT_JOBS_FOLDER = "streamscope-jobs"
