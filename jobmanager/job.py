@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +23,7 @@ from jobmanager.errors import JobFailedError, JobRunningError
 from jobmanager.manager import JobManager
 from jobmanager.output import claim_output, is_complete, mark_success, refuse_taken_output
 from jobmanager.root import JobRoot, display_uri
+from jobmanager.subscription import Sites, Subscription
 from jobmanager.topology import Topology
 from planner import Query, Stream
 from planner.lower import lower
@@ -81,6 +82,26 @@ class Job:
         """Ask the job to end; :meth:`wait` returns when it has. Afterwards nothing happens."""
         if self._driver is not None:
             self._driver.cancel()
+
+    def subscribe(
+        self, *, start: Mapping[int, int] | None = None, progress: bool = False
+    ) -> Subscription:
+        """The output as it becomes visible, from the first event on: an iterator of Arrow batches.
+
+        It goes on through failures without gap or repeat, and ends with the job; of a job that has
+        ended it gives what is durable. ``start``: by partition, the seq to begin with
+        (``positions`` of an earlier subscription). ``progress``: CTIs too.
+        """
+        driver = self._driver
+        return Subscription(
+            self.plan,
+            sites=Sites() if driver is None else driver.sites,
+            secret="" if driver is None else driver.secret,
+            has_ended=self._ended.is_set,
+            raise_failure=lambda: self.wait(0),
+            start=start or {},
+            progress=progress,
+        )
 
     def wait(self, timeout_s: float | None = None) -> dict[str, Any]:
         """Wait until the job has ended and give its last status.
