@@ -152,7 +152,8 @@ class Job:
 
     def _finish(self) -> None:
         if self._status["state"] == "finished":
-            for _, uri in self.plan.sink_streams():
+            sides = [pair for pairs in self.plan.side_streams().values() for pair in pairs]
+            for _, uri in (*self.plan.sink_streams(), *sides):
                 remove_overlap(uri)
             keys = ("job", "events_out", "output_digest")
             mark_success(self.output, {k: self._status[k] for k in keys})

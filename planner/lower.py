@@ -68,7 +68,7 @@ def lower(
         sum(draft.parallelism for draft in drafts),
         sum(feed.channel_count for draft in drafts for feed in draft.feeds),
     )
-    vertices = [v for d in drafts for v in build_vertices(d, root, output if d is last else None)]
+    vertices = [v for d in drafts for v in build_vertices(d, root, output, is_sink=d is last)]
     physical = PhysicalPlan(
         stages=tuple(summarise(draft, is_sink=draft is last) for draft in drafts),
         vertices=tuple(vertices),

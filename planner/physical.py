@@ -131,6 +131,16 @@ class PhysicalPlan:
             for pair in zip(edge.streams, edge.uris, strict=True)
         )
 
+    def side_streams(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Stream id and URI of every side stream, by the name of the side output."""
+        found: dict[str, tuple[tuple[str, str], ...]] = {}
+        for vertex in self.vertices:
+            for edge in vertex.outputs:
+                if edge.side:
+                    pairs = zip(edge.streams, edge.uris, strict=True)
+                    found[edge.side] = (*found.get(edge.side, ()), *pairs)
+        return found
+
     def graph(self) -> nx.DiGraph:
         """Vertices and channels; every edge carries its ``streams``."""
         graph = nx.DiGraph()
@@ -158,6 +168,8 @@ class PhysicalPlan:
         assert len(set(ids)) == len(ids), "a vertex id occurs twice"
         streams = [edge.streams[k] for edge, k in outputs]
         assert len(set(streams)) == len(streams), "a stream has two writers"
+        uris = [edge.uris[k] for edge, k in outputs]
+        assert len(set(uris)) == len(uris), "two streams lie in one folder"
         self._check_channels()
         assert nx.is_directed_acyclic_graph(self.graph()), "the plan has a cycle"
         sinks = {v.stage for v in self.vertices for edge in v.outputs if edge.is_sink}
@@ -173,7 +185,7 @@ class PhysicalPlan:
         for vertex in self.vertices:
             for edge in vertex.outputs:
                 for k in _places(edge):
-                    if edge.is_sink:
+                    if edge.is_sink or edge.side:
                         assert edge.streams[k] not in read, edge.streams[k]
                         continue
                     channel = read.pop(edge.streams[k])

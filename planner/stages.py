@@ -10,6 +10,7 @@ from planner.fingerprint import fingerprint
 from planner.nodes import Column, Node
 from planner.physical import Routing, Stage, StageInput
 from rstream.batch import RESERVED
+from rvertex.aside import sides_of
 from rvertex.operators.anti_join import AntiJoin
 from rvertex.operators.clip import Clip
 from rvertex.operators.explode import Explode
@@ -17,11 +18,13 @@ from rvertex.operators.filter import Filter
 from rvertex.operators.join import TemporalJoin
 from rvertex.operators.left_join import LeftJoin
 from rvertex.operators.project import Project
+from rvertex.source_input import late_side
 from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rvertex.aside import Side
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourcePartition
 
@@ -137,17 +140,19 @@ def _by_name(expr: Node) -> Node | str:
     return expr
 
 
-def build_vertices(draft: Draft, root: str, output: str | None) -> list[VertexSpec]:
-    """The vertices of a finished stage; ``output`` is the sink's folder, if this is its stage."""
-    return [_vertex(draft, index, root, output) for index in range(draft.parallelism)]
+def build_vertices(draft: Draft, root: str, folder: str, *, is_sink: bool) -> list[VertexSpec]:
+    """The vertices of a finished stage; the answer and all side outputs lie in ``folder``."""
+    output = folder if is_sink else None
+    return [_vertex(draft, index, root, folder, output) for index in range(draft.parallelism)]
 
 
-def _vertex(draft: Draft, index: int, root: str, output: str | None) -> VertexSpec:
+def _vertex(draft: Draft, index: int, root: str, folder: str, output: str | None) -> VertexSpec:
     inputs = tuple(channel for feed in draft.feeds for channel in _inputs(feed, index, root))
     outputs = [_output(feed, index, root) for feed in draft.exits]
     if output is not None:
         stream, uri = f"{draft.name}.{index}--out", f"{output}/partition={index}"
         outputs.append(OutputEdge((stream,), (uri,), (), "async", is_sink=True))
+    outputs += [_side_output(side, draft, index, folder) for side in _sides(draft)]
     source = draft.partitions[index] if draft.partitions else None
     meaning = (
         draft.name,
@@ -181,6 +186,23 @@ def _inputs(feed: Feed, index: int, root: str) -> list[InputChannel]:
 def _output(feed: Feed, index: int, root: str) -> OutputEdge:
     streams = tuple(feed.stream(index, j) for j in feed.readers_of(index))
     return OutputEdge(streams, tuple(_uri(root, s) for s in streams), feed.keys, feed.durability)
+
+
+def _sides(draft: Draft) -> list[Side]:
+    """What the source and the operators of a stage put aside."""
+    late = late_side(draft.partitions[0].spec, draft.name) if draft.partitions else None
+    sides = [] if late is None else [late]
+    ports = [draft.partitions[0].spec.schema] if draft.partitions else draft.ports()
+    for operator in draft.operators:
+        sides += sides_of(operator, ports)
+        ports = [operator.output_schema(ports)]
+    return sides
+
+
+def _side_output(side: Side, draft: Draft, index: int, folder: str) -> OutputEdge:
+    stream = f"{draft.name}.{index}--{side.name.lstrip('_').replace('/', '-')}"
+    uri = f"{folder}/{side.name}/partition={index}"
+    return OutputEdge((stream,), (uri,), (), "async", side=side.name, payload=side.payload)
 
 
 def _uri(root: str, stream: str) -> str:

@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import EVENT, KIND, VE, VS, event_schema, int64_column, kinds, only_events
+from rstream.batch import (
+    EVENT,
+    KIND,
+    VE,
+    VS,
+    event_schema,
+    int64_column,
+    kinds,
+    only_events,
+    payload_schema,
+)
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import LateRowError
 from rvertex.operators.protocol import OperatorState
@@ -30,7 +40,14 @@ if TYPE_CHECKING:
 
 LatePolicy = Literal["drop", "adjust", "error"]
 
+#: Column of late rows: below this time, us, the stream was complete when they came.
+FRONTIER = "_frontier"
 _BUFFER, _CTIS = "buffer", "ctis"
+
+
+def late_payload(payload: pa.Schema) -> pa.Schema:
+    """The columns of late rows."""
+    return pa.schema([*payload, pa.field(FRONTIER, pa.int64())])
 
 
 class Reorder:
@@ -70,7 +87,8 @@ class Reorder:
         """Take the next rows: ``_vs, _ve, payload``, or items with ``_kind`` and explicit CTIs.
 
         Returns:
-            The late events as they came, None if there are none.
+            The late events as they came and the frontier that each one met (:func:`late_payload`),
+            None if there are none.
 
         Raises:
             LateRowError: an event is late and the policy is "error"; nothing was taken.
@@ -173,7 +191,10 @@ class Reorder:
         else:
             self.late_adjusted += late.num_rows
             self._buffer.push(_adjusted(events, before))
-        return late
+        columns = [*late.columns, pa.array(before[is_late])]
+        return pa.RecordBatch.from_arrays(
+            columns, schema=event_schema(late_payload(payload_schema(self._schema)))
+        )
 
     def _emit_ctis(self, times: np.ndarray) -> None:
         """Note the distinct ones of the non-decreasing ``times`` that exceed the last CTI."""

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rstream.batch import KIND, VE, VS, event_schema, only_events
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import LateRowError
-from rvertex.reorder import LatePolicy, Reorder
+from rvertex.reorder import FRONTIER, LatePolicy, Reorder
 from rvertex.run import concat
 from rvertex.sorted_runs import SortedRuns
 from tests.support.builders import Cti, Ev, Item, cti, ev, make_items, table_of
@@ -179,7 +179,7 @@ def test_late_rows_are_returned_as_they_came() -> None:
     reorder = Reorder(PAYLOAD, delay_us=0, late="adjust", cti_every_us=10)
     late = reorder.offer(0, events_of([ev(25, n=0), ev(3, 4, n=1), ev(26, n=2)]))
     assert late is not None
-    assert late.to_pylist() == [{VS: 3, VE: 4, "n": 1}]
+    assert late.to_pylist() == [{VS: 3, VE: 4, "n": 1, FRONTIER: 25}]
     run = reorder.release()
     assert run is not None
     assert table_of(run) == [cti(20), ev(25, 26, n=0), ev(25, 26, n=1)]

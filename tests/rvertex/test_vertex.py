@@ -186,8 +186,11 @@ class Life:
             self.step()
 
     def items(self) -> list[pa.RecordBatch]:
-        empty = pa.RecordBatch.from_pylist([], schema=item_schema(self.spec.output_payload))
-        return [pa.concat_batches([empty, *held]) for held in self.outputs]
+        payloads = [self.spec.payload_of(edge) for edge in self.spec.outputs for _ in edge.streams]
+        return [
+            pa.concat_batches([pa.RecordBatch.from_pylist([], schema=item_schema(payload)), *held])
+            for payload, held in zip(payloads, self.outputs, strict=True)
+        ]
 
 
 def run_vertex(
