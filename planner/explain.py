@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, assert_never
 
 from planner import logical
@@ -137,6 +138,9 @@ def _source(node: logical.Source) -> str:
         parts.append(f"ve={_time(spec.ve)}")
     if spec.delay_us:
         parts.append(f"delay={format_us(spec.delay_us)}")
+    if spec.delay_quantile is not None:
+        percent = (Decimal(str(spec.delay_quantile)) * 100).normalize()
+        parts.append(f"delay=p{percent:f}")
     if spec.vs is not None:
         parts.append(f"late={spec.late}")
     return " ".join(parts)

@@ -96,8 +96,10 @@ class Stream:
 
         ``vs`` is the column (or expression) of the event's start; ``ve`` that of its end, a length
         such as ``"+1h"``, or None for point events. Rows may be out of order by up to ``delay``;
-        later ones are dropped, adjusted or an error as ``late`` says. ``schema`` overrides column
-        types.
+        later ones are dropped (:func:`jobmanager.read_late` has them), adjusted or an error as
+        ``late`` says. ``delay="p99"`` estimates it: as much as 99 % of the 16,384 rows before
+        needed, anew every 1,024 rows of a partition; the first 1,024 wait for each other.
+        ``schema`` overrides column types.
         """
         return Stream(
             file_source("parquet", str(path), vs=vs, ve=ve, delay=delay, late=late,

@@ -1,7 +1,8 @@
 """Reorder: the input side of a source vertex, from rows in arrival order to normal form.
 
 The rows of a source partition are numbered from 0. The frontier after row i is the greatest ``vs``
-of rows 0..i minus the delay; a row is late if its ``vs`` lies below the frontier after the row
+of rows 0..i minus the delay, and never decreases (an estimated delay changes on the way:
+:mod:`rvertex.delay_estimate`); a row is late if its ``vs`` lies below the frontier after the row
 before it. Events below the frontier leave, ordered by (vs, row), and ``CTI(f)`` leaves each time
 the frontier, rounded down to the plan's grid, grows to ``f``: at most one CTI per event. A source
 of items (column ``_kind``) has explicit CTIs instead: they are its frontier and leave as given.
@@ -13,7 +14,7 @@ everything leaves, then ``CTI(INF_TIME)``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ from rstream.batch import (
     payload_schema,
 )
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.delay_estimate import UNKNOWN, DelayEstimate, lateness
 from rvertex.errors import LateRowError
 from rvertex.operators.protocol import OperatorState
 from rvertex.run import NO_CTIS, Run
@@ -54,9 +56,14 @@ class Reorder:
     """Sorts one source partition up to ``delay_us`` and says how far it is complete."""
 
     def __init__(
-        self, payload: pa.Schema, *, delay_us: int, late: LatePolicy, cti_every_us: int
+        self,
+        payload: pa.Schema,
+        *,
+        delay_us: int | DelayEstimate,
+        late: LatePolicy,
+        cti_every_us: int,
     ) -> None:
-        assert delay_us >= 0, delay_us
+        assert isinstance(delay_us, DelayEstimate) or delay_us >= 0, delay_us
         assert cti_every_us > 0, cti_every_us
         self._delay_us = delay_us
         self._late: LatePolicy = late
@@ -113,7 +120,7 @@ class Reorder:
         return None if run.is_empty else run
 
     def snapshot(self) -> OperatorState:
-        header = {
+        header: dict[str, Any] = {
             "row": self._row,
             "max_vs": self.max_vs,
             "frontier": self._frontier,
@@ -121,6 +128,8 @@ class Reorder:
             "late_dropped": self.late_dropped,
             "late_adjusted": self.late_adjusted,
         }
+        if isinstance(self._delay_us, DelayEstimate):
+            header["delay"] = self._delay_us.header()
         tables = {_BUFFER: self._buffer.table()}
         if self._ctis:
             tables[_CTIS] = pa.table({VS: np.concatenate(self._ctis)})
@@ -132,6 +141,8 @@ class Reorder:
         self._row, self.max_vs = header["row"], header["max_vs"]
         self._frontier, self._last_cti = header["frontier"], header["last_cti"]
         self.late_dropped, self.late_adjusted = header["late_dropped"], header["late_adjusted"]
+        if isinstance(self._delay_us, DelayEstimate):
+            self._delay_us = self._delay_us.restored(header["delay"])
         self._ctis = [_times(state.tables[_CTIS])] if _CTIS in state.tables else []
         self._buffer = SortedRuns(self._schema)
         buffered: Sequence[pa.RecordBatch] = state.tables[_BUFFER].combine_chunks().to_batches()
@@ -144,17 +155,32 @@ class Reorder:
         assert self._last_cti <= self._frontier, (self._last_cti, self._frontier)
 
     def _offer_events(self, events: pa.RecordBatch) -> pa.RecordBatch | None:
-        greatest = np.maximum.accumulate(int64_column(events, VS))
+        vs = int64_column(events, VS)
+        greatest = np.maximum.accumulate(vs)
         np.maximum(greatest, self.max_vs, out=greatest)
-        frontier = np.maximum(greatest, MIN_TIME + self._delay_us) - self._delay_us
+        frontier, delay_us = self._frontiers(vs, greatest)
         before = np.empty(len(frontier), np.int64)
         before[0], before[1:] = self._frontier, frontier[:-1]
         late = self._accept(events, before, None)
         self._row += events.num_rows
+        self._delay_us = delay_us
         self.max_vs, self._frontier = int(greatest[-1]), int(frontier[-1])
         on_grid = frontier[frontier >= MIN_TIME + self._cti_every_us] // self._cti_every_us
         self._emit_ctis(on_grid * self._cti_every_us)
         return late
+
+    def _frontiers(
+        self, vs: np.ndarray, greatest: np.ndarray
+    ) -> tuple[np.ndarray, int | DelayEstimate]:
+        """The frontier after each row, and the rule for the rows that follow."""
+        if not isinstance(self._delay_us, DelayEstimate):
+            return np.maximum(greatest, MIN_TIME + self._delay_us) - self._delay_us, self._delay_us
+        ahead = np.concatenate([[np.int64(self.max_vs)], greatest[:-1]])
+        delays, estimate = self._delay_us.observe(lateness(vs, ahead))
+        frontier = np.maximum(greatest, MIN_TIME + delays) - delays
+        frontier[delays == UNKNOWN] = MIN_TIME
+        np.maximum.accumulate(frontier, out=frontier)
+        return np.maximum(frontier, self._frontier), estimate
 
     def _offer_items(self, items: pa.RecordBatch) -> pa.RecordBatch | None:
         is_event = kinds(items) == EVENT

@@ -16,6 +16,7 @@ import pyarrow as pa
 from rstream.batch import EVENT, VS, empty_events, int64_column, kinds
 from rstream.types import MIN_TIME
 from rvertex.aside import LATE, Side
+from rvertex.delay_estimate import DelayEstimate
 from rvertex.reorder import Reorder, late_payload
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ def _has_late(items: pa.RecordBatch) -> bool:
     return bool((is_event & (times < frontier)).any())
 
 
+def _delay(spec: SourceSpec) -> int | DelayEstimate:
+    if spec.delay_quantile is None:
+        return spec.delay_us
+    return DelayEstimate(spec.delay_quantile)
+
+
 class SourceInput:
     """One source partition as the only input of a vertex."""
 
@@ -57,7 +64,7 @@ class SourceInput:
         self.payload: pa.Schema = spec.schema
         self._reorder = Reorder(
             spec.schema,
-            delay_us=spec.delay_us,
+            delay_us=_delay(spec),
             late=spec.late,
             cti_every_us=spec.cti_every_us,
         )
