@@ -28,6 +28,7 @@ from planner.traversal import NodeMap, readers, topological
 from rvertex.operators.stitch import Stitch
 from rvertex.sources.discover import assign
 from rvertex.sources.discover import discover as discover_units
+from rvertex.sources.row_groups import marked
 from rvertex.sources.spec import SourceSpec, Unit
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class _Lowering:
         n = node.partitions or max(1, min(self._options.parallelism, len(units)))
         draft = self._draft("source", n)
         draft.label = node.label
-        draft.partitions = assign(spec, units, n)
+        draft.partitions = tuple(marked(p) for p in assign(spec, units, n))
         draft.payload = spec.schema
         draft.is_cheap = True
         draft.shows.append(describe(node))
