@@ -152,7 +152,8 @@ def _time(source: object) -> str:
 
 def _join(node: logical.Join) -> str:
     kind = "" if node.how == "inner" else f"{node.how} "
-    return f"temporal {kind}join on {_keys(node)}"
+    where = "" if node.where is None else f" where {bare(node.where)}"
+    return f"temporal {kind}join on {_keys(node)}{where}"
 
 
 def _keys(node: logical.Join | logical.Clip) -> str:

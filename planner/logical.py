@@ -147,7 +147,8 @@ class Join:
     """Pairs with equal keys and overlapping lifetimes; they live where both do.
 
     "left" adds the left events for the time they have no match, with null in the right columns;
-    "anti" is that addition alone, and has left columns only.
+    "anti" is that addition alone, and has left columns only. With ``where`` a pair is a match only
+    if that is true of it; inner joins have a filter above them instead.
     """
 
     left: LogicalNode
@@ -158,6 +159,9 @@ class Join:
     columns: tuple[tuple[Side, str, str], ...]
     how: JoinKind = "inner"
     label: str = ""
+    where: Node | None = None
+    #: The columns that ``where`` reads, as in ``columns``.
+    reads: tuple[tuple[Side, str, str], ...] = ()
     schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:

@@ -218,17 +218,19 @@ class Stream:
         left_on: str | Sequence[str] | None = None,
         right_on: str | Sequence[str] | None = None,
         how: str = "inner",
+        where: ExprLike | None = None,
     ) -> Stream:
         """Pairs with equal keys whose lifetimes overlap; each pair lives in the overlap.
 
         With ``on`` the key columns appear once; other columns of ``other`` whose name is taken get
         the suffix ``_right``. Null keys match nothing. ``how="left"`` adds the events of this
         stream for the time they have no match, with null in the columns of ``other``;
-        ``how="anti"`` gives those alone, without columns of ``other``.
+        ``how="anti"`` gives those alone, without columns of ``other``. ``where`` is a further
+        condition on a match, over the columns that a pair has.
         """
         if not isinstance(other, Stream):
             raise InvalidPlanError(f"join() takes another stream, not {other!r}")
-        return Stream(join_nodes(self.plan, other.plan, on, left_on, right_on, how))
+        return Stream(join_nodes(self.plan, other.plan, on, left_on, right_on, how, where))
 
     def shift(self, duration: Duration) -> Stream:
         """The same events later by ``duration``, or earlier if it is negative."""

@@ -13,6 +13,7 @@ from rstream.batch import RESERVED
 from rvertex.aside import sides_of
 from rvertex.operators.anti_join import AntiJoin
 from rvertex.operators.clip import Clip
+from rvertex.operators.conditional_join import ConditionalJoin
 from rvertex.operators.explode import Explode
 from rvertex.operators.filter import Filter
 from rvertex.operators.join import TemporalJoin
@@ -125,6 +126,10 @@ def pair_spec(node: logical.Join | logical.Clip) -> OperatorSpec:
     match node:
         case logical.Clip():
             return Clip(node.left_on, node.right_on)
+        case logical.Join(where=where, how=how) if where is not None:
+            assert how != "inner", "a filter follows it"
+            columns = (node.left_on, node.right_on, node.columns)
+            return ConditionalJoin(*columns, where, node.reads, how)
         case logical.Join(how="inner"):
             return TemporalJoin(node.left_on, node.right_on, node.columns)
         case logical.Join(how="left"):
