@@ -233,6 +233,9 @@ PLANS: dict[str, Callable[[], Stream]] = {
     "SELECT count(*) FILTER (WHERE ok) AS n FROM s GROUP BY TUMBLE('5s')": lambda: S.window(
         FIVE
     ).agg(n=agg.count(when(col("ok")).then(1).otherwise(None))),
+    "SELECT k, count(*) AS n FROM s GROUP BY k, HOP('5s', '2s', '1s')": lambda: (
+        S.group_by("k").window(hopping("5s", "2s", "1s")).agg(n=agg.count())
+    ),
     "SELECT k FROM s GROUP BY k, TUMBLE('5s')": lambda: (
         grouped().agg(count=agg.count()).select("k")
     ),
