@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from planner.hint_types import NO_HINTS, Hints
 from planner.nodes import Column, Node
 from planner.windowing import Aggregate as Aggregate
 from planner.windowing import AggregateFunction as AggregateFunction
@@ -44,6 +45,7 @@ class Source:
     #: None: the plan's parallelism, at most the number of units.
     partitions: int | None
     label: str = ""
+    hints: Hints = NO_HINTS
 
     @property
     def schema(self) -> pa.Schema:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from planner import logical
 from planner.fingerprint import fingerprint
 from planner.nodes import Column, Node
-from planner.physical import Routing, Stage, StageInput
+from planner.physical import Routing, Stage, StageCost, StageInput
 from rstream.batch import RESERVED
 from rvertex.aside import sides_of
 from rvertex.operators.anti_join import AntiJoin
@@ -25,6 +25,7 @@ from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, Vertex
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from planner.logical import LogicalNode
     from rvertex.aside import Side
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourcePartition
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 #: Why a channel out of a stage is flushed or not, as ``explain`` says it.
 WHY_VOLATILE = "cheap to recompute from the source"
 WHY_ASYNC = "its writer has state or inputs of its own"
+WHY_FLUSHED = "so few rows that flushing costs less than recomputing"
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +69,14 @@ class Feed:
 
     @property
     def durability(self) -> Durability:
-        return "volatile" if self.upstream.is_cheap else "async"
+        return "volatile" if self.reason == WHY_VOLATILE else "async"
+
+    @property
+    def reason(self) -> str:
+        """Why it is flushed or not."""
+        if not self.upstream.is_cheap:
+            return WHY_ASYNC
+        return WHY_FLUSHED if self.upstream.flush_is_cheaper else WHY_VOLATILE
 
 
 @dataclass(slots=True, eq=False)
@@ -83,11 +92,18 @@ class Draft:
     #: Source, stateless operators and a partial aggregate, nothing else.
     is_cheap: bool = False
     is_closed: bool = False
+    #: A source whose number of partitions the query gives.
+    is_fixed: bool = False
+    #: Flushing costs less than what failures would make it compute again.
+    flush_is_cheaper: bool = False
+    cost: StageCost | None = None
     label: str = ""
     feeds: list[Feed] = field(default_factory=list)
     exits: list[Feed] = field(default_factory=list)
     operators: list[OperatorSpec] = field(default_factory=list)
     shows: list[str] = field(default_factory=list)
+    #: The logical nodes that it computes, in the order of the data.
+    nodes: list[LogicalNode] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -223,7 +239,7 @@ def summarise(draft: Draft, *, is_sink: bool) -> Stage:
             routing=feed.routing,
             keys=feed.keys,
             durability=feed.durability,
-            reason=WHY_VOLATILE if feed.upstream.is_cheap else WHY_ASYNC,
+            reason=feed.reason,
         )
         for feed in draft.feeds
     )
@@ -237,4 +253,5 @@ def summarise(draft: Draft, *, is_sink: bool) -> Stage:
         reads=reads,
         schema=draft.payload,
         is_sink=is_sink,
+        cost=draft.cost,
     )

@@ -25,7 +25,7 @@ from rvertex.sources.parquet import open_parquet
 from rvertex.sources.times import Fault, parse_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pyarrow.parquet as pq
 
@@ -73,12 +73,31 @@ def marked(partition: SourcePartition) -> SourcePartition:
                     file.close()
                 path, file = unit.path, open_parquet(unit.path)
             units.append(_marked(partition.spec, unit, file, before))
-            latest = _latest_us(partition.spec, unit, file)
-            before = None if before is None or latest is None else max(before, latest)
+            times = _times(partition.spec, unit, file)
+            before = None if before is None or times is None else max(before, times[1])
     finally:
         if file is not None:
             file.close()
     return replace(partition, units=tuple(units))
+
+
+def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[int, int] | None:
+    """The least and the greatest start of an event that the statistics of some files tell."""
+    if spec.format != "parquet" or not isinstance(spec.vs, str):
+        return None
+    by_path: dict[str, list[Unit]] = {}
+    for unit in units:
+        by_path.setdefault(unit.path, []).append(unit)
+    step = -(-len(by_path) // files_max) if by_path else 1
+    ends: list[tuple[int, int]] = []
+    for path in sorted({*list(by_path)[::step], *list(by_path)[-1:]}):
+        with open_parquet(path) as file:
+            for unit in by_path[path]:
+                found = _times(spec, unit, file)
+                if found is None:
+                    return None
+                ends.append(found)
+    return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else None
 
 
 def _marked(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, before_us: int | None) -> Unit:
@@ -137,8 +156,8 @@ def _like(value: Any, like: Any) -> Any:
     return value if same and fits and not isinstance(value, datetime) else None
 
 
-def _latest_us(spec: SourceSpec, unit: Unit, file: pq.ParquetFile) -> int | None:
-    """No row of the unit starts later; None if its statistics do not say."""
+def _times(spec: SourceSpec, unit: Unit, file: pq.ParquetFile) -> tuple[int, int] | None:
+    """The least and the greatest start in the unit; None if its statistics do not say."""
     assert isinstance(spec.vs, str), spec.vs
     found = _statistics(spec, unit, file, spec.vs)
     if found is None or not found.has_min_max:
@@ -147,5 +166,5 @@ def _latest_us(spec: SourceSpec, unit: Unit, file: pq.ParquetFile) -> int | None
     exact = pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
     if not exact:
         return None
-    times = parse_times(pa.array([found.max], kind))
-    return None if isinstance(times, Fault) else int(times[0])
+    times = parse_times(pa.array([found.min, found.max], kind))
+    return None if isinstance(times, Fault) else (int(times[0]), int(times[1]))
