@@ -74,7 +74,7 @@ def test_a_stall_counts_from_when_events_were_due() -> None:
     assert row["max_ms"] == pytest.approx(1_500, abs=20)
     assert row["recovered_ms"] == pytest.approx(1_500, abs=100)
     assert row["late_share"] == pytest.approx(0.5 / 4, abs=0.01)
-    assert row["p50_ms"] < 20 < row["p99_ms"]
+    assert row["p50_ms"] < 25 < row["p99_ms"]
     assert not measure(seen_run(load, delay_us, 2 * SECOND), "other")["equal"]
 
 
