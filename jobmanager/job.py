@@ -35,6 +35,7 @@ from rstream.overlap import remove_overlap
 from rvertex.executor import Executor, LocalExecutor
 
 if TYPE_CHECKING:
+    from planner.options import Parallelism
     from planner.physical import PhysicalPlan
     from rvertex.types import VertexSpec
 
@@ -165,7 +166,7 @@ def run(
     root: str | None = None,
     executor: ExecutorName = "spark",
     master: str = "local[*]",
-    parallelism: int | None = None,
+    parallelism: Parallelism | None = None,
     hosts: int | None = None,
     paced: float | None = None,
     config: JobConfig | None = None,
@@ -174,7 +175,8 @@ def run(
     """Start a job and return at once.
 
     ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new
-    one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage.
+    one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage;
+    "auto": per stage what the cost model recommends, which follows from the data alone.
     ``paced``: replay the sources this many times faster than real time.
 
     Raises:
@@ -334,10 +336,10 @@ def _check_executor(name: str, root: str) -> None:
 
 
 def _configured(
-    config: JobConfig, parallelism: int | None, hosts: int | None, paced: float | None
+    config: JobConfig, parallelism: Parallelism | None, hosts: int | None, paced: float | None
 ) -> JobConfig:
-    if parallelism is not None and parallelism < 1:
-        raise UsageError(f"parallelism must be at least 1, not {parallelism}")
+    if parallelism not in (None, "auto") and (isinstance(parallelism, str) or parallelism < 1):
+        raise UsageError(f"parallelism must be at least 1, or 'auto', not {parallelism}")
     if hosts is not None and hosts < 1:
         raise UsageError(f"hosts must be at least 1, not {hosts}")
     if paced is not None and paced <= 0:
@@ -368,7 +370,7 @@ def collect(
     *,
     executor: ExecutorName = "local",
     master: str = "local[*]",
-    parallelism: int | None = None,
+    parallelism: Parallelism | None = None,
     config: JobConfig | None = None,
 ) -> pa.Table:
     """Run ``stream`` on its finite sources and give its events.

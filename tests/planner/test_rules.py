@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from planner import Stream, col, event
-from planner.explain import explain, logical_text, mermaid
+from planner.explain import logical_text, mermaid, stages_text
 from planner.lower import lower
 from planner.optimizer import RULES
 from planner.options import PlanOptions
@@ -44,7 +44,7 @@ def transcript(query: Query) -> str:
     plan = lower(query, root="memory://job")
     parts += [
         "== physical",
-        explain(plan).split("\n", 1)[1].lstrip("\n"),
+        stages_text(plan),
         "== mermaid",
         mermaid(plan),
     ]
