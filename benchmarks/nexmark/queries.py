@@ -98,12 +98,13 @@ def q5(s: Streams) -> Stream:
 
 
 def q7(s: Streams) -> Stream:
-    """Highest bid of each 10 s."""
+    """Highest bid of each 10 s; of equal ones the first, where the original gives all."""
     return s.sql(
         """
-        WITH most AS (SELECT max(price) AS price FROM bid GROUP BY TUMBLE('10 seconds'))
-        SELECT b.auction, b.price, b.bidder, b.date_time, b.extra
-        FROM bid AS b JOIN most AS m ON b.price = m.price
+        SELECT max_by(auction, price) AS auction, max(price) AS price,
+            max_by(bidder, price) AS bidder, max_by(date_time, price) AS date_time,
+            max_by(extra, price) AS extra
+        FROM bid GROUP BY TUMBLE('10 seconds')
         """
     )
 
@@ -125,14 +126,13 @@ def q8(s: Streams) -> Stream:
 
 def q9(s: Streams) -> Stream:
     """Winning bids: the highest valid bid, of equal ones the first, when the auction ends."""
-    closed = closed_bids(s)
-    best = closed.group_by("id").window(snapshot()).agg(price=agg.max("price"))
-    first = closed.join(best, on=["id", "price"]).group_by("id").window(snapshot())
-    won = first.agg(
-        bidder=agg.first("bidder"),
-        price=agg.first("price"),
-        bid_time=agg.first("bid_time"),
-        bid_extra=agg.first("bid_extra"),
+    won = s.sql(
+        """
+        SELECT id, max_by(bidder, price) AS bidder, max(price) AS price,
+            max_by(bid_time, price) AS bid_time, max_by(bid_extra, price) AS bid_extra
+        FROM closed GROUP BY id, SNAPSHOT()
+        """,
+        closed=closed_bids(s),
     )
     return s.open_auction.join(won, on="id")
 

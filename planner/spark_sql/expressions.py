@@ -298,6 +298,7 @@ WRITERS: dict[str, Writer] = {
     "greater": _comparison(">"),
     "greater_equal": _comparison(">="),
     "between": _between,
+    "ranked": lambda _call, a, b, c: f"named_struct('rank', {a}, 'vs', {b}, 'value', {c})",
     "is_in": _is_in,
     "and": _infix("and"),
     "or": _infix("or"),
