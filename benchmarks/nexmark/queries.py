@@ -82,19 +82,18 @@ def q4(s: Streams) -> Stream:
 
 
 def q5(s: Streams) -> Stream:
-    """Hot items: the auctions with the most bids of each 10 s, every 2 s."""
-    return s.sql(
+    """Hot items: the auctions with the most bids of each 10 s, every 2 s.
+
+    Counts are compared while they are two seconds old, when those of no other window are.
+    """
+    counts = s.sql(
         """
-        WITH counts AS (
-            SELECT auction, window_start AS start, count(*) AS num
-            FROM bid GROUP BY auction, HOP('10 seconds', '2 seconds')
-        ), most AS (
-            SELECT start, max(num) AS num FROM counts GROUP BY start, SNAPSHOT()
-        )
-        SELECT c.auction, c.start, c.num
-        FROM counts AS c JOIN most AS m ON c.start = m.start AND c.num = m.num
+        SELECT auction, window_start AS start, count(*) AS num
+        FROM bid GROUP BY auction, HOP('10 seconds', '2 seconds')
         """
-    )
+    ).set_duration("2s")
+    most = counts.window(tumbling("2s")).agg(num=agg.max("num"))
+    return counts.join(most, on="num")
 
 
 def q7(s: Streams) -> Stream:
