@@ -274,7 +274,7 @@ def q21(s: Streams) -> Stream:
         SELECT auction, bidder, price, channel,
             CASE WHEN lower(channel) = 'apple' THEN '0' WHEN lower(channel) = 'google' THEN '1'
                  WHEN lower(channel) = 'facebook' THEN '2' WHEN lower(channel) = 'baidu' THEN '3'
-                 ELSE regexp_replace(url, '^.*[&]channel_id=([^&]*).*$', '\\1') END AS channel_id
+                 ELSE split_part(split_part(url, '&channel_id=', 2), '&', 1) END AS channel_id
         FROM bid
         WHERE url LIKE '%&channel_id=%'
             OR lower(channel) IN ('apple', 'google', 'facebook', 'baidu')
@@ -284,11 +284,10 @@ def q21(s: Streams) -> Stream:
 
 def q22(s: Streams) -> Stream:
     """The directories of an URL."""
-    directory = "regexp_replace(url, '^([^/]*/){{{0}}}([^/]*).*$', '\\2')"
     return s.sql(
-        f"""
-        SELECT auction, bidder, price, channel, {directory.format(3)} AS dir1,
-            {directory.format(4)} AS dir2, {directory.format(5)} AS dir3
+        """
+        SELECT auction, bidder, price, channel, split_part(url, '/', 4) AS dir1,
+            split_part(url, '/', 5) AS dir2, split_part(url, '/', 6) AS dir3
         FROM bid
         """
     )

@@ -317,6 +317,7 @@ WRITERS: dict[str, Writer] = {
     "slice": _slice,
     "strip": _strip,
     "split": _split,
+    "item": lambda call, a: f"get({a}, {call.option('place')})",
     "year": _part("year"),
     "month": _part("month"),
     "day": _part("day"),
