@@ -241,6 +241,7 @@ class JobManager:
         vertex.durable = notice.outputs
         vertex.events_in, vertex.events_out = notice.events_in, notice.events_out
         vertex.late_events = notice.late_events
+        vertex.poisoned_events = notice.poisoned_events
         vertex.cti = INF_TIME
         self._advanced_us = self._now_us
         if all(v.state == "finished" for v in self.vertices.values()):

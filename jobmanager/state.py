@@ -65,6 +65,7 @@ class VertexState:
     best: tuple[int, ...] = ()
     #: Per output stream: below this seq the current instance has or keeps nothing in memory.
     released: dict[str, int] = field(default_factory=dict)
+    poisoned_events: int = 0
 
     def reached(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
         """The instance came at least this far."""
@@ -80,6 +81,7 @@ class VertexState:
         self.durable, self.cti, self.max_vs = report.durable, report.cti, report.max_vs
         self.events_in, self.events_out = report.events_in, report.events_out
         self.late_events, self.tail_bytes = report.late_events, report.tail_bytes
+        self.poisoned_events = report.poisoned_events
         position = (*report.inputs, *report.outputs)
         if not self.best or any(a > b for a, b in zip(position, self.best, strict=True)):
             self.best = tuple(map(max, position, self.best)) if self.best else position

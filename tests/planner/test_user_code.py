@@ -78,9 +78,9 @@ NUMPY = np.random.default_rng(3)
     [
         (lambda x: time.time(), "uses time.time"),
         (lambda x: time.perf_counter_ns(), "time.perf_counter_ns"),
-        (lambda x: datetime.now(), "datetime.now"),
-        (lambda x: dt.datetime.utcnow(), "datetime.utcnow"),
-        (lambda x: dt.date.today(), "date.today"),
+        (lambda x: datetime.now(), "datetime.now"),  # noqa: DTZ005  the culprit
+        (lambda x: dt.datetime.utcnow(), "datetime.utcnow"),  # noqa: DTZ003  the culprit
+        (lambda x: dt.date.today(), "date.today"),  # noqa: DTZ011  the culprit
         (lambda x: random.random(), "random.random"),
         (lambda x: GENERATOR.random(), "'GENERATOR', a Random, whose state is lost"),
         (lambda x: NUMPY.random(), "'NUMPY', a Generator, whose state is lost"),
