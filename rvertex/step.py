@@ -70,7 +70,8 @@ class VertexRunner:
         """How long a turn will do nothing if nothing arrives; infinite if only news can help."""
         if self._ahead is None or not all(stream.has_room() for stream in self.outputs):
             return math.inf
-        return self._pace.wait_s(self._ahead.batch, VS)
+        wait_s = self._pace.wait_s(self._ahead.batch, VS)
+        return math.inf if wait_s is None else wait_s
 
     def _execute(self) -> bool:
         result = self.vertex.execute()
