@@ -39,7 +39,9 @@ from planner.spark_sql import (
 from planner.spark_sql.aggregates import Take, user_function
 from planner.spark_sql.lifetimes import changed, changed_mean_us, gaps, moved
 from planner.spark_sql.types import type_name
+from planner.spark_sql.user_code import with_user_code
 from planner.traversal import NodeMap, topological
+from planner.user_node import codes_in
 from planner.windows import CountWindow, SessionWindow
 from rstream.batch import VE, VS, event_schema
 from rstream.types import INF_TIME
@@ -128,6 +130,10 @@ def _compile(
     match node:
         case logical.Source():
             return _source(node, session, parallelism)
+        case _ if codes_in(node):
+            (below,) = inputs
+            df = with_user_code(node, below.df, below.schema)
+            return Frame(df, node.schema, below.lifetime_us)
         case logical.Filter(predicate=predicate):
             (below,) = inputs
             return replace(below, df=below.df.where(below.sql(predicate)))
