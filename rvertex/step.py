@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rstream.batch import VS, Items, int64_column
 from rstream.errors import SequenceDiscardedError, SequenceLostError, SequenceNotReadyError
+from rvertex.checkpointing import Checkpointer
 from rvertex.messages import CheckpointTaken, ItemsLost, VertexFinished, VertexProgress
 from rvertex.pace import Pace
 from rvertex.sources.readers import open_reader
@@ -51,7 +52,7 @@ class VertexRunner:
         self._source_ended = False
         self._ahead: Items | None = None
         self._pace = self._open_pace()
-        self._checkpoints = _Checkpointer(self)
+        self._checkpoints = Checkpointer(self)
         self._announced_finish = False
         self._reported_lost: set[tuple[str, int]] = set()
 
@@ -240,46 +241,3 @@ class VertexRunner:
                 stream.flush(self._env.limits.flush_wait_s)
             self._env.withdraw(stream, self.epoch)
             stream.close(flush=flush)
-
-
-class _Checkpointer:
-    """Takes a snapshot when one is due, follows its upload, announces it when it is usable."""
-
-    def __init__(self, runner: VertexRunner) -> None:
-        self._runner = runner
-        self._taken_s = runner.now_s()
-        self._count = 0
-        self._last_positions = runner.vertex.consumed
-        self._pending: tuple[str, Snapshot, Future[int]] | None = None
-
-    def turn(self) -> None:
-        """Start a checkpoint if one is due, or bring the pending one to its end."""
-        if self._pending is not None:
-            self._settle(*self._pending)
-        elif self._is_due():
-            self._start()
-
-    def _is_due(self) -> bool:
-        runner = self._runner
-        if runner.now_s() - self._taken_s < runner.checkpoint_interval_s:
-            return False
-        return runner.vertex.consumed != self._last_positions
-
-    def _start(self) -> None:
-        snapshot = self._runner.vertex.get_snapshot()
-        self._taken_s = self._runner.now_s()
-        self._count += 1
-        name = checkpoint_name(self._runner.spec.id, self._runner.epoch, self._count)
-        self._last_positions = snapshot.inputs
-        self._pending = (name, snapshot, self._runner.upload(name, snapshot))
-
-    def _settle(self, name: str, snapshot: Snapshot, upload: Future[int]) -> None:
-        if not upload.done() or not self._runner.is_durable(snapshot.outputs):
-            return
-        self._pending = None
-        self._runner.announce(name, snapshot, upload.result())
-
-
-def checkpoint_name(vertex: str, epoch: int, count: int) -> str:
-    """Where a checkpoint lies below the job's root."""
-    return f"checkpoints/{vertex}/{epoch:08d}-{count:06d}.ckpt"
