@@ -25,7 +25,7 @@ from jobmanager.messages import (
     CancelRequested,
     DeleteCheckpoint,
     EndJob,
-    GiveUp,
+    Feed,
     HostLost,
     JobResumed,
     JobStarted,
@@ -281,10 +281,11 @@ class Driver:
             case Refuse(host=host, attempt=attempt):
                 message = StopHost(host, flush=False)
                 self._send(peer_name(host, attempt), INSTRUCTION_CODEC.encode(message))
-            case GiveUp(host=host, reason=reason):
-                self._notices.put(HostLost(host, reason))
-            case DeleteCheckpoint(name=name):
-                self._root.store.delete(name)
+            case Feed(notice=notice):
+                self._notices.put(notice)
+            case DeleteCheckpoint(name=name, parts=parts):
+                for blob in (name, *parts):
+                    self._root.store.delete(blob)
             case EndJob():
                 self._end()
             case _:

@@ -20,7 +20,7 @@ from jobmanager.messages import (
     CancelRequested,
     DeleteCheckpoint,
     EndJob,
-    GiveUp,
+    Feed,
     HostLost,
     JobResumed,
     JobStarted,
@@ -41,6 +41,7 @@ from rvertex.messages import (
     Locate,
     Mark,
     Progress,
+    Site,
     StartVertex,
     VertexFailed,
     VertexFinished,
@@ -72,6 +73,7 @@ class JobManager:
         self.hosts: list[HostState] = []
         self.vertices = {v.id: VertexState(v, slot=0) for v in topology.vertices.values()}
         self._epoch = 0
+        self._locations = 0
         self._now_us = 0
         self._advanced_us = 0
         self._out: list[Instruction] = []
@@ -182,7 +184,7 @@ class JobManager:
             vertex.state = "waiting"
             return
         vertex.state, vertex.host = "starting", host.name
-        order = StartVertex(host.name, vertex.shape.id, vertex.epoch, vertex.checkpoint)
+        order = StartVertex(host.name, vertex.shape.id, vertex.epoch, vertex.checkpoint, 0, 1)
         self._out.append(Tell(host.name, order))
 
     def _restart(self, lost: Iterable[str]) -> None:
@@ -209,10 +211,12 @@ class JobManager:
             self._start(vertex)
 
     def _location(self, vertex: VertexState) -> Locate:
-        name, epoch = vertex.shape.id, vertex.epoch
+        name = vertex.shape.id
+        self._locations += 1
         if self.is_serving(name):
-            return Locate(name, epoch, vertex.host, self.hosts[vertex.slot].address)
-        return Locate(name, epoch, "", "")
+            site = Site(vertex.epoch, vertex.host, self.hosts[vertex.slot].address)
+            return Locate(name, self._locations, (site,))
+        return Locate(name, self._locations, ())
 
     def _publish(self, vertex: VertexState) -> None:
         """Tell every host where the streams of ``vertex`` are."""
@@ -312,11 +316,10 @@ class JobManager:
     def _checkpoint_taken(self, notice: CheckpointTaken) -> None:
         vertex = self._instance(notice.vertex, notice.epoch)
         if vertex is None:
-            self._out.append(DeleteCheckpoint(notice.name))
+            self._out.append(DeleteCheckpoint(notice.name, ()))
             return
         vertex.reached(notice.inputs, notice.outputs)
-        ref = CheckpointRef(notice.name, notice.inputs, notice.outputs)
-        self.tracker.add(notice.vertex, ref)
+        self.tracker.add(notice.vertex, CheckpointRef.announced(notice))
         self._collect_durable()
 
     def _collect_durable(self) -> None:
@@ -325,7 +328,7 @@ class JobManager:
         for name, ref in low.keep.items():
             if ref is not None:
                 dropped = self.tracker.drop_before(name, ref)
-                self._out.extend(DeleteCheckpoint(r.name) for r in dropped)
+                self._out.extend(DeleteCheckpoint(r.name, ()) for r in dropped)
         marks: dict[int, list[Mark]] = {}
         for stream in self.topology.streams.values():
             seq = low.marks.get(stream.id)
@@ -382,7 +385,8 @@ class JobManager:
                 )
                 return
             if host.state == "ready" and silent_s > self.config.host_silence_s:
-                self._out.append(GiveUp(host.name, f"silent for {silent_s:.0f} s"))
+                lost = HostLost(host.name, f"silent for {silent_s:.0f} s")
+                self._out.append(Feed(lost))
         stalled_s = (self._now_us - self._advanced_us) / _US_PER_S
         if stalled_s > self.config.stall_wait_s and self.state in OPEN_STATES:
             self._end("failed", f"no vertex got further for {stalled_s:.0f} s (stall_wait_s)")

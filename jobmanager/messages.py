@@ -84,18 +84,14 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
-    """A host has been silent for too long: feed back that it is lost, so that this is logged."""
-
-    host: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class DeleteCheckpoint:
-    """Delete a checkpoint that nothing can need; only after the notices so far are durable."""
+    """Delete a checkpoint that nothing can need; only after the notices so far are durable.
+
+    ``parts``: the blobs of it that no other checkpoint of its vertex names.
+    """
 
     name: str
+    parts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,16 @@ class EndJob:
 
 ShellNotice = JobStarted | JobResumed | HostLost | CancelRequested | Tick
 Notice = HostNotice | ShellNotice
-Instruction = StartHost | Tell | Refuse | GiveUp | DeleteCheckpoint | EndJob
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Hand the job manager's own finding back to it as a notice, so that it is logged."""
+
+    notice: ShellNotice
+
+
+Instruction = StartHost | Tell | Refuse | Feed | DeleteCheckpoint | EndJob
 
 LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(ShellNotice)))
 

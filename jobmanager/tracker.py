@@ -19,15 +19,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobmanager.topology import Topology
+    from rvertex.messages import CheckpointTaken
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRef:
-    """A checkpoint by name and sequence numbers; an empty name is the initial snapshot."""
+    """A checkpoint by name and sequence numbers; an empty name is the initial snapshot.
+
+    ``reads``: input seqs from which a restart reads. ``parts``: the blobs that it names.
+    """
 
     name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    reads: tuple[int, ...]
+    parts: tuple[str, ...] = ()
+    #: Wall time, us UTC.
+    taken_us: int = 0
+
+    @classmethod
+    def announced(cls, notice: CheckpointTaken) -> CheckpointRef:
+        """The checkpoint that an instance has announced."""
+        n = notice
+        return cls(n.name, n.inputs, n.outputs, n.reads, n.parts, n.taken_us)
 
     def precedes(self, other: CheckpointRef) -> bool:
         """Whether this one is at or before ``other`` on every stream."""
@@ -40,8 +54,9 @@ class SnapshotTracker:
 
     def __init__(self, topology: Topology) -> None:
         self._refs: dict[str, list[CheckpointRef]] = {
-            v.id: [CheckpointRef("", (0,) * v.input_count, (0,) * len(v.outputs))]
+            v.id: [CheckpointRef("", zeros, (0,) * len(v.outputs), zeros)]
             for v in topology.vertices.values()
+            for zeros in [(0,) * v.input_count]
         }
 
     def refs(self, vertex: str) -> Sequence[CheckpointRef]:

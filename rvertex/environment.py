@@ -89,15 +89,15 @@ class HostEnvironment:
         self._local: dict[tuple[str, int], RStream] = {}
 
     def locate(self, location: Locate) -> None:
-        """Remember where the streams of a vertex are written; older epochs are ignored."""
+        """Remember where the streams of a vertex are written; older versions are ignored."""
         known = self._locations.get(location.vertex)
-        if known is None or known.epoch <= location.epoch:
+        if known is None or known.version <= location.version:
             self._locations[location.vertex] = location
 
     def writer_epoch(self, stream: str) -> int:
-        """Epoch of the instance that writes ``stream``; -1 while unknown."""
+        """Epoch of the instance that writes ``stream``; 0: all durable, -1 while unknown."""
         location = self._locations.get(self._writers[stream])
-        return -1 if location is None else location.epoch
+        return -1 if location is None else location.sites[0].epoch if location.sites else 0
 
     def open_outputs(self, spec: VertexSpec, epoch: int, seqs: list[int]) -> list[RStream]:
         """Open and publish the output streams of an instance at its output seqs."""
@@ -152,21 +152,23 @@ class HostEnvironment:
         if location is None:
             return None
         reader: StreamReader
-        if not location.address:
+        if not location.sites:
             reader = open_reader(self._wiring.open_store(channel.uri), seq)
-        elif location.host == self.host:
-            local = self._local.get((channel.stream, location.epoch))
+            return Attachment(reader, 0, self.clock.monotonic_s())
+        site = location.sites[0]
+        if site.host == self.host:
+            local = self._local.get((channel.stream, site.epoch))
             if local is None:
                 return None
             reader = local.register(seq)
         else:
             reader = self._wiring.read_remote(
-                location.address,
+                site.address,
                 self._secret,
                 channel.stream,
-                location.epoch,
+                site.epoch,
                 seq,
                 self._wiring.open_store(channel.uri),
                 self._wake,
             )
-        return Attachment(reader, location.epoch, self.clock.monotonic_s())
+        return Attachment(reader, site.epoch, self.clock.monotonic_s())

@@ -32,6 +32,7 @@ from rvertex.messages import (
     StartVertex,
     StopHost,
     StopVertex,
+    TakeCheckpoint,
     VertexFailed,
     VertexStarted,
 )
@@ -200,6 +201,8 @@ class Host:
                 self._env.locate(instruction)
             case StartVertex(vertex=vertex, epoch=epoch):
                 self._guard(lambda: self._start(instruction), vertex, epoch)
+            case TakeCheckpoint():
+                pass
             case StopVertex(vertex=vertex, epoch=epoch):
                 self._stop(vertex, epoch)
             case Collect(marks=marks):

@@ -119,7 +119,9 @@ class VertexRunner:
         key = (stream, self._env.writer_epoch(stream))
         if key not in self._reported_lost:
             self._reported_lost.add(key)
-            self._env.notify(ItemsLost(self.spec.id, self.epoch, stream, seq))
+            epoch = self._env.writer_epoch(stream)
+            tried = (epoch,) if epoch > 0 else ()
+            self._env.notify(ItemsLost(self.spec.id, self.epoch, stream, seq, tried))
 
     def _read_source(self) -> bool:
         if self._source_ended:
@@ -216,7 +218,16 @@ class VertexRunner:
         """Tell the job manager of a checkpoint that is now usable."""
         self._env.notify(
             CheckpointTaken(
-                self.spec.id, self.epoch, name, snapshot.inputs, snapshot.outputs, size_bytes
+                self.spec.id,
+                self.epoch,
+                name,
+                snapshot.inputs,
+                snapshot.outputs,
+                size_bytes,
+                reads=snapshot.reads,
+                parts=(),
+                taken_us=self._env.clock.now_us(),
+                asked=False,
             )
         )
 

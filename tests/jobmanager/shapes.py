@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobmanager.topology import Topology
+from jobmanager.tracker import CheckpointRef
 from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
 from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
 
@@ -40,6 +41,17 @@ def vertex(
         output_payload=PAYLOAD,
         state_schema="test",
     )
+
+
+def snapshot_at(
+    name: str,
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...],
+    *,
+    reads: tuple[int, ...] | None = None,
+) -> CheckpointRef:
+    """A checkpoint that reads on where it stands, unless told otherwise."""
+    return CheckpointRef(name, inputs, outputs, inputs if reads is None else reads)
 
 
 def chain(durability: Durability = "volatile") -> Topology:

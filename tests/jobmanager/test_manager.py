@@ -17,7 +17,7 @@ from jobmanager.messages import (
     CancelRequested,
     DeleteCheckpoint,
     EndJob,
-    GiveUp,
+    Feed,
     HostLost,
     Instruction,
     JobResumed,
@@ -90,7 +90,7 @@ class Scene:
 
     def checkpoint(self, vertex: str, name: str, consumed: int, written: int) -> list[Instruction]:
         epoch = self.manager.vertices[vertex].epoch
-        return self.tell(CheckpointTaken(vertex, epoch, name, (consumed,), (written,), 100))
+        return self.tell(taken(vertex, epoch, name, consumed, written))
 
     def finish(self, vertex: str, consumed: int, written: int) -> list[Instruction]:
         epoch = self.manager.vertices[vertex].epoch
@@ -106,6 +106,12 @@ class Scene:
         if rewrite:
             path.write_text(text)
         assert path.read_text() == text, f"run pytest --rewrite and read the diff of {path.name}"
+
+
+def taken(vertex: str, epoch: int, name: str, consumed: int, written: int) -> CheckpointTaken:
+    """A checkpoint of a vertex with one input and one output."""
+    at = (consumed,)
+    return CheckpointTaken(vertex, epoch, name, at, (written,), 100, at, (), 0, asked=False)
 
 
 def started(out: list[Instruction]) -> list[tuple[str, str]]:
@@ -182,8 +188,8 @@ def test_old_epochs_change_nothing() -> None:
     assert scene.tell(Progress("h1.0", (row,))) == []
     assert scene.tell(VertexFinished("b", old, (9,), (9,), (b"",), 0, 0, 0)) == []
     assert scene.tell(VertexFailed("b", old, "bug", "boom", "")) == []
-    late = CheckpointTaken("b", old, "zombie", (9,), (9,), 1)
-    assert scene.tell(late) == [DeleteCheckpoint("zombie")]
+    late = taken("b", old, "zombie", 9, 9)
+    assert scene.tell(late) == [DeleteCheckpoint("zombie", ())]
     assert scene.manager.vertices["b"].consumed == before
 
 
@@ -204,9 +210,10 @@ def test_lost_items_restart_their_writer_low_enough() -> None:
     scene.checkpoint("a", "a50", 50, 50)
     scene.progress("b", 10, 5)
     reader = scene.manager.vertices["b"]
-    out = scene.tell(ItemsLost("b", reader.epoch, "ab", 10))
+    lost = ItemsLost("b", reader.epoch, "ab", 10, (1,))
+    out = scene.tell(lost)
     assert started(out) == [("a", "")], "a50 starts at seq 50, past what b needs"
-    assert scene.tell(ItemsLost("b", reader.epoch, "ab", 10)) == [], "already on its way"
+    assert scene.tell(lost) == [], "already on its way"
 
 
 def test_volatile_memory_is_released_as_it_is_consumed() -> None:
@@ -223,7 +230,7 @@ def test_checkpoints_collect_durable_streams_and_old_checkpoints() -> None:
     out = scene.checkpoint("b", "b40", 40, 20)
     assert out == [Tell("h0.0", Collect("h0.0", (Mark("ab", 40),)))]
     out = scene.checkpoint("b", "b60", 60, 30)
-    assert DeleteCheckpoint("b40") in out
+    assert DeleteCheckpoint("b40", ()) in out
 
 
 @pytest.mark.parametrize("family", ["usage", "integrity", "bug"])
@@ -295,7 +302,7 @@ def test_limits_on_silence_and_on_starting() -> None:
 
     scene = Scene(hosts=1, host_silence_s=5.0)
     scene.start_all()
-    assert scene.tell(Tick(6 * SECOND)) == [GiveUp("h0.0", "silent for 6 s")]
+    assert scene.tell(Tick(6 * SECOND)) == [Feed(HostLost("h0.0", "silent for 6 s"))]
 
 
 def test_a_job_that_gets_no_further_fails_with_a_diagnosis() -> None:
@@ -337,7 +344,7 @@ def test_what_is_finished_and_durable_is_not_run_again() -> None:
     scene.ready("h0.1")
     assert scene.manager.vertices["a"].state == "finished"
     told = [i for i in scene.lines if "Locate(vertex='a'" in i]
-    assert told[-1].endswith("host='', address=''))"), "its stream is read from Parquet"
+    assert told[-1].endswith("sites=()))"), "its stream is read from Parquet"
 
 
 def test_a_resumed_job_that_had_finished_ends_at_once() -> None:
