@@ -252,3 +252,27 @@ class LateRowError(UsageError):
             f"time before {self.frontier} may follow; allow a longer delay, or drop or adjust "
             "late rows"
         )
+
+
+class OvertakenError(OperatingError):
+    """Another instance of this vertex has written down what comes next; this one must not go on."""
+
+    def __init__(self, journal: str, number: int) -> None:
+        self.journal = journal
+        self.number = number
+        super().__init__(journal, number)
+
+    def __str__(self) -> str:
+        return f"{self.journal}: another instance has written entry {self.number} or a later one"
+
+
+class CorruptJournalError(IntegrityError):
+    """An entry that a vertex wrote down before it went on is damaged or gone."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(name, reason)
+
+    def __str__(self) -> str:
+        return f"journal entry {self.name}: {self.reason}; restore it, or start the job anew"
