@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rstream import RStream, StreamLimits, open_reader
 from rstream.errors import SequenceLostError
+from rvertex.state import INLINE_BYTES_MAX
 from rvertex.wiring import DistantReader
 
 if TYPE_CHECKING:
@@ -31,7 +32,12 @@ class HostLimits:
     step_rows_max: int = 65_536
     #: Read-ahead of MERGE per channel.
     pending_rows_max: int = 262_144
-    checkpoint_interval_s: float = 5.0
+    #: Least time between two checkpoints of an instance; None: time alone makes none due.
+    checkpoint_interval_s: float | None = 5.0
+    #: Bytes of input after which a checkpoint is due before that; None: input makes none due.
+    checkpoint_bytes_max: int | None = None
+    #: A piece of a state that is at most this large lies in the checkpoint's manifest.
+    checkpoint_inline_bytes_max: int = INLINE_BYTES_MAX
     #: Longest wait for the last flush when a host is told to stop.
     flush_wait_s: float = 60.0
     report_interval_s: float = 0.1

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
+from rvertex.checkpointing import Turn, read_checkpoint
 from rvertex.environment import HostEnvironment, HostLimits
 from rvertex.errors import CorruptCheckpointError
 from rvertex.messages import (
@@ -36,14 +37,13 @@ from rvertex.messages import (
     VertexFailed,
     VertexStarted,
 )
-from rvertex.state import decode_snapshot
 from rvertex.step import VertexRunner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rvertex.messages import HostInstruction, HostNotice
-    from rvertex.types import Snapshot, VertexSpec
+    from rvertex.types import VertexSpec
     from rvertex.wiring import ControlLink, StreamService, Wiring
 
 
@@ -201,8 +201,10 @@ class Host:
                 self._env.locate(instruction)
             case StartVertex(vertex=vertex, epoch=epoch):
                 self._guard(lambda: self._start(instruction), vertex, epoch)
-            case TakeCheckpoint():
-                pass
+            case TakeCheckpoint(vertex=vertex, epoch=epoch):
+                runner = self._runners.get(vertex)
+                if runner is not None and runner.epoch == epoch:
+                    runner.checkpoints.request()
             case StopVertex(vertex=vertex, epoch=epoch):
                 self._stop(vertex, epoch)
             case Collect(marks=marks):
@@ -215,19 +217,14 @@ class Host:
     def _start(self, order: StartVertex) -> bool:
         self._stop(order.vertex, order.epoch)
         spec = self._vertices[order.vertex]
-        runner = VertexRunner(spec, order.epoch, self._snapshot(spec, order.checkpoint), self._env)
+        loaded = None
+        if order.checkpoint:
+            loaded = read_checkpoint(self._env.store, order.checkpoint, spec)
+        turn = Turn(order.turn, order.turns)
+        runner = VertexRunner(spec, order.epoch, loaded, self._env, turn)
         self._runners[order.vertex] = runner
         self._notify(VertexStarted(self.spec.host, spec.id, order.epoch, runner.vertex.consumed))
         return True
-
-    def _snapshot(self, spec: VertexSpec, checkpoint: str) -> Snapshot | None:
-        if not checkpoint:
-            return None
-        try:
-            data = self._env.store.get(checkpoint)
-        except FileNotFoundError as error:
-            raise CorruptCheckpointError(checkpoint, "the file is gone") from error
-        return decode_snapshot(data, name=checkpoint, state_schema=spec.state_schema)
 
     def _stop(self, vertex: str, epoch: int) -> None:
         """Close the instance of ``vertex`` unless it is newer than ``epoch``."""

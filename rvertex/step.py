@@ -16,33 +16,37 @@ from typing import TYPE_CHECKING
 from rstream.batch import VS, Items, int64_column
 from rstream.errors import SequenceDiscardedError, SequenceLostError, SequenceNotReadyError
 from rvertex.checkpointing import Checkpointer
-from rvertex.messages import CheckpointTaken, ItemsLost, VertexFinished, VertexProgress
+from rvertex.messages import ItemsLost, VertexFinished, VertexProgress
 from rvertex.pace import Pace
 from rvertex.sources.readers import open_reader
-from rvertex.state import encode_snapshot
 from rvertex.vertex import RVertex
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from rstream import RStream, StreamReader
+    from rvertex.checkpointing import Turn
     from rvertex.environment import Attachment, HostEnvironment
     from rvertex.sources.readers import SourceReader
-    from rvertex.types import Snapshot, VertexSpec
+    from rvertex.state import LoadedCheckpoint
+    from rvertex.types import VertexSpec
 
 
 class VertexRunner:
     """One instance: a vertex, the readers of its inputs and the streams it writes."""
 
     def __init__(
-        self, spec: VertexSpec, epoch: int, snapshot: Snapshot | None, env: HostEnvironment
+        self,
+        spec: VertexSpec,
+        epoch: int,
+        loaded: LoadedCheckpoint | None,
+        env: HostEnvironment,
+        turn: Turn,
     ) -> None:
         self.spec = spec
         self.epoch = epoch
         self._env = env
         self.vertex = RVertex(spec, pending_rows_max=env.limits.pending_rows_max)
-        if snapshot is not None:
-            self.vertex.load(snapshot)
+        if loaded is not None:
+            self.vertex.load(loaded.snapshot)
         self.outputs: list[RStream] = env.open_outputs(spec, epoch, self.vertex.output_seqs)
         self._durable = [
             edge.durability != "volatile" for edge in spec.outputs for _ in edge.streams
@@ -52,7 +56,16 @@ class VertexRunner:
         self._source_ended = False
         self._ahead: Items | None = None
         self._pace = self._open_pace()
-        self._checkpoints = Checkpointer(self)
+        self.checkpoints = Checkpointer(
+            spec,
+            epoch,
+            env,
+            get_snapshot=self.vertex.get_snapshot,
+            is_durable=self.is_durable,
+            turn=turn,
+            loaded=loaded,
+            positions=self.vertex.consumed,
+        )
         self._announced_finish = False
         self._reported_lost: set[tuple[str, int]] = set()
 
@@ -60,7 +73,7 @@ class VertexRunner:
         """Do what can be done now; whether anything was."""
         if self.vertex.is_finished:
             return self._finish()
-        self._checkpoints.turn()
+        self.checkpoints.turn(self.vertex.consumed)
         if not all(stream.has_room() for stream in self.outputs):
             return False
         worked = self._read_source() if self.spec.source is not None else self._read_channels()
@@ -89,9 +102,13 @@ class VertexRunner:
                 self._report_lost(k)
                 continue
             if items is not None:
-                self.vertex.offer(k, items)
+                self._offer(k, items)
                 worked = True
         return worked
+
+    def _offer(self, k: int, items: Items) -> None:
+        self.checkpoints.note_input(items.batch.nbytes)
+        self.vertex.offer(k, items)
 
     def _reader(self, k: int) -> StreamReader | None:
         """The reader of channel ``k``, attached to where its writer is now."""
@@ -135,7 +152,7 @@ class VertexRunner:
         ready = self._pace.ready_rows(self._ahead.batch, VS)
         if ready == 0:
             return False
-        self.vertex.offer(0, self._ahead.head(ready))
+        self._offer(0, self._ahead.head(ready))
         rest = self._ahead.from_seq(self._ahead.first_seq + ready)
         self._ahead = rest if rest.batch.num_rows else None
         return True
@@ -205,43 +222,9 @@ class VertexRunner:
         rows = zip(self.outputs, self._durable, output_seqs, strict=True)
         return all(stream.durable_seq >= seq for stream, durable, seq in rows if durable)
 
-    def upload(self, name: str, snapshot: Snapshot) -> Future[int]:
-        """Store a checkpoint in the background; gives its size in bytes."""
-        return self._env.background.submit(lambda: self._put(name, snapshot))
-
-    def _put(self, name: str, snapshot: Snapshot) -> int:
-        data = encode_snapshot(snapshot)
-        self._env.store.put(name, data)
-        return len(data)
-
-    def announce(self, name: str, snapshot: Snapshot, size_bytes: int) -> None:
-        """Tell the job manager of a checkpoint that is now usable."""
-        self._env.notify(
-            CheckpointTaken(
-                self.spec.id,
-                self.epoch,
-                name,
-                snapshot.inputs,
-                snapshot.outputs,
-                size_bytes,
-                reads=snapshot.reads,
-                parts=(),
-                taken_us=self._env.clock.now_us(),
-                asked=False,
-            )
-        )
-
-    @property
-    def checkpoint_interval_s(self) -> float:
-        """Least time between two checkpoints."""
-        return self._env.limits.checkpoint_interval_s
-
-    def now_s(self) -> float:
-        """Monotonic seconds."""
-        return self._env.clock.monotonic_s()
-
     def close(self, *, flush: bool) -> None:
         """Close readers and streams. With ``flush``, durable outputs are made durable first."""
+        self.checkpoints.close()
         for attachment in self._attachments:
             if attachment is not None:
                 attachment.reader.close()

@@ -17,7 +17,7 @@ from jobmanager.manager import JobManager
 from jobmanager.messages import LOG_CODEC
 from jobmanager.recovery import plan_restarts
 from jobmanager.topology import Topology
-from rvertex.state import decode_snapshot
+from rvertex.state import load_checkpoint
 from tests.sim.storage import root_of
 from tests.sim.workload import ROOT, hashes
 
@@ -54,6 +54,7 @@ class Checkers:
         self._seen: dict[tuple[str, int], int] = {}
         self._marks: dict[str, int] = {}
         self._positions: dict[str, dict[str, Position]] = {}
+        self._parts: set[str] = set()
         self._shadow = Shadow(workload)
         self.segments = self.checkpoints = self.deletions = 0
         #: The job has ended: files may go that no recovery needs any more.
@@ -64,6 +65,8 @@ class Checkers:
         match = SEGMENT.fullmatch(path)
         if path.endswith(MARK):
             self.marks_are_monotone(path, int(data))
+        elif path.startswith(CHECKPOINTS) and "/parts/" in path:
+            self.parts_are_put_once(path)
         elif path.startswith(CHECKPOINTS):
             self.checkpoints += 1
             self.snapshots_are_ordered(path, data)
@@ -92,10 +95,21 @@ class Checkers:
             )
         self._marks[path] = mark
 
+    def parts_are_put_once(self, path: str) -> None:
+        """The name of a part that may have been deleted never comes back."""
+        if path in self._parts:
+            self._world.violate("parts are put once", path)
+        self._parts.add(path)
+
     def snapshots_are_ordered(self, path: str, data: bytes) -> None:
         """The snapshots of a vertex are totally ordered; a name means one snapshot for ever."""
         vertex = path.removeprefix(CHECKPOINTS).split("/")[0]
-        snapshot = decode_snapshot(data, name=path, state_schema=self._schemas[vertex])
+        snapshot = load_checkpoint(
+            data,
+            name=path,
+            state_schema=self._schemas[vertex],
+            fetch=lambda parts: [self.blobs.get(HOME + part) for part in parts],
+        ).snapshot
         position = (*snapshot.inputs, *snapshot.outputs)
         mine = self._positions.setdefault(vertex, {})
         if mine.setdefault(path, position) != position:
@@ -124,6 +138,10 @@ class Checkers:
         for vertex, ref in self._shadow.restarts().items():
             if ref.name and HOME + ref.name not in self.blobs:
                 self._world.violate("nothing live collected", f"{when}: {ref.name} is needed")
+            for part in ref.parts:
+                if HOME + part not in self.blobs:
+                    detail = f"{when}: {part} of {ref.name} is needed"
+                    self._world.violate("nothing live collected", detail)
             for k, stream in enumerate(self._shadow.topology.vertices[vertex].inputs):
                 self._input_is_there(stream, ref.inputs[k], when)
             for k, stream in enumerate(self._shadow.topology.vertices[vertex].outputs):
