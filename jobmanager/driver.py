@@ -23,7 +23,7 @@ import pyarrow as pa
 from jobmanager.messages import (
     LOG_CODEC,
     CancelRequested,
-    DeleteCheckpoint,
+    DeleteFiles,
     EndJob,
     Feed,
     HostLost,
@@ -283,9 +283,9 @@ class Driver:
                 self._send(peer_name(host, attempt), INSTRUCTION_CODEC.encode(message))
             case Feed(notice=notice):
                 self._notices.put(notice)
-            case DeleteCheckpoint(name=name, parts=parts):
-                for blob in (name, *parts):
-                    self._root.store.delete(blob)
+            case DeleteFiles(names=names):
+                for name in names:
+                    self._root.store.delete(name)
             case EndJob():
                 self._end()
             case _:
@@ -356,4 +356,4 @@ def _is_final(instruction: Instruction, notice: Notice) -> bool:
     """Whether something is deleted, so that what led to it must be durable first."""
     if isinstance(instruction, Tell):  # what follows from progress only frees memory
         return is_logged(notice) and isinstance(instruction.instruction, Collect)
-    return isinstance(instruction, DeleteCheckpoint | EndJob)
+    return isinstance(instruction, DeleteFiles | EndJob)

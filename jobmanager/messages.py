@@ -12,15 +12,11 @@ from dataclasses import dataclass
 
 from rvertex.messages import (
     HOST_NOTICES,
+    CheckpointTaken,
     HostInstruction,
     HostNotice,
-    HostReady,
-    ItemsLost,
     MessageCodec,
     Progress,
-    VertexFailed,
-    VertexFinished,
-    VertexStarted,
 )
 
 
@@ -54,6 +50,37 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """A user wants a host to be empty."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class StragglerFound:
+    """An instance has been behind its siblings for too long."""
+
+    vertex: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TwinLevel:
+    """Of two instances the new one does what the old one did; the old one may go."""
+
+    vertex: str
+    old_epoch: int
+    new_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartDue:
+    """The pause of a vertex that failed by itself is over."""
+
+    vertex: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -84,14 +111,10 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteCheckpoint:
-    """Delete a checkpoint that nothing can need; only after the notices so far are durable.
+class DeleteFiles:
+    """Delete checkpoints, and parts of such, that nothing can need; once the reason is durable."""
 
-    ``parts``: the blobs of it that no other checkpoint of its vertex names.
-    """
-
-    name: str
-    parts: tuple[str, ...]
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +125,17 @@ class EndJob:
     error: str
 
 
-ShellNotice = JobStarted | JobResumed | HostLost | CancelRequested | Tick
+ShellNotice = (
+    JobStarted
+    | JobResumed
+    | HostLost
+    | CancelRequested
+    | DrainRequested
+    | StragglerFound
+    | TwinLevel
+    | RestartDue
+    | Tick
+)
 Notice = HostNotice | ShellNotice
 
 
@@ -113,7 +146,7 @@ class Feed:
     notice: ShellNotice
 
 
-Instruction = StartHost | Tell | Refuse | Feed | DeleteCheckpoint | EndJob
+Instruction = StartHost | Tell | Refuse | Feed | DeleteFiles | EndJob
 
 LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(ShellNotice)))
 
@@ -127,8 +160,9 @@ def rests_on_progress(notice: Notice) -> bool:
     """Whether what follows from this notice or a later report depends on the reports so far.
 
     Those are then logged before it: one that takes over must come to the same decision, or it would
-    not know the instances that were started, nor believe their checkpoints. A host that is ready or
-    a vertex that starts or ends changes what a report means: which memory it releases.
+    not know the instances that were started, nor believe their checkpoints. What changes who is
+    there, or is to be, changes what a report means: which memory it releases.
     """
-    decides = HostLost | VertexFailed | ItemsLost
-    return isinstance(notice, decides | HostReady | VertexStarted | VertexFinished)
+    if isinstance(notice, CheckpointTaken):
+        return notice.asked
+    return is_logged(notice) and not isinstance(notice, JobStarted | JobResumed | CancelRequested)

@@ -85,15 +85,23 @@ class SnapshotTracker:
     ) -> CheckpointRef | None:
         """The newest checkpoint with every output seq at or below its limit (None: no limit).
 
-        With ``consumed``: and with every input seq at or below those.
+        With ``consumed``: and that reads from at or below those.
         """
         for ref in reversed(self._refs[vertex]):
             rows = zip(ref.outputs, limits, strict=True)
             if not all(limit is None or seq <= limit for seq, limit in rows):
                 continue
-            if consumed is None or all(map(operator.le, ref.inputs, consumed)):
+            if consumed is None or all(map(operator.le, ref.reads, consumed)):
                 return ref
         return None
+
+    def retained(self, vertex: str, needed: CheckpointRef, before_us: int | None) -> CheckpointRef:
+        """The older of ``needed`` and the newest that was taken before a time (None: now)."""
+        if before_us is None:
+            return needed
+        refs = self._refs[vertex]
+        old = [k for k, ref in enumerate(refs) if ref.taken_us <= before_us]
+        return refs[min(refs.index(needed), old[-1] if old else 0)]
 
     def discard(self, vertex: str, name: str) -> None:
         """Forget a checkpoint that turned out to be corrupt or gone.

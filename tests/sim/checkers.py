@@ -143,7 +143,7 @@ class Checkers:
                     detail = f"{when}: {part} of {ref.name} is needed"
                     self._world.violate("nothing live collected", detail)
             for k, stream in enumerate(self._shadow.topology.vertices[vertex].inputs):
-                self._input_is_there(stream, ref.inputs[k], when)
+                self._input_is_there(stream, ref.reads[k], when)
             for k, stream in enumerate(self._shadow.topology.vertices[vertex].outputs):
                 lo, hi = self._durable(stream.id, ref.outputs[k])
                 if stream.is_durable and hi < ref.outputs[k]:
@@ -212,15 +212,15 @@ class WatchedManager(JobManager):
         self._world = world
 
     def handle(self, notice: Notice) -> list[Instruction]:
-        epochs = {v.shape.id: v.epoch for v in self.vertices.values()}
+        newest = self.job.epoch
         epoch, name = getattr(notice, "epoch", None), getattr(notice, "vertex", "")
-        is_stale = epoch is not None and epochs.get(name) != epoch
+        is_stale = epoch is not None and self.job.instance(name, epoch) is None
         before = repr(self.vertices.get(name)) if is_stale else ""
         out = super().handle(notice)
         if is_stale and repr(self.vertices[name]) != before:
             self._world.violate("stale epochs change nothing", repr(notice)[:200])
-        for vertex in self.vertices.values():
-            if vertex.epoch < epochs[vertex.shape.id]:
+        for vertex, instance in self.job.instances():
+            if instance.epoch > newest and not self.job.epoch > newest:
                 self._world.violate("epochs grow", vertex.shape.id)
         self.tracker.check()
         return out
@@ -249,18 +249,18 @@ class Shadow:
 
     def restarts(self) -> dict[str, CheckpointRef]:
         """Everybody is dead: who starts from where."""
-        lost = [v for v in self.core.vertices if not self.core.is_settled(v)]
+        lost = [v for v in self.core.vertices if not self.core.job.is_settled(v)]
         self.chosen = plan_restarts(lost, self.topology, self.core.tracker, self)
         return self.chosen
 
     def consumed(self, vertex: str) -> tuple[int, ...]:
-        return self.core.consumed(vertex)
+        return self.core.job.consumed(vertex)
 
     def is_serving(self, vertex: str) -> bool:
         return False
 
     def is_settled(self, vertex: str) -> bool:
-        return self.core.is_settled(vertex)
+        return self.core.job.is_settled(vertex)
 
     def released(self, stream: str) -> int:
         return 0
