@@ -276,3 +276,17 @@ class CorruptJournalError(IntegrityError):
 
     def __str__(self) -> str:
         return f"journal entry {self.name}: {self.reason}; restore it, or start the job anew"
+
+
+class ReplayDifferenceError(IntegrityError):
+    """A vertex that read its inputs again came to another place than before."""
+
+    def __init__(self, vertex: str, inputs: tuple[int, ...]) -> None:
+        super().__init__(vertex, inputs)
+        self.vertex, self.inputs = vertex, inputs
+
+    def __str__(self) -> str:
+        return (
+            f"{self.vertex}: the inputs before {self.inputs}, read again to rebuild its state, are "
+            "not those it had read before; a source has changed, or an input is not deterministic"
+        )

@@ -88,6 +88,18 @@ class VertexSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """Where an input side stands: ``inputs`` to read next, what lies below was released.
+
+    ``time``: the greatest time of any item below. ``cti``: the last CTI released.
+    """
+
+    inputs: tuple[int, ...]
+    time: int
+    cti: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayFrom:
     """Where a state is rebuilt from: input seqs, and the input side's scalars at that point."""
 
