@@ -262,8 +262,8 @@ def test_a_cti_at_the_start_is_no_bound() -> None:
 
 
 def test_too_short_a_horizon_shows() -> None:
-    schedule = [*((k % 3, 17) if k % 4 else (STEP, 0) for k in range(60)), (RESTORE, 0)]
-    short = dataclasses.replace(joining(), recovery=Recovery("replay", horizon_us=3))
+    schedule = [*((k % 3, 2) if k % 4 else (STEP, 0) for k in range(400)), (RESTORE, 0)]
+    short = dataclasses.replace(joining(), recovery=Recovery("replay", horizon_us=0))
     run = run_vertex(short, long_inputs(), schedule)
     with pytest.raises(AssertionError):
         assert_same_run(run, run_vertex(join_vertex(), long_inputs(), []))
