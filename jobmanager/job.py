@@ -134,7 +134,8 @@ class Job:
             for _, uri in self.plan.sink_streams():
                 remove_overlap(uri)
             keys = ("job", "events_out", "output_digest")
-            mark_success(self.output, {k: self._status[k] for k in keys})
+            sinks = [uri for _, uri in self.plan.sink_streams()]
+            mark_success(self.output, {k: self._status[k] for k in keys}, sinks)
 
 
 def run(
