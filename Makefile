@@ -13,7 +13,7 @@ RUNS ?= 100
 SEED ?= 0
 KINDS ?= all
 TRACE ?= 20
-.PHONY: help sim sim-mutants setup java demo test check lint fast spark bench-smoke golden clean
+.PHONY: help sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-recovery bench-latency golden clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -34,11 +34,20 @@ spark: setup  ## only the tests that start Spark
 bench-smoke: setup  ## throughput and memory in under two minutes; JSON on the last line
 	$(BIN)/python benchmarks/bench_smoke.py
 
+bench-steady: setup  ## disk and memory over 100 million events
+	$(BIN)/python benchmarks/bench_steady.py
+
 sim: $(STAMP)  ## simulate whole jobs under faults: make sim RUNS=100 SEED=0 KINDS=all
 	$(BIN)/python -m tests.sim --runs $(RUNS) --seed $(SEED) --kinds $(KINDS) --trace $(TRACE)
 
 sim-mutants: $(STAMP)  ## plant bugs one by one; the simulation must catch each
 	$(BIN)/python -m tests.sim.mutants
+
+bench-recovery: setup  ## workers killed under an open-loop load, beside Spark's streaming; six minutes; JSON
+	$(BIN)/python benchmarks/bench_recovery.py
+
+bench-latency: setup  ## open-loop latency at 1 k to 500 k events/s, beside Spark's streaming; JSON
+	$(BIN)/python benchmarks/bench_latency.py
 
 golden: $(STAMP)  ## rewrite the golden files; read the difference before you commit it
 	$(PYTEST) -m "not spark and not slow" tests/planner tests/jobmanager --rewrite

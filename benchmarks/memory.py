@@ -26,7 +26,7 @@ def sampled_peak() -> Iterator[list[int]]:
 
     def sample() -> None:
         while not stop.is_set():  # ends with the block
-            peak[0] = max(peak[0], sum(_pss_bytes(pid) for pid in _python_processes()))
+            peak[0] = max(peak[0], python_bytes())
             stop.wait(INTERVAL_S)
 
     thread = threading.Thread(target=sample, name="memory", daemon=True)
@@ -36,6 +36,11 @@ def sampled_peak() -> Iterator[list[int]]:
     finally:
         stop.set()
         thread.join()
+
+
+def python_bytes() -> int:
+    """Memory of this process and its descendants that run Python, now."""
+    return sum(_pss_bytes(pid) for pid in _python_processes())
 
 
 def _python_processes() -> list[str]:

@@ -1,5 +1,6 @@
 """Lifecycle of a running plan: start, track, recover, collect, report."""
 
+from jobmanager.aside import read_dead_letters, read_late
 from jobmanager.config import JobConfig
 from jobmanager.errors import (
     JobExistsError,
@@ -22,6 +23,8 @@ __all__ = [
     "OutputTakenError",
     "collect",
     "collect_batch",
+    "read_dead_letters",
+    "read_late",
     "resume",
     "run",
 ]

@@ -21,6 +21,7 @@ from jobmanager.root import JobRoot, is_owned
 from jobmanager.validate import validate as run_both
 from jobmanager.view import ProgressView, vertex_table
 from planner import explain as plan_text
+from planner.explain_json import document as plan_document
 from planner.lower import lower
 from planner.options import PARALLELISM_MAX
 from rstream.clock import SystemClock
@@ -74,6 +75,26 @@ Parallelism = Annotated[
     int,
     typer.Option(min=1, max=PARALLELISM_MAX, help="Vertices per keyed stage (part of the plan)."),
 ]
+
+
+def _parsed_parallelism(text: str | int) -> int | str:
+    if text == "auto":
+        return "auto"
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor 'auto'") from None
+
+
+#: Typer knows no unions, so what ``_parsed_parallelism`` gives is typed by hand.
+ParallelismOrAuto = Annotated[
+    Any,
+    typer.Option(
+        parser=_parsed_parallelism,
+        metavar="N|auto",
+        help="Vertices per keyed stage (part of the plan); auto: what the cost model recommends.",
+    ),
+]
 Hosts = Annotated[int | None, typer.Option(min=1, help="Hosts; by default from the slots.")]
 
 
@@ -104,7 +125,7 @@ def run(
     root: Annotated[str | None, typer.Option(help="Folder of the job (any fsspec uri).")] = None,
     executor: ExecutorOption = "spark",
     master: Master = "local[*]",
-    parallelism: Parallelism = 2,
+    parallelism: ParallelismOrAuto = 2,
     hosts: Hosts = None,
     paced: Annotated[
         float | None, typer.Option(help="Replay this many times faster than real time.")
@@ -118,6 +139,8 @@ def run(
     logs.configure(verbose=verbose)
     query = load_query(target, settings or ())
     if batch:
+        if parallelism == "auto":
+            raise UsageError("--parallelism auto is for streams; give --batch a number")
         done = run_batch(query, root=root, master=master, parallelism=parallelism)
         print(json.dumps(done) if as_json else f"{done['events_out']:,} events: {done['output']}")
         return
@@ -197,17 +220,20 @@ def _again(job: Job) -> str:
 @_reports_errors
 def explain(
     target: Target,
-    parallelism: Parallelism = 2,
-    mermaid: Annotated[bool, typer.Option(help="A Mermaid diagram.")] = False,
+    parallelism: ParallelismOrAuto = 2,
+    format: Annotated[
+        Literal["text", "mermaid", "json"], typer.Option(help="For people, pages or programs.")
+    ] = "text",
+    mermaid: Annotated[bool, typer.Option(help="The same as --format mermaid.")] = False,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the plan of a query without running it."""
+    """Show the plan of a query, its rules and its costs, without running it."""
     plan = lower(load_query(target, settings or ()), root="ROOT", parallelism=parallelism)
-    text = plan_text.mermaid(plan) if mermaid else plan_text.explain(plan)
-    print(
-        json.dumps({"plan": text, "vertices": [v.id for v in plan.vertices]}) if as_json else text
-    )
+    if as_json:
+        print(json.dumps(plan_document(plan)))
+    else:
+        print(plan_text.explain(plan, "mermaid" if mermaid else format))
 
 
 @app.command()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rvertex.environment import HostLimits
+
+if TYPE_CHECKING:
+    from planner.options import Parallelism
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +16,8 @@ class JobConfig:
     """Frozen for the life of a job manager; a resumed job may be given another one."""
 
     #: Vertices per keyed stage. Part of the plan: another number gives another output sequence.
-    parallelism: int = 2
+    #: "auto": per stage what the cost model recommends, from the data and hints alone.
+    parallelism: Parallelism = 2
     #: Hosts to start; None: what the executor suggests.
     hosts: int | None = None
     #: How often the job manager looks at its limits and writes the status file.

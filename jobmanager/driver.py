@@ -39,6 +39,7 @@ from jobmanager.messages import (
 from jobmanager.report import status_of
 from jobmanager.root import NOTICES
 from jobmanager.state import HostState
+from jobmanager.subscription import Sites
 from rstream import RStream
 from rstream.batch import EVENT, only_events
 from rstream.errors import OperatingError
@@ -50,6 +51,7 @@ from rvertex.messages import (
     NOTICE_CODEC,
     Collect,
     HostReady,
+    Locate,
     Progress,
     StartVertex,
     StopHost,
@@ -171,7 +173,9 @@ class Driver:
         self._origin_us = clock.now_us() - int(clock.monotonic_s() * 1e6)
         self._on_status = on_status
         self._notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
-        self._secret = secrets.token_hex(16)
+        #: For readers in this process: where vertices write, and what opens the lines to them.
+        self.sites = Sites()
+        self.secret = secrets.token_hex(16)
         self._log = NoticeLog(root, clock, config, background)
         self._open_control = open_control
         self._server: ControlService | None = None
@@ -201,7 +205,7 @@ class Driver:
     def begin(self, *, resumed: bool) -> None:
         """Open for hosts, replay the log of a job that is taken over, give the first orders."""
         self._server = self._open_control(
-            self._secret,
+            self.secret,
             self._receive,
             on_disconnect=self._disconnected,
             host=self._executor.bind,
@@ -274,6 +278,8 @@ class Driver:
             case StartHost(host=host):
                 self._executor.start(self._host_spec(host), self._exited)
             case Tell(host=host, instruction=message):
+                if isinstance(message, Locate):
+                    self.sites.note(message)
                 if self.started_s is None and isinstance(message, StartVertex):
                     self.started_s = self._clock.monotonic_s()
                     self._pace_started_us = 0 if self._is_resumed else self._clock.now_us()
@@ -305,11 +311,15 @@ class Driver:
             job=self._root.name,
             root=self._root.uri,
             control_address=self._server.address,
-            secret=self._secret,
-            limits=replace(self._config.host, pace_started_us=self._pace_started_us),
+            secret=self.secret,
+            limits=replace(self._config.host, pace_started_us=self._paced_from_us()),
             bind=self._executor.bind,
             replaces=self._former(host),
         )
+
+    def _paced_from_us(self) -> int:
+        """When the first row was due: as configured, or when the first vertex was started."""
+        return self._config.host.pace_started_us or self._pace_started_us
 
     def _former(self, host: str) -> str:
         """The host that held the slot of ``host`` before; empty if none did."""

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +23,7 @@ from jobmanager.errors import JobFailedError, JobRunningError
 from jobmanager.manager import JobManager
 from jobmanager.output import claim_output, is_complete, mark_success, refuse_taken_output
 from jobmanager.root import JobRoot, display_uri
+from jobmanager.subscription import Sites, Subscription
 from jobmanager.topology import Topology
 from planner import Query, Stream
 from planner.lower import lower
@@ -34,6 +35,7 @@ from rstream.overlap import remove_overlap
 from rvertex.executor import Executor, LocalExecutor
 
 if TYPE_CHECKING:
+    from planner.options import Parallelism
     from planner.physical import PhysicalPlan
     from rvertex.types import VertexSpec
 
@@ -81,6 +83,26 @@ class Job:
         """Ask the job to end; :meth:`wait` returns when it has. Afterwards nothing happens."""
         if self._driver is not None:
             self._driver.cancel()
+
+    def subscribe(
+        self, *, start: Mapping[int, int] | None = None, progress: bool = False
+    ) -> Subscription:
+        """The output as it becomes visible, from the first event on: an iterator of Arrow batches.
+
+        It goes on through failures without gap or repeat, and ends with the job; of a job that has
+        ended it gives what is durable. ``start``: by partition, the seq to begin with
+        (``positions`` of an earlier subscription). ``progress``: CTIs too.
+        """
+        driver = self._driver
+        return Subscription(
+            self.plan,
+            sites=Sites() if driver is None else driver.sites,
+            secret="" if driver is None else driver.secret,
+            has_ended=self._ended.is_set,
+            raise_failure=lambda: self.wait(0),
+            start=start or {},
+            progress=progress,
+        )
 
     def wait(self, timeout_s: float | None = None) -> dict[str, Any]:
         """Wait until the job has ended and give its last status.
@@ -131,7 +153,8 @@ class Job:
 
     def _finish(self) -> None:
         if self._status["state"] == "finished":
-            for _, uri in self.plan.sink_streams():
+            sides = [pair for pairs in self.plan.side_streams().values() for pair in pairs]
+            for _, uri in (*self.plan.sink_streams(), *sides):
                 remove_overlap(uri)
             keys = ("job", "events_out", "output_digest")
             sinks = [uri for _, uri in self.plan.sink_streams()]
@@ -144,7 +167,7 @@ def run(
     root: str | None = None,
     executor: ExecutorName = "spark",
     master: str = "local[*]",
-    parallelism: int | None = None,
+    parallelism: Parallelism | None = None,
     hosts: int | None = None,
     paced: float | None = None,
     config: JobConfig | None = None,
@@ -153,7 +176,8 @@ def run(
     """Start a job and return at once.
 
     ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new
-    one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage.
+    one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage;
+    "auto": per stage what the cost model recommends, which follows from the data alone.
     ``paced``: replay the sources this many times faster than real time.
 
     Raises:
@@ -313,10 +337,10 @@ def _check_executor(name: str, root: str) -> None:
 
 
 def _configured(
-    config: JobConfig, parallelism: int | None, hosts: int | None, paced: float | None
+    config: JobConfig, parallelism: Parallelism | None, hosts: int | None, paced: float | None
 ) -> JobConfig:
-    if parallelism is not None and parallelism < 1:
-        raise UsageError(f"parallelism must be at least 1, not {parallelism}")
+    if parallelism not in (None, "auto") and (isinstance(parallelism, str) or parallelism < 1):
+        raise UsageError(f"parallelism must be at least 1, or 'auto', not {parallelism}")
     if hosts is not None and hosts < 1:
         raise UsageError(f"hosts must be at least 1, not {hosts}")
     if paced is not None and paced <= 0:
@@ -347,7 +371,7 @@ def collect(
     *,
     executor: ExecutorName = "local",
     master: str = "local[*]",
-    parallelism: int | None = None,
+    parallelism: Parallelism | None = None,
     config: JobConfig | None = None,
 ) -> pa.Table:
     """Run ``stream`` on its finite sources and give its events.

@@ -58,7 +58,7 @@ def output_digest(manager: JobManager) -> str:
     total = hashlib.blake2b(digest_size=16)
     for vertex in sinks:
         for stream, digest in zip(vertex.shape.outputs, vertex.digests, strict=True):
-            if stream.reader is None:
+            if stream.reader is None and not stream.is_side:
                 total.update(digest)
     return total.hexdigest()
 

@@ -21,12 +21,16 @@ class StreamEnd:
 
 @dataclass(frozen=True, slots=True)
 class StreamShape:
-    """A stream: its writer, its reader (None: a sink) and whether it is ever durable."""
+    """A stream: its writer, its reader (None: a sink) and whether it is ever durable.
+
+    ``is_side``: a side output, which is no part of the answer.
+    """
 
     id: str
     writer: StreamEnd
     reader: StreamEnd | None
     is_durable: bool
+    is_side: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,8 @@ class Topology:
                 for stream in edge.streams:
                     writer = StreamEnd(spec.id, len(outputs))
                     durable = edge.durability != "volatile"
-                    outputs.append(StreamShape(stream, writer, readers.get(stream), durable))
+                    reader = readers.get(stream)
+                    outputs.append(StreamShape(stream, writer, reader, durable, bool(edge.side)))
             for shape in outputs:
                 assert shape.id not in self.streams, shape.id
                 self.streams[shape.id] = shape

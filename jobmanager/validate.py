@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from jobmanager.config import JobConfig
 from jobmanager.job import ExecutorName, collect
 from planner import Query, Stream
+from planner.options import PARALLELISM
 from planner.spark_sql import physical
 from rstream.batch import VE, VS
 
@@ -79,7 +79,7 @@ def collect_batch(
         stream.plan,
         master=master,
         daemon_module="jobmanager.spark_daemon",
-        parallelism=parallelism or JobConfig().parallelism,
+        parallelism=parallelism or PARALLELISM,
     )
 
 

@@ -7,19 +7,22 @@ whole columns, because the twin is what the stream is compared with.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from rstream.batch import CTI, KIND, VE, VS, event_schema, int64_column, kinds
-from rstream.types import MIN_TIME
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.delay_estimate import BLOCK_ROWS, BLOCKS_MAX
 from rvertex.errors import LateRowError
 from rvertex.sources import assign, discover, open_reader
 
 if TYPE_CHECKING:
     from planner.logical import Source
     from rvertex.sources import SourcePartition
+    from rvertex.sources.spec import SourceSpec
 
 _ROWS_MAX = 65_536
 
@@ -52,7 +55,8 @@ def _accepted(partition: SourcePartition) -> pa.Table:
         numbers = np.flatnonzero(~is_cti)
     else:
         greatest = np.maximum.accumulate(int64_column(rows, VS))
-        frontier = np.maximum(greatest, MIN_TIME + spec.delay_us) - spec.delay_us
+        delays = _delays(int64_column(rows, VS), spec)
+        frontier = np.maximum.accumulate(np.maximum(greatest, MIN_TIME + delays) - delays)
         events, met = rows, np.concatenate([[MIN_TIME], frontier[:-1]])
         numbers = np.arange(rows.num_rows)
     vs = int64_column(events, VS)
@@ -62,6 +66,20 @@ def _accepted(partition: SourcePartition) -> pa.Table:
         raise LateRowError(int(numbers[at]), int(vs[at]), int(met[at]))
     events = events.filter(pa.array(~late)) if spec.late == "drop" else _raised(events, met)
     return pa.Table.from_batches([events], schema=event_schema(spec.schema))
+
+
+def _delays(vs: np.ndarray, spec: SourceSpec) -> np.ndarray:
+    """The delay in force at each row; in the first block of an estimated one all that there is."""
+    if spec.delay_quantile is None:
+        return np.full(len(vs), spec.delay_us)
+    ahead = np.maximum.accumulate(np.concatenate([[MIN_TIME], vs[:-1]]))
+    late = np.maximum(ahead, vs) - vs
+    delays = np.full(len(vs), INF_TIME)
+    for start in range(BLOCK_ROWS, len(vs), BLOCK_ROWS):
+        window = np.sort(late[max(0, start - BLOCK_ROWS * BLOCKS_MAX) : start])
+        place = math.ceil(spec.delay_quantile * len(window)) - 1
+        delays[start : start + BLOCK_ROWS] = window[place]
+    return delays
 
 
 def _raised(events: pa.RecordBatch, least: np.ndarray) -> pa.RecordBatch:

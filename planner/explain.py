@@ -1,12 +1,15 @@
-"""What a plan looks like: as text for people, as Mermaid for pages; it follows from the plan."""
+"""What a plan looks like: as text for people, as Mermaid for pages, as JSON for programs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from decimal import Decimal
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from planner import logical
 from planner.durations import format_us
+from planner.errors import InvalidPlanError
 from planner.nodes import Call, Column, Node, bare
+from planner.quantities import format_bytes, format_count, format_seconds
 from planner.traversal import NodeMap, readers
 from rvertex.operators.chop import Chop
 from rvertex.operators.extend import Extend
@@ -15,7 +18,9 @@ from rvertex.operators.set_duration import SetDuration
 from rvertex.operators.shift import Shift
 
 if TYPE_CHECKING:
-    from planner.physical import PhysicalPlan, Stage, StageInput
+    from planner.physical import PhysicalPlan, Stage, StageCost, StageInput
+
+Format = Literal["text", "mermaid", "json"]
 
 
 def describe(node: logical.LogicalNode) -> str:
@@ -73,22 +78,76 @@ def logical_text(root: logical.LogicalNode) -> str:
     return "\n".join(lines) + "\n"
 
 
-def explain(plan: PhysicalPlan) -> str:
-    """The physical plan as text: stages, exchanges, what is flushed and why."""
-    lines = [
+def explain(plan: PhysicalPlan, format: Format = "text") -> str:
+    """The plan for people ("text"), for pages ("mermaid") or for programs ("json").
+
+    The text has the logical plan before and after, the rules that changed it and why, and the
+    stages with what is flushed, how they are recovered and what they are estimated to cost. The
+    JSON has the same; docs/OPTIMIZER.md says what is where.
+    """
+    match format:
+        case "text":
+            return f"{_title(plan)}\n{_story(plan)}\n== stages\n{stages_text(plan)}"
+        case "mermaid":
+            return mermaid(plan)
+        case "json":
+            from planner.explain_json import to_json
+
+            return to_json(plan)
+    raise InvalidPlanError(f'explain(format={format!r}): it is "text", "mermaid" or "json"')
+
+
+def _title(plan: PhysicalPlan) -> str:
+    return (
         f"plan {plan.plan_hash[:12]}: {len(plan.stages)} stages, {len(plan.vertices)} vertices, "
         f"parallelism {plan.parallelism}, a CTI every {format_us(plan.cti_every_us)}"
-    ]
+    )
+
+
+def _story(plan: PhysicalPlan) -> str:
+    """The logical plan before and after, and the rules between."""
+    story = plan.story
+    if story is None:
+        return ""
+    lines = ["", "== as written", story.before.rstrip("\n")]
+    if story.steps:
+        lines += ["", "== rules"]
+    for step in story.steps:
+        lines.append(f"{step.rule}: {step.why}")
+        lines += [f"  - {line}" for line in step.removed]
+        lines += [f"  + {line}" for line in step.added]
+    if story.after != story.before:
+        lines += ["", "== as optimised", story.after.rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def stages_text(plan: PhysicalPlan) -> str:
+    """The stages: exchanges, what is flushed and why, estimated costs."""
+    blocks: list[list[str]] = []
     for stage in plan.stages:
-        lines += ["", f"{stage.name} x {stage.parallelism}"]
+        lines = [f"{stage.name} x {stage.parallelism}"]
         lines += [f"  <- {_input(edge)}" for edge in stage.inputs]
         lines += [f"  {line}" for line in stage.operators]
         if stage.reads:
             lines.append(f"  reads {', '.join(stage.reads)}")
+        if stage.cost is not None:
+            lines += [f"  {line}" for line in _cost(stage.cost)]
         if stage.is_sink:
             lines.append(f"  -> {plan.output}")
             lines.append("     " + ", ".join(f"{f.name} {f.type}" for f in stage.schema))
-    return "\n".join(lines) + "\n"
+        blocks.append(lines)
+    return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
+
+
+def _cost(cost: StageCost) -> list[str]:
+    """Two lines: what goes through, and what it takes."""
+    told = "assumed" if cost.is_assumed else "estimated"
+    rows = f"{format_count(cost.rows_in)} rows ({format_count(cost.rows_in_per_s)}/s)"
+    out = f"{format_count(cost.rows_out)} rows, {format_bytes(cost.bytes_out)}"
+    work = f"{format_seconds(cost.core_s)} of work, {format_bytes(cost.state_bytes)} of state"
+    count = cost.recommended_parallelism
+    vertices = "1 vertex" if count == 1 else f"{count} vertices"
+    return [f"{told}: {rows} to {out}; {work}", f"recommended: {vertices}, {cost.why}"]
 
 
 def mermaid(plan: PhysicalPlan) -> str:
@@ -137,6 +196,9 @@ def _source(node: logical.Source) -> str:
         parts.append(f"ve={_time(spec.ve)}")
     if spec.delay_us:
         parts.append(f"delay={format_us(spec.delay_us)}")
+    if spec.delay_quantile is not None:
+        percent = (Decimal(str(spec.delay_quantile)) * 100).normalize()
+        parts.append(f"delay=p{percent:f}")
     if spec.vs is not None:
         parts.append(f"late={spec.late}")
     return " ".join(parts)
@@ -148,7 +210,8 @@ def _time(source: object) -> str:
 
 def _join(node: logical.Join) -> str:
     kind = "" if node.how == "inner" else f"{node.how} "
-    return f"temporal {kind}join on {_keys(node)}"
+    where = "" if node.where is None else f" where {bare(node.where)}"
+    return f"temporal {kind}join on {_keys(node)}{where}"
 
 
 def _keys(node: logical.Join | logical.Clip) -> str:

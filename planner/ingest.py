@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 SchemaLike: TypeAlias = Any
 TimeColumn = str | Expr
 PARTITIONS_MAX = 1024
+_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,7 @@ def file_source(
     pairs = tuple(sorted((options or {}).items()))
     columns = _overridden(infer_schema(format, path, pairs), schema, path)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
-    delay_us = duration_us(delay, what="delay")
-    if delay_us < 0:
-        raise InvalidPlanError(f"delay {delay!r} is negative")
+    delay_us, quantile = _delay(delay)
     if late not in ("drop", "adjust", "error"):
         raise InvalidPlanError(f'late={late!r}: it is one of "drop", "adjust", "error"')
     spec = SourceSpec(
@@ -88,10 +89,24 @@ def file_source(
         vs=None if vs is None else _time_source(vs, columns, "vs"),
         ve=_end_source(ve, columns),
         delay_us=delay_us,
+        delay_quantile=quantile,
         late=late,
         options=pairs,
     )
     return Source(spec, _checked_partitions(partitions), _label(path))
+
+
+def _delay(delay: Duration) -> tuple[int, float | None]:
+    """A fixed delay, us, or 0 and the quantile of an estimated one: "p99" is 0.99."""
+    if isinstance(delay, str) and (match := _PERCENTILE.fullmatch(delay.strip())):
+        percent = Decimal(match[1])
+        if not 0 < percent < 100:
+            raise InvalidPlanError(f"delay {delay!r}: a percentile lies between p0 and p100")
+        return 0, float(percent / 100)
+    delay_us = duration_us(delay, what="delay")
+    if delay_us < 0:
+        raise InvalidPlanError(f"delay {delay!r} is negative")
+    return delay_us, None
 
 
 def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions: int) -> Source:

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
 
 import pyarrow as pa
 
 from planner.data_types import common_type
 from planner.errors import InvalidPlanError
-from planner.logical import Clip, Join, JoinKind, LogicalNode, Side
-from planner.naming import converted, require
+from planner.logical import Clip, Filter, Join, JoinKind, LogicalNode, Side
+from planner.naming import converted, require, resolved_predicate
+from rstream.batch import VE, VS
+
+if TYPE_CHECKING:
+    from planner.expressions import ExprLike
 
 Keys = str | Sequence[str] | None
 _KINDS: tuple[JoinKind, ...] = get_args(JoinKind)
 
 
 def join_nodes(
-    left: LogicalNode, right: LogicalNode, on: Keys, left_on: Keys, right_on: Keys, how: str
-) -> Join:
+    left: LogicalNode,
+    right: LogicalNode,
+    on: Keys,
+    left_on: Keys,
+    right_on: Keys,
+    how: str,
+    where: ExprLike | None,
+) -> Join | Filter:
     """The join of two plans; see :meth:`planner.Stream.join`."""
     kind = next((k for k in _KINDS if k == how), None)
     if kind is None:
@@ -28,9 +39,29 @@ def join_nodes(
     left_keys, right_keys = _keys(on, left_on, right_on)
     left, right = _with_common_keys(left, right, left_keys, right_keys)
     dropped = right_keys if on is not None else ()
+    columns = _columns(left, right, dropped)
+    mine = columns if kind != "anti" else columns[: len(left.schema)]
+    joined = Join(left, right, left_keys, right_keys, mine, kind)
+    if where is None:
+        return joined
+    pairs = Join(left, right, left_keys, right_keys, columns)
+    condition = resolved_predicate(where, pairs.schema)
+    read = condition.columns()
+    if VS in read or VE in read:
+        raise InvalidPlanError("join(where=...) sees the columns of a pair, not its lifetime")
+    if kind == "inner":
+        return Filter(pairs, condition)
+    reads = tuple(column for column in columns if column[2] in read)
+    return replace(joined, where=condition, reads=reads)
+
+
+def _columns(
+    left: LogicalNode, right: LogicalNode, dropped: tuple[str, ...]
+) -> tuple[tuple[Side, str, str], ...]:
+    """The columns of a pair; those of the right get a suffix where their name is taken."""
     columns: list[tuple[Side, str, str]] = [("left", name, name) for name in left.schema.names]
     taken = set(left.schema.names)
-    for name in right.schema.names if kind != "anti" else ():
+    for name in right.schema.names:
         if name in dropped:
             continue
         output = f"{name}_right" if name in taken else name
@@ -38,7 +69,7 @@ def join_nodes(
             raise InvalidPlanError(f"join(...): two columns would be called {output!r}; rename one")
         taken.add(output)
         columns.append(("right", name, output))
-    return Join(left, right, left_keys, right_keys, tuple(columns), kind)
+    return tuple(columns)
 
 
 def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> Clip:

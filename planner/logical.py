@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from planner.hint_types import NO_HINTS, Hints
 from planner.nodes import Column, Node
 from planner.windowing import Aggregate as Aggregate
 from planner.windowing import AggregateFunction as AggregateFunction
@@ -44,6 +45,7 @@ class Source:
     #: None: the plan's parallelism, at most the number of units.
     partitions: int | None
     label: str = ""
+    hints: Hints = NO_HINTS
 
     @property
     def schema(self) -> pa.Schema:
@@ -147,7 +149,8 @@ class Join:
     """Pairs with equal keys and overlapping lifetimes; they live where both do.
 
     "left" adds the left events for the time they have no match, with null in the right columns;
-    "anti" is that addition alone, and has left columns only.
+    "anti" is that addition alone, and has left columns only. With ``where`` a pair is a match only
+    if that is true of it; inner joins have a filter above them instead.
     """
 
     left: LogicalNode
@@ -158,6 +161,9 @@ class Join:
     columns: tuple[tuple[Side, str, str], ...]
     how: JoinKind = "inner"
     label: str = ""
+    where: Node | None = None
+    #: The columns that ``where`` reads, as in ``columns``.
+    reads: tuple[tuple[Side, str, str], ...] = ()
     schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:

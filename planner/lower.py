@@ -8,7 +8,6 @@ a stage that reads it vertex by vertex (*forward*).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import gcd
 from typing import TYPE_CHECKING
@@ -16,35 +15,47 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner import logical
+from planner.cost import estimates
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
-from planner.explain import describe
-from planner.optimizer import RULES, Rule, optimize
-from planner.options import CTI_EVERY_US, PARALLELISM, PARALLELISM_MAX, PlanOptions
-from planner.physical import PhysicalPlan, Routing, check_size
+from planner.explain import describe, logical_text
+from planner.optimizer import RULES, Rule, optimize_step_by_step
+from planner.options import (
+    CTI_EVERY_US,
+    PARALLELISM,
+    PARALLELISM_MAX,
+    Parallelism,
+    PlanOptions,
+)
+from planner.physical import PhysicalPlan, Routing, Story, check_size
 from planner.properties import is_stateless
+from planner.sizing import add_costs, widths
 from planner.stages import Draft, Feed, build_vertices, pair_spec, stateless_spec, summarise
+from planner.statistics import Discover, Discovery, Look
 from planner.traversal import NodeMap, readers, topological
 from rvertex.operators.stitch import Stitch
 from rvertex.sources.discover import assign
 from rvertex.sources.discover import discover as discover_units
-from rvertex.sources.spec import SourceSpec, Unit
+from rvertex.sources.row_groups import marked
+from rvertex.sources.statistics import statistics_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from planner.query import Query
 
 _NO_COLUMNS = pa.schema([])
-Discover = Callable[[SourceSpec], Sequence[Unit]]
 
 
 def lower(
     query: Query,
     *,
     root: str,
-    parallelism: int = PARALLELISM,
+    parallelism: Parallelism = PARALLELISM,
     cti_every: Duration | None = None,
     partial_aggregation: bool = True,
     discover: Discover = discover_units,
+    look: Look = statistics_of,
     rules: Sequence[Rule] = RULES,
 ) -> PhysicalPlan:
     """The physical plan of ``query`` for a job whose folder is ``root``.
@@ -52,30 +63,55 @@ def lower(
     Raises:
         InvalidPlanError: the query cannot be run, or the plan would be larger than the limits.
     """
-    if not 1 <= parallelism <= PARALLELISM_MAX:
-        raise InvalidPlanError(f"parallelism={parallelism}: it is between 1 and {PARALLELISM_MAX}")
-    options = PlanOptions(parallelism, partial_aggregation)
-    plan = optimize(query.plan, options, rules)
-    every_us = query.cti_every_us or _cti_every_us(plan)
-    if cti_every is not None:
-        every_us = positive_duration_us(cti_every, what="cti_every")
-    lowering = _Lowering(plan, options, every_us, discover)
-    last = lowering.finish(plan)
+    _check_parallelism(parallelism)
+    every_us = None if cti_every is None else positive_duration_us(cti_every, what="cti_every")
+    discovery = Discovery(discover)
+    known = discovery.statistics(query.plan, look)
+
+    def attempt(n: int, widths: Mapping[int, int]) -> _Lowering:
+        plan, steps = optimize_step_by_step(
+            query.plan, PlanOptions(n, partial_aggregation, known), rules
+        )
+        grid_us = every_us or query.cti_every_us or _cti_every_us(plan)
+        story = Story(logical_text(query.plan), logical_text(plan), steps)
+        lowering = _Lowering(plan, story, n, widths, grid_us, discovery)
+        add_costs(lowering.drafts, estimates(plan, known))
+        return lowering
+
+    if parallelism != "auto":
+        return _physical(attempt(parallelism, {}), root)
+    recommended = widths(attempt(PARALLELISM, {}).drafts)
+    if max(recommended.values()) == 1:
+        return _physical(attempt(1, {}), root)
+    return _physical(attempt(PARALLELISM, recommended), root)
+
+
+def _check_parallelism(parallelism: Parallelism) -> None:
+    if parallelism == "auto":
+        return
+    if not isinstance(parallelism, int) or not 1 <= parallelism <= PARALLELISM_MAX:
+        raise InvalidPlanError(
+            f"parallelism={parallelism}: it is between 1 and {PARALLELISM_MAX}, or 'auto'"
+        )
+
+
+def _physical(lowering: _Lowering, root: str) -> PhysicalPlan:
+    plan, drafts, last = lowering.plan, lowering.drafts, lowering.last
     root = root.rstrip("/")
     output = plan.uri.rstrip("/") if plan.uri is not None else f"{root}/output"
-    drafts = lowering.drafts
     check_size(
         sum(draft.parallelism for draft in drafts),
         sum(feed.channel_count for draft in drafts for feed in draft.feeds),
     )
-    vertices = [v for d in drafts for v in build_vertices(d, root, output if d is last else None)]
+    vertices = [v for d in drafts for v in build_vertices(d, root, output, is_sink=d is last)]
     physical = PhysicalPlan(
         stages=tuple(summarise(draft, is_sink=draft is last) for draft in drafts),
         vertices=tuple(vertices),
         output=output,
         root=root,
-        parallelism=parallelism,
-        cti_every_us=every_us,
+        parallelism=lowering.parallelism,
+        cti_every_us=lowering.cti_every_us,
+        story=lowering.story,
     )
     physical.validate()
     return physical
@@ -104,24 +140,41 @@ class _Lowering:
     """One walk over one plan; ``drafts`` are its stages, upstream first."""
 
     def __init__(
-        self, plan: logical.Sink, options: PlanOptions, cti_every_us: int, discover: Discover
+        self,
+        plan: logical.Sink,
+        story: Story,
+        parallelism: int,
+        widths: Mapping[int, int],
+        cti_every_us: int,
+        discovery: Discovery,
     ) -> None:
+        self.plan = plan
+        self.story = story
+        self.cti_every_us = cti_every_us
         self.drafts: list[Draft] = []
-        self._options = options
-        self._cti_every_us = cti_every_us
-        self._discover = discover
+        self._parallelism = parallelism
+        #: By number of stage; others have the plan's parallelism.
+        self._widths = widths
+        self._discovery = discovery
         self._flows: NodeMap[_Flow] = NodeMap()
         counts = readers(plan)
         for node in topological(plan.input):
             flow = self._lower(node)
+            if flow.exchange is None and len(flow.drafts) == 1:
+                flow.drafts[0].nodes.append(node)
             if counts[node] > 1:
                 for draft in flow.drafts:
                     draft.is_closed = True
             self._flows[node] = flow
+        #: The stage that writes the answer.
+        self.last = self._open(self._flows[plan.input])
 
-    def finish(self, plan: logical.Sink) -> Draft:
-        """The stage that writes the answer."""
-        return self._open(self._flows[plan.input])
+    @property
+    def parallelism(self) -> int:
+        """Vertices of a keyed stage, at most."""
+        return (
+            max([self._parallelism, *self._widths.values()]) if self._widths else self._parallelism
+        )
 
     def _lower(self, node: logical.LogicalNode) -> _Flow:
         inputs = [self._flows[child] for child in node.inputs]
@@ -164,12 +217,13 @@ class _Lowering:
                 raise AssertionError("a sink is the root of its plan")
 
     def _source(self, node: logical.Source) -> Draft:
-        spec = replace(node.spec, cti_every_us=self._cti_every_us)
-        units = tuple(self._discover(spec))
-        n = node.partitions or max(1, min(self._options.parallelism, len(units)))
+        spec = replace(node.spec, cti_every_us=self.cti_every_us)
+        units = self._discovery.units(spec)
+        n = node.partitions or max(1, min(self._keyed_width(), len(units)))
         draft = self._draft("source", n)
+        draft.is_fixed = node.partitions is not None
         draft.label = node.label
-        draft.partitions = assign(spec, units, n)
+        draft.partitions = tuple(marked(p) for p in assign(spec, units, n))
         draft.payload = spec.schema
         draft.is_cheap = True
         draft.shows.append(describe(node))
@@ -201,10 +255,14 @@ class _Lowering:
         """Vertices of a stage that reads ``flows``."""
         exchanges = [flow.exchange for flow in flows]
         if any(exchange is not None and exchange.keys for exchange in exchanges):
-            return self._options.parallelism
+            return self._keyed_width()
         if any(exchange is not None for exchange in exchanges):
             return 1
         return max(draft.parallelism for flow in flows for draft in flow.drafts)
+
+    def _keyed_width(self) -> int:
+        """Vertices of the next stage, if nothing else decides."""
+        return self._widths.get(len(self.drafts) + 1, self._parallelism)
 
     def _draft(self, kind: str, parallelism: int) -> Draft:
         draft = Draft(len(self.drafts) + 1, kind, parallelism, _NO_COLUMNS)

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from planner.logical import LogicalNode, Sink
 from planner.options import PlanOptions
 from planner.rules import (
+    fold_constants,
     merge_projects,
     partial_aggregation,
     place_exchange,
     prune_columns,
     push_down_filter,
+    remove_merges,
+    share_subplans,
+    skip_row_groups,
 )
-from planner.traversal import share
+from planner.steps import step_of
+
+if TYPE_CHECKING:
+    from planner.physical import RuleStep
 
 Rule = Callable[[LogicalNode, PlanOptions], LogicalNode]
 
 #: Each runs once: what a rule leaves behind is what the next expects.
 RULES: tuple[Rule, ...] = (
+    share_subplans,
+    fold_constants,
     push_down_filter,
+    remove_merges,
+    skip_row_groups,
     prune_columns,
     merge_projects,
     place_exchange,
@@ -29,10 +42,28 @@ RULES: tuple[Rule, ...] = (
 
 def optimize(plan: Sink, options: PlanOptions, rules: Sequence[Rule] = RULES) -> Sink:
     """The plan that is lowered: the same answer for less work."""
-    root = share(plan)
+    return optimize_step_by_step(plan, options, rules)[0]
+
+
+def optimize_step_by_step(
+    plan: Sink, options: PlanOptions, rules: Sequence[Rule] = RULES
+) -> tuple[Sink, tuple[RuleStep, ...]]:
+    """The same, with what each rule changed."""
+    root: LogicalNode = plan
+    steps: list[RuleStep] = []
     for rule in rules:
-        before = root.schema
-        root = share(rule(root, options))
-        assert root.schema.equals(before), (rule.__name__, before, root.schema)
+        before = root
+        root = rule(root, options)
+        if share_subplans in rules:
+            root = share_subplans(root, options)
+        assert root.schema.equals(before.schema), (rule.__name__, before.schema, root.schema)
+        step = step_of(rule.__name__, why(rule), before, root)
+        steps += [] if step is None else [step]
     assert isinstance(root, Sink), root
-    return root
+    return root, tuple(steps)
+
+
+def why(rule: Rule) -> str:
+    """What a rule is for: the first sentence of its file."""
+    text = sys.modules[rule.__module__].__doc__ or ""
+    return " ".join(text.split("\n\n")[0].split())

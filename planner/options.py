@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
+
+from planner.statistics import Statistics
 
 #: Fixed, never derived from the machine: the digest of the output depends on it.
 PARALLELISM = 2
 PARALLELISM_MAX = 256
+#: "auto": per stage what the cost model recommends, which follows from the data and hints alone.
+Parallelism = int | Literal["auto"]
 CTI_EVERY_US = 1_000_000
 
 
@@ -17,3 +22,5 @@ class PlanOptions:
     #: Vertices per stage after an exchange, and partitions of a source that does not say.
     parallelism: int = PARALLELISM
     partial_aggregation: bool = True
+    #: What is known of the sources.
+    statistics: Statistics = field(default_factory=Statistics)

@@ -10,7 +10,7 @@ durability and columns; the graph has no cycle; the sink's vertices are those of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import networkx as nx
@@ -43,6 +43,57 @@ class StageInput:
 
 
 @dataclass(frozen=True, slots=True)
+class StageCost:
+    """Estimates for a whole stage. Per-second figures are per second of event time."""
+
+    rows_in: float
+    rows_out: float
+    #: Event time that the input covers.
+    span_s: float
+    bytes_out: float
+    #: Remembered at an instant, by all vertices together.
+    state_bytes: float
+    #: Work for the whole input, seconds of one core.
+    core_s: float
+    recommended_parallelism: int
+    #: What decided that number.
+    why: str
+    #: A source that it depends on told nothing.
+    is_assumed: bool = False
+
+    @property
+    def rows_in_per_s(self) -> float:
+        return self.rows_in / self.span_s
+
+    @property
+    def cores(self) -> float:
+        """Needed to keep up with event time."""
+        return self.core_s / self.span_s
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStep:
+    """A rule of the optimizer that changed the plan."""
+
+    rule: str
+    #: What it is for.
+    why: str
+    #: Lines of the plan that went, and those that came, without indentation.
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """How the logical plan became what is run."""
+
+    #: The logical plan as written, and as it was lowered.
+    before: str
+    after: str
+    steps: tuple[RuleStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """What ``explain`` and progress reports say about a stage."""
 
@@ -55,6 +106,7 @@ class Stage:
     reads: tuple[str, ...]
     schema: pa.Schema
     is_sink: bool = False
+    cost: StageCost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +118,11 @@ class PhysicalPlan:
     #: Folder under which the sink's streams lie.
     output: str
     root: str
+    #: Vertices of keyed stages; the greatest number, where each stage has its own.
     parallelism: int
     cti_every_us: int
+    #: Told, not run: plans of different stories are equal.
+    story: Story | None = field(default=None, compare=False)
 
     @property
     def schema(self) -> pa.Schema:
@@ -131,6 +186,16 @@ class PhysicalPlan:
             for pair in zip(edge.streams, edge.uris, strict=True)
         )
 
+    def side_streams(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Stream id and URI of every side stream, by the name of the side output."""
+        found: dict[str, tuple[tuple[str, str], ...]] = {}
+        for vertex in self.vertices:
+            for edge in vertex.outputs:
+                if edge.side:
+                    pairs = zip(edge.streams, edge.uris, strict=True)
+                    found[edge.side] = (*found.get(edge.side, ()), *pairs)
+        return found
+
     def graph(self) -> nx.DiGraph:
         """Vertices and channels; every edge carries its ``streams``."""
         graph = nx.DiGraph()
@@ -158,6 +223,8 @@ class PhysicalPlan:
         assert len(set(ids)) == len(ids), "a vertex id occurs twice"
         streams = [edge.streams[k] for edge, k in outputs]
         assert len(set(streams)) == len(streams), "a stream has two writers"
+        uris = [edge.uris[k] for edge, k in outputs]
+        assert len(set(uris)) == len(uris), "two streams lie in one folder"
         self._check_channels()
         assert nx.is_directed_acyclic_graph(self.graph()), "the plan has a cycle"
         sinks = {v.stage for v in self.vertices for edge in v.outputs if edge.is_sink}
@@ -173,7 +240,7 @@ class PhysicalPlan:
         for vertex in self.vertices:
             for edge in vertex.outputs:
                 for k in _places(edge):
-                    if edge.is_sink:
+                    if edge.is_sink or edge.side:
                         assert edge.streams[k] not in read, edge.streams[k]
                         continue
                     channel = read.pop(edge.streams[k])

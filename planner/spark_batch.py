@@ -258,6 +258,10 @@ def _pairs(node: logical.Join | logical.Clip, left: Frame, right: Frame, *, how:
         f"l{left.columns[mine]} = r{right.columns[other]}"
         for mine, other in zip(node.left_on, node.right_on, strict=True)
     ]
+    if isinstance(node, logical.Join) and node.where is not None:
+        of = {"left": ("l", left.columns), "right": ("r", right.columns)}
+        names = {name: of[side][0] + of[side][1][column] for side, column, name in node.reads}
+        keys.append(f"({to_sql(node.where, names)})")
     slices = ["l_slice = r_slice", "l_slice = greatest(l_first, r_first)"]
     overlap = [f"l{VS} < r{VE}", f"r{VS} < l{VE}"]
     return _sliced(left, "l", slice_us).join(

@@ -8,26 +8,32 @@ from typing import TYPE_CHECKING
 from planner import logical
 from planner.fingerprint import fingerprint
 from planner.nodes import Column, Node
-from planner.physical import Routing, Stage, StageInput
+from planner.physical import Routing, Stage, StageCost, StageInput
 from rstream.batch import RESERVED
+from rvertex.aside import sides_of
 from rvertex.operators.anti_join import AntiJoin
 from rvertex.operators.clip import Clip
+from rvertex.operators.conditional_join import ConditionalJoin
 from rvertex.operators.explode import Explode
 from rvertex.operators.filter import Filter
 from rvertex.operators.join import TemporalJoin
 from rvertex.operators.left_join import LeftJoin
 from rvertex.operators.project import Project
+from rvertex.source_input import late_side
 from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from planner.logical import LogicalNode
+    from rvertex.aside import Side
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourcePartition
 
 #: Why a channel out of a stage is flushed or not, as ``explain`` says it.
 WHY_VOLATILE = "cheap to recompute from the source"
 WHY_ASYNC = "its writer has state or inputs of its own"
+WHY_FLUSHED = "so few rows that flushing costs less than recomputing"
 
 
 @dataclass(slots=True, eq=False)
@@ -63,7 +69,14 @@ class Feed:
 
     @property
     def durability(self) -> Durability:
-        return "volatile" if self.upstream.is_cheap else "async"
+        return "volatile" if self.reason == WHY_VOLATILE else "async"
+
+    @property
+    def reason(self) -> str:
+        """Why it is flushed or not."""
+        if not self.upstream.is_cheap:
+            return WHY_ASYNC
+        return WHY_FLUSHED if self.upstream.flush_is_cheaper else WHY_VOLATILE
 
 
 @dataclass(slots=True, eq=False)
@@ -79,11 +92,18 @@ class Draft:
     #: Source, stateless operators and a partial aggregate, nothing else.
     is_cheap: bool = False
     is_closed: bool = False
+    #: A source whose number of partitions the query gives.
+    is_fixed: bool = False
+    #: Flushing costs less than what failures would make it compute again.
+    flush_is_cheaper: bool = False
+    cost: StageCost | None = None
     label: str = ""
     feeds: list[Feed] = field(default_factory=list)
     exits: list[Feed] = field(default_factory=list)
     operators: list[OperatorSpec] = field(default_factory=list)
     shows: list[str] = field(default_factory=list)
+    #: The logical nodes that it computes, in the order of the data.
+    nodes: list[LogicalNode] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -122,6 +142,10 @@ def pair_spec(node: logical.Join | logical.Clip) -> OperatorSpec:
     match node:
         case logical.Clip():
             return Clip(node.left_on, node.right_on)
+        case logical.Join(where=where, how=how) if where is not None:
+            assert how != "inner", "a filter follows it"
+            columns = (node.left_on, node.right_on, node.columns)
+            return ConditionalJoin(*columns, where, node.reads, how)
         case logical.Join(how="inner"):
             return TemporalJoin(node.left_on, node.right_on, node.columns)
         case logical.Join(how="left"):
@@ -137,17 +161,19 @@ def _by_name(expr: Node) -> Node | str:
     return expr
 
 
-def build_vertices(draft: Draft, root: str, output: str | None) -> list[VertexSpec]:
-    """The vertices of a finished stage; ``output`` is the sink's folder, if this is its stage."""
-    return [_vertex(draft, index, root, output) for index in range(draft.parallelism)]
+def build_vertices(draft: Draft, root: str, folder: str, *, is_sink: bool) -> list[VertexSpec]:
+    """The vertices of a finished stage; the answer and all side outputs lie in ``folder``."""
+    output = folder if is_sink else None
+    return [_vertex(draft, index, root, folder, output) for index in range(draft.parallelism)]
 
 
-def _vertex(draft: Draft, index: int, root: str, output: str | None) -> VertexSpec:
+def _vertex(draft: Draft, index: int, root: str, folder: str, output: str | None) -> VertexSpec:
     inputs = tuple(channel for feed in draft.feeds for channel in _inputs(feed, index, root))
     outputs = [_output(feed, index, root) for feed in draft.exits]
     if output is not None:
         stream, uri = f"{draft.name}.{index}--out", f"{output}/partition={index}"
         outputs.append(OutputEdge((stream,), (uri,), (), "async", is_sink=True))
+    outputs += [_side_output(side, draft, index, folder) for side in _sides(draft)]
     source = draft.partitions[index] if draft.partitions else None
     meaning = (
         draft.name,
@@ -183,6 +209,23 @@ def _output(feed: Feed, index: int, root: str) -> OutputEdge:
     return OutputEdge(streams, tuple(_uri(root, s) for s in streams), feed.keys, feed.durability)
 
 
+def _sides(draft: Draft) -> list[Side]:
+    """What the source and the operators of a stage put aside."""
+    late = late_side(draft.partitions[0].spec, draft.name) if draft.partitions else None
+    sides = [] if late is None else [late]
+    ports = [draft.partitions[0].spec.schema] if draft.partitions else draft.ports()
+    for operator in draft.operators:
+        sides += sides_of(operator, ports)
+        ports = [operator.output_schema(ports)]
+    return sides
+
+
+def _side_output(side: Side, draft: Draft, index: int, folder: str) -> OutputEdge:
+    stream = f"{draft.name}.{index}--{side.name.lstrip('_').replace('/', '-')}"
+    uri = f"{folder}/{side.name}/partition={index}"
+    return OutputEdge((stream,), (uri,), (), "async", side=side.name, payload=side.payload)
+
+
 def _uri(root: str, stream: str) -> str:
     return f"{root}/streams/{stream}"
 
@@ -196,7 +239,7 @@ def summarise(draft: Draft, *, is_sink: bool) -> Stage:
             routing=feed.routing,
             keys=feed.keys,
             durability=feed.durability,
-            reason=WHY_VOLATILE if feed.upstream.is_cheap else WHY_ASYNC,
+            reason=feed.reason,
         )
         for feed in draft.feeds
     )
@@ -210,4 +253,5 @@ def summarise(draft: Draft, *, is_sink: bool) -> Stage:
         reads=reads,
         schema=draft.payload,
         is_sink=is_sink,
+        cost=draft.cost,
     )

@@ -10,12 +10,13 @@ from rvertex.aggregates import AggregateSpec, Argument
 from rvertex.operators.aggregate import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.count_window import CountWindowAggregate
 from rvertex.operators.session import SessionAggregate
+from rvertex.operators.shift import Shift
 from rvertex.operators.snapshot_window import SnapshotAggregate
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from planner.logical import LogicalNode
+    from planner.logical import Lifetime, LogicalNode
 
 AggregateFunction = Literal[
     "count",
@@ -141,8 +142,17 @@ def window_node(
     aggregates: tuple[Aggregate, ...],
     *,
     points: bool,
-) -> WindowAgg | DataWindowAgg:
-    """The aggregation of ``plan`` by key and window; ``points``: all its lifetimes are points."""
-    if isinstance(window, Window):
+) -> WindowAgg | DataWindowAgg | Lifetime:
+    """The aggregation of ``plan`` by key and window; ``points``: all its lifetimes are points.
+
+    Windows with an offset are those without, between a shift and a shift back.
+    """
+    from planner.logical import Lifetime
+
+    if not isinstance(window, Window):
+        return DataWindowAgg(plan, keys, window, aggregates)
+    if window.offset_us == 0:
         return WindowAgg(plan, keys, window.size_us, window.every_us, aggregates, points)
-    return DataWindowAgg(plan, keys, window, aggregates)
+    earlier = Lifetime(plan, Shift(-window.offset_us))
+    found = WindowAgg(earlier, keys, window.size_us, window.every_us, aggregates, points)
+    return Lifetime(found, Shift(window.offset_us))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner.durations import Duration, format_us, positive_duration_us
+from planner.durations import Duration, duration_us, format_us, positive_duration_us
 from planner.errors import InvalidPlanError
 
 _EVENTS_MAX = 2**31 - 1
@@ -17,10 +17,12 @@ _EVENTS_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Windows ``[k * every, k * every + size)`` for all integers k, in microseconds since 1970."""
+    """Windows ``[k * every + offset, k * every + offset + size)`` for all integers k, in us."""
 
     size_us: int
     every_us: int
+    #: At least 0, less than ``every_us``.
+    offset_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +60,20 @@ DataWindow = SnapshotWindow | SessionWindow | CountWindow
 AnyWindow = Window | DataWindow
 
 
-def hopping(size: Duration, every: Duration) -> Window:
-    """Windows of length ``size`` that begin every ``every``."""
+def hopping(size: Duration, every: Duration, offset: Duration = 0) -> Window:
+    """Windows of length ``size`` that begin every ``every``, one of them at 1970 + ``offset``."""
+    size_us = positive_duration_us(size, what="window size")
+    every_us = positive_duration_us(every, what="window every")
     return Window(
-        positive_duration_us(size, what="window size"),
-        positive_duration_us(every, what="window every"),
+        size_us,
+        every_us,
+        duration_us(offset, what="window offset") % every_us,
     )
 
 
-def tumbling(size: Duration) -> Window:
-    """Windows of length ``size``, one after the other."""
-    return hopping(size, size)
+def tumbling(size: Duration, offset: Duration = 0) -> Window:
+    """Windows of length ``size``, one after the other; ``offset`` as in :func:`hopping`."""
+    return hopping(size, size, offset)
 
 
 def snapshot() -> SnapshotWindow:

@@ -32,6 +32,8 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 _PARTITIONS_MAX = 2**31
 #: Rows hashed at a time: a few temporaries of this many words stay in the L2 cache.
 _BLOCK_ROWS = 8192
+#: Words of a string that are hashed place by place; what is longer, all at once.
+_WORDS_BY_PLACE = 64
 
 
 def fmix(x: np.ndarray) -> np.ndarray:
@@ -192,7 +194,7 @@ def _hash_decimals(array: pa.Array) -> np.ndarray:
 
 
 def _hash_bytes(array: pa.Array) -> np.ndarray:
-    """Strings and binaries, by 8-byte words; no Python loop over rows or words."""
+    """Strings and binaries, by 8-byte words; no Python loop over rows."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         dtype: type[np.generic] = np.int32
@@ -205,19 +207,67 @@ def _hash_bytes(array: pa.Array) -> np.ndarray:
             raise InvalidBatchError("(hash)", f"cannot hash type {kind}") from error
     if not len(array):
         return np.empty(0, np.uint64)
+    width = np.dtype(dtype).itemsize
     offsets = np.frombuffer(
-        array.buffers()[1],
-        dtype,
-        count=len(array) + 1,
-        offset=array.offset * np.dtype(dtype).itemsize,
+        array.buffers()[1], dtype, count=len(array) + 1, offset=array.offset * width
     ).astype(np.int64)
     lengths = np.diff(offsets)
     if array.null_count:
         lengths[_null_mask(array)] = 0
-    starts = offsets[:-1]
-    at, left, counts = _spread(starts, lengths, 8)
-    loaded = _load_words(array.buffers()[2], int(offsets[0]), int(offsets[-1]), at, left)
-    return fmix(_sum_positions(loaded, counts) + lengths.view(np.uint64))
+    first = int(offsets[0])
+    words = _words_anywhere(array.buffers()[2], first, int(offsets[-1]))
+    return _hash_words(words, offsets[:-1] - first, lengths)
+
+
+def _words_anywhere(data: pa.Buffer | None, start: int, stop: int) -> np.ndarray:
+    """The little-endian word at each byte of ``[start, stop]``; zeros follow the last byte."""
+    size = stop - start
+    padded = np.zeros(size + 8, np.uint8)
+    if data is not None and size:
+        padded[:size] = np.frombuffer(data, np.uint8, count=size, offset=start)
+    return np.ndarray((size + 1,), np.dtype("<u8"), buffer=padded, strides=(1,))
+
+
+def _hash_words(words: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The hashes of byte strings, word by word: the i-th words of all rows at once.
+
+    ``words`` is by place in bytes; a row is ``[start, start + length)``.
+    """
+    whole, rest = lengths >> 3, lengths & 7
+    sums = lengths.astype(np.uint64)
+    # The last word, padded; a row that ends with a whole word has none, an empty row has one.
+    last = words[starts + (whole << 3)].astype(np.uint64, copy=False)
+    last &= (np.uint64(1) << (rest.astype(np.uint64) << np.uint64(3))) - np.uint64(1)
+    last += (whole + 1).astype(np.uint64) * GOLDEN
+    fmix(last)
+    last *= (rest > 0) | (whole == 0)
+    sums += last
+    shortest, longest = (min(int(n), _WORDS_BY_PLACE) for n in (whole.min(), whole.max()))
+    for i in range(shortest):
+        sums += _terms(words[starts + 8 * i], _shift(i))
+    rows = np.flatnonzero(whole > shortest)
+    for i in range(shortest, longest):
+        sums[rows] += _terms(words[starts[rows] + 8 * i], _shift(i))
+        rows = rows[whole[rows] > i + 1]
+    if len(rows):
+        counts = whole[rows] - _WORDS_BY_PLACE
+        place = _position(counts) + _WORDS_BY_PLACE
+        loaded = words[np.repeat(starts[rows], counts) + 8 * place]
+        terms = _terms(loaded, (place + 1).astype(np.uint64) * GOLDEN)
+        sums[rows] += np.add.reduceat(terms, np.cumsum(counts) - counts)
+    return fmix(sums)
+
+
+def _shift(i: int) -> np.uint64:
+    """``(i + 1) * G``."""
+    return np.uint64((i + 1) * int(GOLDEN) % 2**64)
+
+
+def _terms(words: np.ndarray, shift: np.ndarray | np.uint64) -> np.ndarray:
+    """``fmix(w + shift)``; may be in place."""
+    words = words.astype(np.uint64, copy=False)
+    words += shift
+    return fmix(words)
 
 
 def _spread(
@@ -252,23 +302,6 @@ def _sum_positions(words: np.ndarray, counts: np.ndarray | None) -> np.ndarray:
     fmix(terms)
     sums: np.ndarray = np.add.reduceat(terms, np.cumsum(counts) - counts)
     return sums
-
-
-def _load_words(
-    data: pa.Buffer | None, start: int, stop: int, at: np.ndarray, left: np.ndarray
-) -> np.ndarray:
-    """The little-endian word at each byte position; bytes past ``left`` count as zero."""
-    size = stop - start
-    padded = np.zeros(size + 8, np.uint8)
-    if data is not None and size:
-        padded[:size] = np.frombuffer(data, np.uint8, count=size, offset=start)
-    everywhere = np.ndarray((size + 1,), np.dtype("<u8"), buffer=padded, strides=(1,))
-    words: np.ndarray = everywhere[at - start].astype(np.uint64, copy=False)
-    kept = np.clip(left, 0, 8).astype(np.uint64)
-    shift = (np.uint64(8) - kept) * np.uint64(8)
-    shift_safe = np.minimum(shift, np.uint64(63))
-    words &= np.where(kept == 0, np.uint64(0), np.uint64(2**64 - 1) >> shift_safe)
-    return words
 
 
 def _hash_lists(array: pa.Array, exact: bool) -> np.ndarray:

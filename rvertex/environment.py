@@ -112,7 +112,7 @@ class HostEnvironment:
             for stream_id, uri in zip(edge.streams, edge.uris, strict=True):
                 stream = RStream.open(
                     self._wiring.open_store(uri),
-                    spec.output_payload,
+                    spec.payload_of(edge),
                     stream_id=stream_id,
                     start_seq=seqs[len(streams)],
                     durability=edge.durability,

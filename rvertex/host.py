@@ -107,7 +107,7 @@ class Host:
             self.open()
             while not self.how:  # ended by StopHost or the loss of the job manager
                 if not self.turn():
-                    self._wake.wait(self.spec.limits.idle_wait_s)
+                    self._wake.wait(self._idle_s())
                     self._wake.clear()
         finally:
             self.close()
@@ -148,6 +148,11 @@ class Host:
             self._reported_s = now
             self._report()
         return worked
+
+    def _idle_s(self) -> float:
+        """How long to sleep unless woken: until a paced source has its next row, at most."""
+        waits = (runner.wait_s() for runner in self._runners.values())
+        return min((self.spec.limits.idle_wait_s, *waits))
 
     def close(self) -> None:
         """Leave: nothing is written after this."""

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
 
 
+#: Rows are taken at most this often: what a turn costs is shared by the rows of so long a time.
+STEP_US = 2_000
+_FIRST_LOOK_ROWS = 1024
+
+
 class Pace:
     """``speed``: event seconds per wall second; 0 means as fast as possible.
 
@@ -33,15 +38,39 @@ class Pace:
         self._clock = clock
         self._started_us = started_us
         self._origin_us = origin_us
+        self._taken_us = -STEP_US
 
     def ready_rows(self, batch: pa.RecordBatch, column: str) -> int:
         """How many leading rows of ``batch`` are due by their time in ``column`` (us)."""
         if self._speed == 0 or batch.num_rows == 0:
             return int(batch.num_rows)
-        times = np.maximum.accumulate(int64_column(batch, column))
         now_us = self._clock.now_us()
+        if 0 <= now_us - self._taken_us < STEP_US:
+            return 0
+        times = int64_column(batch, column)
         if self._origin_us is None:
             self._origin_us = int(times[0])
         self._started_us = self._started_us or now_us
         due_us = self._origin_us + int((now_us - self._started_us) * self._speed)
-        return int(np.searchsorted(times, due_us, side="right"))
+        rows = _rows_due(times, due_us)
+        if rows:
+            self._taken_us = now_us
+        return rows
+
+    def wait_s(self, batch: pa.RecordBatch, column: str) -> float:
+        """How long ``ready_rows`` will give 0; the answer holds until then."""
+        if self._speed == 0 or self._origin_us is None or batch.num_rows == 0:
+            return 0.0
+        ahead_us = int(int64_column(batch.slice(0, 1), column)[0]) - self._origin_us
+        due_us = max(self._started_us + int(ahead_us / self._speed), self._taken_us + STEP_US)
+        return max(0, due_us - self._clock.now_us()) / 1e6
+
+
+def _rows_due(times: np.ndarray, due_us: int) -> int:
+    """How many leading rows have no row after ``due_us`` before them; costs no more than those."""
+    looked = _FIRST_LOOK_ROWS
+    while True:  # ends with the batch
+        greatest = np.maximum.accumulate(times[:looked])
+        if looked >= len(times) or greatest[-1] > due_us:
+            return int(np.searchsorted(greatest, due_us, side="right"))
+        looked *= 4

@@ -1,7 +1,8 @@
 """Reorder: the input side of a source vertex, from rows in arrival order to normal form.
 
 The rows of a source partition are numbered from 0. The frontier after row i is the greatest ``vs``
-of rows 0..i minus the delay; a row is late if its ``vs`` lies below the frontier after the row
+of rows 0..i minus the delay, and never decreases (an estimated delay changes on the way:
+:mod:`rvertex.delay_estimate`); a row is late if its ``vs`` lies below the frontier after the row
 before it. Events below the frontier leave, ordered by (vs, row), and ``CTI(f)`` leaves each time
 the frontier, rounded down to the plan's grid, grows to ``f``: at most one CTI per event. A source
 of items (column ``_kind``) has explicit CTIs instead: they are its frontier and leave as given.
@@ -13,13 +14,24 @@ everything leaves, then ``CTI(INF_TIME)``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import EVENT, KIND, VE, VS, event_schema, int64_column, kinds, only_events
+from rstream.batch import (
+    EVENT,
+    KIND,
+    VE,
+    VS,
+    event_schema,
+    int64_column,
+    kinds,
+    only_events,
+    payload_schema,
+)
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.delay_estimate import UNKNOWN, DelayEstimate, lateness
 from rvertex.errors import LateRowError
 from rvertex.operators.protocol import OperatorState
 from rvertex.run import NO_CTIS, Run
@@ -30,16 +42,28 @@ if TYPE_CHECKING:
 
 LatePolicy = Literal["drop", "adjust", "error"]
 
+#: Column of late rows: below this time, us, the stream was complete when they came.
+FRONTIER = "_frontier"
 _BUFFER, _CTIS = "buffer", "ctis"
+
+
+def late_payload(payload: pa.Schema) -> pa.Schema:
+    """The columns of late rows."""
+    return pa.schema([*payload, pa.field(FRONTIER, pa.int64())])
 
 
 class Reorder:
     """Sorts one source partition up to ``delay_us`` and says how far it is complete."""
 
     def __init__(
-        self, payload: pa.Schema, *, delay_us: int, late: LatePolicy, cti_every_us: int
+        self,
+        payload: pa.Schema,
+        *,
+        delay_us: int | DelayEstimate,
+        late: LatePolicy,
+        cti_every_us: int,
     ) -> None:
-        assert delay_us >= 0, delay_us
+        assert isinstance(delay_us, DelayEstimate) or delay_us >= 0, delay_us
         assert cti_every_us > 0, cti_every_us
         self._delay_us = delay_us
         self._late: LatePolicy = late
@@ -71,7 +95,8 @@ class Reorder:
         """Take the next rows: ``_vs, _ve, payload``, or items with ``_kind`` and explicit CTIs.
 
         Returns:
-            The late events as they came, None if there are none.
+            The late events as they came and the frontier that each one met (:func:`late_payload`),
+            None if there are none.
 
         Raises:
             LateRowError: an event is late and the policy is "error"; nothing was taken.
@@ -97,7 +122,7 @@ class Reorder:
 
     def scalars(self) -> OperatorState:
         """The state but for the events that wait."""
-        header = {
+        header: dict[str, Any] = {
             "row": self._row,
             "max_vs": self.max_vs,
             "frontier": self._frontier,
@@ -105,6 +130,8 @@ class Reorder:
             "late_dropped": self.late_dropped,
             "late_adjusted": self.late_adjusted,
         }
+        if isinstance(self._delay_us, DelayEstimate):
+            header["delay"] = self._delay_us.header()
         return OperatorState(header)
 
     def snapshot(self) -> OperatorState:
@@ -119,6 +146,8 @@ class Reorder:
         self._row, self.max_vs = header["row"], header["max_vs"]
         self._frontier, self.last_cti = header["frontier"], header["last_cti"]
         self.late_dropped, self.late_adjusted = header["late_dropped"], header["late_adjusted"]
+        if isinstance(self._delay_us, DelayEstimate):
+            self._delay_us = self._delay_us.restored(header["delay"])
         self._ctis = [_times(state.tables[_CTIS])] if _CTIS in state.tables else []
         self._buffer = SortedRuns(self._schema)
         if _BUFFER in state.tables:
@@ -132,17 +161,32 @@ class Reorder:
         assert self.last_cti <= self._frontier, (self.last_cti, self._frontier)
 
     def _offer_events(self, events: pa.RecordBatch) -> pa.RecordBatch | None:
-        greatest = np.maximum.accumulate(int64_column(events, VS))
+        vs = int64_column(events, VS)
+        greatest = np.maximum.accumulate(vs)
         np.maximum(greatest, self.max_vs, out=greatest)
-        frontier = np.maximum(greatest, MIN_TIME + self._delay_us) - self._delay_us
+        frontier, delay_us = self._frontiers(vs, greatest)
         before = np.empty(len(frontier), np.int64)
         before[0], before[1:] = self._frontier, frontier[:-1]
         late = self._accept(events, before, None)
         self._row += events.num_rows
+        self._delay_us = delay_us
         self.max_vs, self._frontier = int(greatest[-1]), int(frontier[-1])
         on_grid = frontier[frontier >= MIN_TIME + self._cti_every_us] // self._cti_every_us
         self._emit_ctis(on_grid * self._cti_every_us)
         return late
+
+    def _frontiers(
+        self, vs: np.ndarray, greatest: np.ndarray
+    ) -> tuple[np.ndarray, int | DelayEstimate]:
+        """The frontier after each row, and the rule for the rows that follow."""
+        if not isinstance(self._delay_us, DelayEstimate):
+            return np.maximum(greatest, MIN_TIME + self._delay_us) - self._delay_us, self._delay_us
+        ahead = np.concatenate([[np.int64(self.max_vs)], greatest[:-1]])
+        delays, estimate = self._delay_us.observe(lateness(vs, ahead))
+        frontier = np.maximum(greatest, MIN_TIME + delays) - delays
+        frontier[delays == UNKNOWN] = MIN_TIME
+        np.maximum.accumulate(frontier, out=frontier)
+        return np.maximum(frontier, self._frontier), estimate
 
     def _offer_items(self, items: pa.RecordBatch) -> pa.RecordBatch | None:
         is_event = kinds(items) == EVENT
@@ -179,7 +223,10 @@ class Reorder:
         else:
             self.late_adjusted += late.num_rows
             self._buffer.push(_adjusted(events, before))
-        return late
+        columns = [*late.columns, pa.array(before[is_late])]
+        return pa.RecordBatch.from_arrays(
+            columns, schema=event_schema(late_payload(payload_schema(self._schema)))
+        )
 
     def _emit_ctis(self, times: np.ndarray) -> None:
         """Note the distinct ones of the non-decreasing ``times`` that exceed the last CTI."""

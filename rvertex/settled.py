@@ -32,9 +32,9 @@ class Settled:
         #: The greatest time seen.
         self.frontier: int = MIN_TIME
 
-    def take(self, ports: Sequence[Run]) -> list[pa.RecordBatch]:
-        """The rows of each port that are settled by ``ports`` and were not before."""
-        before, self.frontier = self.frontier, frontier_after(self.frontier, ports)
+    def take(self, ports: Sequence[Run], seen: Sequence[Run] = ()) -> list[pa.RecordBatch]:
+        """The rows of each port that are settled by ``ports`` and ``seen`` and were not before."""
+        before, self.frontier = self.frontier, frontier_after(self.frontier, [*ports, *seen])
         return [self._take(i, run.events, before) for i, run in enumerate(ports)]
 
     def tables(self) -> list[pa.Table]:

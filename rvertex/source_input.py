@@ -7,29 +7,65 @@ because the reorder buffer is state.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rvertex.reorder import Reorder
+import numpy as np
+import pyarrow as pa
+
+from rstream.batch import EVENT, VS, empty_events, int64_column, kinds
+from rstream.types import MIN_TIME
+from rvertex.aside import LATE, Side
+from rvertex.delay_estimate import DelayEstimate
+from rvertex.reorder import Reorder, late_payload
 from rvertex.types import Position
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from rstream.batch import Items
     from rvertex.operators.protocol import OperatorState
     from rvertex.run import Run
-    from rvertex.sources.spec import SourcePartition
+    from rvertex.sources.spec import SourcePartition, SourceSpec
+
+_LATE = "late"
+
+
+def late_side(spec: SourceSpec, stage: str) -> Side | None:
+    """Where a source of that stage keeps its late rows; None: it cannot have any, or adjusts them.
+
+    Lines of text are in order; items are looked at.
+    """
+    if spec.late != "drop" or spec.format == "text":
+        return None
+    if spec.items is not None and not _has_late(spec.items):
+        return None
+    return Side(f"{LATE}/{stage}", late_payload(spec.schema))
+
+
+def _has_late(items: pa.RecordBatch) -> bool:
+    """Whether any event comes after a CTI that excludes it."""
+    is_event, times = kinds(items) == EVENT, int64_column(items, VS)
+    frontier = np.maximum.accumulate(np.where(is_event, MIN_TIME, times))
+    return bool((is_event & (times < frontier)).any())
+
+
+def _delay(spec: SourceSpec) -> int | DelayEstimate:
+    if spec.delay_quantile is None:
+        return spec.delay_us
+    return DelayEstimate(spec.delay_quantile)
 
 
 class SourceInput:
     """One source partition as the only input of a vertex."""
 
-    def __init__(self, partition: SourcePartition) -> None:
+    def __init__(self, partition: SourcePartition, *, keeps_late: bool) -> None:
         spec = partition.spec
+        self._keeps_late = keeps_late
+        #: Late rows since the last ``take_aside``.
+        self._late: list[pa.RecordBatch] = []
         self.payload: pa.Schema = spec.schema
         self._reorder = Reorder(
             spec.schema,
-            delay_us=spec.delay_us,
+            delay_us=_delay(spec),
             late=spec.late,
             cti_every_us=spec.cti_every_us,
         )
@@ -64,7 +100,9 @@ class SourceInput:
         """The next rows of the partition, in arrival order."""
         assert channel == 0, channel
         assert self._stop_row is None or items.next_seq <= self._stop_row, (items, self._stop_row)
-        self._reorder.offer(items.first_seq, items.batch)
+        late = self._reorder.offer(items.first_seq, items.batch)
+        if late is not None and self._keeps_late:
+            self._late.append(late)
 
     def end(self) -> None:
         """There are no more rows."""
@@ -75,12 +113,21 @@ class SourceInput:
         run = self._reorder.release()
         return None if run is None else [run]
 
+    def take_aside(self) -> list[pa.RecordBatch]:
+        """The late rows since the last call, in row order."""
+        late, self._late = self._late, []
+        return [pa.concat_batches(late)] if late else [empty_events(late_payload(self.payload))]
+
     def snapshot(self) -> OperatorState:
-        """The reorder buffer and its frontier."""
-        return self._reorder.snapshot()
+        """The reorder buffer, its frontier, and the late rows that were not taken yet."""
+        state = self._reorder.snapshot()
+        if not self._late:
+            return state
+        return replace(state, tables={**state.tables, _LATE: pa.Table.from_batches(self._late)})
 
     def load(self, state: OperatorState, consumed: tuple[int, ...]) -> None:
         """Continue from a snapshot."""
+        self._late = state.tables[_LATE].to_batches() if _LATE in state.tables else []
         self._reorder.load(state)
         assert self.consumed == consumed, (self.consumed, consumed)
 

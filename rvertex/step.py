@@ -11,6 +11,7 @@ outputs are durable.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from rstream.batch import VS, Items, int64_column
@@ -78,6 +79,12 @@ class VertexRunner:
             return False
         worked = self._read_source() if self.spec.source is not None else self._read_channels()
         return self._execute() or worked
+
+    def wait_s(self) -> float:
+        """How long a turn will do nothing if nothing arrives; infinite if only news can help."""
+        if self._ahead is None or not all(stream.has_room() for stream in self.outputs):
+            return math.inf
+        return self._pace.wait_s(self._ahead.batch, VS)
 
     def _execute(self) -> bool:
         result = self.vertex.execute()

@@ -51,6 +51,10 @@ class OutputEdge:
     keys: tuple[str, ...]
     durability: Durability
     is_sink: bool = False
+    #: Not empty: the side output of this name (:class:`rvertex.aside.Side`), read by no vertex.
+    side: str = ""
+    #: Columns of a side output; None: those of the vertex's own output.
+    payload: pa.Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,10 @@ class VertexSpec:
     @property
     def output_streams(self) -> tuple[str, ...]:
         return tuple(s for edge in self.outputs for s in edge.streams)
+
+    def payload_of(self, edge: OutputEdge) -> pa.Schema:
+        """The payload columns of an outgoing edge."""
+        return self.output_payload if edge.payload is None else edge.payload
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 Theory of operation. Items read from the inputs are *offered*; the input side (MERGE, or the reorder
 buffer of a source) *releases* the part whose order is settled as one run per port; the operators
 turn it into an output run; the run is split over the output edges and becomes batches of items with
-dense sequence numbers.
+dense sequence numbers. What a step puts aside goes to side streams (:mod:`rvertex.aside`), which
+are the last of the output edges.
 
 Invariants: (1) the output sequences depend only on the snapshot loaded and the input sequences,
 never on how these were cut into offers or executes; (2) what was offered but not released is not
@@ -24,6 +25,7 @@ from rstream.batch import Items, item_schema
 from rstream.digest import StreamDigest
 from rstream.hashing import partition_of
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.aside import LATE, PutsAside, sides_of, to_side_items
 from rvertex.errors import ReplayDifferenceError
 from rvertex.merge import Merge
 from rvertex.replay import ReplayPoints
@@ -34,6 +36,9 @@ from rvertex.types import ReplayFrom, Snapshot
 if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorState
     from rvertex.types import OutputEdge, VertexSpec
+
+#: Events put aside in one step, by the name of their side output.
+Aside = dict[str, pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +60,10 @@ class RVertex:
         spec = self.spec
         self.events_in = 0
         self.events_out = 0
+        late = [edge.side for edge in spec.outputs if edge.side.startswith(LATE)]
         self._input: Merge | SourceInput
         if spec.source is not None:
-            self._input = SourceInput(spec.source)
+            self._input = SourceInput(spec.source, keeps_late=bool(late))
             ports = [self._input.payload]
         else:
             payloads = [c.payload for c in spec.inputs]
@@ -65,8 +71,11 @@ class RVertex:
             self._input = Merge(payloads, channel_ports, pending_rows_max=self._pending_rows_max)
             ports = [payloads[channel_ports.index(p)] for p in range(max(channel_ports) + 1)]
         self._operators = []
+        #: By operator, the input side first: the names of what it puts aside.
+        self._sides = [late]
         for operator in spec.operators:
             self._operators.append(operator.open(ports))
+            self._sides.append([side.name for side in sides_of(operator, ports)])
             ports = [operator.output_schema(ports)]
         assert ports[0].equals(spec.output_payload), (spec.id, ports[0], spec.output_payload)
         streams = len(spec.output_streams)
@@ -191,17 +200,22 @@ class RVertex:
         Raises:
             ReplayDifferenceError: what was read again is not what was read before.
         """
+        aside: Aside = {}
+        self._take_aside(0, self._input, aside)
         ports = self._input.release()
         result = None
         if ports is not None:
             events = sum(run.events.num_rows for run in ports)
-            for operator in self._operators:
+            for k, operator in enumerate(self._operators, 1):
                 ports = [operator.process(ports)]
+                self._take_aside(k, operator, aside)
             if self._target is None:
                 self.events_in += events
-                result = self._emit(ports[0])
+                result = self._emit(ports[0], aside)
             elif len(ports[0].ctis):
                 self.output_cti = int(ports[0].ctis[-1])
+        elif aside and self._target is None:
+            result = self._append(self._side_batches(aside))
         if self._points is not None:
             self._track(self._points)
         if self._target is not None:
@@ -234,12 +248,36 @@ class RVertex:
         self._input.resume()
         self._target = None
 
-    def _emit(self, run: Run) -> StepResult:
+    def _take_aside(self, k: int, source: object, aside: Aside) -> None:
+        if self._sides[k] and isinstance(source, PutsAside):
+            found = zip(self._sides[k], source.take_aside(), strict=True)
+            aside.update({name: events for name, events in found if events.num_rows})
+
+    def _emit(self, run: Run, aside: Aside) -> StepResult:
         self.events_out += run.events.num_rows
         if len(run.ctis):
             self.output_cti = int(run.ctis[-1])
             self.is_finished = self.output_cti == INF_TIME
-        batches = [b for edge in self.spec.outputs for b in _split(run, edge)]
+        sides = self._side_batches(aside)
+        main = [b for edge in self.spec.outputs if not edge.side for b in _split(run, edge)]
+        return self._append([*main, *sides[len(main) :]])
+
+    def _side_batches(self, aside: Aside) -> list[pa.RecordBatch | None]:
+        """What goes to the side streams; None for all others, which stand before them."""
+        batches: list[pa.RecordBatch | None] = []
+        for edge in self.spec.outputs:
+            if not edge.side:
+                batches += [None] * len(edge.streams)
+                continue
+            assert edge.payload is not None, edge
+            seq = self.output_seqs[len(batches)]
+            batches.append(
+                to_side_items(aside.get(edge.side), edge.payload, seq=seq, is_end=self.is_finished)
+            )
+        return batches
+
+    def _append(self, batches: list[pa.RecordBatch | None]) -> StepResult:
+        """Number the next items of each output stream."""
         outputs: list[Items | None] = []
         for k, batch in enumerate(batches):
             if batch is None:

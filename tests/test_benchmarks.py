@@ -36,3 +36,24 @@ def test_bids_do_not_depend_on_how_many_are_made(monkeypatch: pytest.MonkeyPatch
     whole, part = bids.bids(3, 1_000), bids.bids(3, 10)
     assert whole.slice(0, 10).equals(part)
     assert not bids.bids(4, 10).equals(part)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_workers_are_killed_and_the_answer_is_the_same(tmp_path: Path) -> None:
+    picture = tmp_path / "picture.png"
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "bench_recovery.py"), "--quick", "--picture", picture],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    for rows in result.values():
+        assert list(rows) == ["1", "2"]
+        assert all(row["equal"] and row["gap_ms"] > row["normal_gap_ms"] for row in rows.values())
+    assert "checkpoint" in result
+    assert picture.stat().st_size > 10_000

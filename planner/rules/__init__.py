@@ -1,15 +1,23 @@
 """The optimizer's rules, one pure function ``(plan, options) -> plan`` per file."""
 
+from planner.rules.fold_constants import fold_constants
 from planner.rules.merge_projects import merge_projects
 from planner.rules.partial_aggregation import partial_aggregation
 from planner.rules.place_exchange import place_exchange
 from planner.rules.prune_columns import prune_columns
 from planner.rules.push_down_filter import push_down_filter
+from planner.rules.remove_merges import remove_merges
+from planner.rules.share_subplans import share_subplans
+from planner.rules.skip_row_groups import skip_row_groups
 
 __all__ = [
+    "fold_constants",
     "merge_projects",
     "partial_aggregation",
     "place_exchange",
     "prune_columns",
     "push_down_filter",
+    "remove_merges",
+    "share_subplans",
+    "skip_row_groups",
 ]

@@ -61,8 +61,9 @@ def _demands(node: LogicalNode, wanted: set[str]) -> list[tuple[LogicalNode, Ite
         case Explode(input=below, column=column):
             return [(below, wanted | {column})]
         case Join():
-            left = {c for side, c, name in node.columns if side == "left" and name in wanted}
-            right = {c for side, c, name in node.columns if side == "right" and name in wanted}
+            pairs = [*(c for c in node.columns if c[2] in wanted), *node.reads]
+            left = {column for side, column, _ in pairs if side == "left"}
+            right = {column for side, column, _ in pairs if side == "right"}
             return [(node.left, left | set(node.left_on)), (node.right, right | set(node.right_on))]
         case Clip():
             return [(node.left, wanted | set(node.left_on)), (node.right, node.right_on)]

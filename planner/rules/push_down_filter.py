@@ -10,10 +10,7 @@ it may fail on rows it would not have seen otherwise (casts), and above a subpla
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from planner.logical import (
     Clip,
@@ -28,7 +25,8 @@ from planner.logical import (
     Union,
     WindowAgg,
 )
-from planner.nodes import Call, Column, Node, rename_columns
+from planner.nodes import Column, Node, rename_columns
+from planner.predicates import conjunction, conjuncts, may_fail
 from planner.traversal import Shared, transform
 from rstream.batch import VE, VS
 
@@ -42,7 +40,7 @@ def push_down_filter(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
         if not isinstance(node, Filter) or node.input in shared:
             return node
-        return _sink(node.input, _conjuncts(node.predicate), node.label, shared)
+        return _sink(node.input, conjuncts(node.predicate), node.label, shared)
 
     return transform(root, change)
 
@@ -62,17 +60,17 @@ def _sink(node: LogicalNode, predicates: list[Node], label: str, shared: Shared)
 def _filtered(node: LogicalNode, predicates: list[Node], label: str, shared: Shared) -> LogicalNode:
     """One filter rather than two, unless the lower one may protect the upper one."""
     if isinstance(node, Filter) and node not in shared:
-        together = [*_conjuncts(node.predicate), *predicates]
-        if not any(_may_fail(predicate) for predicate in together):
-            return replace(node, predicate=reduce(_both, together), label=label or node.label)
-    return Filter(node, reduce(_both, predicates), label)
+        together = [*conjuncts(node.predicate), *predicates]
+        if not any(may_fail(predicate) for predicate in together):
+            return replace(node, predicate=conjunction(together), label=label or node.label)
+    return Filter(node, conjunction(predicates), label)
 
 
 def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | None:
     """``node`` with the predicate inside, or None if it cannot go there."""
     reads = predicate.columns()
     match node:
-        case Filter(input=below) if not _may_fail(predicate):
+        case Filter(input=below) if not may_fail(predicate):
             inside = None if below in shared else _moved(below, predicate, shared)
             return None if inside is None else replace(node, input=inside)
         case Project(input=below, columns=columns):
@@ -83,7 +81,7 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
             return replace(
                 node, input=_sink(below, [rename_columns(predicate, sources)], "", shared)
             )
-        case Explode(input=below, column=column) if column not in reads:
+        case Explode(input=below, column=column) if column not in reads and not may_fail(predicate):
             return replace(node, input=_sink(below, [predicate], "", shared))
         case Union(branches=branches) if not any(branch in shared for branch in branches):
             below_all = tuple(_sink(branch, [predicate], "", shared) for branch in branches)
@@ -91,7 +89,7 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
         case WindowAgg(input=below, keys=keys) | DataWindowAgg(input=below, keys=keys) if (
             reads and set(reads) <= set(keys)
         ):
-            if _may_fail(predicate):
+            if may_fail(predicate):
                 return None
             return replace(node, input=_sink(below, [predicate], "", shared))
         case Lifetime(input=below) if _is_of_payload(predicate):
@@ -101,7 +99,7 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
         case Clip(left=below) if _is_of_payload(predicate):
             return replace(node, left=_sink(below, [predicate], "", shared))
         case Join():
-            return None if _may_fail(predicate) else _into_join(node, predicate, shared)
+            return None if may_fail(predicate) else _into_join(node, predicate, shared)
         case _:
             return None
 
@@ -109,7 +107,7 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
 def _is_of_payload(predicate: Node) -> bool:
     """Whether it reads payload columns, and no lifetime, and cannot fail on rows it did not see."""
     reads = predicate.columns()
-    return bool(reads) and VS not in reads and VE not in reads and not _may_fail(predicate)
+    return bool(reads) and VS not in reads and VE not in reads and not may_fail(predicate)
 
 
 def _into_join(node: Join, predicate: Node, shared: Shared) -> LogicalNode | None:
@@ -143,21 +141,3 @@ def _names_on(node: Join, side: str) -> dict[str, Node]:
         if here is not None:
             names[output] = Column(here, schema.field(here).type)
     return names
-
-
-def _conjuncts(predicate: Node) -> list[Node]:
-    if isinstance(predicate, Call) and predicate.function == "and":
-        return [part for arg in predicate.args for part in _conjuncts(arg)]
-    return [predicate]
-
-
-def _both(left: Node, right: Node) -> Node:
-    return Call("and", (left, right), (), pa.bool_())
-
-
-def _may_fail(node: Node) -> bool:
-    """Whether there are values on which evaluation is an error."""
-    if not isinstance(node, Call):
-        return False
-    explicit = node.function == "cast" and not dict(node.options).get("implicit")
-    return explicit or any(_may_fail(arg) for arg in node.args)

@@ -116,7 +116,7 @@ class Declaration:
         end: Any = None
         if ve is not None:
             end = self._end(ve, schema)
-        delay = self._duration("delay") if "delay" in self.options else 0
+        delay = self._delay() if "delay" in self.options else 0
         return {"vs": self._time(self.options["vs"], schema), "ve": end, "delay": delay}
 
     def _end(self, node: exp.Expr, schema: pa.Schema) -> Any:
@@ -175,6 +175,12 @@ class Declaration:
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 1024:
             raise self._error("partitions", "partitions is a whole number from 1 to 1024")
         return count
+
+    def _delay(self) -> int | str:
+        """A length of time, or the percentile of an estimated one, as ``'p99'``."""
+        node = self.options["delay"]
+        is_text = isinstance(node, exp.Literal) and node.is_string
+        return node.name if is_text and node.name.startswith("p") else self._duration("delay")
 
     def _duration(self, option: str) -> int:
         us = interval_us(self.options[option], self.text)

@@ -1,15 +1,18 @@
 """EXISTS and NOT EXISTS, which are about time too: an event is alive only while it is true.
 
-``NOT EXISTS`` is the anti join. ``EXISTS`` joins with the times at which there is a match: the keys
-of the subquery with lifetimes that touch or overlap made one, so that no event comes out twice.
+``NOT EXISTS`` is the anti join, with a condition where it says more than equalities. ``EXISTS``
+joins with the times at which there is a match: the keys of the subquery with lifetimes that touch
+or overlap made one, so that no event comes out twice.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.expressions import col
 from planner.nodes import Column
 from planner.sql.expressions import Expressions
 from planner.sql.joins import and_parts, filtered
@@ -41,19 +44,27 @@ def exists(
             raise text.error(test, f"EXISTS takes a SELECT without {part.strip('_').upper()}")
     if select.args.get("from_") is None or select.args.get("where") is None:
         raise text.error(test, "EXISTS needs FROM, and in WHERE an equality with the outer query")
-    inner, keys = _correlated(select, from_(select, names), outer, names)
+    inner, keys, others = _correlated(select, from_(select, names), outer, names)
     if not keys:
         raise text.error(test, "EXISTS needs an equality with the outer query in its WHERE")
+    if others and not negated:
+        raise text.error(
+            others[0], "a condition with the outer query is an equality: inner.key = outer.key"
+        )
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
     ours, on = _ours(outer.stream, [key[0] for key in keys], taken)
     theirs = [free_name("match_key", taken) for _ in keys]
+    kept = {c.column: free_name(c.column, taken) for c in inner.columns if others}
     matches = inner.stream.select(
-        *(key[1].alias(name) for key, name in zip(keys, theirs, strict=True))
+        *(key[1].alias(name) for key, name in zip(keys, theirs, strict=True)),
+        **{name: col(column) for column, name in kept.items()},
     )
     how = "anti" if negated else "inner"
     with text.located(test):
         matches = matches if negated else matches.stitch(on=theirs)
-        joined = ours.join(matches, left_on=on, right_on=theirs, how=how)
+        pairs = ours.join(matches, left_on=on, right_on=theirs)
+        where = _where(others, pairs, inner, kept, outer, names)
+        joined = ours.join(matches, left_on=on, right_on=theirs, how=how, where=where)
         if negated and ours is outer.stream:
             return outer.with_stream(joined)
         return outer.with_stream(joined.select(*outer.stream.schema.names))
@@ -61,9 +72,13 @@ def exists(
 
 def _correlated(
     select: exp.Select, inner: Scope, outer: Scope, names: Names
-) -> tuple[Scope, list[tuple[Expr, Expr]]]:
-    """The subquery's events, filtered by its own conditions, and its equalities with ``outer``."""
+) -> tuple[Scope, list[tuple[Expr, Expr]], list[exp.Expr]]:
+    """The subquery's events, filtered by its own conditions.
+
+    Also its equalities with ``outer``, and what else it says of both.
+    """
     keys: list[tuple[Expr, Expr]] = []
+    others: list[exp.Expr] = []
     own: exp.Expr | None = None
     for part in and_parts(select.args["where"].this):
         if not _names_outer(part, inner, outer):
@@ -71,11 +86,36 @@ def _correlated(
             continue
         key = _key(part, inner, outer, names)
         if key is None:
-            raise names.text.error(
-                part, "a condition with the outer query is an equality: inner.key = outer.key"
-            )
-        keys.append(key)
-    return (inner if own is None else filtered(own, inner, names)), keys
+            others.append(part)
+        else:
+            keys.append(key)
+    return (inner if own is None else filtered(own, inner, names)), keys, others
+
+
+def _where(
+    others: list[exp.Expr],
+    pairs: Stream,
+    inner: Scope,
+    kept: dict[str, str],
+    outer: Scope,
+    names: Names,
+) -> Expr | None:
+    """The conditions on a pair; a plain name is the subquery's where that has it."""
+    if not others:
+        return None
+    whole = Scope(
+        pairs, (*(replace(c, column=kept[c.column]) for c in inner.columns), *outer.columns)
+    )
+    condition: exp.Expr | None = None
+    for part in others:
+        named = part.copy()
+        for column in named.find_all(exp.Column):
+            owners = [c.relation for c in inner.columns if c.name == column.name]
+            if owners and not column.table:
+                column.set("table", exp.to_identifier(owners[0]))
+        condition = named if condition is None else exp.And(this=condition, expression=named)
+    assert condition is not None
+    return Expressions(names.text, whole, names.functions).compile(condition)
 
 
 def _key(part: exp.Expr, inner: Scope, outer: Scope, names: Names) -> tuple[Expr, Expr] | None:

@@ -1,4 +1,4 @@
-"""JOIN ... ON: the equalities become keys, what else ON says filters the pairs.
+"""JOIN ... ON: the equalities become keys, what else ON says decides which pairs are matches.
 
 ``a JOIN b ON a.k = b.k`` with one name on both sides gives the key once, as ``join(on="k")`` does;
 other columns of ``b`` whose name is taken are ``name_right`` in the answer of ``*``. A LEFT JOIN
@@ -38,10 +38,8 @@ def join(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
         raise names.text.error(
             condition, "a join needs an equality between a column of either side in ON"
         )
-    if rest is not None and how != "inner":
-        right, rest = _of_right_only(rest, left, right, names), None
-    scope = _joined(clause, left, right, keys, how, names)
-    return scope if rest is None else filtered(rest, scope, names)
+    right, rest = _filtered_right(rest, left, right, names)
+    return _joined(clause, left, right, keys, how, names, where=rest)
 
 
 def _kind(clause: exp.Join, names: Names) -> str:
@@ -58,14 +56,17 @@ def _kind(clause: exp.Join, names: Names) -> str:
     raise names.text.error(clause, f"{said} JOIN is not supported; there are JOIN and LEFT JOIN")
 
 
-def _of_right_only(rest: exp.Expr, left: Scope, right: Scope, names: Names) -> Scope:
-    """The right side of an outer join without what could match nothing."""
-    for part in and_parts(rest):
-        if _side(part, left, right, names) != "right":
-            raise names.text.error(
-                part, "besides equalities, ON of an outer join takes conditions on its right side"
-            )
-    return filtered(rest, right, names)
+def _filtered_right(
+    rest: exp.Expr | None, left: Scope, right: Scope, names: Names
+) -> tuple[Scope, exp.Expr | None]:
+    """The right side without what could match nothing, and what ON says besides."""
+    others: exp.Expr | None = None
+    for part in and_parts(rest) if rest is not None else ():
+        if _side(part, left, right, names) == "right":
+            right = filtered(part, right, names)
+        else:
+            others = part if others is None else exp.And(this=others, expression=part)
+    return right, others
 
 
 def filtered(condition: exp.Expr, scope: Scope, names: Names) -> Scope:
@@ -132,7 +133,14 @@ def _using(node: exp.Expr, left: Scope, right: Scope, names: Names) -> Key:
 
 
 def _joined(
-    clause: exp.Join, left: Scope, right: Scope, keys: list[Key], how: str, names: Names
+    clause: exp.Join,
+    left: Scope,
+    right: Scope,
+    keys: list[Key],
+    how: str,
+    names: Names,
+    *,
+    where: exp.Expr | None = None,
 ) -> Scope:
     """The join by ``keys``; columns that were computed for it are not visible."""
     taken = {*left.stream.schema.names, *right.stream.schema.names}
@@ -142,16 +150,24 @@ def _joined(
     same = left_on == right_on and (using or how != "left")
     right_stream, renamed = _without_clashes(left_stream, right_stream, right_on if same else [])
     right_on = [renamed.get(name, name) for name in right_on]
-    how_to = {"on": left_on} if same else {"left_on": left_on, "right_on": right_on}
-    condition = clause.args.get("on") or clause
-    with names.text.located(condition):
-        stream = left_stream.join(right_stream, **how_to, how=how)
-    outputs = _outputs(left_stream, right_stream, right_on if same else [])
-    joined = () if how == "anti" else right.columns
-    of = {c.column: outputs[renamed.get(c.column, c.column)] for c in joined}
+    shared = right_on if same else []
+    on = left_on if same else None
+    by = (None, None) if same else (left_on, right_on)
+    outputs = _outputs(left_stream, right_stream, shared)
+    of = {c.column: outputs[renamed.get(c.column, c.column)] for c in right.columns}
+    theirs = tuple(replace(c, column=of[c.column]) for c in right.columns)
+    with names.text.located(clause.args.get("on") or clause):
+        pairs = left_stream.join(right_stream, on=on, left_on=by[0], right_on=by[1])
+        condition: Expr | None = None
+        if where is not None:
+            whole = Scope(pairs, (*left.columns, *theirs))
+            condition = Expressions(names.text, whole, names.functions).compile(where)
+        stream = left_stream.join(
+            right_stream, on=on, left_on=by[0], right_on=by[1], how=how, where=condition
+        )
     if how == "left" and same:  # there is no column that is null where the right side is missing
-        joined = tuple(c for c in joined if c.column not in right_on)
-    return Scope(stream, (*left.columns, *(replace(c, column=of[c.column]) for c in joined)))
+        theirs = tuple(c for c in theirs if c.column not in right_on)
+    return Scope(stream, (*left.columns, *(() if how == "anti" else theirs)))
 
 
 def _with_keys(stream: Stream, keys: list[Expr], taken: set[str]) -> tuple[Stream, list[str]]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 #: Name -> what it takes; a name with ``?`` may be left out.
 _WINDOWS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
-    "HOP": (hopping, ("size", "every")),
-    "TUMBLE": (tumbling, ("size",)),
+    "HOP": (hopping, ("size", "every", "offset?")),
+    "TUMBLE": (tumbling, ("size", "offset?")),
     "SNAPSHOT": (snapshot, ()),
     "SESSION": (session, ("gap", "max?")),
     "COUNT_WINDOW": (count_window, ("events",)),
@@ -46,15 +46,19 @@ def window_of(node: exp.Expr, text: SqlText) -> AnyWindow:
     if name == "COUNT_WINDOW":
         values = [plain_value(part, text) for part in given]
     else:
-        values = [_length(part, text) for part in given]
+        values = [
+            _length(part, text, least=0 if what == "offset?" else 1)
+            for part, what in zip(given, wanted, strict=False)
+        ]
     with text.located(node):
         return make(*values)
 
 
-def _length(node: exp.Expr, text: SqlText) -> int:
-    """A duration longer than zero; a number is in microseconds."""
+def _length(node: exp.Expr, text: SqlText, *, least: int) -> int:
+    """A duration of at least ``least`` microseconds; a number is in microseconds."""
     number = isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
     us = int(node.name) if number else interval_us(node, text)
-    if us <= 0:
-        raise text.error(node, "a window has to be longer than zero")
+    if us < least:
+        what = "a window has to be longer than zero" if least else "an offset is not negative"
+        raise text.error(node, what)
     return us

@@ -103,15 +103,18 @@ class AntiJoinOperator:
         self._lefts = JoinSide(self._stored)
         self._clipping = Clipping(event_schema(self._stored))
 
-    def process(self, ports: Sequence[Run]) -> Run:
-        """Begin and end pieces, and emit those that are settled."""
+    def process(self, ports: Sequence[Run], seen: Sequence[Run] = ()) -> Run:
+        """Begin and end pieces, and emit those that are settled.
+
+        ``seen``: runs whose time counts although their events do not.
+        """
         before = self._settled.frontier
         names = (self._stored.names, self._right_keys.names)
         runs = [
             Run(run.events.select([VS, VE, *columns]), run.ctis)
             for run, columns in zip(ports, names, strict=True)
         ]
-        left, right = self._settled.take(runs)
+        left, right = self._settled.take(runs, seen)
         frontier = self._settled.frontier
         if frontier > before:
             self._advance(left, right, before, frontier)

@@ -25,7 +25,7 @@ import pyarrow as pa
 from rstream.batch import VE, VS, event_schema
 from rvertex.operators.anti_join import AntiJoin, AntiJoinOperator
 from rvertex.operators.join import Side, TemporalJoin
-from rvertex.operators.protocol import Operator, OperatorState
+from rvertex.operators.parts import joined_states, part_state
 from rvertex.ordering import in_time_order
 from rvertex.run import Run
 from rvertex.sorted_runs import SortedRuns
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.horizon import Durations
+    from rvertex.operators.protocol import Operator, OperatorState
+
+_MATCHES, _ALONE = "matches", "alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,38 +88,37 @@ class LeftJoinOperator:
         """Run both parts and interleave what they give."""
         self._held.push(self._matches.process(ports).events)
         alone = self._alone.process(ports)
-        matches = self._held.take_below(self._alone.released_before)
-        if alone.events.num_rows == 0:
-            return Run(matches, alone.ctis)
-        both = pa.concat_batches([matches, self._widened(alone.events)])
-        return Run(in_time_order(both)[0], alone.ctis)
+        return interleaved(self._held, alone, self._alone.released_before, self._schema)
 
     def snapshot(self) -> OperatorState:
         """Both parts and the matches held, by reference."""
-        parts = {"matches": self._matches.snapshot(), "alone": self._alone.snapshot()}
-        header = {name: part.header for name, part in parts.items()}
-        tables = {f"{p}.{n}": t for p, part in parts.items() for n, t in part.tables.items()}
-        return OperatorState(header, {**tables, "held": self._held.table()})
+        parts = {_MATCHES: self._matches.snapshot(), _ALONE: self._alone.snapshot()}
+        return joined_states(parts, {}, {"held": self._held.table()})
 
     def load(self, state: OperatorState) -> None:
         """Continue from ``state``."""
-        for name, part in (("matches", self._matches), ("alone", self._alone)):
-            tables = {
-                full.removeprefix(f"{name}."): table
-                for full, table in state.tables.items()
-                if full.startswith(f"{name}.")
-            }
-            part.load(OperatorState(state.header[name], tables))
+        self._matches.load(part_state(state, _MATCHES))
+        self._alone.load(part_state(state, _ALONE))
         self._held = SortedRuns(self._schema)
         for batch in state.tables["held"].to_batches():
             self._held.push(batch)
 
-    def _widened(self, pieces: pa.RecordBatch) -> pa.RecordBatch:
-        """Pieces with null in the right columns."""
-        there = set(pieces.schema.names)
-        columns = [pieces.column(VS), pieces.column(VE)]
-        columns += [
-            pieces.column(f.name) if f.name in there else pa.nulls(pieces.num_rows, f.type)
-            for f in list(self._schema)[2:]
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+def interleaved(held: SortedRuns, alone: Run, before: int, schema: pa.Schema) -> Run:
+    """The matches held that start before ``before``, with the pieces that leave by then."""
+    matches = held.take_below(before)
+    if alone.events.num_rows == 0:
+        return Run(matches, alone.ctis)
+    both = pa.concat_batches([matches, _widened(alone.events, schema)])
+    return Run(in_time_order(both)[0], alone.ctis)
+
+
+def _widened(pieces: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Pieces with null in the right columns."""
+    there = set(pieces.schema.names)
+    columns = [pieces.column(VS), pieces.column(VE)]
+    columns += [
+        pieces.column(f.name) if f.name in there else pa.nulls(pieces.num_rows, f.type)
+        for f in list(schema)[2:]
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

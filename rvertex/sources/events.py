@@ -48,6 +48,10 @@ def to_events(
     ve = _ends(spec, vs, raw, path)
     if isinstance(ve, RowFault):
         return ve
+    if spec.max_duration_us is not None and (ve - vs > spec.max_duration_us).any():
+        at = int((ve - vs > spec.max_duration_us).argmax())
+        reason = f"lives longer than {spec.max_duration_us} us, the max_duration that was promised"
+        return RowFault(at, _name(spec.ve, "ve"), f"[{_iso(vs[at])}, {_iso(ve[at])})", reason)
     payload = [raw.column(name) for name in spec.schema.names]
     return pa.RecordBatch.from_arrays(
         [pa.array(vs), pa.array(ve), *payload], schema=event_schema(spec.schema)

@@ -2,13 +2,15 @@
 
 Reads are single-threaded (a host has one core's worth of vertices) and bounded: at most one row
 group's compressed columns and one decoded batch are held. The footer is read once per file as long
-as consecutive units share it.
+as consecutive units share it. A unit marked ``only_times`` (:mod:`rvertex.sources.row_groups`) is
+read without its payload, unless one of its rows may be late.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -20,6 +22,7 @@ from rvertex.errors import (
 )
 from rvertex.sources.files import first_line, open_random
 from rvertex.sources.spec import Unit
+from rvertex.sources.times import Fault, parse_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +48,10 @@ class ParquetUnits:
         names = self._spec.columns.names
         _check_columns(file, unit.path, names)
         try:
+            times = self._only_times(file, unit) if unit.only_times else None
+            if times is not None:
+                yield from times
+                return
             yield from file.iter_batches(
                 BATCH_ROWS, row_groups=[unit.row_group], columns=names, use_threads=False
             )
@@ -52,6 +59,24 @@ class ParquetUnits:
             raise SourceVanishedError(unit.path, first_line(error)) from error
         except (pa.ArrowException, OSError) as error:
             raise CorruptSourceError(unit.path, unit.row_group, first_line(error)) from error
+
+    def _only_times(self, file: pq.ParquetFile, unit: Unit) -> list[pa.RecordBatch] | None:
+        """The unit with a null payload; None if a late row would lose its own."""
+        times = (self._spec.vs, self._spec.ve)
+        names = [name for name in self._spec.columns.names if name in times]
+        table = file.read_row_group(unit.row_group, columns=names, use_threads=False)
+        if self._spec.late == "drop" and _may_be_late(self._spec, unit, table):
+            return None
+        there = file.schema_arrow
+        columns = [
+            table.column(f.name)
+            if f.name in names
+            else pa.chunked_array([pa.nulls(table.num_rows, there.field(f.name).type)])
+            for f in self._spec.columns
+        ]
+        whole = pa.table(columns, names=self._spec.columns.names).combine_chunks()
+        batches: list[pa.RecordBatch] = whole.to_batches(max_chunksize=BATCH_ROWS)
+        return batches
 
     def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
         """Row ``row`` of the unit (from 0) as the file's user counts it (from 1); no line."""
@@ -99,6 +124,17 @@ def schema_of(path: str) -> pa.Schema:
     with open_parquet(path) as file:
         schema: pa.Schema = file.schema_arrow.remove_metadata()
     return schema
+
+
+def _may_be_late(spec: SourceSpec, unit: Unit, times: pa.Table) -> bool:
+    """Whether one of the rows of the unit, which are ``times``, might be late."""
+    assert unit.before_us is not None, unit
+    assert isinstance(spec.vs, str), spec.vs
+    vs = parse_times(times.column(spec.vs).combine_chunks())
+    if isinstance(vs, Fault):
+        return True  # to be told by who reads all columns
+    latest = np.maximum(np.maximum.accumulate(vs), unit.before_us)
+    return bool((vs < latest - spec.delay_us).any())
 
 
 def _check_rows(file: pq.ParquetFile, unit: Unit) -> None:

@@ -11,6 +11,7 @@ the same partition read again gives the same rows, whatever ``rows_max`` or firs
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -21,6 +22,20 @@ if TYPE_CHECKING:
 Format = Literal["parquet", "csv", "json", "text", "items"]
 LatePolicy = Literal["drop", "adjust", "error"]
 OptionValue = str | int | bool
+BoundOperator = Literal["==", "<", "<=", ">", ">="]
+BoundValue = bool | int | float | str | date
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """``column operator value`` is true of every row that is used; null is not true."""
+
+    column: str
+    operator: BoundOperator
+    value: BoundValue
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.operator} {self.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +57,10 @@ class SourceSpec:
     vs: str | Evaluator | None
     #: None: a point event (vs + 1); an int: length in us, > 0; else a time column or expression.
     ve: str | int | Evaluator | None = None
-    #: How far rows may be out of order, us.
+    #: How far rows may be out of order, us. 0 where it is estimated.
     delay_us: int = 0
+    #: The share of rows that an estimated delay lets pass (:mod:`rvertex.delay_estimate`).
+    delay_quantile: float | None = None
     late: LatePolicy = "drop"
     #: The plan-wide grid of CTI times, us.
     cti_every_us: int = 1_000_000
@@ -51,6 +68,11 @@ class SourceSpec:
     options: tuple[tuple[str, OptionValue], ...] = ()
     #: Items only: ``_kind, _vs, _ve, payload`` in the order in which they arrive.
     items: pa.RecordBatch | None = None
+    #: Parquet with plain time columns only: rows for which any of these does not hold are dropped
+    #: right behind the source.
+    wanted: tuple[Bound, ...] = ()
+    #: No event lives longer, us; one that does is an error. None: nothing is promised.
+    max_duration_us: int | None = None
 
     def option(self, name: str, default: OptionValue) -> OptionValue:
         """The option ``name``, or ``default`` where it was not given."""
@@ -68,6 +90,10 @@ class Unit:
     rows: int | None = None
     #: Text only: rows of the source before this unit.
     rows_before: int = 0
+    #: Parquet only: no row of the unit is wanted, so its payload may be null. See row_groups.py.
+    only_times: bool = False
+    #: With ``only_times``: no row before the unit in its partition starts later than this, us.
+    before_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

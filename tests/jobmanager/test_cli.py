@@ -154,9 +154,12 @@ def test_explain(file: Path) -> None:
     text = done("explain", file).stdout
     assert "s02-agg" in text
     assert done("explain", file, "--mermaid").stdout.startswith(("flowchart", "graph"))
+    assert done("explain", file, "--format", "mermaid").stdout.startswith("flowchart")
     found = last_json(done("explain", file, "--parallelism", 3, "--json"))
-    assert set(found) == {"plan", "vertices"}
-    assert "s02-agg.2" in found["vertices"]
+    assert found["stages"][1]["vertices"] == ["s02-agg.0", "s02-agg.1", "s02-agg.2"]
+    auto = json.loads(done("explain", file, "--parallelism", "auto", "--format", "json").stdout)
+    assert auto["parallelism"] == 1, "sixty rows are no work"
+    assert "neither a number nor 'auto'" in call("explain", file, "--parallelism", "x").stderr
 
 
 # ---- mistakes

@@ -13,26 +13,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 from planner import Stream, col, event
-from planner.explain import explain, logical_text, mermaid
+from planner.explain import logical_text, mermaid, stages_text
 from planner.lower import lower
 from planner.optimizer import RULES
 from planner.options import PlanOptions
 from planner.rules import place_exchange
 from planner.traversal import share
+from tests.support.optimizer_queries import OPTIMIZER_QUERIES
 from tests.support.plan_runner import answer, run_plan, sorted_rows
 from tests.support.queries import QUERIES
 from tests.support.temporal_queries import TEMPORAL_QUERIES
 
 if TYPE_CHECKING:
     from planner import Query
+    from planner.logical import LogicalNode
 
-ALL = QUERIES | TEMPORAL_QUERIES
+ALL = QUERIES | TEMPORAL_QUERIES | OPTIMIZER_QUERIES
 GOLDEN = Path(__file__).parent.parent / "golden" / "planner"
 
 
 def transcript(query: Query) -> str:
     """The plan before, after every rule that changed it, and as it is run."""
-    node = share(query.plan)
+    node: LogicalNode = query.plan
     parts = ["== as written", logical_text(node)]
     for rule in RULES:
         changed = share(rule(node, PlanOptions()))
@@ -42,7 +44,7 @@ def transcript(query: Query) -> str:
     plan = lower(query, root="memory://job")
     parts += [
         "== physical",
-        explain(plan).split("\n", 1)[1].lstrip("\n"),
+        stages_text(plan),
         "== mermaid",
         mermaid(plan),
     ]

@@ -233,6 +233,9 @@ PLANS: dict[str, Callable[[], Stream]] = {
     "SELECT count(*) FILTER (WHERE ok) AS n FROM s GROUP BY TUMBLE('5s')": lambda: S.window(
         FIVE
     ).agg(n=agg.count(when(col("ok")).then(1).otherwise(None))),
+    "SELECT k, count(*) AS n FROM s GROUP BY k, HOP('5s', '2s', '1s')": lambda: (
+        S.group_by("k").window(hopping("5s", "2s", "1s")).agg(n=agg.count())
+    ),
     "SELECT k FROM s GROUP BY k, TUMBLE('5s')": lambda: (
         grouped().agg(count=agg.count()).select("k")
     ),
@@ -247,6 +250,27 @@ PLANS: dict[str, Callable[[], Stream]] = {
             left_on="k",
             right_on="match_key",
             how="anti",
+        )
+    ),
+    "SELECT s.x, t.y FROM s LEFT JOIN t ON s.k = t.k AND s.x > t.x AND y > 1 AND ok": lambda: (
+        S.join(
+            T.filter(col("y") > 1),
+            left_on="k",
+            right_on="k",
+            how="left",
+            where=(col("x") > col("x_right")) & col("ok"),
+        ).select("x", "y")
+    ),
+    "SELECT * FROM s ANTI JOIN t ON s.k = t.k AND s.x > t.x": lambda: S.join(
+        T, on="k", how="anti", where=col("x") > col("x_right")
+    ),
+    "SELECT * FROM s WHERE NOT EXISTS (SELECT 1 FROM t WHERE t.k = s.k AND x > s.x)": (
+        lambda: S.join(
+            T.select(match_key=col("k"), k_=col("k"), x_=col("x"), y_=col("y")),
+            left_on="k",
+            right_on="match_key",
+            how="anti",
+            where=col("x_") > col("x"),
         )
     ),
     "SELECT k FROM s WHERE EXISTS (SELECT * FROM t WHERE k = s.k)": lambda: (

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import jobmanager
 from planner import (
@@ -18,6 +20,7 @@ from planner import (
     agg,
     count_window,
     event,
+    hopping,
     session,
     snapshot,
     tumbling,
@@ -25,7 +28,7 @@ from planner import (
 from planner.fingerprint import fingerprint
 from planner.lower import lower
 from tests.support.naive_plan import naive_rows
-from tests.support.plan_runner import sorted_rows
+from tests.support.plan_runner import answer, sorted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,6 +84,46 @@ def test_collected_answers_are_the_naive_ones(window: AnyWindow, keys: tuple[str
     for parallelism in (1, 3):
         table = jobmanager.collect(stream, executor="local", parallelism=parallelism)
         assert sorted_rows(table) == expected, parallelism
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    size=st.integers(1, 12),
+    every=st.integers(1, 12),
+    offset=st.integers(-15, 15),
+    by_key=st.booleans(),
+    spans=st.booleans(),
+    rows_max=st.sampled_from([1, 3, 1_000]),
+)
+def test_windows_of_any_size_step_and_offset(
+    size: int, every: int, offset: int, by_key: bool, spans: bool, rows_max: int
+) -> None:
+    rows = [
+        {"_vs": t, "_ve": t + 1 + (t * 5) % 14 * spans, "k": t % 3, "x": t % 7}
+        for t in (-9, -9, -4, 0, 1, 2, 2, 9, 10, 17, 30)
+    ]
+    stream = Stream.from_items(
+        {"k": "int64", "x": "int64"},
+        [event(r["_vs"], r["_ve"], k=r["k"], x=r["x"]) for r in rows],
+        partitions=2,
+    )
+    keys = ("k",) if by_key else ()
+    windows = stream.group_by(*keys).window(hopping(size, every, offset))
+    found = windows.agg(n=agg.count(), total=agg.sum("x"), high=agg.max("x"))
+    expected = []
+    for start in range(-40, 60):
+        inside = [r for r in rows if r["_vs"] < start + size and start < r["_ve"]]
+        if (start - offset) % every == 0:
+            for key in sorted({tuple(r[k] for k in keys) for r in inside}):
+                xs = [r["x"] for r in inside if tuple(r[k] for k in keys) == key]
+                made = {"n": len(xs), "total": sum(xs), "high": max(xs)}
+                expected.append(
+                    {"_vs": start, "_ve": start + size, **dict(zip(keys, key, strict=True)), **made}
+                )
+    plan = lower(found.to_parquet(), root="memory://job", parallelism=2)
+    assert sorted_rows(answer(plan, rows_max=rows_max)) == sorted_rows(
+        pa.Table.from_pylist(expected)
+    )
 
 
 def test_a_user_aggregate_travels_with_the_plan() -> None:

@@ -70,6 +70,13 @@ def test_a_slice_hashes_as_its_values(values: list[str], skip: int, keep: int) -
         assert hash_column(sliced).tolist() == hash_column(copy).tolist()
 
 
+def test_long_strings_follow_the_definition() -> None:
+    values = [bytes(range(256)) * 9, b"", None, b"x" * 512, b"y" * 519, b"z" * 3, b"w" * 520]
+    expected = [int(NULL_HASH) if v is None else bytes_by_hand(v) for v in values]
+    assert hash_column(pa.array(values)).tolist() == expected
+    assert hash_column(pa.array(values[3:5])).tolist() == expected[3:5]
+
+
 def test_large_arrays_hash_as_their_blocks() -> None:
     rng = np.random.default_rng(1)
     array = pa.array([str(i) * (i % 4) for i in rng.integers(0, 99, 20_000)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rstream.batch import VS
 from rstream.clock import ManualClock
-from rvertex.pace import Pace
+from rvertex.pace import STEP_US, Pace
 
 SECOND = 1_000_000
 
@@ -79,3 +79,41 @@ def test_every_row_leaves_once_and_in_time(
 def test_a_negative_speed_is_our_bug() -> None:
     with pytest.raises(AssertionError):
         Pace(-1.0, ManualClock())
+
+
+def test_how_long_to_wait() -> None:
+    clock = ManualClock(50)
+    pace = Pace(2.0, clock)
+    batch = rows(SECOND, SECOND + 100, 5 * SECOND)
+    assert pace.wait_s(batch, VS) == 0.0
+    assert pace.ready_rows(batch, VS) == 1
+    assert pace.wait_s(batch.slice(1), VS) == STEP_US / SECOND
+    clock.advance(STEP_US)
+    assert pace.ready_rows(batch.slice(1), VS) == 1
+    left_us = 2 * SECOND - STEP_US
+    assert pace.wait_s(batch.slice(2), VS) == left_us / SECOND
+    clock.advance(left_us - 1)
+    assert pace.ready_rows(batch.slice(2), VS) == 0
+    clock.advance(1)
+    assert pace.wait_s(batch.slice(2), VS) == 0.0
+    assert pace.ready_rows(batch.slice(2), VS) == 1
+
+
+def test_rows_are_taken_in_steps() -> None:
+    clock = ManualClock(0)
+    pace = Pace(1.0, clock, started_us=-SECOND, origin_us=0)
+    batch = rows(*range(0, 2 * SECOND, 100))
+    taken = []
+    for _ in range(0, 10 * STEP_US, 100):
+        ready = pace.ready_rows(batch, VS)
+        batch = batch.slice(ready)
+        taken.append(ready)
+        clock.advance(100)
+    assert taken[0] == SECOND // 100 + 1
+    assert [n for n in taken[1:] if n] == [STEP_US // 100] * 9
+
+
+def test_many_rows_that_are_due_leave_at_once() -> None:
+    pace = Pace(1.0, ManualClock(0), started_us=-SECOND, origin_us=0)
+    batch = rows(*range(70_000))
+    assert pace.ready_rows(batch, VS) == 70_000

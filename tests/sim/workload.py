@@ -76,7 +76,7 @@ def _mix_durability(vertices: Iterable[VertexSpec], random: Random) -> tuple[Ver
             replace(
                 edge,
                 durability="async"
-                if edge.is_sink and chosen[vertex.stage] == "volatile"
+                if (edge.is_sink or edge.side) and chosen[vertex.stage] == "volatile"
                 else chosen[vertex.stage],
             )
             for edge in vertex.outputs

@@ -184,19 +184,24 @@ class Life:
     def drain(self) -> None:
         """Offer all that is left, as long as the vertex wants it."""
         worked = True
-        while worked:  # ends: every turn but the last reads or releases something
-            before = self.vertex.read_positions
+        while worked:  # ends: every turn but the last reads, releases or rebuilds something
+            before = self.vertex.read_positions, self.vertex.is_replaying
             for channel in range(len(self.inputs)):
                 self.offer(channel, 1_000)
-            worked = self.step() or self.vertex.read_positions != before
+            has_output = self.step()
+            after = self.vertex.read_positions, self.vertex.is_replaying
+            worked = has_output or before != after
         if self.spec.source is not None and not self.vertex.is_finished:
             assert self.vertex.read_positions == (self.inputs[0].num_rows,)
             self.vertex.end_source()
             self.step()
 
     def items(self) -> list[pa.RecordBatch]:
-        empty = pa.RecordBatch.from_pylist([], schema=item_schema(self.spec.output_payload))
-        return [pa.concat_batches([empty, *held]) for held in self.outputs]
+        payloads = [self.spec.payload_of(edge) for edge in self.spec.outputs for _ in edge.streams]
+        return [
+            pa.concat_batches([pa.RecordBatch.from_pylist([], schema=item_schema(payload)), *held])
+            for payload, held in zip(payloads, self.outputs, strict=True)
+        ]
 
 
 def run_vertex(

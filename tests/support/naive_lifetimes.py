@@ -18,7 +18,7 @@ from rvertex.operators.set_duration import SetDuration
 from rvertex.operators.shift import Shift
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 Row = dict[str, Any]
 #: A row and the least CTI at which its end is certain.
@@ -71,12 +71,16 @@ def clip(
 
 
 def pieces_alone(
-    lefts: Sequence[Row], rights: Sequence[Row], left_on: Sequence[str], right_on: Sequence[str]
+    lefts: Sequence[Row],
+    rights: Sequence[Row],
+    left_on: Sequence[str],
+    right_on: Sequence[str],
+    where: Callable[[Row, Row], bool] = lambda _left, _right: True,
 ) -> list[Due]:
     """Each left event minus the lifetimes of its matches, by (start, left order)."""
     out: list[Due] = []
     for row in lefts:
-        matches = [r for r in rights if _match(row, r, left_on, right_on)]
+        matches = [r for r in rights if _match(row, r, left_on, right_on) and where(row, r)]
         edges = {row["_vs"], row["_ve"]}
         for r in matches:
             edges |= {t for t in (r["_vs"], r["_ve"]) if row["_vs"] < t < row["_ve"]}

@@ -78,7 +78,8 @@ def _join(node: Join) -> list[Row]:
     out: list[Row] = []
     lefts, rights = naive_rows(node.left), naive_rows(node.right)
     if node.how != "inner":
-        for row, _ in naive_lifetimes.pieces_alone(lefts, rights, node.left_on, node.right_on):
+        sides = (lefts, rights, node.left_on, node.right_on)
+        for row, _ in naive_lifetimes.pieces_alone(*sides, partial(_is_match, node)):
             alone = {n: row[c] if side == "left" else None for side, c, n in node.columns}
             out.append({VS: row[VS], VE: row[VE], **alone})
     if node.how == "anti":
@@ -87,13 +88,25 @@ def _join(node: Join) -> list[Row]:
         for b in rights:
             start, end = max(a[VS], b[VS]), min(a[VE], b[VE])
             keys = [(a[m], b[n]) for m, n in zip(node.left_on, node.right_on, strict=True)]
-            if start < end and all(v is not None and v == w for v, w in keys):
+            equal = all(v is not None and v == w for v, w in keys)
+            if start < end and equal and _is_match(node, a, b):
                 picked = {
                     name: (a if side == "left" else b)[column]
                     for side, column, name in node.columns
                 }
                 out.append({VS: start, VE: end, **picked})
     return out
+
+
+def _is_match(node: Join, left: Row, right: Row) -> bool:
+    """Whether the condition of a join is true of a pair."""
+    if node.where is None:
+        return True
+    of = {"left": (left, node.left.schema), "right": (right, node.right.schema)}
+    schema = pa.schema([(n, of[side][1].field(c).type) for side, c, n in node.reads])
+    row = {VS: 0, VE: 1, **{name: of[side][0][column] for side, column, name in node.reads}}
+    batch = pa.RecordBatch.from_pylist([row], schema=event_schema(schema))
+    return node.where.evaluate(batch)[0].as_py() is True
 
 
 def _aggregate(node: WindowAgg) -> list[Row]:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from rstream.batch import VE, VS, event_schema
 from rstream.types import INF_TIME
+from rvertex.lifetime import with_times
 from rvertex.operators import join as join_module
 from rvertex.operators.join import Join, TemporalJoin
 from rvertex.run import NO_CTIS, Run
@@ -93,6 +94,49 @@ def test_many_rows_of_few_keys(data: st.DataObject) -> None:
         out += table_of(operator.process(piece))
         operator.check()
     assert out == nested_loops(SPEC, inputs)
+
+
+@settings(max_examples=25, deadline=None)
+@given(ports([LEFT, LEFT], times=times(0, 12), duration_max=6), splits())
+def test_a_stream_with_itself(inputs: list[Run], cuts: list[int]) -> None:
+    """Every event meets itself, and each pair comes twice."""
+    spec = TemporalJoin(("k",), ("k",), (("left", "a", "mine"), ("right", "a", "other")))
+    both = [inputs[0], inputs[0]]
+    out = assert_cut_invariant(spec, both, [LEFT, LEFT], cuts)
+    assert only_events(table_of(out)) == nested_loops(spec, both)
+
+
+@settings(max_examples=25, deadline=None)
+@given(ports([LEFT, RIGHT], times=times(0, 40), duration_max=400), splits())
+def test_points_against_long_intervals(inputs: list[Run], cuts: list[int]) -> None:
+    points = with_times(inputs[0].events, ve=inputs[0].events.column(VS).to_numpy() + 1)
+    both = [Run(points, inputs[0].ctis), inputs[1]]
+    out = assert_cut_invariant(SPEC, both, [LEFT, RIGHT], cuts)
+    assert only_events(table_of(out)) == nested_loops(SPEC, both)
+    assert (out.events.column(VE).to_numpy() - out.events.column(VS).to_numpy() == 1).all()
+
+
+@pytest.mark.parametrize("batch_rows", [500, 20_000])
+def test_points_that_meet_few_of_many_long_intervals_are_cheap(batch_rows: int) -> None:
+    """20,000 intervals that all stay alive, by 20,000 keys; each point asks for one of them."""
+    rows = 20_000
+    at = np.arange(rows)
+    key = pa.array(at)
+    long = [pa.array(at), pa.array(at + 10**9), key, key]
+    points = [pa.array(rows + at), pa.array(rows + at + 1), key, key.cast(pa.string())]
+    left = pa.RecordBatch.from_arrays(points, schema=event_schema(LEFT))
+    right = pa.RecordBatch.from_arrays(long, schema=event_schema(RIGHT))
+    operator = SPEC.open([LEFT, RIGHT])
+    began, found = time.perf_counter(), 0
+    for lo in range(0, rows, batch_rows):
+        part = right.slice(lo, batch_rows)
+        operator.process([Run(left.slice(0, 0), NO_CTIS), Run(part, NO_CTIS)])
+    for lo in range(0, rows, batch_rows):
+        part = left.slice(lo, batch_rows)
+        out = operator.process([Run(part, NO_CTIS), Run(right.slice(0, 0), NO_CTIS)])
+        found += out.events.num_rows
+    assert found == rows
+    assert time.perf_counter() - began < 5
 
 
 def random_run(rng: np.random.Generator, payload: pa.Schema, rows: int) -> Run:

@@ -6,10 +6,12 @@ Cannot catch: a plan that sends equal keys to different vertices.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from rstream.batch import VE, VS, event_schema
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.operators.anti_join import AntiJoin
+from rvertex.operators.conditional_join import ConditionalJoin
 from rvertex.operators.left_join import LeftJoin
 from rvertex.run import Run
 from tests.support import naive_lifetimes as naive
@@ -25,6 +28,7 @@ from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import ports, splits, times
 
 if TYPE_CHECKING:
+    from rvertex.operators.conditional_join import Columns
     from rvertex.operators.protocol import OperatorSpec
 
 LEFT = pa.schema([("k", pa.int64()), ("s", pa.string()), ("a", pa.int64())])
@@ -155,11 +159,69 @@ def known(pieces: list[naive.Due], inputs: list[Run]) -> list[naive.Row]:
     return naive.leaving(pieces, max(seen))
 
 
+@dataclass(frozen=True)
+class LessOrNull:
+    """``a < other``, null where one is null."""
+
+    other: str
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.less(batch.column("a"), batch.column(self.other))
+
+
+def conditional(how: Literal["left", "anti"], *on: str) -> ConditionalJoin:
+    plain = left(*on).output
+    output = plain if how == "left" else plain[:-1]
+    reads: Columns = (("left", "a", "a"), ("right", "b", "b"))
+    return ConditionalJoin(on, on, output, LessOrNull("b"), reads, how)
+
+
+def less(x: naive.Row, y: naive.Row) -> bool:
+    return x["a"] is not None and y["b"] is not None and x["a"] < y["b"]
+
+
+def test_a_condition_says_what_a_match_is() -> None:
+    lefts: list[Item] = [ev(100, 110, k=1, a=5), cti(110)]
+    rights: list[Item] = [ev(101, 103, k=1, b=9), ev(104, 108, k=1, b=2)]
+    alone = joined(conditional("anti", "k"), lefts, rights)
+    assert alone == [ev(100, 101, k=1, s=None, a=5), ev(103, 110, k=1, s=None, a=5), cti(110)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(INPUTS, KEYS, splits())
+def test_conditional_anti_join_is_its_definition(
+    inputs: list[Run], on: tuple[str, ...], cuts: list[int]
+) -> None:
+    out = assert_cut_invariant(conditional("anti", *on), inputs, [LEFT, RIGHT], cuts)
+    lefts, rights = (run.events.to_pylist() for run in inputs)
+    pieces = naive.pieces_alone(lefts, rights, on, on, less)
+    assert out.events.to_pylist() == known(pieces, inputs)
+    assert out.ctis.tolist() == naive.held_ctis(inputs[0].ctis.tolist(), pieces)
+
+
+@settings(max_examples=25, deadline=None)
+@given(INPUTS, KEYS, splits())
+def test_conditional_left_join_at_each_instant(
+    inputs: list[Run], on: tuple[str, ...], cuts: list[int]
+) -> None:
+    assert_cut_invariant(conditional("left", *on), inputs, [LEFT, RIGHT], cuts)
+    ended = [Run(run.events, np.array([INF_TIME], np.int64)) for run in inputs]
+    lefts, rights = (run.events.to_pylist() for run in ended)
+    outer = conditional("left", *on).open([LEFT, RIGHT]).process(ended).events.to_pylist()
+    for t in range(-1, 25):
+        now, there = naive.alive_at(t, lefts), naive.alive_at(t, rights)
+        expected = []
+        for x in now:
+            found = [y for y in there if matching(x, y, on) and less(x, y)]
+            expected += [{**x, "b": y["b"]} for y in (found or [{"b": None}])]
+        assert bag(naive.alive_at(t, outer)) == bag(expected)
+
+
 def test_keys_of_the_past_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     lefts: list[Item] = [ev(t, t + 5, k=t // 2) for t in range(150)]
     rights: list[Item] = [ev(t, t + 2, k=t // 2) for t in range(0, 150, 3)]
     lefts += [cti(t) for t in range(0, 200, 20)]
-    specs: list[OperatorSpec] = [anti("k"), left("k")]
+    specs: list[OperatorSpec] = [anti("k"), left("k"), conditional("left", "k")]
     whole = [joined(spec, lefts, rights) for spec in specs]
     monkeypatch.setattr("rvertex.operators.anti_join._CODES_SLACK", 10)
     assert [joined(spec, lefts, rights) for spec in specs] == whole

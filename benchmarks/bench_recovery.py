@@ -1,0 +1,157 @@
+"""Recovery: a steady open-loop load, workers killed at a known time, what a subscriber notices.
+
+Ours runs on Spark ``local[8]``, one vertex per worker, once per recovery strategy and number of
+simultaneous kills; then Spark Structured Streaming with the same events. The last line is one JSON
+object ``{strategy: {kills: {...}}}``. Every answer is compared with what it must be, and with the
+digest of a run that nothing disturbed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import inspect
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from open_loop import Load
+from recovery_measures import measure
+from recovery_ours import Setting, recovery_run, undisturbed
+
+import jobmanager
+
+if TYPE_CHECKING:
+    from recovery_measures import Run
+
+PICTURE = Path(__file__).parent / "results" / "recovery.png"
+KILLS = (1, 2)
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A recovery strategy: what ``run`` is told, and how many hosts it needs."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+    hosts: int = 4
+
+    def why_not(self) -> str:
+        """Why it cannot be run; empty if it can."""
+        lacks = [o for o in self.options if o not in inspect.signature(jobmanager.run).parameters]
+        return f"jobmanager.run has no option {', '.join(lacks)}" if lacks else ""
+
+
+STRATEGIES = (
+    Strategy("checkpoint"),
+    Strategy("replay", {"recovery": "replay"}),
+    Strategy("replication", {"recovery": "replication", "replicas": 2}, hosts=6),
+)
+
+
+def main() -> None:
+    """Run everything and print the result."""
+    args = _arguments()
+    seconds = args.kill_at + args.after
+    load = Load(args.rate, seconds, args.keys, args.window_ms * 1_000)
+    folder = Path(tempfile.mkdtemp(prefix="streamscope-recovery-"))
+    result: dict[str, dict[int, dict[str, Any]]] = {}
+    runs: dict[str, dict[int, Run]] = {}
+    try:
+        for strategy in STRATEGIES:
+            if args.only and strategy.name not in args.only:
+                continue
+            if reason := strategy.why_not():
+                print(f"{strategy.name}: skipped, {reason}", flush=True)
+                continue
+            runs[strategy.name] = _ours(args, strategy, load, folder, result)
+        if not args.no_spark:
+            runs["Spark Structured Streaming"] = _spark(args, result)
+        _flink_note()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if args.picture:
+        from recovery_plot import draw
+
+        draw(runs, f"{args.rate:,} events/s, windows of {args.window_ms} ms", Path(args.picture))
+    print(json.dumps(result))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, default=50_000, help="events per second")
+    parser.add_argument("--keys", type=int, default=100)
+    parser.add_argument("--window-ms", type=int, default=20)
+    parser.add_argument("--kill-at", type=float, default=5.0, help="seconds from the start")
+    parser.add_argument("--after", type=float, default=8.0, help="seconds from the kill")
+    parser.add_argument("--checkpoint-interval", type=float, default=1.0)
+    parser.add_argument("--executor", choices=["spark", "local"], default="spark")
+    parser.add_argument("--master", default="local[8]")
+    parser.add_argument("--only", nargs="*", help="only these strategies")
+    parser.add_argument("--no-spark", action="store_true", help="without Structured Streaming")
+    parser.add_argument("--picture", default=str(PICTURE), help="where to draw; empty: nowhere")
+    parser.add_argument("--quick", action="store_true", help="a smoke test of half a minute")
+    args = parser.parse_args()
+    if args.quick:
+        args.rate, args.kill_at, args.after, args.no_spark = 5_000, 3.0, 3.0, True
+    return args
+
+
+def _ours(
+    args: argparse.Namespace,
+    strategy: Strategy,
+    load: Load,
+    folder: Path,
+    result: dict[str, dict[int, dict[str, Any]]],
+) -> dict[int, Run]:
+    events = folder / "events.parquet"
+    if not events.exists():
+        load.write(events)
+    setting = Setting(args.executor, args.master, args.checkpoint_interval, strategy.hosts)
+    if not (folder / "whole").exists():
+        undisturbed(events, load, folder, setting)
+    digest = jobmanager.resume(str(folder / "whole")).status()["output_digest"]
+    runs: dict[int, Run] = {}
+    for kills in KILLS:
+        run = recovery_run(
+            events, load, folder, setting, strategy.options, kills=kills, kill_at_s=args.kill_at
+        )
+        runs[kills] = run
+        result.setdefault(strategy.name, {})[kills] = row = measure(run, digest)
+        print(f"{strategy.name}, {kills} killed: {json.dumps(row)}", flush=True)
+    return runs
+
+
+#: Spark's batches and its recovery take longer.
+SPARK_BEFORE_S = 4.0
+SPARK_AFTER_S = 6.0
+
+
+def _spark(
+    args: argparse.Namespace, result: dict[str, dict[int, dict[str, Any]]]
+) -> dict[int, Run]:
+    from recovery_spark import spark_run
+
+    kill_at_s = args.kill_at + SPARK_BEFORE_S
+    seconds = kill_at_s + args.after + SPARK_AFTER_S
+    load = Load(args.rate, seconds, args.keys, args.window_ms * 1_000)
+    runs: dict[int, Run] = {}
+    for kills in KILLS:
+        runs[kills] = run = spark_run(load, kills=kills, kill_at_s=kill_at_s)
+        result.setdefault("spark_structured_streaming", {})[kills] = row = measure(run, None)
+        print(f"Spark Structured Streaming, {kills} killed: {json.dumps(row)}", flush=True)
+    return runs
+
+
+def _flink_note() -> None:
+    if importlib.util.find_spec("pyflink") is None:
+        print("Flink: skipped, apache-flink is not installed", flush=True)
+    else:
+        print("Flink: skipped, this benchmark does not run it yet", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Chance that belongs to an event: the k-th draw of event n is a hash of (seed, n, k).
+
+So any range of events can be made alone, in any order, on any machine.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+SEED = 20_260_101
+_GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
+_MIX_1 = np.uint64(0xBF58_476D_1CE4_E5B9)
+_MIX_2 = np.uint64(0x94D0_49BB_1331_11EB)
+_DRAWS = np.uint64(16)
+_HIGH_HALF = np.uint64(32)
+
+
+def draws(event: np.ndarray, k: int) -> np.ndarray:
+    """The k-th draw of each event, uint64 (splitmix64)."""
+    assert 0 <= k < int(_DRAWS), k
+    x = event.astype(np.uint64)
+    x *= _DRAWS
+    x += np.uint64(SEED * int(_DRAWS) + k)
+    x *= _GOLDEN
+    x ^= x >> np.uint64(30)
+    x *= _MIX_1
+    x ^= x >> np.uint64(27)
+    x *= _MIX_2
+    x ^= x >> np.uint64(31)
+    return x
+
+
+def below(draw: np.ndarray, bound: int | np.ndarray) -> np.ndarray:
+    """Whole numbers in ``[0, bound)``, of the upper 32 bits of a draw."""
+    high = draw >> _HIGH_HALF
+    high *= np.uint64(bound) if isinstance(bound, int) else bound.astype(np.uint64)
+    high >>= _HIGH_HALF
+    return high.view(np.int64)
+
+
+def low_below(draw: np.ndarray, bound: int) -> np.ndarray:
+    """Whole numbers in ``[0, bound)``, of the lower 32 bits of a draw."""
+    low = draw & np.uint64(0xFFFF_FFFF)
+    low *= np.uint64(bound)
+    low >>= _HIGH_HALF
+    return low.view(np.int64)
+
+
+def prices(draw: np.ndarray) -> np.ndarray:
+    """Log-uniform in 100 .. 100,000,000."""
+    unit = (draw >> np.uint64(11)).astype(np.float64)
+    unit *= 6 * np.log(10) / 2**53
+    np.exp(unit, out=unit)
+    unit *= 100
+    return np.rint(unit, out=unit).astype(np.int64)

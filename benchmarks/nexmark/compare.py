@@ -1,0 +1,100 @@
+"""Whether an answer is DuckDB's answer: equal as a bag of rows.
+
+Rows are compared through the number of rows and the sum of their hashes, in the types of the
+reference, so that order, files and column order do not matter. Floats are means and products of
+the same two numbers everywhere; they are rounded to 9 digits before they are hashed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from nexmark.reference import REFERENCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Digest = tuple[int, int]
+_FLOATS = ("DOUBLE", "FLOAT")
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """What is wrong with an answer."""
+
+    expected: Digest
+    found: Digest
+    #: Some rows that only one of the two has.
+    examples: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = "\n  ".join(self.examples)
+        return f"{self.found[0]:,} rows, expected {self.expected[0]:,}\n  {lines}"
+
+
+def connect(folder: Path) -> duckdb.DuckDBPyConnection:
+    """A connection in which the events are views."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    for kind in ("person", "auction", "bid", "side"):
+        files = folder / kind / "*.parquet"
+        connection.execute(f"CREATE VIEW {kind} AS SELECT * FROM read_parquet('{files}')")
+    return connection
+
+
+def mismatch(
+    connection: duckdb.DuckDBPyConnection, name: str, answer: str, expected: Digest | None = None
+) -> Mismatch | None:
+    """None if ``answer``, SQL for rows, gives what the reference gives."""
+    kinds = columns(connection, name)
+    expected = expected or digest(connection, REFERENCE[name], kinds)
+    found = digest(connection, answer, kinds)
+    if found == expected:
+        return None
+    listed = ", ".join(_cast(column, kind) + f" AS {column}" for column, kind in kinds.items())
+    ours, theirs = f"SELECT {listed} FROM ({answer})", f"SELECT {listed} FROM ({REFERENCE[name]})"
+    examples = [
+        f"{what}: {row}"
+        for what, one, other in (("too many", ours, theirs), ("missing", theirs, ours))
+        for row in connection.execute(f"({one}) EXCEPT ALL ({other}) LIMIT 3").fetchall()
+    ]
+    return Mismatch(expected, found, tuple(examples))
+
+
+def answer_of(output: str) -> str:
+    """SQL for the events in the output folder of one of our jobs."""
+    return f"SELECT * FROM read_parquet('{output}/*/*.parquet') WHERE _kind = 0"
+
+
+def answer_in(out: Path) -> str:
+    """SQL for the rows that any of the systems wrote below ``out``."""
+    if next(out.glob("partition=*"), None):
+        return answer_of(str(out))
+    return f"SELECT * FROM read_parquet({[str(f) for f in sorted(out.glob('*.parquet'))]})"
+
+
+def expected_digest(connection: duckdb.DuckDBPyConnection, name: str) -> Digest:
+    """The digest of the reference's answer."""
+    return digest(connection, REFERENCE[name], columns(connection, name))
+
+
+def columns(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str, str]:
+    """The reference's columns with their types."""
+    described = connection.execute(f"DESCRIBE {REFERENCE[name]}").fetchall()
+    return {str(row[0]): str(row[1]) for row in described}
+
+
+def digest(connection: duckdb.DuckDBPyConnection, rows: str, kinds: dict[str, str]) -> Digest:
+    """Number of rows and sum of their hashes."""
+    listed = ", ".join(_cast(column, kind) for column, kind in kinds.items())
+    sql = f"SELECT count(*), coalesce(sum(hash({listed})::HUGEINT), 0)::HUGEINT FROM ({rows})"
+    count, total = connection.execute(sql).fetchall()[0]
+    return int(count), int(total)
+
+
+def _cast(column: str, kind: str) -> str:
+    cast = f"{column}::{kind}"
+    return f"printf('%.9g', {cast})" if kind in _FLOATS else cast

@@ -1,0 +1,168 @@
+"""A system at work in a process of its own: orders, times and the memory of its process tree.
+
+Memory is the proportional set size of the worker and all its descendants, sampled while an order
+runs; what is Python's is told apart from the whole. Elsewhere than on Linux it is 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INTERVAL_S = 0.2
+#: A query that takes longer has no speed.
+ORDER_WAIT_S = 300.0
+START_WAIT_S = 180.0
+STOP_WAIT_S = 30.0
+PROC = Path("/proc")
+WORKER = Path(__file__).parent / "worker.py"
+
+
+class WorkerError(Exception):
+    """A system that could not start, failed at an order or was too slow for it."""
+
+
+@dataclass
+class Memory:
+    """The greatest sums so far, in bytes."""
+
+    peak: int = 0
+    python: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One order done."""
+
+    elapsed_s: float
+    peak_bytes: int
+    python_bytes: int
+
+
+class Worker:
+    """A running system."""
+
+    def __init__(self, system: str, python: str, folder: Path) -> None:
+        self.system = system
+        self._process = subprocess.Popen(
+            [python, str(WORKER), system, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True, name=f"listen-{system}").start()
+        ready = self._answer(START_WAIT_S)
+        self.startup_s = float(ready["startup_s"])
+        self.names: list[str] = ready["names"]
+        self.variants: list[dict[str, object]] = ready["variants"]
+
+    def run(self, name: str, out: Path, variant: dict[str, object]) -> Outcome:
+        """Run a query into ``out``.
+
+        Raises:
+            WorkerError: it failed, or took longer than ORDER_WAIT_S; the worker may be gone.
+        """
+        order = {"query": name, "out": str(out), "variant": variant}
+        assert self._process.stdin is not None
+        with _sampled(self._process.pid) as memory:
+            try:
+                self._process.stdin.write(json.dumps(order) + "\n")
+                self._process.stdin.flush()
+            except BrokenPipeError:
+                raise WorkerError("it is gone") from None
+            answer = self._answer(ORDER_WAIT_S)
+        return Outcome(float(answer["elapsed_s"]), memory.peak, memory.python)
+
+    def close(self) -> None:
+        """End the process; idempotent."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(STOP_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def _answer(self, wait_s: float) -> dict[str, Any]:
+        try:
+            line = self._lines.get(timeout=wait_s)
+        except queue.Empty:
+            self._process.kill()
+            raise WorkerError(f"no answer in {wait_s:g} s") from None
+        if not line:
+            raise WorkerError(f"it ended with status {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise WorkerError(answer["error"])
+        return answer
+
+
+@contextlib.contextmanager
+def _sampled(pid: int) -> Iterator[Memory]:
+    """The memory of a process tree, until the block ends."""
+    memory, stop = Memory(), threading.Event()
+
+    def sample() -> None:
+        while not stop.is_set():  # ends with the block
+            sizes = {child: _pss_bytes(child) for child in _tree(pid)}
+            memory.peak = max(memory.peak, sum(sizes.values()))
+            python = sum(size for child, size in sizes.items() if _is_python(child))
+            memory.python = max(memory.python, python)
+            stop.wait(INTERVAL_S)
+
+    thread = threading.Thread(target=sample, name="memory", daemon=True)
+    thread.start()
+    try:
+        yield memory
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _tree(pid: int) -> list[str]:
+    """A process and its descendants."""
+    children: dict[str, list[str]] = {}
+    for stat in PROC.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+            children.setdefault(parent, []).append(stat.parent.name)
+    todo, found = [str(pid)], list[str]()
+    while todo:  # ends: processes form a tree
+        child = todo.pop()
+        found.append(child)
+        todo += children.get(child, [])
+    return found
+
+
+def _is_python(pid: str) -> bool:
+    try:
+        program = (PROC / pid / "cmdline").read_bytes().split(b"\0")[0]
+    except OSError:
+        return False
+    return b"python" in program.rpartition(b"/")[2]
+
+
+def _pss_bytes(pid: str) -> int:
+    with contextlib.suppress(OSError):
+        for line in (PROC / pid / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0

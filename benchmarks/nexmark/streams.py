@@ -1,0 +1,67 @@
+"""The three streams (and q13's side table) as our queries see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import planner
+from nexmark import shape
+from planner import Stream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Past the end of time: an event extended by this lives for ever.
+FOREVER = "1000000d"
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Points in time; a row that came later than ``shape.DELAY`` says would stop the job."""
+
+    folder: Path
+
+    @property
+    def person(self) -> Stream:
+        """A person is a point."""
+        return self._points("person")
+
+    @property
+    def auction(self) -> Stream:
+        """An auction is a point."""
+        return self._points("auction")
+
+    @property
+    def bid(self) -> Stream:
+        """A bid is a point."""
+        return self._points("bid")
+
+    @property
+    def side(self) -> Stream:
+        """Keys and values that hold all the time."""
+        return Stream.from_parquet(str(self.folder / "side"), vs="since", ve="until")
+
+    @property
+    def open_auction(self) -> Stream:
+        """An auction lives from its start to its end, both included."""
+        path = str(self.folder / "auction")
+        return Stream.from_parquet(
+            path, vs="date_time", ve="expires", delay=shape.DELAY, late="error"
+        ).extend(1)
+
+    @property
+    def patient_bid(self) -> Stream:
+        """A bid that waits for its auction, which may come after it, and outlives it."""
+        return self.bid.set_duration(shape.PATIENCE)
+
+    def sql(self, text: str, **more: Stream) -> Stream:
+        """A SELECT over these streams."""
+        streams = {"person": self.person, "auction": self.auction, "bid": self.bid, **more}
+        made = planner.sql(text, streams)
+        assert isinstance(made, Stream), text
+        return made
+
+    def _points(self, kind: str) -> Stream:
+        path = str(self.folder / kind)
+        return Stream.from_parquet(path, vs="date_time", delay=shape.DELAY, late="error")

@@ -1,0 +1,6 @@
+"""The systems side by side: one file each, imported only by the process that runs it.
+
+A system is a class with ``__init__(folder)``, the start-up that is told apart; ``NAMES``, the
+queries it can run; ``VARIANTS``, settings that are tried in turn, of which the best counts; and
+``run(name, out, variant)``, which writes the answer below ``out`` and returns the seconds it took.
+"""

@@ -1,0 +1,154 @@
+"""What a recovery run says: gaps, latencies around the kill, the cost of normal operation."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from open_loop import START_US, Load, quantiles_ms, window_latencies
+
+if TYPE_CHECKING:
+    from processes import Usage
+
+#: Latencies are looked at over events that were due within so long a time.
+BUCKET_US = 100_000
+#: Latency is back when it stays low this long.
+STEADY_US = 1_000_000
+#: Latencies "during the failure" are those of events that were not yet seen when the kill came, or
+#: were due until this long after it.
+FAILURE_US = 5_000_000
+LATE_US = 1_000_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was seen of one run. Times are us; ``vs``, ``seen_us``...: the output's rows."""
+
+    load: Load
+    started_us: int
+    killed_us: int
+    #: Events due earlier do not count as normal operation.
+    warm_us: int
+    seen_us: np.ndarray
+    vs: np.ndarray
+    key: np.ndarray
+    total: np.ndarray
+    #: When each batch was seen, and of which partition.
+    batches: tuple[list[int], list[int]]
+    usage: Usage | None
+    digest: str
+    recomputed: Any
+
+    def latencies_us(self) -> np.ndarray:
+        """For each event, from when it was due until the window that has it was seen."""
+        return window_latencies(self.load, self.started_us, self.seen_us, self.vs, self.key)
+
+    @property
+    def kill_us(self) -> int:
+        """When the kill was, after the start."""
+        return self.killed_us - self.started_us
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Latencies by the time at which events were due, relative to the kill."""
+
+    at_s: np.ndarray
+    median_ms: np.ndarray
+    worst_ms: np.ndarray
+
+
+def timeline(run: Run) -> Timeline:
+    """Median and maximum of each bucket."""
+    latency, due = run.latencies_us(), run.load.times_us()
+    bucket = due // BUCKET_US
+    cuts = np.searchsorted(bucket, np.arange(bucket[-1] + 2))
+    parts = [latency[lo:hi] for lo, hi in itertools.pairwise(cuts)]
+    at_s = (np.arange(len(parts)) * BUCKET_US - run.kill_us) / 1e6
+    medians = np.array([np.median(p) / 1e3 if len(p) else np.nan for p in parts])
+    worst = np.array([p.max() / 1e3 if len(p) else np.nan for p in parts])
+    return Timeline(at_s, medians, worst)
+
+
+def measure(run: Run, expected_digest: str | None) -> dict[str, Any]:
+    """The numbers of one run; ``None`` where it cannot be told."""
+    latency, due = run.latencies_us(), run.load.times_us()
+    is_hit = due + latency > run.kill_us
+    normal = latency[~is_hit & (due >= run.warm_us)]
+    failure = latency[is_hit & (due < run.kill_us + FAILURE_US)]
+    p50, p99, most = quantiles_ms(failure, 0.5, 0.99, 1)
+    normal_p50, normal_p99 = quantiles_ms(normal, 0.5, 0.99)
+    row: dict[str, Any] = {
+        "gap_ms": _gap_ms(run),
+        "normal_gap_ms": _normal_gap_ms(run),
+        "recovered_ms": _recovered_ms(run),
+        "p50_ms": p50,
+        "p99_ms": p99,
+        "max_ms": most,
+        "late_share": round(float((failure > LATE_US).mean()), 4),
+        "normal_p50_ms": normal_p50,
+        "normal_p99_ms": normal_p99,
+        "recomputed_items": getattr(run.recomputed, "items", None),
+        "reread_bytes": getattr(run.recomputed, "bytes", None),
+        "equal": is_right(run) and expected_digest in (None, run.digest),
+    }
+    if run.usage is not None:
+        millions = run.load.rate * (run.kill_us - run.warm_us) / 1e12
+        row["cpu_s_per_million"] = round(run.usage.cpu_s / millions, 2)
+        row["written_bytes_per_million"] = round(run.usage.written_bytes / millions)
+    return row
+
+
+def is_right(run: Run) -> bool:
+    """Whether every window of every key was seen exactly once, with the right sum."""
+    cell = (run.vs - START_US) // run.load.window_us * run.load.keys + run.key
+    answer = run.load.answer().ravel()
+    is_once = np.array_equal(np.sort(cell), np.flatnonzero(answer))
+    return bool(is_once and np.array_equal(answer[cell], run.total))
+
+
+def _gaps_us(run: Run) -> list[tuple[int, int]]:
+    """Per partition, pauses between two batches: when each ended, how long it was."""
+    at, partition = np.array(run.batches[0]), np.array(run.batches[1])
+    gaps: list[tuple[int, int]] = []
+    for k in np.unique(partition):
+        seen = at[partition == k]
+        gaps += zip(seen[1:].tolist(), np.diff(seen).tolist(), strict=True)
+    return gaps
+
+
+def _gap_ms(run: Run) -> float:
+    """The longest pause of any partition's output that ended soon after the kill."""
+    until = run.killed_us + FAILURE_US * 4
+    return (
+        max((gap for end, gap in _gaps_us(run) if run.killed_us <= end <= until), default=0) / 1e3
+    )
+
+
+def _normal_gap_ms(run: Run) -> float:
+    """The longest such pause in normal operation."""
+    start = run.started_us + run.warm_us
+    return max((gap for end, gap in _gaps_us(run) if start <= end < run.killed_us), default=0) / 1e3
+
+
+def _recovered_ms(run: Run) -> float | None:
+    """From the kill until latency stays within 10 % of its baseline; None if it never does.
+
+    Baseline: the median of the medians of the buckets before the kill. Where one of these is more
+    than 10 % above it, that one is the bound.
+    """
+    line = timeline(run)
+    seen_us = (line.at_s + BUCKET_US / 1e6) * 1e6 + line.worst_ms * 1e3
+    before = line.median_ms[(line.at_s * 1e6 >= run.warm_us - run.kill_us) & (seen_us < 0)]
+    if len(before) == 0:
+        return None
+    bound = max(1.1 * float(np.median(before)), float(before.max()))
+    after = np.flatnonzero(line.at_s >= 0)
+    need = STEADY_US // BUCKET_US
+    is_low = line.median_ms <= bound
+    for at in after:
+        if is_low[at : at + need].all() and at + need <= len(is_low):
+            return max(0.0, round(float(line.at_s[at]) * 1e3, 1))
+    return None

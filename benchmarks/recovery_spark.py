@@ -1,0 +1,73 @@
+"""One recovery run of Spark Structured Streaming: the same load, executors killed, what was seen.
+
+Spark runs as ``local-cluster``: a driver and three executors of one core, each a process of its
+own. SIGKILL of one or two executors; Spark runs their tasks again elsewhere and starts others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+import numpy as np
+from open_loop import Load, now_us, sleep_until
+from processes import usage_of
+from recovery_measures import Run
+from spark_peer import Feeder, SparkStream, await_rows, scratch_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MASTER = "local-cluster[3,1,1024]"
+WARM_S = 4.0
+LEAD_S = 0.5
+WAIT_S = 60.0
+
+
+def spark_run(load: Load, *, kills: int, kill_at_s: float) -> Run:
+    """Feed the load and kill ``kills`` executors when ``kill_at_s`` has passed."""
+    folder = scratch_folder()
+    stream = SparkStream(folder, "window", load.window_us, MASTER)
+    stream.start()
+    try:
+        stream.warm_up(load.keys)
+        return _run(stream, folder, load, kills, kill_at_s)
+    finally:
+        stream.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(stream: SparkStream, folder: Path, load: Load, kills: int, kill_at_s: float) -> Run:
+    started_us = now_us() + int(LEAD_S * 1e6)
+    feeder = Feeder(load, folder, started_us)
+    feeder.start()
+    sleep_until(started_us + int(WARM_S * 1e6))
+    pids = stream.pids()
+    before = usage_of(pids)
+    sleep_until(started_us + int(kill_at_s * 1e6))
+    used = usage_of(pids) - before
+    executors = stream.executors()[:kills]
+    if len(executors) < kills:
+        raise RuntimeError(f"{kills} executors to kill were wanted, there are {executors}")
+    for pid in executors:
+        os.kill(pid, signal.SIGKILL)
+    killed_us = now_us()
+    feeder.join()
+    seen = await_rows(folder, int((load.answer() > 0).sum()), WAIT_S)
+    seen_us, vs, key, total = seen.columns("_vs", "key", "total")
+    return Run(
+        load=load,
+        started_us=started_us,
+        killed_us=killed_us,
+        warm_us=int(WARM_S * 1e6),
+        seen_us=seen_us,
+        vs=vs,
+        key=key,
+        total=total,
+        batches=(seen.at_us, np.zeros(len(seen.at_us), int).tolist()),
+        usage=used,
+        digest="",
+        recomputed=None,
+    )

@@ -1,0 +1,219 @@
+"""Spark Structured Streaming under an open-loop load: feeder, process, and what became visible.
+
+The feeder writes a file of what is due every ``FILE_US`` (a temporary name, then a rename, as
+Spark's guide asks). Output is visible when the sink's log says that its batch was committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from open_loop import START_US, Load, now_us, sleep_until
+from processes import descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: A file holds the events of so long a time; a smaller one gives Spark more files to list.
+FILE_US = 200_000
+#: Batches that Spark may take to generate and compile its code before anything counts.
+WARM_BATCHES = 5
+WARM_WAIT_S = 60.0
+WARM_ROWS = 10_000
+READY_WAIT_S = 120.0
+STOP_WAIT_S = 30.0
+#: How long before the load the events of the warming up lie.
+WARM_US = 60_000_000
+#: An event this far after the last closes all windows of a query that appends.
+CLOSING_US = 60_000_000
+EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+class SparkStream:
+    """One run of a query; ``start`` it again after ``kill`` and it goes on from its checkpoint."""
+
+    def __init__(self, folder: Path, query: str, window_us: int, master: str) -> None:
+        self.folder = folder
+        arguments = ["--folder", str(folder), "--query", query, "--window-us", str(window_us)]
+        script = str(Path(__file__).parent / "spark_stream.py")
+        self._command = [sys.executable, script, *arguments, "--master", master]
+        self._process: subprocess.Popen[str] | None = None
+        for name in ("in", "intervals", "scratch"):
+            (folder / name).mkdir()
+
+    def start(self) -> None:
+        """Start the process and wait until its query runs."""
+        log = (self.folder / "log").open("ab")
+        env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(self.folder)}
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=env,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        limit = threading.Timer(READY_WAIT_S, self.kill)
+        limit.start()
+        try:
+            for line in self._process.stdout:
+                if line.strip() == "READY":
+                    return
+        finally:
+            limit.cancel()
+        tail = (self.folder / "log").read_text(errors="replace")[-2000:]
+        raise RuntimeError(f"Spark did not start: {tail}")
+
+    def warm_up(self, keys: int) -> None:
+        """Have some batches of earlier events processed; their windows are not looked at."""
+        deadline_us = now_us() + int(WARM_WAIT_S * 1e6)
+        commits = self.folder / "checkpoint" / "commits"
+        for number in range(WARM_BATCHES):
+            times = pa.array(START_US - WARM_US + number * 1_000_000 + np.arange(WARM_ROWS))
+            key = np.arange(WARM_ROWS) % keys
+            table = pa.table({"time": times.cast(pa.timestamp("us")), "key": key, "value": key})
+            before = len(list(commits.glob("[0-9]*")))
+            put(self.folder, table, f"a{number:06d}")
+            while len(list(commits.glob("[0-9]*"))) <= before + 1 and now_us() < deadline_us:
+                time.sleep(0.1)
+
+    def pids(self) -> list[int]:
+        """Of all processes of the query."""
+        assert self._process is not None
+        return [self._process.pid, *descendants(self._process.pid)]
+
+    def executors(self) -> list[int]:
+        """Of its executors, where these are processes of their own."""
+        assert self._process is not None
+        lines = descendants(self._process.pid).items()
+        return sorted(pid for pid, line in lines if EXECUTOR in line and "java" in line[:200])
+
+    def kill(self) -> None:
+        """SIGKILL all its processes."""
+        for pid in self.pids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        assert self._process is not None
+        self._process.wait(STOP_WAIT_S)
+
+    def stop(self) -> None:
+        """End it in order, or after a while by force."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        pids = self.pids()
+        self._process.stdin.close()
+        try:
+            self._process.wait(STOP_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        for pid in pids[1:]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+class Feeder(threading.Thread):
+    """Writes what is due, on time, whether or not it is read."""
+
+    def __init__(self, load: Load, folder: Path, started_us: int) -> None:
+        super().__init__(name="feeder", daemon=True)
+        self._folder, self._started_us = folder, started_us
+        self._table = load.table()
+        self._due_us = load.times_us()
+
+    def run(self) -> None:
+        """One file per step, then the one that closes the windows."""
+        end_us = int(self._due_us[-1]) + 1
+        for number, at_us in enumerate(range(FILE_US, end_us + FILE_US, FILE_US)):
+            lo, hi = np.searchsorted(self._due_us, [at_us - FILE_US, at_us])
+            sleep_until(self._started_us + at_us)
+            put(self._folder, self._table.slice(lo, hi - lo), f"{number:06d}")
+        last = pa.array([START_US + end_us + CLOSING_US]).cast(pa.timestamp("us"))
+        put(self._folder, pa.table({"time": last, "key": [0], "value": [0]}), "closing")
+
+
+def put(folder: Path, table: pa.Table, name: str) -> None:
+    """Make a file of events appear in the input."""
+    zoned = table.set_column(0, "time", table["time"].cast(pa.timestamp("us", "UTC")))
+    scratch = folder / "scratch" / name
+    pq.write_table(zoned, scratch, compression="lz4")
+    scratch.rename(folder / "in" / f"{name}.parquet")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The committed batches of a sink: when each was visible, and its rows."""
+
+    at_us: list[int]
+    tables: list[pa.Table]
+
+    @property
+    def rows(self) -> int:
+        return sum(table.num_rows for table in self.tables)
+
+    def columns(self, *names: str) -> tuple[np.ndarray, ...]:
+        """For each row when it was visible, then these columns."""
+        seen = np.repeat(self.at_us, [table.num_rows for table in self.tables])
+        return (
+            seen,
+            *(np.concatenate([t[name].to_numpy() for t in self.tables]) for name in names),
+        )
+
+
+def seen_of(folder: Path) -> Seen:
+    """What the sink's log says, batch by batch."""
+    seen, known = Seen([], []), set[str]()
+    for path in _logs(folder / "out" / "_spark_metadata"):
+        tables = []
+        for line in path.read_text().splitlines()[1:]:
+            file = unquote(urlparse(json.loads(line)["path"]).path)
+            if file not in known:
+                known.add(file)
+                tables.append(pq.read_table(file, partitioning=None))
+        wanted = [t.filter(pc.greater_equal(t["_vs"], START_US)) for t in tables]
+        rows = [table for table in wanted if table.num_rows]
+        if rows:
+            seen.at_us.append(path.stat().st_mtime_ns // 1_000)
+            seen.tables.append(pa.concat_tables(rows))
+    return seen
+
+
+def _logs(folder: Path) -> Iterator[Path]:
+    """The sink's log, one file per batch."""
+    found = [p for p in folder.glob("*") if p.name.partition(".")[0].isdigit()]
+    yield from sorted(found, key=lambda p: int(p.name.partition(".")[0]))
+
+
+def await_rows(folder: Path, rows: int, wait_s: float) -> Seen:
+    """What is visible once it has ``rows`` rows, or after ``wait_s``."""
+    deadline_us = now_us() + int(wait_s * 1e6)
+    while True:  # ends at the deadline
+        seen = seen_of(folder) if (folder / "out" / "_spark_metadata").exists() else Seen([], [])
+        if seen.rows >= rows or now_us() > deadline_us:
+            return seen
+        time.sleep(0.5)
+
+
+def scratch_folder() -> Path:
+    """A folder of this run's own."""
+    return Path(tempfile.mkdtemp(prefix="streamscope-spark-peer-"))

@@ -1,0 +1,68 @@
+"""What a job put aside: late rows of its sources, and rows that its operators could not take.
+
+They lie beside the answer, in ``_late/<stage>`` and ``_dead_letters/<name>``, also while the job
+runs; a folder is there as soon as it has a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from jobmanager.errors import NoJobError
+from jobmanager.root import JobRoot, display_uri
+from rstream import open_store, read_events
+from rstream.batch import event_schema
+from rstream.errors import UsageError
+from rvertex.aside import DEAD_LETTERS, LATE
+
+if TYPE_CHECKING:
+    from planner.physical import PhysicalPlan
+
+
+def read_late(root: str, source: str = "") -> pa.Table:
+    """The late rows that a source dropped, partition after partition, in the order they were read.
+
+    Columns ``_vs, _ve``, those that the query reads, and ``_frontier``: how far the source was
+    complete when the row came. ``source`` is the name of a stage, or a part of it; it may be left
+    out where only one source can have late rows.
+
+    Raises:
+        NoJobError: the root holds no job that has started.
+        UsageError: there is no such source, or more than one.
+    """
+    return _read(root, LATE, source)
+
+
+def read_dead_letters(root: str, name: str = "") -> pa.Table:
+    """The rows that an operator put aside, partition after partition, in the order found.
+
+    Raises:
+        NoJobError: the root holds no job that has started.
+        UsageError: there are no dead letters of that name, or of more than one.
+    """
+    return _read(root, DEAD_LETTERS, name)
+
+
+def _read(root: str, folder: str, name: str) -> pa.Table:
+    plan = JobRoot(root).read_plan()
+    if plan is None:
+        raise NoJobError(display_uri(root))
+    side = _side(plan, folder, name)
+    edges = [edge for v in plan.vertices for edge in v.outputs if edge.side == side]
+    assert edges[0].payload is not None, edges[0]
+    tables = [event_schema(edges[0].payload).empty_table()]
+    for edge in edges:
+        stores = [open_store(uri) for uri in edge.uris]
+        tables += [read_events(store) for store in stores if store.list()]
+    return pa.concat_tables(tables)
+
+
+def _side(plan: PhysicalPlan, folder: str, name: str) -> str:
+    known = [s.removeprefix(f"{folder}/") for s in plan.side_streams() if s.startswith(folder)]
+    found = [side for side in known if side == name] or [side for side in known if name in side]
+    if len(found) != 1:
+        there = ", ".join(known) or "nothing of this kind"
+        raise UsageError(f"{folder.lstrip('_')} {name!r}: this job can put aside {there}")
+    return f"{folder}/{found[0]}"

@@ -1,0 +1,42 @@
+"""What a rule changed in a plan, in lines that ``explain`` shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from planner.explain import describe, logical_text
+from planner.physical import RuleStep
+from planner.traversal import topological
+
+if TYPE_CHECKING:
+    from planner.logical import LogicalNode
+
+
+def step_of(rule: str, why: str, before: LogicalNode, after: LogicalNode) -> RuleStep | None:
+    """The difference between two plans; None if they look the same."""
+    if logical_text(before) == logical_text(after):
+        return None
+    old, new = _lines(before), _lines(after)
+    removed, added = tuple((old - new).elements()), tuple((new - old).elements())
+    if not removed and not added:
+        removed, added = (), _moved(before, after)
+    return RuleStep(rule, why, removed, added)
+
+
+def _lines(root: LogicalNode) -> Counter[str]:
+    return Counter(describe(node) for node in topological(root))
+
+
+def _moved(before: LogicalNode, after: LogicalNode) -> tuple[str, ...]:
+    """The same nodes in other places."""
+    places = [Counter(_places(root)) for root in (before, after)]
+    return tuple((places[1] - places[0]).elements())
+
+
+def _places(root: LogicalNode) -> list[str]:
+    return [
+        f"{describe(node)}, now above {describe(child)}"
+        for node in topological(root)
+        for child in node.inputs
+    ]

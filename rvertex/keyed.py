@@ -1,0 +1,155 @@
+"""What users write for a keyed process, and what it is given: MillWheel's computation per key.
+
+A subclass of :class:`KeyedProcess` declares its state as typed fields, its output as a schema. For
+every key there is one object of it; ``on_event`` is called for the events of the key in sequence
+order, ``on_timer`` for its timers. Everything a call changes, sets and emits is one atomic step.
+
+**Order.** A timer at ``t`` comes after every event with ``vs < t`` of any key and before every
+event with ``vs >= t``, whatever CTIs the stream has; timers among each other by (time, key
+ascending, name). A timer that ``on_event`` sets for now or earlier comes right after the call.
+**The end.** When the stream ends (``CTI(INF)``), all timers come due in order, with
+``ctx.at_end`` true, and so do those that they set.
+Source: MillWheel VLDB'13, "Timers", "Persistent state".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.context import VertexContext
+from rvertex.emitted import Rows
+from rvertex.user_errors import UserResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rvertex.timers import TimerQueue
+
+
+class Timer(NamedTuple):
+    """A timer that has come due. ``at``: its time, int microseconds UTC."""
+
+    at: int
+    name: str
+
+
+class KeyedProcess:
+    """Base of keyed processes; see docs/USERCODE.md.
+
+    ``output`` names the columns that ``ctx.emit`` gives, without the keys, and their types. Fields:
+    ``count: int = 0``, of types int, float, str, bytes, bool, these ``| None``, or ``list[T]``.
+    """
+
+    __slots__ = ()
+
+    #: Column -> type, as for ``Stream.from_items``.
+    output: ClassVar[Mapping[str, Any]] = {}
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        """An event of this key: its columns by name, and its lifetime ``event.vs, event.ve``."""
+        raise NotImplementedError
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        """A timer of this key has come due."""
+
+
+class KeyedContext(VertexContext):
+    """What a keyed process may do besides changing its fields.
+
+    ``now``, ``random`` and ``lookup`` reach outside and are recorded; everything else follows from
+    the events.
+    """
+
+    def __init__(
+        self, process: str, columns: tuple[str, ...], fits: Callable[..., str], timers: TimerQueue
+    ) -> None:
+        super().__init__()
+        self._process, self._columns, self._fits = process, columns, fits
+        self._width = len(columns)
+        self._timers = timers
+        self._rows = Rows()
+        self._slot: Any = None
+        #: The event or timer at hand; its first field is its time.
+        self._current: Any = (MIN_TIME, MIN_TIME + 1)
+        self._in_timer = False
+        #: The stream has ended: only timers follow.
+        self.at_end = False
+
+    @property
+    def key(self) -> Any:
+        """The key: a value, or a tuple of several."""
+        return self._slot._key
+
+    @property
+    def time(self) -> int:
+        """The time of the event or timer at hand, int microseconds UTC."""
+        return self._current[0]  # type: ignore[no-any-return]
+
+    def emit(
+        self, *values: Any, vs: int | None = None, ve: int | None = None, **named: Any
+    ) -> None:
+        """Put out a row: the values of ``output`` in order, or by name (None where not named).
+
+        It lives as long as the event, or at the instant of the timer, unless ``vs`` or ``ve`` are
+        given; ``vs`` may not be before ``ctx.time``. Later starts are held back until then.
+        """
+        if named:
+            values = self._ordered(values, named)
+        current = self._current
+        start = current[0] if vs is None else vs
+        if ve is None:
+            ve = start + 1 if self._in_timer or vs is not None else current[1]
+        wrong = self._fits(*values) if len(values) == self._width else "count"
+        if wrong or not current[0] <= start < ve <= INF_TIME:
+            self._refuse(values, wrong, start, ve)
+        rows = self._rows
+        rows.starts.append(start)
+        rows.ends.append(ve)
+        rows.keys.append(self._slot._key)
+        rows.values.extend(values)
+
+    def set_timer(self, at: int, name: str = "") -> None:
+        """Have ``on_timer`` called at event time ``at``; a timer of that name moves there.
+
+        ``on_timer`` itself sets timers for later times only.
+        """
+        now = self._current[0]
+        if at <= now:
+            if self._in_timer:
+                raise UserResultError(
+                    self._process,
+                    f"set_timer({at}) in on_timer at {now}: a timer sets timers for later times",
+                )
+            at = now
+        if type(at) is not int or at >= INF_TIME:
+            raise UserResultError(
+                self._process, f"set_timer({at!r}): a time is an int of microseconds below INF"
+            )
+        self._timers.set(self._slot, at, name)
+
+    def delete_timer(self, name: str = "") -> None:
+        """Forget the timer of that name, if there is one."""
+        self._timers.delete(self._slot, name)
+
+    def _ordered(self, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        rest = self._columns[len(values) :]
+        for name in named:
+            if name not in rest:
+                known = ", ".join(self._columns)
+                raise UserResultError(
+                    self._process, f"emit({name}=...): the columns of output are {known}"
+                )
+        return (*values, *(named.get(name) for name in rest))
+
+    def _refuse(self, values: tuple[Any, ...], wrong: str, vs: Any, ve: Any) -> None:
+        if wrong == "count":
+            known = ", ".join(self._columns) or "(none)"
+            reason = f"emit() takes {self._width} values ({known}), got {len(values)}"
+        elif wrong:
+            reason = f"emit(...): {wrong}"
+        elif vs < self._current[0]:
+            reason = f"emit(vs={vs}) at {self._current[0]}: what is past cannot be put out any more"
+        else:
+            reason = f"emit(vs={vs}, ve={ve}): an event needs vs < ve"
+        raise UserResultError(self._process, reason)

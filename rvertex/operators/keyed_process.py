@@ -1,0 +1,250 @@
+"""PROCESS: a user's object per key, with typed state and event-time timers.
+
+What it promises to the user is in :mod:`rvertex.keyed`. Output: the keys, then the columns that the
+process declares, in order of start, rows of one start in the order in which they were emitted; rows
+that start later than what has come wait. CTIs pass, as nothing is emitted into the past.
+
+A call costs plain Python: columns become Python values in bulk, a key's object is found in a
+dictionary, and only changed objects become columns again (:mod:`rvertex.keyed_state`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rstream.batch import VE, VS, event_schema, int64_column
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.emitted import Emitted, Rows, row_check
+from rvertex.errors import UnknownColumnError
+from rvertex.keyed import KeyedContext, Timer
+from rvertex.keyed_fields import SlotCode, StateField
+from rvertex.keyed_state import KeyedState
+from rvertex.operators.protocol import OperatorState
+from rvertex.plain_values import event_class, plain_keys, plain_list
+from rvertex.run import Run
+from rvertex.timers import TimerQueue, timers_of
+from rvertex.user_code import NOT_POISON, OnError, Poison, UserCode, letter_sides
+from rvertex.user_errors import UserResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.aside import Side
+    from rvertex.context import ValueShell, ValueSource
+
+#: Timers that one key may set, one after the other, when the stream has ended.
+FINAL_TIMERS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedProcessing:
+    """Runs ``process`` per key. ``output`` has the columns that it emits, without the keys."""
+
+    keys: tuple[str, ...]
+    process: UserCode
+    fields: tuple[StateField, ...]
+    output: pa.Schema
+    on_error: OnError = "fail"
+    #: Folder of its dead letters; "" for the name of the process.
+    letters: str = ""
+
+    def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
+        """The dead letters, if they are kept."""
+        return letter_sides(self.process, self.on_error, self.letters, inputs[0])
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Keys, then the declared columns.
+
+        Raises:
+            UnknownColumnError: a key column that the input does not have.
+        """
+        (payload,) = inputs
+        for key in self.keys:
+            if key not in payload.names:
+                raise UnknownColumnError("process", key, tuple(payload.names))
+        return pa.schema([*(payload.field(key) for key in self.keys), *self.output])
+
+    def open(self, inputs: Sequence[pa.Schema]) -> KeyedProcessOperator:
+        """No key yet."""
+        (payload,) = inputs
+        return KeyedProcessOperator(self, payload, self.output_schema(inputs))
+
+
+class KeyedProcessOperator:
+    """See :class:`KeyedProcessing`."""
+
+    def __init__(self, spec: KeyedProcessing, payload: pa.Schema, output: pa.Schema) -> None:
+        self._spec = spec
+        self._columns = payload.names
+        self._event = event_class(payload.names)
+        self._code = SlotCode(spec.process.target, spec.fields)
+        self._timers = TimerQueue()
+        key_types = [payload.field(key).type for key in spec.keys]
+        self._state = KeyedState(self._code, key_types, self._timers)
+        fits = row_check(spec.output)
+        names = tuple(spec.output.names)
+        self.context = KeyedContext(spec.process.name, names, fits, self._timers)
+        self._emitted = Emitted(event_schema(output), self._state.key_columns)
+        self._poison = Poison(spec.process, spec.on_error, payload)
+        #: The greatest time seen, and the number of the next event.
+        self._frontier: int = MIN_TIME
+        self._seq = 0
+
+    @property
+    def poisoned_events(self) -> int:
+        """Calls that raised and were passed over."""
+        return self._poison.count
+
+    def take_aside(self) -> Sequence[pa.RecordBatch]:
+        """The dead letters since the last call."""
+        return self._poison.take_aside()
+
+    def use_values(self, source: ValueSource, shell: ValueShell) -> None:
+        """See :class:`~rvertex.context.DrawsValues`."""
+        self.context.use_values(source, shell)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Call the process for each event and each timer that is due, in order."""
+        (run,) = ports
+        if run.events.num_rows:
+            self._take(run.events)
+        times = run.ctis[run.ctis != INF_TIME]
+        if len(times):
+            self._frontier = max(self._frontier, int(times[-1]))
+        self._fire(self._frontier)
+        if len(times) < len(run.ctis):
+            self._end()
+        rows, self.context._rows = self.context._rows, Rows()
+        self._state.settle()
+        return Run(self._emitted.take(rows, self._frontier), run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """The log of the keys, and rows that wait, by reference."""
+        header = {
+            "frontier": self._frontier,
+            "seq": self._seq,
+            "poisoned": self._poison.count,
+            "drawn": self.context.next_index,
+        }
+        return OperatorState(header, {"keys": self._state.save(), "waiting": self._emitted.table()})
+
+    def load(self, state: OperatorState) -> None:
+        """Make an object for each key that is in the log."""
+        header = state.header
+        self._frontier, self._seq = header["frontier"], header["seq"]
+        self._poison.count = header["poisoned"]
+        self.context.load(header["drawn"])
+        self._state.load(state.tables["keys"])
+        self._emitted.load(state.tables["waiting"])
+
+    def _take(self, events: pa.RecordBatch) -> None:
+        by_name = {name: plain_list(events.column(name)) for name in events.schema.names}
+        keys = [plain_keys(events.column(key)) for key in self._spec.keys]
+        of_row = keys[0] if len(keys) == 1 else zip(*keys, strict=True)
+        columns = [by_name[name] for name in (VS, VE, *self._columns)]
+        rows = map(self._event, zip(*columns, strict=True))
+        called = self._call_safely if self._poison.is_passed_over else self._call
+        called(rows, of_row)
+        self._seq += events.num_rows
+        self._frontier = max(self._frontier, int(int64_column(events, VS)[-1]))
+
+    def _call(self, rows: Any, keys: Any) -> None:
+        """One call per event; what it raises is fatal."""
+        ctx, timers, state = self.context, self._timers, self._state
+        find, note, fits = state.slots.get, state.note, self._code.fits
+        for seq, (row, key) in enumerate(zip(rows, keys, strict=True), self._seq):
+            if timers.next_at <= row[0]:
+                self._fire(row[0], seq)
+            slot = find(key)
+            if slot is None:
+                slot = state.add(key)
+            elif not slot._is_dirty:
+                note(slot)
+            ctx._current, ctx._slot = row, slot
+            try:
+                slot.on_event(row, ctx)
+                if not fits(slot):
+                    self._refuse(slot)
+            except NOT_POISON:
+                raise
+            except Exception as error:
+                raise self._poison.fatal(error, seq, row[0], row[1], row[2:]) from error
+
+    def _call_safely(self, rows: Any, keys: Any) -> None:
+        """One call per event; one that raises is undone and passed over."""
+        state = self._state
+        for seq, (row, key) in enumerate(zip(rows, keys, strict=True), self._seq):
+            if self._timers.next_at <= row[0]:
+                self._fire(row[0], seq)
+            slot = state.slots.get(key)
+            if slot is None:
+                slot = state.add(key)
+            elif not slot._is_dirty:
+                state.note(slot)
+            error = self._undone(slot, row, slot.on_event)
+            if error is not None:
+                self._poison.meet(error, seq, row[0], row[1], row[2:])
+
+    def _fire(self, until: int, seq: int | None = None) -> None:
+        """Call the process for the timers that are due at or before ``until``."""
+        ctx, state = self.context, self._state
+        ctx._in_timer = True
+        for at, slot, name in self._timers.pop(until):
+            if not slot._is_dirty:
+                state.note(slot)
+            if ctx.at_end:
+                self._count_final(slot)
+            error = self._undone(slot, Timer(at, name), slot.on_timer)
+            if error is not None:
+                number = self._seq if seq is None else seq
+                self._poison.meet(error, number, at, at + 1, None)
+        ctx._in_timer = False
+
+    def _undone(self, slot: Any, current: Any, call: Any) -> Exception | None:
+        """Make a call; if it raises, everything is as before, and what it raised is returned."""
+        ctx, code = self.context, self._code
+        ctx._current, ctx._slot = current, slot
+        if self._poison.is_passed_over:
+            emitted, fields, timers = len(ctx._rows), code.capture(slot), timers_of(slot)
+        try:
+            call(current, ctx)
+            if not code.fits(slot):
+                self._refuse(slot)
+        except NOT_POISON:
+            raise
+        except Exception as error:
+            if not self._poison.is_passed_over:
+                return error
+            code.restore(slot, fields)
+            ctx._rows.cut(emitted, len(self._spec.output))
+            before = dict(timers)
+            for name in {**before, **dict(timers_of(slot))}:
+                if name in before:
+                    self._timers.set(slot, before[name], name)
+                else:
+                    self._timers.delete(slot, name)
+            return error
+        return None
+
+    def _refuse(self, slot: Any) -> None:
+        raise UserResultError(self._spec.process.name, self._code.misfit(slot))
+
+    def _end(self) -> None:
+        """The stream has ended: all timers come due, and those that they set."""
+        self._final: dict[int, int] = {}
+        self.context.at_end = True
+        self._fire(INF_TIME)
+        self._frontier = INF_TIME
+
+    def _count_final(self, slot: Any) -> None:
+        count = self._final.get(slot._number, 0) + 1
+        self._final[slot._number] = count
+        if count > FINAL_TIMERS_MAX:
+            raise UserResultError(
+                self._spec.process.name,
+                f"key {slot._key!r} has set {FINAL_TIMERS_MAX} timers one after the other when the "
+                "stream had ended; set none if ctx.at_end",
+            )

@@ -1,0 +1,92 @@
+"""Arrow columns as lists of plain Python values, in bulk: what user code written in Python sees.
+
+Numbers, booleans, strings and bytes are Python's own; null is None; times, dates and durations are
+the int that Arrow holds, in the unit of the column (int64 microseconds for ``timestamp[us]``), so
+that nothing is lost and ``event.vs - event.when`` is plain arithmetic. Other types are what Arrow's
+``to_pylist`` makes of them.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rstream.batch import VE, VS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: One NaN object for all, as a key that is NaN is found in a dictionary by identity alone.
+NAN = float("nan")
+
+
+def plain_list(column: pa.Array) -> list[Any]:
+    """The values of ``column``; no Python code runs per value for the usual types."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if _is_counted(kind):
+        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+        kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return _numbers(column)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def plain_keys(column: pa.Array) -> list[Any]:
+    """The same, such that keys that are equal are equal in a dictionary: one NaN, no -0.0."""
+    values = plain_list(column)
+    if pa.types.is_floating(column.type):
+        return [v if v is None else NAN if v != v else v + 0.0 for v in values]
+    return values
+
+
+def arrow_column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """The column of ``kind`` that ``plain_list`` would turn into ``values``."""
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
+    return pa.array(values, kind)
+
+
+def _is_counted(kind: pa.DataType) -> bool:
+    """Whether it is a time or a length of time, held as an integer."""
+    return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
+
+
+def _numbers(column: pa.Array) -> list[Any]:
+    if column.null_count == 0:
+        return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
+    zero = False if pa.types.is_boolean(column.type) else 0
+    nulls = column.is_null().to_numpy(zero_copy_only=False).nonzero()[0].tolist()
+    filled = column.fill_null(pa.scalar(zero, column.type))
+    values: list[Any] = filled.to_numpy(zero_copy_only=False).tolist()
+    for at in nulls:
+        values[at] = None
+    return values
+
+
+def event_class(columns: Sequence[str]) -> type:
+    """A tuple of ``_vs``, ``_ve`` and the values of ``columns``, readable by name.
+
+    ``vs`` and ``ve`` are the lifetime, where no column is called so. Names that are no attributes
+    of Python are read with ``getattr(event, "the name")``.
+    """
+    fields = [VS, VE, *columns]
+    names = [f"c{i}" for i in range(len(fields))]
+    numbered = namedtuple("numbered", names)  # type: ignore[misc]
+    #: What reads the attributes of named tuples is twice as fast as a property.
+    getters = [numbered.__dict__[name] for name in names]
+    by_name: dict[str, Any] = {"vs": getters[0], "ve": getters[1]}
+    by_name |= dict(zip(fields, getters, strict=True))
+
+    def show(self: tuple[Any, ...]) -> str:
+        pairs = zip(fields, tuple.__iter__(self), strict=True)
+        return f"Event({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+
+    special = {"__slots__": (), "__repr__": show}
+    return type("Event", (tuple,), {**by_name, **special})

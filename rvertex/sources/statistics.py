@@ -1,0 +1,161 @@
+"""What is known of a source before it is read: rows, bytes, time span, and a sample of its rows.
+
+Footers and file sizes of a few files are looked at, and the first rows of the first and of the last
+unit. Everything else is extrapolated, so these are estimates; nothing but plans depends on them.
+
+Invariant: the same files give the same statistics, on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.batch import VE, VS, int64_column, only_events
+from rstream.errors import StreamEngineError
+from rvertex.sources.files import open_random
+from rvertex.sources.readers import open_reader
+from rvertex.sources.row_groups import times_of
+from rvertex.sources.spec import SourcePartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.sources.spec import SourceSpec, Unit
+
+SAMPLE_ROWS = 4096
+#: Files of a source that are opened for their size or footer.
+FILES_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSample:
+    """A payload column in the sample."""
+
+    bytes_per_row: float
+    #: Different values that are not null.
+    distinct: int
+    #: Of these, the ones that occur once.
+    singletons: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatistics:
+    """Estimates of a whole source; None where nothing is known."""
+
+    rows: int | None
+    #: Bytes of its files as they lie there; 0 for items.
+    file_bytes: int | None
+    first_us: int | None
+    last_us: int | None
+    sample_rows: int
+    mean_lifetime_us: float
+    columns: dict[str, ColumnSample]
+
+
+def statistics_of(spec: SourceSpec, units: Sequence[Unit]) -> SourceStatistics | None:
+    """Statistics of a source that consists of ``units``; None if it cannot be read.
+
+    What is wrong with the source is told by whoever reads it.
+    """
+    try:
+        sample = _sample(spec, units[:1])
+        rows, file_bytes = _sizes(spec, units, sample)
+        first_us, last_us = _span(spec, units, sample, rows)
+    except StreamEngineError:
+        return None
+    lifetimes = int64_column(sample, VE) - int64_column(sample, VS)
+    return SourceStatistics(
+        rows=rows,
+        file_bytes=file_bytes,
+        first_us=first_us,
+        last_us=last_us,
+        sample_rows=sample.num_rows,
+        mean_lifetime_us=float(lifetimes.mean()) if len(lifetimes) else 1.0,
+        columns={name: _column(sample.column(name)) for name in spec.schema.names},
+    )
+
+
+def _sample(spec: SourceSpec, units: Sequence[Unit]) -> pa.RecordBatch:
+    """The first rows of ``units`` as ``_vs, _ve, payload``."""
+    if spec.items is not None:
+        return only_events(spec.items).slice(0, SAMPLE_ROWS)
+    reader = open_reader(SourcePartition(spec, tuple(units), 0), 0)
+    try:
+        batch = reader.read_next(SAMPLE_ROWS)
+    finally:
+        reader.close()
+    if batch is not None:
+        return batch
+    fields = [pa.field(VS, pa.int64()), pa.field(VE, pa.int64()), *spec.schema]
+    return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
+
+
+def _sizes(
+    spec: SourceSpec, units: Sequence[Unit], sample: pa.RecordBatch
+) -> tuple[int | None, int | None]:
+    """Rows and bytes of all files."""
+    if spec.items is not None:
+        return only_events(spec.items).num_rows, 0
+    file_bytes = _file_bytes(units)
+    if all(unit.rows is not None for unit in units):
+        return sum(unit.rows or 0 for unit in units), file_bytes
+    if file_bytes is None or sample.num_rows == 0 or sample.num_rows < SAMPLE_ROWS:
+        return sample.num_rows * len(units), file_bytes
+    lines = _lines(units[0])
+    return None if lines is None else round(file_bytes * lines), file_bytes
+
+
+def _file_bytes(units: Sequence[Unit]) -> int:
+    paths = list(dict.fromkeys(unit.path for unit in units))
+    looked_at = paths[:: -(-len(paths) // FILES_MAX)]
+    total = 0
+    for path in looked_at:
+        with open_random(path) as file:
+            total += file.size()
+    return round(total * len(paths) / len(looked_at)) if looked_at else 0
+
+
+def _lines(unit: Unit) -> float | None:
+    """Lines per byte of a file, by its beginning; None if it is compressed."""
+    with open_random(unit.path) as file:
+        head = file.read(1 << 16)
+    lines = head.count(b"\n")
+    is_text = head.isascii() or b"\0" not in head
+    return lines / len(head) if lines and is_text else None
+
+
+def _span(
+    spec: SourceSpec, units: Sequence[Unit], sample: pa.RecordBatch, rows: int | None
+) -> tuple[int | None, int | None]:
+    """The first and the last start of an event."""
+    if spec.items is not None:
+        return _ends(only_events(spec.items))
+    known = times_of(spec, units, FILES_MAX)
+    if known is not None:
+        return known
+    first, last = _ends(sample)
+    if first is None or last is None or rows is None:
+        return first, None
+    if len(units) > 1:
+        _, end = _ends(_sample(spec, units[-1:]))
+        return first, max(last, end) if end is not None else last
+    return first, first + round((last - first) * max(1.0, rows / sample.num_rows))
+
+
+def _ends(events: pa.RecordBatch) -> tuple[int | None, int | None]:
+    if events.num_rows == 0:
+        return None, None
+    vs = int64_column(events, VS)
+    return int(vs.min()), int(vs.max())
+
+
+def _column(values: pa.Array) -> ColumnSample:
+    rows = max(1, len(values))
+    if pa.types.is_nested(values.type) or pa.types.is_null(values.type):
+        return ColumnSample(values.nbytes / rows, len(values), len(values))
+    counts = pc.value_counts(values.drop_null()).field("counts")
+    return ColumnSample(values.nbytes / rows, len(counts), pc.sum(pc.equal(counts, 1)).as_py() or 0)

@@ -1,0 +1,111 @@
+"""The errors of code that users give to a query: what it raised, on which event, on which line."""
+
+from __future__ import annotations
+
+import traceback
+
+from rstream.errors import IntegrityError, UsageError
+
+_VALUE_CHARACTERS_MAX = 200
+
+
+class UserCodeError(UsageError):
+    """A user's function raised on an event. ``seq`` counts the events of its operator from 0."""
+
+    def __init__(
+        self, function: str, reason: str, line: str, seq: int, lifetime: str, payload: str
+    ) -> None:
+        super().__init__(function, reason, line, seq, lifetime, payload)
+        self.function, self.reason, self.line = function, reason, line
+        self.seq, self.lifetime, self.payload = seq, lifetime, payload
+
+    def __str__(self) -> str:
+        return (
+            f"{self.function} raised {self.reason} at {self.line}\n"
+            f"on event {self.seq} of its input, lifetime {self.lifetime}: {self.payload}\n"
+            'correct the function, or pass over such events with on_error="skip" or "dead_letter"'
+        )
+
+
+class UserResultError(UsageError):
+    """A user's function gave back something other than what was declared."""
+
+    def __init__(self, function: str, reason: str) -> None:
+        super().__init__(function, reason)
+        self.function, self.reason = function, reason
+
+    def __str__(self) -> str:
+        return f"{self.function}: {self.reason}"
+
+
+class CutDependentError(IntegrityError):
+    """A function that has to work row by row gave other values when it was given other batches."""
+
+    def __init__(self, function: str, row: int, rows: int) -> None:
+        super().__init__(function, row, rows)
+        self.function, self.row, self.rows = function, row, rows
+
+    def __str__(self) -> str:
+        return (
+            f"{self.function}: row {self.row} of a batch of {self.rows} has another value when the "
+            "function is given another cutting of the same rows; its result may depend on nothing "
+            "but the row"
+        )
+
+
+class ReplayedValueError(IntegrityError):
+    """A value was asked for that is not the one recorded at this place."""
+
+    def __init__(self, index: int, recorded: str, asked: str) -> None:
+        super().__init__(index, recorded, asked)
+        self.index, self.recorded, self.asked = index, recorded, asked
+
+    def __str__(self) -> str:
+        return (
+            f"logged value {self.index} was recorded as {self.recorded}, and is now asked for as "
+            f"{self.asked}: the code that asks is not deterministic, or has changed"
+        )
+
+
+class NoLoggedValuesError(UsageError):
+    """Code asked for the time, a random number or a lookup where nothing would record it."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return (
+            f"ctx.{self.kind}() was called where values are not recorded, so that a restart could "
+            "not repeat it"
+        )
+
+
+def line_of(error: BaseException) -> str:
+    """File, line and text of the innermost place in the user's code that ``error`` came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not _is_ours(f.filename)] or list(frames)
+    if not own:
+        return "an unknown line"
+    frame = own[-1]
+    return f"{frame.filename}:{frame.lineno}, in {frame.name}" + (
+        f": {frame.line}" if frame.line else ""
+    )
+
+
+def reason_of(error: BaseException) -> str:
+    """Type and message of what was raised."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def shown(value: object) -> str:
+    """``repr``, cut to a length that fits into a message."""
+    text = repr(value)
+    return text if len(text) <= _VALUE_CHARACTERS_MAX else text[: _VALUE_CHARACTERS_MAX - 3] + "..."
+
+
+def _is_ours(filename: str) -> bool:
+    """Whether a frame belongs to the operators that call the user."""
+    path = filename.replace("\\", "/")
+    return any(part in path for part in ("/rvertex/", "/pyarrow/", "<keyed state"))

@@ -1,0 +1,85 @@
+"""Side outputs of whole jobs: where they lie, who reads them, and who must not.
+
+Cannot catch: orders of failure that these few runs do not produce (tests/sim).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import jobmanager
+from planner import Query, Stream, agg, cti, event, tumbling
+from rstream.errors import UsageError
+from rvertex.sources.files import list_files
+from tests.jobmanager.jobs import WAIT_S
+
+if TYPE_CHECKING:
+    from planner.ingest import Cti, Event
+
+#: Seconds at which the rows start, in the order in which they are read.
+STARTS_S = [10, 20, 9, 21, 22, 15, 3, 40, 39]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "clicks.parquet"
+    times = [s * 1_000_000 for s in STARTS_S]
+    pq.write_table(pa.table({"t": times, "k": list(range(len(times)))}), path)
+    return path
+
+
+def counts(rows: Path, output: Path | None = None) -> Query:
+    clicks = Stream.from_parquet(str(rows), vs="t", delay="5s")
+    counted = clicks.group_by("k").window(tumbling("10s")).agg(n=agg.count())
+    return counted.to_parquet(None if output is None else str(output))
+
+
+def test_late_rows_are_kept_beside_the_answer(rows: Path, tmp_path: Path) -> None:
+    root, output = tmp_path / "job", tmp_path / "answer"
+    status = jobmanager.run(counts(rows, output), root=str(root), executor="local").wait(WAIT_S)
+    assert status["late_events"] == 3
+    late = jobmanager.read_late(str(root))
+    assert late.column("k").to_pylist() == [2, 5, 6]
+    assert [t // 1_000_000 for t in late.column("_frontier").to_pylist()] == [15, 17, 17]
+    assert jobmanager.read_late(str(root), "clicks").equals(late)
+    assert (output / "_late" / "s01-clicks" / "partition=0").is_dir()
+
+
+def test_readers_of_the_answer_pass_over_them(rows: Path, tmp_path: Path) -> None:
+    output = tmp_path / "answer"
+    job = jobmanager.run(counts(rows, output), root=str(tmp_path / "job"), executor="local")
+    assert job.wait(WAIT_S)["events_out"] == len(STARTS_S) - 3
+    assert "_frontier" not in ds.dataset(str(output), partitioning="hive").schema.names
+    assert all("_late" not in name for name in list_files("parquet", str(output)))
+
+
+def test_a_source_without_late_rows_leaves_no_folder(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.parquet"
+    pq.write_table(pa.table({"t": [1, 2, 3], "k": [1, 2, 3]}), path)
+    job = jobmanager.run(counts(path), root=str(tmp_path / "job"), executor="local")
+    job.wait(WAIT_S)
+    assert jobmanager.read_late(job.root).num_rows == 0
+    assert not (Path(job.output) / "_late").exists()
+
+
+def test_an_item_behind_its_cti_is_late(tmp_path: Path) -> None:
+    items: list[Event | Cti] = [event(5, k=1), cti(10), event(9, k=2), event(11, k=3)]
+    stream = Stream.from_items({"k": "int64"}, items)
+    job = jobmanager.run(stream, root=str(tmp_path / "job"), executor="local")
+    job.wait(WAIT_S)
+    assert jobmanager.read_late(job.root).column("k").to_pylist() == [2]
+
+
+def test_what_cannot_be_put_aside_is_said(rows: Path, tmp_path: Path) -> None:
+    root = str(tmp_path / "job")
+    jobmanager.run(counts(rows), root=root, executor="local").wait(WAIT_S)
+    with pytest.raises(UsageError, match="can put aside s01-clicks"):
+        jobmanager.read_late(root, "orders")
+    with pytest.raises(UsageError, match="nothing of this kind"):
+        jobmanager.read_dead_letters(root)

@@ -1,0 +1,377 @@
+"""Keyed processes: order of events and timers, atomic calls, and any cutting with any restore.
+
+Cannot catch: a promise of docs/USERCODE.md that no process here relies on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rstream.types import INF_TIME
+from rvertex.aside import sides_of
+from rvertex.context import Drawn, ValueJournal
+from rvertex.keyed import KeyedContext, KeyedProcess, Timer
+from rvertex.keyed_fields import state_fields
+from rvertex.operators import keyed_process
+from rvertex.operators.keyed_process import KeyedProcessing
+from rvertex.run import NO_CTIS, Run
+from rvertex.user_code import OnError, UserCode
+from rvertex.user_errors import NoLoggedValuesError, UserCodeError, UserResultError
+from tests.support.builders import Ev, Item, cti, ev, make_run, table_of
+from tests.support.operator_harness import assert_cut_invariant
+from tests.support.strategies import PAYLOAD, runs, splits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KV = pa.schema([("k", pa.string()), ("x", pa.int64())])
+
+
+def spec_of(
+    process: type[KeyedProcess],
+    output: pa.Schema,
+    keys: tuple[str, ...] = ("k",),
+    on_error: OnError = "fail",
+) -> KeyedProcessing:
+    fields = state_fields(process, KeyedProcess)
+    return KeyedProcessing(keys, UserCode(process.__name__, process), fields, output, on_error)
+
+
+def run_items(spec: KeyedProcessing, items: Sequence[Item], payload: pa.Schema = KV) -> list[Item]:
+    run = make_run(items, payload)
+    return table_of(assert_cut_invariant(spec, [run], [payload]))
+
+
+class Sessions(KeyedProcess):
+    """Counts per key until nothing has come for 5; a timer moves with every event."""
+
+    count: int = 0
+    first: int | None
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.count += 1
+        if self.first is None:
+            self.first = event.vs
+        ctx.set_timer(event.vs + 5)
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        ctx.emit(self.count, self.first, vs=timer.at)
+        self.count = 0
+        self.first = None
+
+
+SESSIONS = spec_of(Sessions, pa.schema([("n", pa.int64()), ("first", pa.int64())]))
+
+
+def test_a_timer_moves_and_fires_when_its_time_has_passed() -> None:
+    items = [
+        *(ev(0, k="a", x=1), ev(3, k="a", x=1), ev(4, k="b", x=1), ev(8, k="a", x=1)),
+        *(cti(9), cti(20)),
+    ]
+    # a: 0, 3, and 8 begins anew, as the timer at 8 comes before the event at 8.
+    assert run_items(SESSIONS, items) == [
+        ev(8, k="a", n=2, first=0),
+        cti(9),
+        ev(9, k="b", n=1, first=4),
+        ev(13, k="a", n=1, first=8),
+        cti(20),
+    ]
+
+
+def test_equal_timers_fire_by_key_nulls_last_then_by_name() -> None:
+    class Named(KeyedProcess):
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            ctx.set_timer(10, "z")
+            ctx.set_timer(10, "b")
+            ctx.set_timer(11, "gone")
+            ctx.delete_timer("gone")
+
+        def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+            ctx.emit(timer.name)
+
+    spec = spec_of(Named, pa.schema([("name", pa.string())]))
+    items = [ev(0, k="b"), ev(1, k=None), ev(2, k="a"), cti(INF_TIME)]
+    rows = [row.payload for row in run_items(spec, items) if isinstance(row, Ev)]
+    named = [(row["k"], row["name"]) for row in rows]
+    assert named == [(k, name) for k in ("a", "b", None) for name in ("b", "z")]
+
+
+def test_rows_that_start_later_wait_and_the_past_is_refused() -> None:
+    class Later(KeyedProcess):
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            ctx.emit(1, vs=event.vs + 3, ve=event.vs + 9)
+            ctx.emit(2)
+            if event.x == 9:
+                ctx.emit(3, vs=event.vs - 1)
+
+    spec = spec_of(Later, pa.schema([("m", pa.int64())]))
+    items = [ev(0, 7, k="a"), cti(1), ev(2, k="a"), cti(9)]
+    assert run_items(spec, items) == [
+        ev(0, 7, k="a", m=2),
+        cti(1),
+        ev(2, k="a", m=2),
+        ev(3, 9, k="a", m=1),
+        ev(5, 11, k="a", m=1),
+        cti(9),
+    ]
+    with pytest.raises(UserCodeError, match=r"emit\(vs=-1\) at 0: what is past"):
+        run_items(spec, [ev(0, k="a", x=9)])
+
+
+class Everything(KeyedProcess):
+    """All types of state, timers that set timers, rows in the future."""
+
+    n: int = 0
+    total: float = 0.5
+    text: str
+    raw: bytes = b"r"
+    flag: bool
+    last: float | None
+    seen: list[int]
+    words: list[str]
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.n += 1
+        self.total = self.total * 0.7 + (event.x if event.x is not None else 0.1)
+        self.text = (self.text + (event.s or "-"))[-3:]
+        self.raw = self.text.encode()
+        self.flag = not self.flag
+        self.last = event.x
+        self.seen.append(event.vs)
+        self.words.append(self.text)
+        del self.seen[:-2], self.words[:-2]
+        ctx.set_timer(event.vs + (event.n or 0) % 7, self.text[-1:])
+        if self.n % 3 == 0:
+            ctx.delete_timer("a")
+            ctx.emit(repr((self.total, self.raw, self.flag, self.last)), vs=ctx.time + 4)
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        ctx.emit(f"{timer.name} {self.n} {self.seen} {self.words} {ctx.key}")
+        if self.n > 4:
+            self.n, self.text, self.flag, self.last = 0, "", False, None
+            self.total, self.raw = 0.5, b"r"
+            self.seen.clear()
+            self.words = []
+        elif not ctx.at_end:
+            ctx.set_timer(timer.at + 2, timer.name)
+
+
+@pytest.mark.parametrize("keys", [("k",), ("k", "s"), ("x",)])
+@given(run=runs(duration_max=4), cuts=splits())
+@settings(max_examples=12)
+def test_no_cutting_and_no_restore_shows(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
+    spec = spec_of(Everything, pa.schema([("what", pa.string())]), keys)
+    assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
+
+
+class Touchy(KeyedProcess):
+    """Changes everything it can, and raises on odd numbers and in timers named so."""
+
+    n: int = 0
+    seen: list[int]
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.n += 1
+        self.seen.append(event.x or 0)
+        ctx.emit(self.n)
+        ctx.set_timer(event.vs + 3, "odd" if self.n % 2 else "even")
+        ctx.delete_timer("first")
+        if event.x is not None and event.x % 2:
+            raise ValueError(f"odd: {event.x}")
+        ctx.set_timer(event.vs + 9, "first")
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        self.seen.append(-1)
+        ctx.emit(100 + len(self.seen))
+        if timer.name == "odd":
+            raise RuntimeError("odd timer")
+
+
+N = pa.schema([("n", pa.int64())])
+ODD = pa.schema([("k", pa.int64()), ("x", pa.int64())])
+
+
+@pytest.mark.parametrize("on_error", ["skip", "dead_letter"])
+@given(run=runs(ODD), cuts=splits())
+@settings(max_examples=12)
+def test_a_call_that_raised_has_changed_nothing(run: Run, cuts: list[int], on_error: Any) -> None:
+    assert_cut_invariant(spec_of(Touchy, N, on_error=on_error), [run], [ODD], cuts)
+
+
+def test_poison_is_counted_and_kept() -> None:
+    spec = spec_of(Touchy, N, on_error="dead_letter")
+    (side,) = sides_of(spec, [ODD])
+    assert side.name == "_dead_letters/Touchy"
+    operator = spec.open([ODD])
+    run = make_run([ev(1, k=1, x=2), ev(2, 5, k=1, x=3), cti(4)], ODD)
+    out = operator.process([run])
+    assert table_of(out) == [ev(1, k=1, n=1), cti(4)]
+    out = operator.process([Run(run.events.slice(0, 0), np.array([5]))])
+    assert operator.poisoned_events == 2
+    (letters,) = operator.take_aside()
+    first, second = letters.to_pylist()
+    line = first.pop("error")
+    assert first == {"_vs": 2, "_ve": 5, "seq": 1, "k": 1, "x": 3}
+    assert line.startswith("ValueError: odd: 3 at ")
+    assert "raise ValueError" in line
+    assert (second["seq"], second["k"], second["_vs"]) == (2, None, 4)
+    assert second["error"].startswith("RuntimeError: odd timer at ")
+    assert operator.take_aside()[0].num_rows == 0
+    again = spec.open([ODD])
+    again.load(operator.snapshot())
+    assert again.poisoned_events == 2
+
+
+def test_fail_names_the_event_and_the_line() -> None:
+    with pytest.raises(UserCodeError) as raised:
+        run_items(spec_of(Touchy, N), [ev(1, k="a", x=2), ev(2, k="a", x=3)])
+    text = str(raised.value)
+    assert text.startswith("Touchy raised ValueError: odd: 3 at ")
+    assert "in on_event: raise ValueError" in text
+    assert "on event 1 of its input, lifetime [2, 3): k='a', x=3" in text
+    assert 'on_error="skip"' in text
+
+
+def test_state_is_of_its_type() -> None:
+    class Wrong(KeyedProcess):
+        total: float = 0.0
+        seen: list[int]
+
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            if event.x == 1:
+                self.total = 1
+            elif event.x == 2:
+                self.seen.append(True)
+
+    spec = spec_of(Wrong, pa.schema([]))
+    with pytest.raises(UserCodeError, match="'total' is float, not 1"):
+        run_items(spec, [ev(0, k="a", x=1)])
+    with pytest.raises(UserCodeError, match=r"'seen' is list\[int\], but has True in it"):
+        run_items(spec, [ev(0, k="a", x=2)])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda ctx: ctx.emit(), r"emit\(\) takes 1 values \(n\), got 0"),
+        (lambda ctx: ctx.emit(1, 2), "got 2"),
+        (lambda ctx: ctx.emit("a"), "column 'n' is int64, not 'a'"),
+        (lambda ctx: ctx.emit(2**63), "column 'n' is int64"),
+        (lambda ctx: ctx.emit(m=1), r"emit\(m=...\): the columns of output are n"),
+        (lambda ctx: ctx.emit(1, ve=0), "needs vs < ve"),
+        (lambda ctx: ctx.set_timer(1.5), "a time is an int"),
+        (lambda ctx: ctx.set_timer(INF_TIME), "below INF"),
+        (lambda ctx: ctx.now(), r"ctx.now\(\) was called where values are not recorded"),
+    ],
+)
+def test_mistakes_in_calls(call: Any, message: str) -> None:
+    class Calls(KeyedProcess):
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            call(ctx)
+
+    with pytest.raises((UserCodeError, NoLoggedValuesError), match=message):
+        run_items(spec_of(Calls, N), [ev(0, k="a")])
+
+
+def test_timers_of_timers_are_later_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(KeyedProcess):
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            ctx.set_timer(event.vs + 1)
+
+        def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+            ctx.emit()
+            ctx.set_timer(timer.at + (1 if ctx.key == "a" else 0))
+
+    spec = spec_of(Endless, pa.schema([]))
+    assert run_items(spec, [ev(0, k="a"), cti(3)]) == [
+        *(ev(1, k="a"), ev(2, k="a"), cti(3), ev(3, k="a")),
+    ]
+    monkeypatch.setattr(keyed_process, "FINAL_TIMERS_MAX", 5)
+    with pytest.raises(UserResultError, match=r"'a' has set 5 timers .* set none if ctx"):
+        run_items(spec, [ev(0, k="a"), cti(INF_TIME)])
+    with pytest.raises(UserCodeError, match="a timer sets timers for later times"):
+        run_items(spec, [ev(0, k="b"), cti(3)])
+
+
+def test_keys_without_state_are_forgotten() -> None:
+    operator = SESSIONS.open([KV])
+    for t in range(0, 100, 10):
+        events = make_run([ev(t, k=f"k{t}", x=1)], KV).events
+        operator.process([Run(events, np.array([t + 6]))])
+        state = operator.snapshot()
+        assert state.tables["keys"].num_rows <= 2
+    assert len(operator._state) == 0
+
+
+class Outside:
+    def __init__(self) -> None:
+        self.drawn = 0
+
+    def now_us(self) -> int:
+        self.drawn += 1
+        return 1000 + self.drawn
+
+    def random(self) -> float:
+        return 0.25
+
+
+def test_logged_values_are_the_same_again() -> None:
+    class Stamped(KeyedProcess):
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            ctx.emit(ctx.now())
+
+    spec = spec_of(Stamped, N)
+    run = make_run([ev(t, k="a") for t in range(6)], KV)
+    outside, journal = Outside(), ValueJournal()
+    operator = spec.open([KV])
+    operator.use_values(journal, outside)
+    operator.process([Run(run.events.slice(0, 2), NO_CTIS)])
+    state = operator.snapshot()
+    whole = operator.process([Run(run.events.slice(2, 4), NO_CTIS)])
+    first, drawn = journal.take_fresh()
+    assert (first, len(drawn), drawn[2]) == (0, 6, Drawn("now", "", 1003))
+    again = spec.open([KV])
+    again.use_values(ValueJournal(drawn[2:], first_index=2), outside)
+    again.load(state)
+    assert again.process([Run(run.events.slice(2, 4), NO_CTIS)]).events.equals(whole.events)
+    assert outside.drawn == 6
+    lost = spec.open([KV])
+    with pytest.raises(NoLoggedValuesError):
+        lost.load(state)
+
+
+class Count(KeyedProcess):
+    """Counts; a zero takes the count away."""
+
+    count: int = 0
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.count = 0 if event.x == 0 else self.count + 1
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_the_log_of_changes_is_that_of_a_dictionary(data: st.DataObject) -> None:
+    spec = spec_of(Count, pa.schema([]))
+    operator = spec.open([KV])
+    naive: dict[str, int] = {}
+    for t in range(8):
+        rows = data.draw(
+            st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 3)), max_size=6)
+        )
+        operator.process([Run(make_run([ev(t, k=k, x=x) for k, x in rows], KV).events, NO_CTIS)])
+        for k, x in rows:
+            naive[k] = 0 if x == 0 else naive.get(k, 0) + 1
+        if data.draw(st.booleans()):
+            state = operator.snapshot()
+            operator = spec.open([KV])
+            operator.load(state)
+    operator.snapshot()
+    found = {k: slot.count for k, slot in operator._state.slots.items()}
+    assert found == {k: n for k, n in naive.items() if n}

@@ -1,0 +1,122 @@
+"""The open-loop benchmarks measure what they say: the schedule, the answer, what a kill does."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import jobmanager
+from planner import Stream, agg, tumbling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+SECOND = 1_000_000
+WINDOW_US = 20_000
+
+
+@pytest.fixture(autouse=True)
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The benchmarks' modules can be imported."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    yield
+    for name in ("open_loop", "processes", "recovery_measures"):
+        sys.modules.pop(name, None)
+
+
+def seen_run(load: Any, delay_us: Any, kill_us: int) -> Any:
+    """A run in which each window was seen ``delay_us(its end)`` after its end, or never (None)."""
+    from open_loop import START_US
+    from recovery_measures import Run
+
+    answer = load.answer()
+    window, key = np.nonzero(answer)
+    ends = (window + 1) * WINDOW_US
+    seen = ends + np.array([delay_us(int(end)) for end in ends])
+    order = np.argsort(seen, kind="stable")
+    at = np.unique(seen).tolist()
+    return Run(
+        load=load,
+        started_us=0,
+        killed_us=kill_us,
+        warm_us=0,
+        seen_us=seen[order],
+        vs=(START_US + window * WINDOW_US)[order],
+        key=key[order],
+        total=answer[window, key][order],
+        batches=(at, [0] * len(at)),
+        usage=None,
+        digest="d",
+        recomputed=None,
+    )
+
+
+def test_a_stall_counts_from_when_events_were_due() -> None:
+    from open_loop import Load
+    from recovery_measures import measure
+
+    load = Load(rate=2_000, seconds=6.0, keys=4, window_us=WINDOW_US)
+
+    def delay_us(end: int) -> int:
+        return max(5_000, int(3.5 * SECOND) - end) if end > 2 * SECOND else 5_000
+
+    row = measure(seen_run(load, delay_us, 2 * SECOND), "d")
+    assert row["equal"]
+    assert row["normal_p50_ms"] == pytest.approx(15, abs=1)
+    assert row["normal_gap_ms"] == 20
+    assert row["gap_ms"] == pytest.approx(1_495, abs=1)
+    assert row["max_ms"] == pytest.approx(1_500, abs=20)
+    assert row["recovered_ms"] == pytest.approx(1_500, abs=100)
+    assert row["late_share"] == pytest.approx(0.5 / 4, abs=0.01)
+    assert row["p50_ms"] < 25 < row["p99_ms"]
+    assert not measure(seen_run(load, delay_us, 2 * SECOND), "other")["equal"]
+
+
+def test_what_is_missing_or_wrong_is_told() -> None:
+    from dataclasses import replace
+
+    from open_loop import Load
+    from recovery_measures import is_right, measure
+
+    load = Load(rate=2_000, seconds=1.0, keys=4, window_us=WINDOW_US)
+    run = seen_run(load, lambda _: 5_000, SECOND // 2)
+    assert is_right(run)
+    assert not is_right(replace(run, total=run.total + 1))
+    rows = {name: getattr(run, name)[1:] for name in ("seen_us", "vs", "key", "total")}
+    assert not is_right(replace(run, **rows))
+    with pytest.raises(ValueError, match="in no window of the output"):
+        measure(replace(run, **rows), None)
+
+
+def test_the_load_is_what_its_answer_says(tmp_path: Path) -> None:
+    from open_loop import GROUP_ROWS, START_US, Load
+
+    load = Load(rate=50_000, seconds=0.7, keys=10, window_us=WINDOW_US)
+    path = load.write(tmp_path / "events.parquet")
+    metadata = pq.ParquetFile(path).metadata
+    sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+    assert sum(sizes) == load.rows
+    assert sizes[0] == sizes[1] == GROUP_ROWS
+    windows = Stream.from_parquet(str(path), vs="time", partitions=2).group_by("key")
+    table = jobmanager.collect(windows.window(tumbling(WINDOW_US)).agg(total=agg.sum("value")))
+    answer = np.zeros((load.windows, load.keys), int)
+    window = (table["_vs"].to_numpy() - START_US) // WINDOW_US
+    answer[window, table["key"].to_numpy()] = table["total"].to_numpy()
+    assert np.array_equal(answer, load.answer())
+
+
+def test_the_usage_of_processes() -> None:
+    import os
+
+    from processes import Usage, descendants, usage_of
+
+    used = usage_of([os.getpid()])
+    assert used.cpu_s > 0
+    assert used - used == Usage()
+    assert os.getpid() not in descendants(os.getpid())
