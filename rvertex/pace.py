@@ -39,9 +39,20 @@ class Pace:
         if self._speed == 0 or batch.num_rows == 0:
             return int(batch.num_rows)
         times = np.maximum.accumulate(int64_column(batch, column))
+        due_us = self._due_us(int(times[0]))
+        return int(np.searchsorted(times, due_us, side="right"))
+
+    def wait_s(self, batch: pa.RecordBatch, column: str) -> float | None:
+        """How long until the first row of ``batch`` (at least one) is due; None: it always is."""
+        if self._speed == 0:
+            return None
+        first_us = int(int64_column(batch.slice(0, 1), column)[0])
+        return max(0.0, (first_us - self._due_us(first_us)) / self._speed / 1e6)
+
+    def _due_us(self, first_us: int) -> int:
+        """The event time that is due now; ``first_us`` is the first one seen."""
         now_us = self._clock.now_us()
         if self._origin_us is None:
-            self._origin_us = int(times[0])
+            self._origin_us = first_us
         self._started_us = self._started_us or now_us
-        due_us = self._origin_us + int((now_us - self._started_us) * self._speed)
-        return int(np.searchsorted(times, due_us, side="right"))
+        return self._origin_us + int((now_us - self._started_us) * self._speed)
