@@ -15,9 +15,9 @@ from rich.console import Console
 from jobmanager import job as jobs
 from jobmanager import logs
 from jobmanager.batch import run_batch
-from jobmanager.errors import JobFailedError, NotRunningError
+from jobmanager.errors import CannotDrainError, JobFailedError, NotRunningError
 from jobmanager.query_file import load_query
-from jobmanager.root import JobRoot, is_owned
+from jobmanager.root import CANCEL, DRAIN, JobRoot, is_owned
 from jobmanager.validate import validate as run_both
 from jobmanager.view import ProgressView, vertex_table
 from planner import explain as plan_text
@@ -309,11 +309,38 @@ def list_jobs(
 @_reports_errors
 def cancel(root: Root, as_json: AsJson = False) -> None:
     """Ask a running job to end; what is durable stays, and resume can go on with it."""
+    found = _running(root)
+    JobRoot(root).request(CANCEL)
+    print(json.dumps({"job": found["job"], "cancel": "requested"}) if as_json else "requested")
+
+
+@app.command()
+@_reports_errors
+def drain(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Its name, as status shows it.")],
+    root: Root,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a running job to move everything off a host, without a gap, and to let it go."""
+    found = _running(root)
+    reasons = {row["host"]: row["cannot_drain"] for row in found.get("hosts", [])}
+    if reasons.get(host, "?"):
+        unknown = f"the job has no such host, its hosts are {', '.join(reasons)}"
+        raise CannotDrainError(host, reasons.get(host, unknown))
+    JobRoot(root).request(DRAIN + host)
+    print(json.dumps({"job": found["job"], "drain": host}) if as_json else "requested")
+
+
+def _running(root: str) -> dict[str, Any]:
+    """The status of a job that somebody works on.
+
+    Raises:
+        NotRunningError: nobody does.
+    """
     found = _status(root)
     if found["state"] not in ("starting", "running"):
         raise NotRunningError(root, found["state"])
-    JobRoot(root).request_cancel()
-    print(json.dumps({"job": found["job"], "cancel": "requested"}) if as_json else "requested")
+    return found
 
 
 def main() -> None:

@@ -82,22 +82,30 @@ def checkpoint_taken(job: Ledger, notice: CheckpointTaken) -> None:
         return
     instance.reached(notice.inputs, notice.outputs)
     instance.parts = notice.parts
-    vertex.parts.update(dict.fromkeys(notice.parts))
-    job.checkpointed_us = max(job.checkpointed_us, notice.taken_us)
-    ref = CheckpointRef.announced(notice)
-    if not all(map(operator.ge, ref.reads, job.tracker.refs(notice.vertex)[0].reads)):
-        _delete(job, vertex, [notice.name], ())  # it would read what may be gone
+    ref = record_checkpoint(job, notice)
+    if ref is None:
+        _delete(job, vertex, [notice.name], ())
         return
-    job.tracker.add(notice.vertex, ref)
     if notice.asked:
         answered(job, vertex, notice.epoch, ref)
     collect_durable(job)
 
 
+def record_checkpoint(job: Ledger, notice: CheckpointTaken) -> CheckpointRef | None:
+    """Know it from now on; None if it is of no use, because what it would read may be gone."""
+    job.vertices[notice.vertex].parts.update(dict.fromkeys(notice.parts))
+    job.checkpointed_us = max(job.checkpointed_us, notice.taken_us)
+    ref = CheckpointRef.announced(notice)
+    if not all(map(operator.ge, ref.reads, job.tracker.refs(notice.vertex)[0].reads)):
+        return None
+    job.tracker.add(notice.vertex, ref)
+    return ref
+
+
 def collect_durable(job: Ledger) -> None:
     """Apply the low-water marks: delete old checkpoints, collect durable streams."""
     low = low_water_marks(
-        job.topology, job.tracker, job.is_settled, job.consumed, retained_before_us(job)
+        job.topology, job.tracker, job.is_settled, job.consumed, lambda v, ref: _held(job, v, ref)
     )
     for name, ref in low.keep.items():
         dropped = [] if ref is None else job.tracker.drop_before(name, ref)
@@ -107,12 +115,14 @@ def collect_durable(job: Ledger) -> None:
     _tell_marks(job, {s: seq for s, seq in durable.items() if seq})
 
 
-def retained_before_us(job: Ledger) -> int | None:
-    """The newest checkpoint before this time is kept (None: none is kept for its age)."""
+def _held(job: Ledger, vertex: str, needed: CheckpointRef) -> CheckpointRef:
+    """What is kept instead of ``needed``: for its age, or because an instance is to load it."""
     retain_us = job.config.retain_us
-    if retain_us == KEEP_ALL:
-        return 0
-    return job.checkpointed_us - retain_us if retain_us else None
+    age_us = job.checkpointed_us if retain_us == KEEP_ALL else retain_us
+    before_us = job.checkpointed_us - age_us if retain_us else None
+    rows = job.vertices[vertex].instances
+    loading = [i.checkpoint for i in rows if i.state in ("waiting", "starting")]
+    return job.tracker.held(vertex, needed, before_us=before_us, names=loading)
 
 
 def _delete(job: Ledger, vertex: VertexState, names: list[str], parts: Iterable[str]) -> None:

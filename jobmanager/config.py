@@ -49,6 +49,8 @@ class JobConfig:
     retain_us: int = 0
     #: For hosts to leave when a job ends.
     host_stop_wait_s: float = 60.0
+    #: For a root that cannot be reached, before the job manager gives up.
+    store_wait_s: float = 30.0
     #: Longest wait for the job manager's own notices to become durable.
     notice_flush_wait_s: float = 30.0
     host: HostLimits = field(default_factory=HostLimits)

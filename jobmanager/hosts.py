@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobmanager.instances import location, lose_slot, order, publish, remove, restart
-from jobmanager.ledger import US_PER_S
+from jobmanager.ledger import EPOCHS_PER_TAKEOVER, US_PER_S
 from jobmanager.messages import Feed, HostLost, JobResumed, Refuse, StartHost
 from jobmanager.placement import first_slots
 from jobmanager.state import HostState
@@ -23,17 +23,14 @@ if TYPE_CHECKING:
     from jobmanager.messages import JobStarted
     from rvertex.messages import HostReady
 
-#: A job manager that takes over skips this many epochs: its predecessor's last may not be logged.
-EPOCHS_PER_TAKEOVER = 1_000
-
 
 def begin(job: Ledger, notice: JobStarted | JobResumed) -> None:
     """Fill the slots, and start what is not settled; nothing of before is left."""
     assert notice.hosts >= 1, notice.hosts
     job.state, job.error = "running", ""
     job.now_us = job.advanced_us = notice.now_us
-    generation = 1 + max((h.generation for h in job.hosts), default=-1)
-    job.hosts = [HostState(slot, generation) for slot in range(notice.hosts)]
+    job.generation += 1
+    job.hosts = [HostState(slot, job.generation) for slot in range(notice.hosts)]
     for k, vertex in enumerate(job.vertices.values()):
         vertex.instances.clear()
         vertex.joins.clear()
@@ -95,6 +92,7 @@ def lost(job: Ledger, name: str, reason: str) -> None:
         following = HostState(host.slot, host.generation + 1)
         following.heard_us, following.losses = job.now_us, host.losses
         job.hosts[host.slot] = following
+        job.generation = max(job.generation, following.generation)
         job.out.append(StartHost(following.name))
     lose_slot(job, host.slot)
 
@@ -102,19 +100,22 @@ def lost(job: Ledger, name: str, reason: str) -> None:
 def drain_requested(job: Ledger, name: str) -> None:
     """A user wants a host to be empty; what is on it moves, if there is somewhere to move to."""
     host = job.current(name)
-    if host is None or host.is_draining:
-        return
-    others = sum(h.is_open for h in job.hosts) - 1
-    shapes = [v.shape for v in job.vertices.values() if not v.is_finished]
-    crowded = next((s for s in shapes if s.recovery.replicas > others), None)
-    host.refusal = ""
-    if others == 0:
-        host.refusal = "there is no other host"
-    elif crowded is not None:
-        count = f"{crowded.recovery.replicas} replicas"
-        host.refusal = f"{crowded.id} has {count}, and other hosts there are only {others}"
-    else:
+    if host is not None and not why_not_drained(job, host):
         host.is_draining = True
+
+
+def why_not_drained(job: Ledger, host: HostState) -> str:
+    """Why a host cannot be drained; empty if it can."""
+    if not host.is_open:
+        return f"it is {host.condition}"
+    others = sum(h.is_open for h in job.hosts) - 1
+    if others == 0:
+        return "there is no other host"
+    for vertex in job.vertices.values():
+        replicas = vertex.shape.recovery.replicas
+        if not vertex.is_finished and replicas > others:
+            return f"{vertex.shape.id} has {replicas} replicas, other hosts there are only {others}"
+    return ""
 
 
 def let_drained_go(job: Ledger) -> None:

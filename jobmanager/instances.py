@@ -17,7 +17,7 @@ from jobmanager.ledger import US_PER_S
 from jobmanager.placement import slots_for_restart
 from jobmanager.recovery import plan_restarts
 from jobmanager.state import InstanceState
-from rstream.types import INF_TIME, MIN_TIME
+from rstream.types import MIN_TIME
 from rvertex.messages import Locate, Site, StartVertex, StopVertex
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def finished(job: Ledger, notice: VertexFinished) -> None:
     if vertex.digests and vertex.digests != digests:
         one, other = (f"outputs {[d.hex() for d in rows]}" for rows in (vertex.digests, digests))
         raise NotDeterministicError(notice.vertex, one, other)
-    vertex.finish(instance, notice, INF_TIME)
+    vertex.finish(instance, notice)
     job.advanced_us = job.now_us
     if all(v.is_finished for v in job.vertices.values()):
         job.end("finished", "")

@@ -147,9 +147,9 @@ class Job:
             "root": self.root,
             "output": self.output,
         }
-        self._root.write_status(self._status)
         if self._on_status is not None:
             self._on_status(self.status())
+        self._root.write_status(self._status)
 
     def _finish(self) -> None:
         if self._status["state"] == "finished":
@@ -232,7 +232,8 @@ def resume(
     if finished is not None:
         return finished
     with _owned(job_root):
-        job_root.take_cancel()
+        for request in job_root.requests():
+            job_root.forget_request(request)
         return _launch(
             job_root,
             job_root.read_query(),

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rvertex.messages import HostInstruction
 
 US_PER_S = 1_000_000
+#: A job manager that takes over skips this many epochs: its predecessor's last may not be logged.
+EPOCHS_PER_TAKEOVER = 1_000
 OPEN_STATES = ("starting", "running")
 
 
@@ -40,6 +42,8 @@ class Ledger:
         self.hosts: list[HostState] = []
         self.vertices = {v.id: VertexState(v) for v in topology.vertices.values()}
         self.epoch = 0
+        #: The last generation of hosts that was used.
+        self.generation = -1
         #: Version of the last ``Locate`` that was sent.
         self.locations = 0
         self.now_us = 0

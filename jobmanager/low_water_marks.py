@@ -39,12 +39,12 @@ def low_water_marks(
     tracker: SnapshotTracker,
     is_settled: Callable[[str], bool],
     consumed: Callable[[str], tuple[int, ...]],
-    retained_before_us: int | None = None,
+    hold: Callable[[str, CheckpointRef], CheckpointRef] = lambda vertex, ref: ref,
 ) -> LowWaterMarks:
     """The marks that follow from the checkpoints known now; linear in the plan.
 
     ``consumed``: input seqs that all living instances of a vertex have consumed.
-    ``retained_before_us``: the newest checkpoint before this time is kept, and all it reads.
+    ``hold``: the checkpoint to keep, where recovery needs a given one; the same or an older.
 
     Raises:
         NoCheckpointError: one that is needed turned out to be corrupt or gone before.
@@ -63,7 +63,7 @@ def low_water_marks(
         ref = tracker.usable(vertex.id, limits, consumed(vertex.id))
         if ref is None:
             raise NoCheckpointError(vertex.id, f"no checkpoint at or below {limits} is left")
-        keep[vertex.id] = tracker.retained(vertex.id, ref, retained_before_us)
+        keep[vertex.id] = hold(vertex.id, ref)
     return LowWaterMarks(keep, marks)
 
 

@@ -4,17 +4,17 @@ Theory of operation. All it knows is in one :class:`jobmanager.ledger.Ledger`; e
 the part that understands it: hosts and their slots, instances and their restarts, joins and twins,
 the collection of what is needless. After a notice that is logged, missing instances are filled in.
 
-Invariants: (1) no I/O, clock or thread: the same notices give the same instructions, which is how
-``resume`` replays them; (2) epochs only grow, and a notice of an older epoch changes nothing; (3) a
-checkpoint is deleted only when the marks say that no recovery can need it; (4) what starts or stops
-an instance follows from notices that are logged.
+Invariants: (1) no I/O, clock or thread: the same notices give the same instructions; (2) epochs
+only grow, and a notice of an older epoch changes nothing; (3) a checkpoint is deleted only when the
+marks say that no recovery can need it; (4) what starts or stops an instance follows from a notice
+that is logged, so the log tells why.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from jobmanager import collection, hosts, instances, joining
+from jobmanager import collection, hosts, instances, joining, takeover
 from jobmanager.errors import NoCheckpointError, NotDeterministicError
 from jobmanager.ledger import US_PER_S, Ledger
 from jobmanager.messages import (
@@ -42,6 +42,8 @@ from rvertex.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobmanager.config import JobConfig
     from jobmanager.messages import Instruction, Notice
     from jobmanager.state import HostState, VertexState
@@ -97,6 +99,17 @@ class JobManager:
             except (NotDeterministicError, NoCheckpointError) as error:
                 job.end("failed", str(error))
         return job.out
+
+    def recall(self, notices: Iterable[Notice]) -> None:
+        """Learn from the log of a predecessor; nothing is decided."""
+        for notice in notices:
+            takeover.recall(self.job, notice)
+        self.job.out = []
+
+    def is_stale(self, notice: Notice) -> bool:
+        """Whether it is told by an instance that is no longer there: not for the log."""
+        told = VertexStarted | CheckpointTaken | VertexFinished | VertexFailed | ItemsLost
+        return isinstance(notice, told) and not self.job.instance(notice.vertex, notice.epoch)
 
     def _dispatch(self, notice: Notice) -> None:
         job = self.job

@@ -1,8 +1,7 @@
 """What the job manager's shell tells it, and what it tells its shell to do.
 
 Notices (past tense) are the only way into :class:`jobmanager.manager.JobManager`, instructions
-(imperative) the only way out. All notices but ``Progress`` and ``Tick`` are logged; the last
-``Progress`` of each host is when a decision rests on it.
+(imperative) the only way out. All notices but ``Progress`` and ``Tick`` are logged.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from dataclasses import dataclass
 
 from rvertex.messages import (
     HOST_NOTICES,
-    CheckpointTaken,
     HostInstruction,
     HostNotice,
     MessageCodec,
@@ -154,15 +152,3 @@ LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(
 def is_logged(notice: Notice) -> bool:
     """Whether a job manager that takes over must see this notice."""
     return not isinstance(notice, Progress | Tick)
-
-
-def rests_on_progress(notice: Notice) -> bool:
-    """Whether what follows from this notice or a later report depends on the reports so far.
-
-    Those are then logged before it: one that takes over must come to the same decision, or it would
-    not know the instances that were started, nor believe their checkpoints. What changes who is
-    there, or is to be, changes what a report means: which memory it releases.
-    """
-    if isinstance(notice, CheckpointTaken):
-        return notice.asked
-    return is_logged(notice) and not isinstance(notice, JobStarted | JobResumed | CancelRequested)

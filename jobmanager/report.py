@@ -7,6 +7,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.hosts import why_not_drained
 from jobmanager.ledger import OPEN_STATES
 from rstream.types import INF_TIME, MIN_TIME
 
@@ -42,7 +43,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "late_events": sum(v.late_events for v in states),
         "restarts": sum(v.restarts for v in states),
         "output_digest": output_digest(manager),
-        "hosts": [_host(h, is_open=manager.state in OPEN_STATES) for h in manager.hosts],
+        "hosts": [_host(manager, h) for h in manager.hosts],
         "vertices": rows,
     }
 
@@ -139,16 +140,13 @@ def _host_named(manager: JobManager, name: str) -> HostState | None:
     return next((h for h in manager.hosts if h.name == name), None)
 
 
-def _host_state(host: HostState) -> str:
-    return "draining" if host.is_draining and host.state != "drained" else host.state
-
-
-def _host(host: HostState, *, is_open: bool) -> dict[str, Any]:
+def _host(manager: JobManager, host: HostState) -> dict[str, Any]:
+    is_open = manager.state in OPEN_STATES
     return {
         "host": host.name,
-        "state": _host_state(host) if is_open else "stopped",
-        "refusal": host.refusal,
+        "state": host.condition if is_open else "stopped",
         "machine": host.machine,
         "pid": host.pid,
         "address": host.address,
+        "cannot_drain": why_not_drained(manager.job, host) if is_open else "the job has ended",
     }

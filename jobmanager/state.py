@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rstream.types import MIN_TIME
+from rstream.types import INF_TIME, MIN_TIME
 
 if TYPE_CHECKING:
     from jobmanager.topology import VertexShape
@@ -32,13 +32,16 @@ class HostState:
     losses: int = 0
     #: A user wants it empty; nothing new is placed on it.
     is_draining: bool = False
-    #: Why it will not be drained, although a user asked for it.
-    refusal: str = ""
 
     @property
     def name(self) -> str:
         """Unique for the life of the job."""
         return f"h{self.slot}.{self.generation}"
+
+    @property
+    def condition(self) -> str:
+        """Its state as users see it."""
+        return "draining" if self.is_draining and self.state != "drained" else self.state
 
     @property
     def is_open(self) -> bool:
@@ -178,16 +181,20 @@ class VertexState:
             return True
         return False
 
-    def finish(self, instance: InstanceState, notice: VertexFinished, cti: int) -> None:
+    def finish(self, instance: InstanceState, notice: VertexFinished) -> None:
         """One of its instances came to the end, and so did the vertex."""
         instance.state = "finished"
         instance.consumed, instance.outputs = notice.inputs, notice.outputs
-        instance.durable, instance.cti = notice.outputs, cti
+        instance.durable, instance.cti = notice.outputs, INF_TIME
         instance.tail_bytes = 0
-        if self.is_finished:
-            return
-        self.is_finished, self.finisher, self.due_us = True, instance.epoch, None
+        if not self.is_finished:
+            self.record_end(notice)
+
+    def record_end(self, notice: VertexFinished) -> None:
+        """The vertex came to its end: nobody joins it any more."""
+        self.is_finished, self.finisher, self.due_us = True, notice.epoch, None
         self.joins.clear()
-        self.digests, self.cti = notice.digests, cti
+        self.is_new = False
+        self.digests, self.cti = notice.digests, INF_TIME
         self.events_in, self.events_out = notice.events_in, notice.events_out
         self.late_events = notice.late_events

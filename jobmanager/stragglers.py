@@ -77,7 +77,8 @@ def _stages(job: Ledger) -> dict[str, list[VertexState]]:
 def _siblings(vertex: VertexState, instance: InstanceState, stage: list[VertexState]) -> list[int]:
     """The CTIs of those that have the like to do."""
     others = [_cti(v) for v in stage if v is not vertex]
-    return others + [i.cti for i in vertex.instances if i is not instance]
+    replicas = [i.cti for i in vertex.instances if i is not instance and i.replaces is None]
+    return others + replicas
 
 
 def _cti(vertex: VertexState) -> int:

@@ -95,13 +95,15 @@ class SnapshotTracker:
                 return ref
         return None
 
-    def retained(self, vertex: str, needed: CheckpointRef, before_us: int | None) -> CheckpointRef:
-        """The older of ``needed`` and the newest that was taken before a time (None: now)."""
-        if before_us is None:
-            return needed
+    def held(
+        self, vertex: str, needed: CheckpointRef, *, before_us: int | None, names: Sequence[str]
+    ) -> CheckpointRef:
+        """The oldest of: ``needed``, those of these names, the newest before a time (None: now)."""
         refs = self._refs[vertex]
-        old = [k for k, ref in enumerate(refs) if ref.taken_us <= before_us]
-        return refs[min(refs.index(needed), old[-1] if old else 0)]
+        at = [refs.index(needed), *(k for k, ref in enumerate(refs) if ref.name in names)]
+        if before_us is not None:
+            at.append(max((k for k, r in enumerate(refs) if r.taken_us <= before_us), default=0))
+        return refs[min(at)]
 
     def discard(self, vertex: str, name: str) -> None:
         """Forget a checkpoint that turned out to be corrupt or gone.

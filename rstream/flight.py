@@ -146,6 +146,7 @@ class RemoteReader(PushedReader):
         store: BlobStore | str | None = None,
         queue_bytes_max: int = QUEUE_BYTES_MAX,
         on_change: Callable[[], None] | None = None,
+        durable_first: bool = True,
     ) -> None:
         self._address, self._secret = address, secret
         self._stream_id, self._epoch = stream_id, epoch
@@ -154,7 +155,12 @@ class RemoteReader(PushedReader):
         self._reading_since_s: float | None = None
         self._clock = SystemClock()
         super().__init__(
-            stream_id, from_seq, store=store, queue_bytes_max=queue_bytes_max, on_change=on_change
+            stream_id,
+            from_seq,
+            store=store,
+            queue_bytes_max=queue_bytes_max,
+            on_change=on_change,
+            durable_first=durable_first,
         )
 
     @property
@@ -166,12 +172,15 @@ class RemoteReader(PushedReader):
         return super().is_broken
 
     def close(self) -> None:
-        """Stop receiving."""
+        """Stop receiving; returns at once, see :meth:`join`."""
         super().close()
         if (call := self._call) is not None:
             call.cancel()
+
+    def join(self, timeout_s: float = CLOSE_WAIT_S) -> None:
+        """Wait until the connection of a closed reader has ended."""
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(CLOSE_WAIT_S)
+            self._thread.join(timeout_s)
 
     def _connect(self) -> None:
         self._thread = threading.Thread(target=self._receive, name="remote-reader", daemon=True)

@@ -11,52 +11,42 @@ outputs are durable.
 
 from __future__ import annotations
 
-import math
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from rstream.batch import VS, Items, int64_column
-from rstream.errors import SequenceDiscardedError, SequenceLostError, SequenceNotReadyError
+from rstream.batch import VS, Items
 from rvertex.checkpointing import Checkpointer
+from rvertex.errors import LimitExceededError, ReplayDifferenceError
+from rvertex.inlet import Inlet
 from rvertex.messages import ItemsLost, VertexFinished, VertexProgress
-from rvertex.pace import Pace
 from rvertex.sources.readers import open_reader
-from rvertex.vertex import RVertex
 
 if TYPE_CHECKING:
-    from rstream import RStream, StreamReader
+    from rstream import RStream
     from rvertex.checkpointing import Turn
-    from rvertex.environment import Attachment, HostEnvironment
+    from rvertex.environment import HostEnvironment
+    from rvertex.opening import Opened
     from rvertex.sources.readers import SourceReader
-    from rvertex.state import LoadedCheckpoint
-    from rvertex.types import VertexSpec
 
 
 class VertexRunner:
     """One instance: a vertex, the readers of its inputs and the streams it writes."""
 
-    def __init__(
-        self,
-        spec: VertexSpec,
-        epoch: int,
-        loaded: LoadedCheckpoint | None,
-        env: HostEnvironment,
-        turn: Turn,
-    ) -> None:
+    def __init__(self, epoch: int, opened: Opened, env: HostEnvironment, turn: Turn) -> None:
+        spec = opened.spec
         self.spec = spec
         self.epoch = epoch
         self._env = env
-        self.vertex = RVertex(spec, pending_rows_max=env.limits.pending_rows_max)
-        if loaded is not None:
-            self.vertex.load(loaded.snapshot)
-        self.outputs: list[RStream] = env.open_outputs(spec, epoch, self.vertex.output_seqs)
+        self.vertex = opened.vertex
+        self.outputs: list[RStream] = opened.outputs
         self._durable = [
             edge.durability != "volatile" for edge in spec.outputs for _ in edge.streams
         ]
-        self._attachments: list[Attachment | None] = [None] * len(spec.inputs)
+        self._inlets = [Inlet(channel, env, self._report_lost) for channel in spec.inputs]
         self._source: SourceReader | None = None
         self._source_ended = False
         self._ahead: Items | None = None
-        self._pace = self._open_pace()
+        self._pace = opened.pace
         self.checkpoints = Checkpointer(
             spec,
             epoch,
@@ -64,27 +54,25 @@ class VertexRunner:
             get_snapshot=self.vertex.get_snapshot,
             is_durable=self.is_durable,
             turn=turn,
-            loaded=loaded,
+            loaded=opened.loaded,
             positions=self.vertex.consumed,
         )
         self._announced_finish = False
-        self._reported_lost: set[tuple[str, int]] = set()
+        self._has_room = True
+        self._flush_by_s: float | None = None
+        env.publish(self.outputs, epoch)
 
     def turn(self) -> bool:
         """Do what can be done now; whether anything was."""
         if self.vertex.is_finished:
             return self._finish()
-        self.checkpoints.turn(self.vertex.consumed)
-        if not all(stream.has_room() for stream in self.outputs):
+        if not self.vertex.is_replaying:  # what it would be is what it was loaded from
+            self.checkpoints.turn(self.vertex.consumed)
+        self._has_room = all(stream.has_room() for stream in self.outputs)
+        if not self._has_room:
             return False
         worked = self._read_source() if self.spec.source is not None else self._read_channels()
         return self._execute() or worked
-
-    def wait_s(self) -> float:
-        """How long a turn will do nothing if nothing arrives; infinite if only news can help."""
-        if self._ahead is None or not all(stream.has_room() for stream in self.outputs):
-            return math.inf
-        return self._pace.wait_s(self._ahead.batch, VS)
 
     def _execute(self) -> bool:
         result = self.vertex.execute()
@@ -97,17 +85,11 @@ class VertexRunner:
 
     def _read_channels(self) -> bool:
         worked = False
-        for k in range(len(self._attachments)):
+        for k, inlet in enumerate(self._inlets):
             if not self.vertex.wants(k):
                 continue
-            reader = self._reader(k)
-            if reader is None:
-                continue
-            try:
-                items = reader.read_next(self._env.limits.step_rows_max)
-            except (SequenceLostError, SequenceDiscardedError):
-                self._report_lost(k)
-                continue
+            rows_max = self.vertex.rows_wanted(k, self._env.limits.step_rows_max)
+            items = inlet.read(self.vertex.read_positions[k], rows_max)
             if items is not None:
                 self._offer(k, items)
                 worked = True
@@ -117,35 +99,8 @@ class VertexRunner:
         self.checkpoints.note_input(items.batch.nbytes)
         self.vertex.offer(k, items)
 
-    def _reader(self, k: int) -> StreamReader | None:
-        """The reader of channel ``k``, attached to where its writer is now."""
-        attachment = self._attachments[k]
-        channel = self.spec.inputs[k]
-        try:
-            if attachment is not None and not self._env.is_stale(attachment, channel.stream):
-                return attachment.reader
-            if attachment is not None:
-                attachment.reader.close()
-                self._attachments[k] = None
-            attachment = self._env.attach(channel, self.vertex.read_positions[k])
-        except SequenceNotReadyError:
-            return None  # a restarted writer has not come this far yet
-        except (SequenceLostError, SequenceDiscardedError):
-            self._report_lost(k)
-            return None
-        self._attachments[k] = attachment
-        return None if attachment is None else attachment.reader
-
-    def _report_lost(self, k: int) -> None:
-        """Say once per instance of the writer that it must be recomputed, then wait for it."""
-        stream = self.spec.inputs[k].stream
-        seq = self.vertex.read_positions[k]
-        key = (stream, self._env.writer_epoch(stream))
-        if key not in self._reported_lost:
-            self._reported_lost.add(key)
-            epoch = self._env.writer_epoch(stream)
-            tried = (epoch,) if epoch > 0 else ()
-            self._env.notify(ItemsLost(self.spec.id, self.epoch, stream, seq, tried))
+    def _report_lost(self, stream: str, seq: int, tried: tuple[int, ...]) -> None:
+        self._env.notify(ItemsLost(self.spec.id, self.epoch, stream, seq, tried))
 
     def _read_source(self) -> bool:
         if self._source_ended:
@@ -153,28 +108,19 @@ class VertexRunner:
         if self._ahead is None:
             self._ahead = self._next_rows()
             if self._ahead is None:
+                if self.vertex.is_replaying:
+                    raise ReplayDifferenceError(self.spec.id, self.vertex.consumed)
                 self._source_ended = True
                 self.vertex.end_source()
                 return True
         ready = self._pace.ready_rows(self._ahead.batch, VS)
+        ready = self.vertex.rows_wanted(0, ready)
         if ready == 0:
             return False
         self._offer(0, self._ahead.head(ready))
         rest = self._ahead.from_seq(self._ahead.first_seq + ready)
         self._ahead = rest if rest.batch.num_rows else None
         return True
-
-    def _open_pace(self) -> Pace:
-        """A restarted source is as late as it is: pace counts from the partition's first row."""
-        limits, partition = self._env.limits, self.spec.source
-        origin_us = None
-        if limits.pace and limits.pace_started_us and partition is not None:
-            reader = open_reader(partition, 0)
-            first = reader.read_next(1)
-            reader.close()
-            origin_us = None if first is None else int(int64_column(first, VS)[0])
-        started_us = 0 if origin_us is None else limits.pace_started_us
-        return Pace(limits.pace, self._env.clock, started_us=started_us, origin_us=origin_us)
 
     def _next_rows(self) -> Items | None:
         assert self.spec.source is not None
@@ -229,16 +175,53 @@ class VertexRunner:
         rows = zip(self.outputs, self._durable, output_seqs, strict=True)
         return all(stream.durable_seq >= seq for stream, durable, seq in rows if durable)
 
-    def close(self, *, flush: bool) -> None:
-        """Close readers and streams. With ``flush``, durable outputs are made durable first."""
+    @property
+    def wait_s(self) -> float | None:
+        """How long until the next row of its source is due; None: that is not what it waits for."""
+        if self._ahead is None or self.vertex.is_finished or not self._has_room:
+            return None
+        return self._pace.wait_s(self._ahead.batch, VS)
+
+    def begin_flush(self) -> None:
+        """Read and store nothing more; what was written is made durable, see ``is_flushed``."""
+        self._close_inputs()
+        self._flush_by_s = self._env.clock.monotonic_s() + self._env.limits.flush_wait_s
+
+    def is_flushed(self) -> bool:
+        """Whether all durable outputs are durable.
+
+        Raises:
+            OperatingError: a flush failed, or takes longer than its limit.
+        """
+        assert self._flush_by_s is not None
+        waiting = [
+            stream
+            for stream, durable in zip(self.outputs, self._durable, strict=True)
+            if durable and stream.durable_seq < stream.next_seq
+        ]
+        for stream in waiting:
+            stream.request_flush()
+        if waiting and self._env.clock.monotonic_s() > self._flush_by_s:
+            limit_s = self._env.limits.flush_wait_s
+            raise LimitExceededError("flush_wait_s", limit_s, f"{self.spec.id}: its last flush")
+        return not waiting
+
+    def close(self) -> None:
+        """Close readers and streams; what is not durable is forgotten. Whatever fails, all end.
+
+        Raises:
+            Exception: what one of them raised.
+        """
+        with ExitStack() as closing:
+            for stream in self.outputs:
+                closing.callback(stream.close, flush=False)
+                closing.callback(self._env.withdraw, stream, self.epoch)
+            closing.callback(self._close_inputs)
+
+    def _close_inputs(self) -> None:
         self.checkpoints.close()
-        for attachment in self._attachments:
-            if attachment is not None:
-                attachment.reader.close()
-        if self._source is not None:
-            self._source.close()
-        for stream, durable in zip(self.outputs, self._durable, strict=True):
-            if flush and durable:
-                stream.flush(self._env.limits.flush_wait_s)
-            self._env.withdraw(stream, self.epoch)
-            stream.close(flush=flush)
+        with ExitStack() as closing:
+            for inlet in self._inlets:
+                closing.callback(inlet.close)
+            if self._source is not None:
+                closing.callback(self._source.close)

@@ -24,7 +24,7 @@ from jobmanager import (
     OutputTakenError,
 )
 from jobmanager import job as job_module
-from jobmanager.root import JobRoot
+from jobmanager.root import CANCEL, JobRoot
 from planner import Query, Stream, agg, col, tumbling
 from rstream import StreamLimits
 from rstream.errors import StoreError, UsageError
@@ -412,7 +412,7 @@ def test_cancelled_and_resumed(events: Path, expected: jobmanager.Job, tmp_path:
 
 def test_cancel_by_a_file_in_the_root(events: Path, tmp_path: Path) -> None:
     root = JobRoot(str(tmp_path / "job"))
-    disturber = Disturber([1], lambda _: root.request_cancel())
+    disturber = Disturber([1], lambda _: root.request(CANCEL))
     config = with_limits(JobConfig(tick_s=0.02))
     status = run_local(
         two_exchanges(events), tmp_path / "job", paced=1.0, config=config, on_status=disturber

@@ -7,140 +7,32 @@ catch: whether hosts do what they are told (tests/jobmanager/test_job.py, tests/
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from jobmanager.config import JobConfig
-from jobmanager.manager import JobManager
 from jobmanager.messages import (
     CancelRequested,
     DeleteFiles,
     EndJob,
     Feed,
     HostLost,
-    Instruction,
     JobResumed,
-    JobStarted,
-    Notice,
     Refuse,
     StartHost,
     Tell,
     Tick,
 )
 from rvertex.messages import (
-    CheckpointTaken,
     Collect,
     HostReady,
     ItemsLost,
     Mark,
     Progress,
-    StartVertex,
     VertexFailed,
     VertexFinished,
     VertexProgress,
-    VertexStarted,
 )
-from tests.jobmanager.shapes import chain
-
-if TYPE_CHECKING:
-    from jobmanager.state import InstanceState
-
-GOLDEN = Path(__file__).parent.parent / "golden" / "jobmanager"
-SECOND = 1_000_000
-
-
-class Scene:
-    """A job manager and the transcript of what was said to and by it."""
-
-    def __init__(self, *, durability: str = "volatile", hosts: int = 3, **limits: object) -> None:
-        topology = chain(durability)  # type: ignore[arg-type]
-        self.manager = JobManager(topology, replace(JobConfig(), **limits))  # type: ignore[arg-type]
-        self.lines: list[str] = []
-        self.tell(JobStarted(hosts, 0))
-
-    def at(self, vertex: str) -> InstanceState:
-        """The instance of a vertex that is furthest."""
-        leader = self.manager.vertices[vertex].leader
-        assert leader is not None
-        return leader
-
-    def tell(self, notice: Notice) -> list[Instruction]:
-        out = self.manager.handle(notice)
-        self.lines.append(f"> {notice}")
-        self.lines.extend(f"    {i}" for i in out)
-        return out
-
-    def start_all(self) -> None:
-        """Every host reports, every vertex starts."""
-        for host in list(self.manager.hosts):
-            self.ready(host.name)
-
-    def ready(self, host: str) -> None:
-        """A host reports and starts what it is given."""
-        slot = int(host[1:].split(".")[0])
-        out = self.tell(HostReady(host, 0, 1000 + slot, "m", f"grpc://{host}"))
-        self.obey(out)
-
-    def obey(self, instructions: list[Instruction]) -> None:
-        """The vertices that were ordered report as started."""
-        for instruction in instructions:
-            match instruction:
-                case Tell(host=host, instruction=StartVertex(vertex=v, epoch=e)):
-                    instance = self.manager.job.instance(v, e)
-                    assert instance is not None
-                    self.tell(VertexStarted(host, v, e, instance.consumed))
-
-    def progress(self, vertex: str, consumed: int, written: int) -> list[Instruction]:
-        state = self.at(vertex)
-        row = VertexProgress(
-            vertex, state.epoch, (consumed,), (written,), (0,), 0, 0, consumed, written, 0, 0
-        )
-        return self.tell(Progress(state.host, (row,)))
-
-    def checkpoint(self, vertex: str, name: str, consumed: int, written: int) -> list[Instruction]:
-        epoch = self.at(vertex).epoch
-        return self.tell(taken(vertex, epoch, name, consumed, written))
-
-    def finish(self, vertex: str, consumed: int, written: int) -> list[Instruction]:
-        epoch = self.at(vertex).epoch
-        digests = (b"d" * 16,)
-        return self.tell(
-            VertexFinished(vertex, epoch, (consumed,), (written,), digests, consumed, written, 0)
-        )
-
-    def pass_time(self, now_s: float) -> list[Instruction]:
-        """Tick; what the job manager finds then is fed back, as the driver does."""
-        out = self.tell(Tick(int(now_s * SECOND)))
-        for instruction in out:
-            if isinstance(instruction, Feed):
-                out = self.tell(instruction.notice)
-                self.obey(out)
-        return out
-
-    def check(self, name: str, *, rewrite: bool) -> None:
-        """Compare the transcript with the golden one."""
-        path = GOLDEN / f"{name}.txt"
-        text = "\n".join(self.lines) + "\n"
-        if rewrite:
-            path.write_text(text)
-        assert path.read_text() == text, f"run pytest --rewrite and read the diff of {path.name}"
-
-
-def taken(vertex: str, epoch: int, name: str, consumed: int, written: int) -> CheckpointTaken:
-    """A checkpoint of a vertex with one input and one output."""
-    at = (consumed,)
-    return CheckpointTaken(vertex, epoch, name, at, (written,), 100, at, (), 0, asked=False)
-
-
-def started(out: list[Instruction]) -> list[tuple[str, str]]:
-    """The vertices that were ordered to start, and from which checkpoint."""
-    return [
-        (i.instruction.vertex, i.instruction.checkpoint)
-        for i in out
-        if isinstance(i, Tell) and isinstance(i.instruction, StartVertex)
-    ]
+from tests.jobmanager.scene import SECOND, Scene, started, taken
 
 
 def test_a_job_without_trouble(rewrite: bool) -> None:

@@ -244,7 +244,7 @@ class Shadow:
             table = pq.read_table(pa.BufferReader(blobs[name]))
             skip = self._next_seq - int(match[2])
             for data in table.column("notice").to_pylist()[skip:]:
-                self.core.handle(LOG_CODEC.decode(data))
+                self.core.recall([LOG_CODEC.decode(data)])
             self._next_seq = int(match[3])
 
     def restarts(self) -> dict[str, CheckpointRef]:

@@ -17,9 +17,12 @@ import jobmanager.collection
 import jobmanager.driver
 import jobmanager.hosts
 import jobmanager.instances
+import jobmanager.takeover
 from jobmanager import low_water_marks
-from jobmanager.driver import Driver, NoticeLog
+from jobmanager.driver import Driver
 from jobmanager.ledger import Ledger
+from jobmanager.manager import JobManager
+from jobmanager.notice_log import NoticeLog
 from jobmanager.tracker import SnapshotTracker
 from rstream import OperatingError
 from rstream.durable import MARK_NAME, DurableLog
@@ -203,19 +206,25 @@ def volatile_marks_are_kept() -> Mutant:
     )
 
 
-def decisions_rest_on_what_is_not_logged() -> Mutant:
-    """As it was before the simulation found it (seed 18)."""
+def the_fenced_are_in_the_log() -> Mutant:
+    """A takeover believes checkpoints that its predecessor refused and deleted."""
     return Mutant(
-        jobmanager.driver,
-        "rests_on_progress",
-        lambda notice: False,
-        ("crash_host", "mine_host", "crash_manager"),
+        JobManager,
+        "is_stale",
+        lambda self, notice: False,
+        ("crash_host", "zombie", "cut_control", "crash_manager"),
     )
 
 
 def a_takeover_counts_epochs_on() -> Mutant:
     """The successor's instances have the names of its predecessor's."""
-    return Mutant(jobmanager.hosts, "EPOCHS_PER_TAKEOVER", 0, ("crash_manager", "crash_host"))
+    return Mutant(
+        jobmanager.hosts,
+        "EPOCHS_PER_TAKEOVER",
+        0,
+        ("crash_manager", "crash_host"),
+        more=((jobmanager.takeover, "EPOCHS_PER_TAKEOVER", 0),),
+    )
 
 
 def a_replaced_writer_takes_the_mark_back() -> Mutant:
@@ -250,7 +259,7 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_failed_flush_counts_as_durable,
     a_full_tail_hides_a_failed_flush,
     volatile_marks_are_kept,
-    decisions_rest_on_what_is_not_logged,
+    the_fenced_are_in_the_log,
     a_takeover_counts_epochs_on,
     a_replaced_writer_takes_the_mark_back,
     wall_time_measures_silence,
