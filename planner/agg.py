@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner.errors import InvalidPlanError
-from planner.expressions import Expr, col
+from planner.expressions import Expr, call, col
+from rstream.batch import VS
 from rvertex.gathered import Custom, UserAggregate
 
 if TYPE_CHECKING:
@@ -81,6 +82,19 @@ def last(column: str | Expr) -> Agg:
     return _of("last", column)
 
 
+def max_by(column: str | Expr, by: str | Expr) -> Agg:
+    """The value where ``by`` is greatest; of equal ones the earliest event's.
+
+    Events in which ``by`` is null do not count; the value may be null.
+    """
+    return _ranked("max_by", column, by)
+
+
+def min_by(column: str | Expr, by: str | Expr) -> Agg:
+    """The value where ``by`` is least; of equal ones the earliest event's."""
+    return _ranked("min_by", column, by)
+
+
 def variance(column: str | Expr, *, ddof: int = 1) -> Agg:
     """The sample variance, in float64: squared deviations from the mean over ``n - ddof``.
 
@@ -131,6 +145,12 @@ def user(aggregate: UserAggregate, column: str | Expr) -> Agg:
         raise InvalidPlanError(f"agg.user({name}): it cannot be pickled: {error}") from None
     digest = hashlib.sha256(content).hexdigest()[:16]
     return _of("user", column, Custom(f"{name}#{digest}", aggregate))
+
+
+def _ranked(function: AggregateFunction, column: str | Expr, by: str | Expr) -> Agg:
+    value = col(column) if isinstance(column, str) else column
+    rank = col(by) if isinstance(by, str) else by
+    return Agg(function, call("ranked", rank, col(VS), value))
 
 
 def _whole(function: str, what: str, value: int, low: int, high: int) -> int:

@@ -22,7 +22,8 @@ from planner.costs_per_row import (
     width_bytes,
     work_us,
 )
-from planner.nodes import Column
+from planner.nodes import Column, Literal
+from planner.properties import is_stateless
 from planner.selectivity import selectivity
 from planner.traversal import NodeMap, topological
 from planner.windows import CountWindow, SessionWindow
@@ -30,7 +31,6 @@ from rvertex.operators.chop import Chop
 from rvertex.operators.extend import Extend
 from rvertex.operators.point_at_end import PointAtEnd
 from rvertex.operators.set_duration import SetDuration
-from rvertex.operators.shift import Shift
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,12 +100,13 @@ def estimates(root: logical.LogicalNode, known: Statistics) -> NodeMap[Estimate]
     for node in topological(root):
         inputs = [found[child] for child in node.inputs]
         found[node] = (
-            _source(node, known) if isinstance(node, logical.Source) else _of(node, inputs)
+            _source(node, known) if isinstance(node, logical.Source) else estimate_of(node, inputs)
         )
     return found
 
 
-def _of(node: logical.LogicalNode, inputs: list[Estimate]) -> Estimate:
+def estimate_of(node: logical.LogicalNode, inputs: list[Estimate]) -> Estimate:
+    """The estimate of a node, given those of its inputs."""
     made = _stream(node, inputs)
     rows_in = sum(e.rows for e in inputs)
     return replace(
@@ -130,10 +131,11 @@ def _stream(node: logical.LogicalNode, inputs: list[Estimate]) -> Estimate:
             return _scaled(below, selectivity(predicate, below.distinct))
         case logical.Project(columns=columns):
             origins = {name: e.name for name, e in columns if isinstance(e, Column)}
+            constant = {name: 1.0 for name, e in columns if isinstance(e, Literal)}
             return replace(
                 below,
                 column_bytes=_renamed(below.column_bytes, origins),
-                distinct=_renamed(below.distinct, origins),
+                distinct={**_renamed(below.distinct, origins), **constant},
             )
         case logical.Explode(column=column):
             rest = {name: n for name, n in below.distinct.items() if name != column}
@@ -259,7 +261,7 @@ def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estima
             return sum(e.alive_rows * e.row_bytes for e in inputs)
         case logical.Stitch(on=on):
             return inputs[0].groups(on) * made.row_bytes
-        case logical.Lifetime(change=change) if not isinstance(change, Shift):
+        case logical.Lifetime() if not is_stateless(node):
             return inputs[0].alive_rows * inputs[0].row_bytes
         case logical.WindowAgg():
             open_windows = node.size_us / node.every_us + 1.0

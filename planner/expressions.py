@@ -169,6 +169,12 @@ class Expr:
         """The square root; NaN below zero."""
         return call("sqrt", self)
 
+    def item(self, place: int) -> Expr:
+        """The element of a list at ``place``, from 0; null where the list is shorter."""
+        if not isinstance(place, int) or isinstance(place, bool) or place < 0:
+            raise InvalidPlanError(f"item({place!r}): a place is a whole number from 0 on")
+        return call("item", self, place=place)
+
     @property
     def str(self) -> StringFunctions[Expr]:
         """Functions of strings."""

@@ -12,6 +12,7 @@ from planner.expressions import Expr, ExprLike, as_node
 from planner.logical import LogicalNode, Project
 from planner.nodes import Column, Node, cast_to, resolve
 from rstream.batch import RESERVED
+from rvertex.ranked import is_ranked_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -103,6 +104,8 @@ def require_aggregable(function: str, name: str, node: Node) -> None:
         good = is_number(kind)
     elif function in ("min", "max", "count_distinct", "top_k"):
         good = not pa.types.is_nested(kind) and not pa.types.is_null(kind)
+    elif function in ("max_by", "min_by"):
+        good = is_ranked_type(kind)
     else:
         good = not pa.types.is_null(kind)
     if not good:

@@ -12,6 +12,7 @@ schema ``s``; (2) evaluation is per row and single-threaded, so it does not depe
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -25,6 +26,8 @@ from planner.errors import EvaluationError, ExpressionTypeError, UnknownColumnEr
 from rstream.batch import VE, VS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.functions.signature import Function
 
 #: An Arrow array or scalar.
@@ -47,9 +50,11 @@ class Node:
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """One value per row of ``batch``; resolves the tree first where that was not done."""
-        node = self if self.type is not None else resolve(self, batch.schema)
-        assert node.type is not None
-        return _as_array(node.value(batch), batch.num_rows, node.type)
+        return evaluate_all((self,), batch)[0]
+
+    def evaluate_with(self, others: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]:
+        """The values of this and of ``others``; what they have in common is computed once."""
+        return evaluate_all((self, *others), batch)
 
     def output_type(self, schema: pa.Schema) -> pa.DataType:
         """The type of the values over rows of ``schema``.
@@ -113,6 +118,10 @@ class Call(Node):
     type: pa.DataType | None = None
 
     def value(self, batch: pa.RecordBatch) -> Value:
+        return batch.value_of(self) if isinstance(batch, _Shared) else self.computed(batch)
+
+    def computed(self, batch: pa.RecordBatch) -> Value:
+        """The value, computed now."""
         values = [arg.value(batch) for arg in self.args]
         try:
             return function_of(self).evaluate(values, self)
@@ -125,6 +134,53 @@ class Call(Node):
 
     def __str__(self) -> str:
         return function_of(self).show(self)
+
+
+class _Shared:
+    """A batch on which each of some calls is computed once."""
+
+    def __init__(self, batch: pa.RecordBatch, calls: frozenset[Call]) -> None:
+        self.column = batch.column
+        self.num_rows = batch.num_rows
+        self._calls = calls
+        self._known: dict[Call, Value] = {}
+
+    def value_of(self, call: Call) -> Value:
+        if call not in self._calls:
+            return call.computed(self)
+        if call not in self._known:
+            self._known[call] = call.computed(self)
+        return self._known[call]
+
+
+def evaluate_all(nodes: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]:
+    """One array per node, of one value per row; equal calls within them are computed once."""
+    trees = [n if n.type is not None else resolve(n, batch.schema) for n in nodes]
+    repeated = _repeated(tuple(trees))
+    rows = _Shared(batch, repeated) if repeated else batch
+    arrays = []
+    for tree in trees:
+        assert tree.type is not None
+        arrays.append(_as_array(tree.value(rows), batch.num_rows, tree.type))
+    return arrays
+
+
+@functools.lru_cache(maxsize=1024)
+def _repeated(trees: tuple[Node, ...]) -> frozenset[Call]:
+    """The calls that occur more than once in the trees."""
+    seen: set[Call] = set()
+    repeated: set[Call] = set()
+    todo = list(trees)
+    while todo:  # ends: trees are finite
+        node = todo.pop()
+        if not isinstance(node, Call):
+            continue
+        if node in seen:
+            repeated.add(node)
+        else:
+            seen.add(node)
+            todo += node.args
+    return frozenset(repeated)
 
 
 def function_of(call: Call) -> Function:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from planner.logical import LogicalNode, Sink
 from planner.options import PlanOptions
 from planner.rules import (
+    exchange_once,
     fold_constants,
     merge_projects,
+    order_joins,
     partial_aggregation,
     place_exchange,
     prune_columns,
@@ -35,6 +37,8 @@ RULES: tuple[Rule, ...] = (
     skip_row_groups,
     prune_columns,
     merge_projects,
+    order_joins,
+    exchange_once,
     place_exchange,
     partial_aggregation,
 )

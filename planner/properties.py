@@ -53,6 +53,13 @@ class Partitioning:
             return False
         return all(key in names for key, names in zip(keys, self.keys, strict=True))
 
+    def positions(self, keys: tuple[str, ...]) -> tuple[int, ...] | None:
+        """Which of ``keys``, in which order, decide where rows lie; None if not they do."""
+        if not self.keys:
+            return None
+        found = [[i for i, key in enumerate(keys) if key in names] for names in self.keys]
+        return tuple(at[0] for at in found) if all(found) else None
+
 
 UNKNOWN = Partitioning(None)
 SINGLE = Partitioning(())
@@ -123,8 +130,8 @@ def partitioning(node: LogicalNode) -> Partitioning:
         case Explode(column=column):
             kept = {name: frozenset([name]) for name in node.schema.names if name != column}
             return _through(partitioning(node.input), kept)
-        case Union():
-            return UNKNOWN
+        case Union(branches=branches):
+            return _of_union([partitioning(branch) for branch in branches])
         case Clip(left=left):
             return partitioning(left)
         case Filter() | Sink() | Lifetime() | Stitch():
@@ -153,13 +160,21 @@ def _outputs(columns: tuple[tuple[str, object], ...]) -> dict[str, frozenset[str
 
 
 def _of_join(node: Join) -> Partitioning:
-    """By its keys, under every name that either side's column has in the output."""
-    if partitioning(node.left).is_single and partitioning(node.right).is_single:
+    """By its keys, under every name that either side's column has in the output.
+
+    By all of them, unless both sides lie by the same part of them already.
+    """
+    sides = partitioning(node.left), partitioning(node.right)
+    if sides[0].is_single and sides[1].is_single:
         return SINGLE
+    pairs = list(zip(node.left_on, node.right_on, strict=True))
+    part = sides[0].positions(node.left_on)
+    if part is not None and part == sides[1].positions(node.right_on):
+        pairs = [pairs[i] for i in part]
     keys: list[frozenset[str]] = []
     # The right key of a left join is null without a match, wherever the row is.
     from_right = node.how == "inner"
-    for left, right in zip(node.left_on, node.right_on, strict=True):
+    for left, right in pairs:
         names = frozenset(
             output
             for side, column, output in node.columns
@@ -170,6 +185,15 @@ def _of_join(node: Join) -> Partitioning:
             return UNKNOWN
         keys.append(names)
     return Partitioning(tuple(keys))
+
+
+def _of_union(branches: list[Partitioning]) -> Partitioning:
+    """By what all branches are partitioned, position by position."""
+    known = [branch.keys for branch in branches if branch.keys]
+    if len(known) < len(branches) or len({len(keys) for keys in known}) != 1:
+        return UNKNOWN
+    common = [frozenset.intersection(*names) for names in zip(*known, strict=True)]
+    return Partitioning(tuple(common)) if all(common) else UNKNOWN
 
 
 def _events_mask(node: Source) -> object:

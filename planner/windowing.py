@@ -27,6 +27,8 @@ AggregateFunction = Literal[
     "max",
     "first",
     "last",
+    "max_by",
+    "min_by",
     "variance",
     "stddev",
     "count_distinct",

@@ -31,11 +31,18 @@ from rvertex.accumulators import (
 from rvertex.arrow_accumulators import ArrowFold, Pick
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.gathered import GATHERED, Custom, Gathered, gathered_type
+from rvertex.ranked import Ranked, is_ranked_type, value_type, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-FUNCTIONS = ("count", "sum", "product", "mean", "min", "max", "first", "last", *GATHERED)
+#: Over values of :func:`rvertex.ranked.ranked_type`: the one of the greatest or least rank.
+RANKED = ("max_by", "min_by")
+FUNCTIONS = (
+    *("count", "sum", "product", "mean", "min", "max", "first", "last"),
+    *RANKED,
+    *GATHERED,
+)
 #: What a function is told besides its column: ddof, k, q, or the user's object.
 Argument = int | float | Custom | None
 
@@ -136,13 +143,14 @@ def lanes_in(aggregates: Sequence[AggregateSpec], partial: pa.Schema) -> tuple[L
 def result_fields(aggregates: Sequence[AggregateSpec], lanes: Sequence[Lane]) -> list[pa.Field]:
     """The output columns of the aggregates."""
     types = {lane.name: lane.type for lane in lanes}
-    return [
-        pa.field(
-            spec.output,
-            pa.float64() if spec.function == "mean" else types[_lane_name(spec, spec.function)],
-        )
-        for spec in aggregates
-    ]
+    return [pa.field(spec.output, _result_type(spec, types)) for spec in aggregates]
+
+
+def _result_type(spec: AggregateSpec, types: Mapping[str, pa.DataType]) -> pa.DataType:
+    if spec.function == "mean":
+        return pa.float64()
+    kind = types[_lane_name(spec, spec.function)]
+    return value_type(kind) if spec.function in RANKED else kind
 
 
 def results(aggregates: Sequence[AggregateSpec], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
@@ -151,8 +159,9 @@ def results(aggregates: Sequence[AggregateSpec], columns: Mapping[str, pa.Array]
     for spec in aggregates:
         if spec.function == "mean":
             out.append(_mean(columns[_lane_name(spec, "sum")], columns[_lane_name(spec, "count")]))
-        else:
-            out.append(columns[_lane_name(spec, spec.function)])
+            continue
+        column = columns[_lane_name(spec, spec.function)]
+        out.append(values_of(column) if spec.function in RANKED else column)
     return out
 
 
@@ -185,6 +194,8 @@ def _lane_type(spec: AggregateSpec, function: str, kind: pa.DataType | None) -> 
         if found is None:
             raise _wrong_type(spec, kind, "a type that it takes")
         return found
+    if function in RANKED and not is_ranked_type(kind):
+        raise _wrong_type(spec, kind, "a value with its rank")
     if function in ("min", "max") and (pa.types.is_nested(kind) or pa.types.is_null(kind)):
         raise _wrong_type(spec, kind, "a type that has an order")
     return kind
@@ -210,6 +221,8 @@ def _wrong_type(spec: AggregateSpec, kind: pa.DataType, needed: str) -> Operator
 def _folding(function: str, column: str, kind: pa.DataType) -> Accumulator:
     if function in ("first", "last"):
         return Pick(column, kind, is_last=function == "last", by=None)
+    if function in RANKED:
+        return Ranked(column, kind, is_max=function == "max_by")
     if function == "product":
         return ProductFloat(column)
     if function == "sum":

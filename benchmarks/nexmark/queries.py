@@ -82,28 +82,28 @@ def q4(s: Streams) -> Stream:
 
 
 def q5(s: Streams) -> Stream:
-    """Hot items: the auctions with the most bids of each 10 s, every 2 s."""
-    return s.sql(
+    """Hot items: the auctions with the most bids of each 10 s, every 2 s.
+
+    Counts are compared while they are two seconds old, when those of no other window are.
+    """
+    counts = s.sql(
         """
-        WITH counts AS (
-            SELECT auction, window_start AS start, count(*) AS num
-            FROM bid GROUP BY auction, HOP('10 seconds', '2 seconds')
-        ), most AS (
-            SELECT start, max(num) AS num FROM counts GROUP BY start, SNAPSHOT()
-        )
-        SELECT c.auction, c.start, c.num
-        FROM counts AS c JOIN most AS m ON c.start = m.start AND c.num = m.num
+        SELECT auction, window_start AS start, count(*) AS num
+        FROM bid GROUP BY auction, HOP('10 seconds', '2 seconds')
         """
-    )
+    ).set_duration("2s")
+    most = counts.window(tumbling("2s")).agg(num=agg.max("num"))
+    return counts.join(most, on="num")
 
 
 def q7(s: Streams) -> Stream:
-    """Highest bid of each 10 s."""
+    """Highest bid of each 10 s; of equal ones the first, where the original gives all."""
     return s.sql(
         """
-        WITH most AS (SELECT max(price) AS price FROM bid GROUP BY TUMBLE('10 seconds'))
-        SELECT b.auction, b.price, b.bidder, b.date_time, b.extra
-        FROM bid AS b JOIN most AS m ON b.price = m.price
+        SELECT max_by(auction, price) AS auction, max(price) AS price,
+            max_by(bidder, price) AS bidder, max_by(date_time, price) AS date_time,
+            max_by(extra, price) AS extra
+        FROM bid GROUP BY TUMBLE('10 seconds')
         """
     )
 
@@ -125,14 +125,13 @@ def q8(s: Streams) -> Stream:
 
 def q9(s: Streams) -> Stream:
     """Winning bids: the highest valid bid, of equal ones the first, when the auction ends."""
-    closed = closed_bids(s)
-    best = closed.group_by("id").window(snapshot()).agg(price=agg.max("price"))
-    first = closed.join(best, on=["id", "price"]).group_by("id").window(snapshot())
-    won = first.agg(
-        bidder=agg.first("bidder"),
-        price=agg.first("price"),
-        bid_time=agg.first("bid_time"),
-        bid_extra=agg.first("bid_extra"),
+    won = s.sql(
+        """
+        SELECT id, max_by(bidder, price) AS bidder, max(price) AS price,
+            max_by(bid_time, price) AS bid_time, max_by(bid_extra, price) AS bid_extra
+        FROM closed GROUP BY id, SNAPSHOT()
+        """,
+        closed=closed_bids(s),
     )
     return s.open_auction.join(won, on="id")
 
@@ -275,7 +274,7 @@ def q21(s: Streams) -> Stream:
         SELECT auction, bidder, price, channel,
             CASE WHEN lower(channel) = 'apple' THEN '0' WHEN lower(channel) = 'google' THEN '1'
                  WHEN lower(channel) = 'facebook' THEN '2' WHEN lower(channel) = 'baidu' THEN '3'
-                 ELSE regexp_replace(url, '^.*[&]channel_id=([^&]*).*$', '\\1') END AS channel_id
+                 ELSE split_part(split_part(url, '&channel_id=', 2), '&', 1) END AS channel_id
         FROM bid
         WHERE url LIKE '%&channel_id=%'
             OR lower(channel) IN ('apple', 'google', 'facebook', 'baidu')
@@ -285,11 +284,10 @@ def q21(s: Streams) -> Stream:
 
 def q22(s: Streams) -> Stream:
     """The directories of an URL."""
-    directory = "regexp_replace(url, '^([^/]*/){{{0}}}([^/]*).*$', '\\2')"
     return s.sql(
-        f"""
-        SELECT auction, bidder, price, channel, {directory.format(3)} AS dir1,
-            {directory.format(4)} AS dir2, {directory.format(5)} AS dir3
+        """
+        SELECT auction, bidder, price, channel, split_part(url, '/', 4) AS dir1,
+            split_part(url, '/', 5) AS dir2, split_part(url, '/', 6) AS dir3
         FROM bid
         """
     )

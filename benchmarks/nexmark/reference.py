@@ -51,11 +51,12 @@ REFERENCE: dict[str, str] = {
         QUALIFY rank() OVER (PARTITION BY hop ORDER BY num DESC) = 1
     """,
     "q7": f"""
-        WITH most AS (
-            SELECT {_TEN_S.format("date_time")} AS start, max(price) AS price FROM bid GROUP BY ALL
+        SELECT best.* FROM (
+            SELECT {_TEN_S.format("date_time")} AS start, max_by(
+                struct_pack(auction, price, bidder, date_time, extra),
+                struct_pack(price, earlier := -epoch_us(date_time))) AS best
+            FROM bid GROUP BY start
         )
-        SELECT b.auction, b.price, b.bidder, b.date_time, b.extra FROM bid AS b JOIN most AS m
-        ON b.price = m.price AND {_TEN_S.format("b.date_time")} = m.start
     """,
     "q8": f"""
         SELECT DISTINCT p.id, p.name, {_TEN_S.format("p.date_time")} AS start

@@ -1,7 +1,9 @@
 """The optimizer's rules, one pure function ``(plan, options) -> plan`` per file."""
 
+from planner.rules.exchange_once import exchange_once
 from planner.rules.fold_constants import fold_constants
 from planner.rules.merge_projects import merge_projects
+from planner.rules.order_joins import order_joins
 from planner.rules.partial_aggregation import partial_aggregation
 from planner.rules.place_exchange import place_exchange
 from planner.rules.prune_columns import prune_columns
@@ -11,8 +13,10 @@ from planner.rules.share_subplans import share_subplans
 from planner.rules.skip_row_groups import skip_row_groups
 
 __all__ = [
+    "exchange_once",
     "fold_constants",
     "merge_projects",
+    "order_joins",
     "partial_aggregation",
     "place_exchange",
     "prune_columns",

@@ -1,8 +1,9 @@
 """Puts an exchange where equal keys have to meet and do not lie together already.
 
-An aggregate needs none if its keys contain the columns that its input was partitioned by; one side
-of a join or a clip needs none if it is partitioned by exactly its keys. A stitch is like an
-aggregate. Without keys all rows go to one vertex.
+An aggregate needs none if its keys contain the columns that its input was partitioned by, and a
+stitch is like an aggregate. One side of a join or a clip needs none if it is partitioned by some of
+its keys; the other side is then exchanged by the same ones. Branches of a union that are
+partitioned alike stay so. Without keys all rows go to one vertex.
 """
 
 from __future__ import annotations
@@ -46,8 +47,17 @@ def _paired(node: Join | Clip, options: PlanOptions) -> Join | Clip:
     left, right = partitioning(node.left), partitioning(node.right)
     if left.is_single and right.is_single and options.parallelism == 1:
         return node
-    if not left.is_by(node.left_on):
-        node = replace(node, left=Exchange(node.left, node.left_on))
-    if not right.is_by(node.right_on):
-        node = replace(node, right=Exchange(node.right, node.right_on))
+    by_left, by_right = left.positions(node.left_on), right.positions(node.right_on)
+    if by_left is not None and by_left == by_right:
+        return node
+    every = tuple(range(len(node.left_on)))
+    by = by_left or by_right or every
+    if by != by_left:
+        node = replace(node, left=Exchange(node.left, _picked(node.left_on, by)))
+    if by != by_right:
+        node = replace(node, right=Exchange(node.right, _picked(node.right_on, by)))
     return node
+
+
+def _picked(keys: tuple[str, ...], positions: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(keys[i] for i in positions)

@@ -1,10 +1,11 @@
 """Filters move toward the sources, so that less is computed and exchanged.
 
-A conjunct moves through renames, unions, explodes of other columns, changes of lifetimes,
-aggregates and stitches (if it reads keys only), to the left of a clip, and to the side of a join
-that has its columns (of a left join: not if it reads right columns, which may be null above only).
-It stays where it is if it reads a computed column, if it reads a lifetime that the node changes, if
-it may fail on rows it would not have seen otherwise (casts), and above a subplan that others share.
+A conjunct moves through renames, widened columns, unions, explodes of other columns, changes of
+lifetimes, aggregates and stitches (if it reads keys only), to the left of a clip, and to the side
+of a join that has its columns (of a left join: not if it reads right columns, which may be null
+above only). It stays where it is if it reads a computed column, if it reads a lifetime that the
+node changes, if it may fail on rows it would not have seen otherwise (casts), and above a subplan
+that others share.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from planner.logical import (
     Union,
     WindowAgg,
 )
-from planner.nodes import Column, Node, rename_columns
+from planner.nodes import Call, Column, Node, rename_columns
 from planner.predicates import conjunction, conjuncts, may_fail
 from planner.traversal import Shared, transform
 from rstream.batch import VE, VS
@@ -76,7 +77,7 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
         case Project(input=below, columns=columns):
             names = dict(columns)
             sources = {name: names[name] for name in reads if name in names}
-            if not all(isinstance(source, Column) for source in sources.values()):
+            if not all(_is_column(source) for source in sources.values()):
                 return None
             return replace(
                 node, input=_sink(below, [rename_columns(predicate, sources)], "", shared)
@@ -102,6 +103,13 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
             return None if may_fail(predicate) else _into_join(node, predicate, shared)
         case _:
             return None
+
+
+def _is_column(source: Node) -> bool:
+    """Whether it is a column, perhaps in a wider type."""
+    if isinstance(source, Call) and source.function == "cast" and not may_fail(source):
+        (source,) = source.args
+    return isinstance(source, Column)
 
 
 def _is_of_payload(predicate: Node) -> bool:

@@ -41,7 +41,7 @@ _NAMED: dict[str, tuple[Callable[..., Agg], int]] = {
 _SEE_NULLS = (exp.First, exp.Last)
 KNOWN = (
     "COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, "
-    "QUANTILE, PRODUCT, TOP_K"
+    "QUANTILE, PRODUCT, TOP_K, MAX_BY, MIN_BY"
 )
 
 
@@ -99,6 +99,8 @@ class Aggregates:
         if isinstance(node, exp.Quantile):
             q = plain_value(node.args["quantile"], text)
             return self._made(node, lambda x: agg.quantile(x, q), node.this, condition)
+        if isinstance(node, exp.ArgMax | exp.ArgMin):
+            return self._ranked(node, condition)
         make = _OF_ONE.get(type(node))
         if make is None:
             reason = f"the aggregate {said(node)} is not supported; there are {KNOWN}"
@@ -116,6 +118,14 @@ class Aggregates:
         if value is not None and not isinstance(value, exp.Star):
             return self._made(node, agg.count, value, condition)
         return agg.count() if condition is None else agg.count(_where(condition, lit(1)))
+
+    def _ranked(self, node: exp.ArgMax | exp.ArgMin, condition: Expr | None) -> Agg:
+        make = agg.max_by if isinstance(node, exp.ArgMax) else agg.min_by
+        value, rank = self.before.compile(node.this), self.before.compile(node.expression)
+        if node.args.get("count"):
+            raise self.before.text.error(node, f"{said(node)} takes two values")
+        with self.before.text.located(node):
+            return make(value, _where(condition, rank))
 
     def _by_name(self, node: exp.Expr, condition: Expr | None) -> Agg:
         text, given = self.before.text, node.expressions

@@ -78,7 +78,10 @@ def takes_literals(node: exp.Expr) -> bool:
 
 def with_literals(node: exp.Expr, value: Expr, text: SqlText) -> Expr:
     """Such a function, of ``value``."""
-    known = ("this", "expression", "replacement", "start", "length", "decimals", "unit")
+    known = (
+        *("this", "expression", "replacement", "start", "length", "decimals"),
+        *("delimiter", "part_index", "unit"),
+    )
     reject_others(node, known, text)
     literals = {k: plain_value(node.args[k], text) for k in known[1:-1] if node.args.get(k)}
     with text.located(node):
@@ -102,6 +105,14 @@ def like(value: Expr, pattern: str) -> Expr:
     wild = {"%": ".*", "_": "."}
     parts = (wild.get(p) or re.escape(p[1:] if p[0] == "\\" and p[1:] else p) for p in pieces)
     return value.str.contains(f"(?s)^{''.join(parts)}$", regex=True)
+
+
+def _split_part(value: Expr, given: dict[str, Any], node: exp.Expr, text: SqlText) -> Expr:
+    place = given.get("part_index")
+    if not isinstance(place, int) or place < 1:
+        raise text.error(node, "SPLIT_PART takes a text, a separator and a place from 1 on")
+    part = value.str.split(given["delimiter"]).item(place - 1)
+    return when(value.is_null()).then(None).otherwise(part.fill_null(""))
 
 
 def concat(values: list[Expr]) -> Expr:
@@ -153,6 +164,7 @@ _WITH_LITERALS: dict[type[exp.Expr], Callable[..., Expr]] = {
     exp.RegexpReplace: lambda x, given, *_: x.str.replace(
         given["expression"], given.get("replacement", ""), regex=True
     ),
+    exp.SplitPart: _split_part,
     exp.Split: lambda x, given, *_: x.str.split(given["expression"]),
     exp.Substring: _substring,
     exp.DateTrunc: _truncate,

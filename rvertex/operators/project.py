@@ -14,7 +14,7 @@ import pyarrow as pa
 from rstream.batch import VE, VS, empty_events, event_schema
 from rvertex.errors import UnknownColumnError
 from rvertex.horizon import RowByRow
-from rvertex.operators.protocol import Evaluator, Stateless
+from rvertex.operators.protocol import Evaluator, Stateless, evaluate_all
 from rvertex.run import Run
 
 if TYPE_CHECKING:
@@ -57,16 +57,15 @@ class ProjectOperator(Stateless):
 
     def __init__(self, columns: tuple[Column, ...], schema: pa.Schema) -> None:
         self._columns = columns
+        self._evaluators = [source for _, source in columns if not isinstance(source, str)]
         self._schema = schema
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Compute the columns; those named by their source are shared with the input."""
         (run,) = ports
         events = run.events
+        computed = iter(evaluate_all(self._evaluators, events))
         arrays = [events.column(VS), events.column(VE)]
         for _, source in self._columns:
-            if isinstance(source, str):
-                arrays.append(events.column(source))
-            else:
-                arrays.append(source.evaluate(events))
+            arrays.append(events.column(source) if isinstance(source, str) else next(computed))
         return Run(pa.RecordBatch.from_arrays(arrays, schema=self._schema), run.ctis)

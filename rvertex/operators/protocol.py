@@ -38,6 +38,17 @@ class Evaluator(Protocol):
         ...
 
 
+def evaluate_all(evaluators: Sequence[Evaluator], batch: pa.RecordBatch) -> list[pa.Array]:
+    """The values of each. Evaluators that offer ``evaluate_with`` share what they have in common.
+
+    They must then all be of one kind, as the expressions of a plan are.
+    """
+    if len(evaluators) < 2 or not hasattr(evaluators[0], "evaluate_with"):
+        return [evaluator.evaluate(batch) for evaluator in evaluators]
+    found: list[pa.Array] = evaluators[0].evaluate_with(evaluators[1:], batch)
+    return found
+
+
 class Operator(Protocol):
     """A running operator; owned by one vertex, called from one thread."""
 

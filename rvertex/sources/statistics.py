@@ -111,7 +111,7 @@ def _sizes(
 
 def _file_bytes(units: Sequence[Unit]) -> int:
     paths = list(dict.fromkeys(unit.path for unit in units))
-    looked_at = paths[:: -(-len(paths) // FILES_MAX)]
+    looked_at = paths[:: max(1, -(-len(paths) // FILES_MAX))]
     total = 0
     for path in looked_at:
         with open_random(path) as file:

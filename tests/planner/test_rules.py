@@ -18,7 +18,10 @@ from planner.lower import lower
 from planner.optimizer import RULES
 from planner.options import PlanOptions
 from planner.rules import place_exchange
+from planner.statistics import Discovery
 from planner.traversal import share
+from rvertex.sources.discover import discover
+from rvertex.sources.statistics import statistics_of
 from tests.support.optimizer_queries import OPTIMIZER_QUERIES
 from tests.support.plan_runner import answer, run_plan, sorted_rows
 from tests.support.queries import QUERIES
@@ -35,9 +38,11 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "planner"
 def transcript(query: Query) -> str:
     """The plan before, after every rule that changed it, and as it is run."""
     node: LogicalNode = query.plan
+    known = Discovery(discover).statistics(query.plan, statistics_of)
+    options = PlanOptions(statistics=known)
     parts = ["== as written", logical_text(node)]
     for rule in RULES:
-        changed = share(rule(node, PlanOptions()))
+        changed = share(rule(node, options))
         if logical_text(changed) != logical_text(node):
             parts += [f"== {rule.__name__}", logical_text(changed)]
         node = changed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import Query, agg, col, lit, tumbling, when
+from planner import Query, Stream, agg, col, event, lit, tumbling, when
 from tests.support.queries import bids, sales
 
 if TYPE_CHECKING:
@@ -62,6 +62,59 @@ def filter_into_both_sides() -> Query:
     )
 
 
+def visits() -> Stream:
+    """Point events of twenty users on four pages."""
+    rows = [event(i * 1_000, user=(i * 7) % 20, page=f"p{i % 4}", ms=i % 13) for i in range(120)]
+    return Stream.from_items({"user": "int64", "page": "string", "ms": "int64"}, rows, partitions=3)
+
+
+def exchanged_once() -> Query:
+    """By user and page, then by user: one exchange, by user, serves both aggregates and a join."""
+    by_page = visits().group_by("user", "page").window(tumbling("40ms")).agg(n=agg.count())
+    most = by_page.group_by("user").window(tumbling("40ms")).agg(most=agg.max("n"))
+    twice = by_page.select("user", "page", "n").join(most, on="user")
+    return twice.filter(col("n") >= col("most")).to_parquet()
+
+
+def joined_by_part_of_the_keys() -> Query:
+    """The left side lies by user already, so the right one is exchanged by user as well."""
+    slow = visits().group_by("user").window(tumbling("40ms")).agg(ms=agg.max("ms"))
+    seen = visits().set_duration("9ms").select("user", "ms")
+    return slow.join(seen, on=["user", "ms"]).to_parquet()
+
+
+def union_of_alike() -> Query:
+    """Both branches lie by user; so does their union, which is grouped without an exchange."""
+    fast = visits().group_by("user").window(tumbling("20ms")).agg(ms=agg.min("ms"))
+    slow = visits().group_by("user").window(tumbling("40ms")).agg(ms=agg.max("ms"))
+    return (
+        fast.union(slow).group_by("user").window(tumbling("40ms")).agg(spread=agg.stddev("ms"))
+        .to_parquet()
+    )  # fmt: skip
+
+
+def long_joins() -> Query:
+    """Written so that the first two joins make many rows, which the last one drops again."""
+    wide = bids().set_duration("30ms").select("auction", bid=col("price"))
+    wider = bids(partitions=1).set_duration("20ms").select("auction", "bidder")
+    rare = sales().filter((col("tier") == "t0") & (col("price") < 3))
+    lots = sales().select(kind=col("tier"), lot=col("auction")).filter(col("lot") == 2)
+    return (
+        wide.join(wider, on="auction")
+        .join(rare.select("auction", "tier"), on="auction")
+        .select("bid", "bidder", "tier", who=col("auction"))
+        .join(lots, left_on=["tier", "who"], right_on=["kind", "lot"])
+        .select("who", "bid", "bidder", "kind")
+        .to_parquet()
+    )
+
+
+def wide_keys_of_join() -> Query:
+    """A condition on a key of a wider type reaches the narrow column it came from."""
+    both = bids().select("auction", "price").join(sales().select("auction", "tier"), on="auction")
+    return both.filter(col("auction") >= 3).to_parquet()
+
+
 OPTIMIZER_QUERIES: dict[str, Callable[[], Query]] = {
     query.__name__: query
     for query in (
@@ -69,5 +122,10 @@ OPTIMIZER_QUERIES: dict[str, Callable[[], Query]] = {
         equal_subplans,
         union_of_unions,
         filter_into_both_sides,
+        exchanged_once,
+        joined_by_part_of_the_keys,
+        union_of_alike,
+        long_joins,
+        wide_keys_of_join,
     )
 }
