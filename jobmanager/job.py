@@ -29,7 +29,7 @@ from planner.lower import lower
 from rstream import read_events
 from rstream.batch import VS
 from rstream.clock import SystemClock
-from rstream.errors import StreamEngineError, UsageError
+from rstream.errors import OperatingError, StreamEngineError, UsageError
 from rstream.overlap import remove_overlap
 from rvertex.executor import Executor, LocalExecutor
 
@@ -104,7 +104,9 @@ class Job:
                 self._finish()
             except BaseException as error:
                 self._crash = error
-                _record_failure(self._root, str(error))
+                self._status = {**self._status, "state": "failed", "error": str(error)}
+                with contextlib.suppress(OperatingError):  # the store may be what failed
+                    _record_failure(self._root, str(error))
             finally:
                 _live_roots.discard(self._root.uri)
                 self._ended.set()
