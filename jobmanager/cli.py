@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec
 import typer
 from rich.console import Console
 
+from jobmanager import cli_options as options
 from jobmanager import job as jobs
 from jobmanager import logs
 from jobmanager.batch import run_batch
@@ -130,6 +131,12 @@ def run(
     paced: Annotated[
         float | None, typer.Option(help="Replay this many times faster than real time.")
     ] = None,
+    recovery: options.Recovery = None,
+    replicas: options.Replicas = None,
+    checkpoint_interval: options.CheckpointInterval = None,
+    checkpoint_bytes: options.CheckpointBytes = None,
+    retain: options.Retain = None,
+    verify: options.Verify = None,
     batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
     settings: Settings = None,
     as_json: AsJson = False,
@@ -154,6 +161,12 @@ def run(
             hosts=hosts,
             paced=paced,
             on_status=view.show,
+            recovery=recovery,
+            replicas=replicas,
+            checkpoint_interval=checkpoint_interval,
+            checkpoint_bytes=checkpoint_bytes,
+            retain=retain,
+            verify=verify,
         )
         is_interrupted = _follow(job)
     _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
@@ -171,13 +184,31 @@ def resume(
     ] = None,
     master: Annotated[str | None, typer.Option(help="By default as before.")] = None,
     hosts: Hosts = None,
+    recovery: options.Recovery = None,
+    replicas: options.Replicas = None,
+    checkpoint_interval: options.CheckpointInterval = None,
+    checkpoint_bytes: options.CheckpointBytes = None,
+    retain: options.Retain = None,
+    verify: options.Verify = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Go on with a job that failed, was cancelled, or whose job manager died."""
     logs.configure(verbose=verbose)
     with ProgressView() as view:
-        job = jobs.resume(root, executor=executor, master=master, hosts=hosts, on_status=view.show)
+        job = jobs.resume(
+            root,
+            executor=executor,
+            master=master,
+            hosts=hosts,
+            on_status=view.show,
+            recovery=recovery,
+            replicas=replicas,
+            checkpoint_interval=checkpoint_interval,
+            checkpoint_bytes=checkpoint_bytes,
+            retain=retain,
+            verify=verify,
+        )
         is_interrupted = _follow(job)
     _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
 

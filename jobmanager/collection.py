@@ -15,6 +15,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
+from jobmanager.config import KEEP_ALL
 from jobmanager.joining import answered
 from jobmanager.low_water_marks import low_water_marks
 from jobmanager.messages import DeleteFiles
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from jobmanager.ledger import Ledger
     from jobmanager.state import VertexState
     from rvertex.messages import CheckpointTaken, Progress
-
-KEEP_ALL = -1
 
 
 def progress(job: Ledger, notice: Progress) -> None:

@@ -10,6 +10,9 @@ from rvertex.environment import HostLimits
 if TYPE_CHECKING:
     from planner.options import Parallelism
 
+#: ``retain_us`` of a job that deletes nothing.
+KEEP_ALL = -1
+
 
 @dataclass(frozen=True, slots=True)
 class JobConfig:
@@ -45,7 +48,7 @@ class JobConfig:
     twin_wait_s: float = 60.0
     #: For a checkpoint that an instance was asked for, before it is asked again.
     join_wait_s: float = 30.0
-    #: Checkpoints and channels are kept this long after they became needless, us; -1: for ever.
+    #: Checkpoints and channels are kept this long after they became needless, us; or KEEP_ALL.
     retain_us: int = 0
     #: For hosts to leave when a job ends.
     host_stop_wait_s: float = 60.0

@@ -5,6 +5,7 @@ It becomes durable in the background; :meth:`NoticeLog.flush` waits until it is.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from jobmanager.messages import LOG_CODEC
 from jobmanager.root import NOTICES
 from rstream import RStream
 from rstream.batch import EVENT, only_events
+from rstream.errors import StoreError
 
 if TYPE_CHECKING:
     from jobmanager.config import JobConfig
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from rstream.background import Background
     from rstream.clock import Clock
 
+FLUSHES_MAX = 3
 _NOTICE_PAYLOAD = pa.schema([pa.field("notice", pa.binary())])
 
 
@@ -49,7 +52,11 @@ class NoticeLog:
             pa.array([now + 1], pa.int64()),
             pa.array([LOG_CODEC.encode(notice)], pa.binary()),
         ]
-        self._stream.append(pa.RecordBatch.from_arrays(columns, schema=self._stream.schema))
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._stream.schema)
+        try:
+            self._stream.append(batch)
+        except StoreError:  # told of an earlier flush, which is tried again with this
+            self._stream.append(batch)
 
     def replay(self) -> list[Notice]:
         """All durable notices, in order."""
@@ -62,7 +69,15 @@ class NoticeLog:
         return notices
 
     def flush(self) -> None:
-        """Make all notices so far durable."""
+        """Make all notices so far durable.
+
+        Raises:
+            StoreError: the store failed FLUSHES_MAX times, each after its own retries.
+        """
+        for _ in range(FLUSHES_MAX - 1):
+            with contextlib.suppress(StoreError):
+                self._stream.flush(self._flush_wait_s)
+                return
         self._stream.flush(self._flush_wait_s)
 
     def close(self) -> None:

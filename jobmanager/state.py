@@ -170,7 +170,7 @@ class VertexState:
     def advance(self, instance: InstanceState, report: VertexProgress) -> bool:
         """Take over a report; whether the vertex got further than any instance before."""
         instance.advance(report)
-        if instance is self.leader:
+        if instance is self.leader and not self.is_finished:
             self.cti, self.max_vs = report.cti, report.max_vs
             self.events_in, self.events_out = report.events_in, report.events_out
             self.late_events = report.late_events

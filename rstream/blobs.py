@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: The stores have a method called ``list``.
 Paths = list[str]
-ATTEMPTS_MAX = 4
+#: With the delays between them an outage of three seconds goes by unnoticed.
+ATTEMPTS_MAX = 6
 #: Blobs that one ``get_many`` reads at a time.
 READERS_MAX = 8
 ATTEMPT_WAIT_S = 60.0
@@ -332,7 +333,7 @@ def open_store(uri: str, *, fsync: bool = False, **storage_options: Any) -> Fssp
     if "://" not in uri:
         uri = f"file://{os.path.abspath(uri)}"
     protocol = uri.partition("://")[0].partition("::")[0]
-    if protocol not in fsspec.available_protocols():
+    if protocol not in (*fsspec.available_protocols(), *fsspec.registry):
         raise StoreError(uri, f"Protocol not known: {protocol!r}")
     if uri.startswith("s3://"):
         storage_options = {**S3_OPTIONS, **storage_options}

@@ -189,7 +189,9 @@ def test_a_replica_goes_on_while_readers_need_its_memory() -> None:
     out = scene.finish("b", 100, 50, epoch=3)
     assert said(out, StopVertex) == []
     scene.lose("h2.0")
-    assert scene.manager.vertices["b"].state == "finished"
+    scene.progress("b", 90, 45, epoch=2)
+    state = scene.manager.vertices["b"]
+    assert (state.state, state.events_in, state.events_out) == ("finished", 100, 50)
     assert scene.instances("b") == [(2, "h1.0")]
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 LIMITS = StreamLimits(segment_rows_max=500, flush_interval_ms=20, write_wait_s=5.0)
 CONFIG = with_limits(
-    JobConfig(tick_s=0.05, stall_wait_s=20.0),
+    JobConfig(tick_s=0.05, stall_wait_s=20.0, store_wait_s=1.0),
     checkpoint_interval_s=0.05,
     checkpoint_inline_bytes_max=1_000,
     step_rows_max=200,
@@ -74,6 +74,8 @@ def run(events: Path, root: str, **options: Any) -> jobmanager.Job:
 def failure_of(job: jobmanager.Job) -> str:
     with pytest.raises((JobFailedError, StoreError)) as caught:
         job.wait(WAIT_S)
+    assert job.status()["state"] == "failed"
+    assert job.status()["error"]
     return str(caught.value)
 
 
@@ -88,6 +90,7 @@ def test_one_call_in_five_fails(events: Path, expected: dict[str, Any], root: st
     assert outcome(status) == outcome(expected)
 
 
+@pytest.mark.slow
 def test_every_call_is_slow(events: Path, expected: dict[str, Any], root: str) -> None:
     FAULTS.delay_s = 0.05
     status = run(events, root).wait(WAIT_S)
@@ -132,9 +135,10 @@ FULL_DISK = """
     import jobmanager
     from tests.jobmanager import test_store_faults as here
     from jobmanager.errors import JobFailedError
-    from rstream import StoreError
+    from rstream import StoreError, blobs
+    blobs.RETRY_DELAY_S = 0.002
     disk, events = sys.argv[1:]
-    here.mount(disk, "400k")
+    here.mount(disk, "100k")
     try:
         here.run(events, f"{disk}/job").wait(here.WAIT_S)
         failure = ""
@@ -151,7 +155,7 @@ def mount(disk: str, size: str) -> None:
 
 
 def test_a_full_disk(events: Path, expected: dict[str, Any], tmp_path: Path) -> None:
-    """A real one: a tmpfs of 400 kB in a mount namespace of its own."""
+    """A real one: a tmpfs of 100 kB in a mount namespace of its own."""
     in_namespace = ["unshare", "--map-root-user", "--mount"]
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -173,6 +177,7 @@ def test_a_full_disk(events: Path, expected: dict[str, Any], tmp_path: Path) -> 
     assert outcome(told["status"]) == outcome(expected)
 
 
+@pytest.mark.slow
 def test_an_object_store_that_goes_and_comes_back(
     events: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +194,7 @@ def test_an_object_store_that_goes_and_comes_back(
         "AWS_EC2_METADATA_DISABLED": "true",
     }.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(rstream.blobs, "RETRY_DELAY_S", 0.01)
     import s3fs
 
     bucket = "faults"
