@@ -66,14 +66,14 @@ class Load:
         times = pa.array(START_US + self.times_us()).cast(pa.timestamp("us"))
         return pa.table({"time": times, "key": self.keys_of(), "value": self.values_of()})
 
-    def write(self, path: Path) -> Path:
+    def write(self, path: Path, sources: int = SOURCES) -> Path:
         """One Parquet file whose row groups are those of the sources in turn."""
         table = self.table()
         with pq.ParquetWriter(path, table.schema, compression="lz4") as writer:
-            for at in range(0, self.rows, SOURCES * GROUP_ROWS):
-                block = table.slice(at, SOURCES * GROUP_ROWS)
-                for source in range(SOURCES):
-                    writer.write_table(block.take(np.arange(source, block.num_rows, SOURCES)))
+            for at in range(0, self.rows, sources * GROUP_ROWS):
+                block = table.slice(at, sources * GROUP_ROWS)
+                for source in range(sources):
+                    writer.write_table(block.take(np.arange(source, block.num_rows, sources)))
         return path
 
     def answer(self) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 from open_loop import Load, now_us, sleep_until
 from processes import usage_of
 from recovery_measures import Run
-from spark_peer import Feeder, SparkStream, await_rows, scratch_folder
+from spark_peer import Feeder, SparkStream, await_rows, put_closing, scratch_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MASTER = "local-cluster[3,1,1024]"
 WARM_S = 4.0
 LEAD_S = 0.5
+#: An event this far after the last closes all windows: Spark appends final ones only.
+CLOSING_US = 1_000_000
 WAIT_S = 60.0
 
 
@@ -41,7 +43,7 @@ def spark_run(load: Load, *, kills: int, kill_at_s: float) -> Run:
 
 def _run(stream: SparkStream, folder: Path, load: Load, kills: int, kill_at_s: float) -> Run:
     started_us = now_us() + int(LEAD_S * 1e6)
-    feeder = Feeder(load, folder, started_us)
+    feeder = Feeder(load.table(), load.times_us(), folder, "in", started_us)
     feeder.start()
     sleep_until(started_us + int(WARM_S * 1e6))
     pids = stream.pids()
@@ -55,6 +57,7 @@ def _run(stream: SparkStream, folder: Path, load: Load, kills: int, kill_at_s: f
         os.kill(pid, signal.SIGKILL)
     killed_us = now_us()
     feeder.join()
+    put_closing(folder, int(load.seconds * 1e6) + CLOSING_US)
     seen = await_rows(folder, int((load.answer() > 0).sum()), WAIT_S)
     seen_us, vs, key, total = seen.columns("_vs", "key", "total")
     return Run(

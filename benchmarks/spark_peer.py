@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from open_loop import START_US, Load, now_us, sleep_until
+from open_loop import START_US, now_us, sleep_until
 from processes import descendants
 
 if TYPE_CHECKING:
@@ -39,19 +39,22 @@ READY_WAIT_S = 120.0
 STOP_WAIT_S = 30.0
 #: How long before the load the events of the warming up lie.
 WARM_US = 60_000_000
-#: An event this far after the last closes all windows of a query that appends.
-CLOSING_US = 60_000_000
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 class SparkStream:
     """One run of a query; ``start`` it again after ``kill`` and it goes on from its checkpoint."""
 
-    def __init__(self, folder: Path, query: str, window_us: int, master: str) -> None:
+    def __init__(
+        self, folder: Path, query: str, window_us: int, master: str, *, try_real_time: bool = False
+    ) -> None:
         self.folder = folder
+        #: What Spark said to its real-time trigger, if it was to be tried.
+        self.real_time = ""
         arguments = ["--folder", str(folder), "--query", query, "--window-us", str(window_us)]
         script = str(Path(__file__).parent / "spark_stream.py")
         self._command = [sys.executable, script, *arguments, "--master", master]
+        self._command += ["--try-real-time"] if try_real_time else []
         self._process: subprocess.Popen[str] | None = None
         for name in ("in", "intervals", "scratch"):
             (folder / name).mkdir()
@@ -74,6 +77,8 @@ class SparkStream:
         limit.start()
         try:
             for line in self._process.stdout:
+                if line.startswith("REAL-TIME"):
+                    self.real_time = line.strip().removeprefix("REAL-TIME ")
                 if line.strip() == "READY":
                     return
         finally:
@@ -86,11 +91,14 @@ class SparkStream:
         deadline_us = now_us() + int(WARM_WAIT_S * 1e6)
         commits = self.folder / "checkpoint" / "commits"
         for number in range(WARM_BATCHES):
-            times = pa.array(START_US - WARM_US + number * 1_000_000 + np.arange(WARM_ROWS))
+            base_us = START_US - WARM_US + number * 1_000_000
+            times = pa.array(base_us + np.arange(WARM_ROWS)).cast(pa.timestamp("us"))
+            ends = pa.array(base_us + 100 + np.arange(WARM_ROWS)).cast(pa.timestamp("us"))
             key = np.arange(WARM_ROWS) % keys
-            table = pa.table({"time": times.cast(pa.timestamp("us")), "key": key, "value": key})
             before = len(list(commits.glob("[0-9]*")))
-            put(self.folder, table, f"a{number:06d}")
+            intervals = pa.table({"start": times, "stop": ends, "key": key, "tag": key})
+            put(self.folder, intervals, f"a{number:06d}", into="intervals")
+            put(self.folder, pa.table({"time": times, "key": key, "value": key}), f"a{number:06d}")
             while len(list(commits.glob("[0-9]*"))) <= before + 1 and now_us() < deadline_us:
                 time.sleep(0.1)
 
@@ -133,31 +141,42 @@ class SparkStream:
 
 
 class Feeder(threading.Thread):
-    """Writes what is due, on time, whether or not it is read."""
+    """Writes what is due, on time, whether or not it is read.
 
-    def __init__(self, load: Load, folder: Path, started_us: int) -> None:
+    ``due_us``: when each row of ``table`` is due after ``started_us``, in order.
+    """
+
+    def __init__(
+        self, table: pa.Table, due_us: np.ndarray, folder: Path, into: str, started_us: int
+    ) -> None:
         super().__init__(name="feeder", daemon=True)
-        self._folder, self._started_us = folder, started_us
-        self._table = load.table()
-        self._due_us = load.times_us()
+        self._folder, self._into, self._started_us = folder, into, started_us
+        self._table, self._due_us = table, due_us
 
     def run(self) -> None:
-        """One file per step, then the one that closes the windows."""
-        end_us = int(self._due_us[-1]) + 1
-        for number, at_us in enumerate(range(FILE_US, end_us + FILE_US, FILE_US)):
+        """One file per step."""
+        for at_us in range(FILE_US, int(self._due_us[-1]) + 1 + FILE_US, FILE_US):
             lo, hi = np.searchsorted(self._due_us, [at_us - FILE_US, at_us])
             sleep_until(self._started_us + at_us)
-            put(self._folder, self._table.slice(lo, hi - lo), f"{number:06d}")
-        last = pa.array([START_US + end_us + CLOSING_US]).cast(pa.timestamp("us"))
-        put(self._folder, pa.table({"time": last, "key": [0], "value": [0]}), "closing")
+            name = f"{self._started_us + at_us:020d}"
+            put(self._folder, self._table.slice(lo, hi - lo), name, into=self._into)
 
 
-def put(folder: Path, table: pa.Table, name: str) -> None:
-    """Make a file of events appear in the input."""
-    zoned = table.set_column(0, "time", table["time"].cast(pa.timestamp("us", "UTC")))
-    scratch = folder / "scratch" / name
-    pq.write_table(zoned, scratch, compression="lz4")
-    scratch.rename(folder / "in" / f"{name}.parquet")
+def put_closing(folder: Path, at_us: int) -> None:
+    """An event of no value ``at_us`` after the start closes all windows before it."""
+    time = pa.array([START_US + at_us]).cast(pa.timestamp("us"))
+    put(folder, pa.table({"time": time, "key": [0], "value": [10_000]}), f"closing-{at_us}")
+
+
+def put(folder: Path, table: pa.Table, name: str, into: str = "in") -> None:
+    """Make a file of rows appear in an input."""
+    zoned = table.schema
+    for k, field in enumerate(zoned):
+        if pa.types.is_timestamp(field.type):
+            zoned = zoned.set(k, pa.field(field.name, pa.timestamp("us", "UTC")))
+    scratch = folder / "scratch" / f"{into}-{name}"
+    pq.write_table(table.cast(zoned), scratch, compression="lz4")
+    scratch.rename(folder / into / f"{name}.parquet")
 
 
 @dataclass(frozen=True)

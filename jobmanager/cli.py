@@ -43,6 +43,7 @@ SUMMARY = (
     "events_in",
     "events_out",
     "late_events",
+    "poisoned_events",
     "restarts",
     "elapsed_s",
     "startup_s",

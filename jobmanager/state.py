@@ -81,6 +81,7 @@ class InstanceState:
     events_in: int = 0
     events_out: int = 0
     late_events: int = 0
+    poisoned_events: int = 0
     tail_bytes: int = 0
 
     @property
@@ -99,6 +100,7 @@ class InstanceState:
         self.durable, self.cti, self.max_vs = report.durable, report.cti, report.max_vs
         self.events_in, self.events_out = report.events_in, report.events_out
         self.late_events, self.tail_bytes = report.late_events, report.tail_bytes
+        self.poisoned_events = report.poisoned_events
 
 
 @dataclass(slots=True)
@@ -137,6 +139,7 @@ class VertexState:
     events_in: int = 0
     events_out: int = 0
     late_events: int = 0
+    poisoned_events: int = 0
     restarts: int = 0
     #: Restarts since it last got further than ever before.
     fruitless_restarts: int = 0
@@ -174,6 +177,7 @@ class VertexState:
             self.cti, self.max_vs = report.cti, report.max_vs
             self.events_in, self.events_out = report.events_in, report.events_out
             self.late_events = report.late_events
+            self.poisoned_events = report.poisoned_events
         position = (*report.inputs, *report.outputs)
         if not self.best or any(a > b for a, b in zip(position, self.best, strict=True)):
             self.best = tuple(map(max, position, self.best)) if self.best else position
@@ -198,3 +202,4 @@ class VertexState:
         self.digests, self.cti = notice.digests, INF_TIME
         self.events_in, self.events_out = notice.events_in, notice.events_out
         self.late_events = notice.late_events
+        self.poisoned_events = notice.poisoned_events

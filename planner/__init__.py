@@ -13,7 +13,9 @@ from planner.ingest import cti, event
 from planner.query import GroupedStream, Query, Stream, WindowedStream
 from planner.sql.entry import sql
 from planner.sql.errors import SqlError
+from planner.udf import Udf, udf
 from planner.windows import Window, count_window, hopping, session, snapshot, tumbling
+from rvertex.keyed import KeyedContext, KeyedProcess, Timer
 
 __all__ = [
     "EvaluationError",
@@ -22,9 +24,13 @@ __all__ = [
     "GroupedStream",
     "InvalidDurationError",
     "InvalidPlanError",
+    "KeyedContext",
+    "KeyedProcess",
     "Query",
     "SqlError",
     "Stream",
+    "Timer",
+    "Udf",
     "UnknownColumnError",
     "Window",
     "WindowedStream",
@@ -40,6 +46,7 @@ __all__ = [
     "snapshot",
     "sql",
     "tumbling",
+    "udf",
     "ve",
     "vs",
     "when",

@@ -47,7 +47,9 @@ def work_us(node: object, rows_in: float, rows_out: float) -> float:
             return rows_in * _COMPUTE_US * computed
         case logical.Explode() | logical.Lifetime():
             return (rows_in + rows_out) * _LIFETIME_US / 2
-        case logical.Source() | logical.Sink() | logical.Union() | logical.Exchange():
+        case logical.Source() | logical.Sink() | logical.Union():
+            return 0.0
+        case logical.Exchange() | logical.Recover():
             return 0.0
         case logical.Join() | logical.Clip():
             return rows_in * _JOIN_IN_US + rows_out * _JOIN_OUT_US

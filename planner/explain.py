@@ -48,6 +48,10 @@ def describe(node: logical.LogicalNode) -> str:
             return _aggregate(node)
         case logical.DataWindowAgg(window=window):
             return f"aggregate {window}{_by(node)}: {_items(node)}"
+        case logical.UserStep():
+            return str(node)
+        case logical.Recover(choice=choice):
+            return f"recover by {choice}"
         case logical.Exchange(keys=keys):
             return f"exchange by {', '.join(keys)}" if keys else "exchange to one vertex"
         case logical.Sink(uri=uri):

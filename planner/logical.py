@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from planner.hint_types import NO_HINTS, Hints
 from planner.nodes import Column, Node
+from planner.recover_node import Recover as Recover
+from planner.user_node import UserStep as UserStep
 from planner.windowing import Aggregate as Aggregate
 from planner.windowing import AggregateFunction as AggregateFunction
 from planner.windowing import DataWindowAgg as DataWindowAgg
@@ -299,6 +301,8 @@ LogicalNode = (
     | Clip
     | WindowAgg
     | DataWindowAgg
+    | UserStep
+    | Recover
     | Exchange
     | Sink
 )

@@ -33,6 +33,7 @@ from planner.sizing import add_costs, widths
 from planner.stages import Draft, Feed, build_vertices, pair_spec, stateless_spec, summarise
 from planner.statistics import Discover, Discovery, Look
 from planner.traversal import NodeMap, readers, topological
+from planner.user_node import codes_in, lettered
 from rvertex.operators.stitch import Stitch
 from rvertex.sources.discover import assign
 from rvertex.sources.discover import discover as discover_units
@@ -157,6 +158,8 @@ class _Lowering:
         self._widths = widths
         self._discovery = discovery
         self._flows: NodeMap[_Flow] = NodeMap()
+        #: Folders of dead letters so far.
+        self._letters: set[str] = set()
         counts = readers(plan)
         for node in topological(plan.input):
             flow = self._lower(node)
@@ -208,11 +211,23 @@ class _Lowering:
                 draft.add(node.operator(), describe(node), node.label)
                 draft.is_cheap = False
                 return _Flow([draft])
+            case logical.UserStep():
+                draft = self._open(inputs[0], kind=node.kind)
+                draft.add(lettered(node, self._letters), describe(node), node.label)
+                draft.is_cheap = False
+                return _Flow([draft])
             case logical.Filter() | logical.Project() | logical.Explode():
                 assert is_stateless(node)
                 draft = self._open(inputs[0])
                 draft.add(stateless_spec(node), describe(node), node.label)
+                draft.is_cheap = draft.is_cheap and not codes_in(node)
                 return _Flow([draft])
+            case logical.Recover(choice=choice):
+                assert inputs[0].exchange is None, "an exchange is directly below a choice"
+                for draft in inputs[0].drafts:
+                    draft.recovery = choice
+                    draft.label = node.label or draft.label
+                return inputs[0]
             case logical.Sink():
                 raise AssertionError("a sink is the root of its plan")
 

@@ -186,8 +186,9 @@ def _repeated(trees: tuple[Node, ...]) -> frozenset[Call]:
 def function_of(call: Call) -> Function:
     """The function that a call names."""
     from planner.functions import FUNCTIONS
+    from planner.functions.user import FUNCTION, USER
 
-    return FUNCTIONS[call.function]
+    return FUNCTION if call.function == USER else FUNCTIONS[call.function]
 
 
 def resolve(node: Node, schema: pa.Schema) -> Node:

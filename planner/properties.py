@@ -18,16 +18,20 @@ from planner.logical import (
     Lifetime,
     LogicalNode,
     Project,
+    Recover,
     Sink,
     Source,
     Stitch,
     Union,
+    UserStep,
     WindowAgg,
 )
 from planner.nodes import Column
 from rstream.batch import EVENT, VE, VS, int64_column, kinds
+from rvertex.operators.apply import Apply
 from rvertex.operators.chop import Chop
 from rvertex.operators.extend import Extend
+from rvertex.operators.keyed_process import KeyedProcessing
 from rvertex.operators.point_at_end import PointAtEnd
 from rvertex.operators.set_duration import SetDuration
 from rvertex.operators.shift import Shift
@@ -88,7 +92,9 @@ def is_point(node: LogicalNode) -> bool:
             return size_us == 1
         case DataWindowAgg():
             return False
-        case Filter() | Project() | Explode() | Exchange() | Sink():
+        case UserStep():
+            return isinstance(node.spec, Apply) and is_point(node.input)
+        case Filter() | Project() | Explode() | Recover() | Exchange() | Sink():
             return is_point(node.input)
 
 
@@ -134,7 +140,10 @@ def partitioning(node: LogicalNode) -> Partitioning:
             return _of_union([partitioning(branch) for branch in branches])
         case Clip(left=left):
             return partitioning(left)
-        case Filter() | Sink() | Lifetime() | Stitch():
+        case UserStep(input=below):
+            keeps = node.keys if isinstance(node.spec, KeyedProcessing) else None
+            return _through(partitioning(below), {key: frozenset([key]) for key in keeps or ()})
+        case Filter() | Recover() | Sink() | Lifetime() | Stitch():
             return partitioning(node.input)
 
 

@@ -32,12 +32,15 @@ from planner.logical import (
     LifetimeChange,
     LogicalNode,
     Project,
+    Recover,
     Sink,
     Union,
     identity_columns,
 )
 from planner.logical import Stitch as StitchNode
 from planner.nodes import Column
+from planner.recover_node import RecoveryChoice, recovery_choice
+from planner.user_steps import GroupedUserSteps, UserSteps
 from planner.windows import AnyWindow
 from rvertex.operators.chop import Chop
 from rvertex.operators.extend import Extend
@@ -64,18 +67,27 @@ class Query:
     plan: Sink
     #: The grid of CTI times, us; None: the windows' common divisor, or 1 s without windows.
     cti_every_us: int | None = None
+    #: How stages are recovered that do not say; None: each as its cost suggests.
+    recovery: RecoveryChoice | None = None
 
     @property
     def schema(self) -> pa.Schema:
         """The payload columns of the answer."""
         return self.plan.schema
 
+    def recover_with(self, strategy: str, *, replicas: int | None = None) -> Query:
+        """The same query; stages that do not say otherwise are recovered so.
+
+        See :meth:`Stream.recover_with`.
+        """
+        return replace(self, recovery=recovery_choice(strategy, replicas))
+
     def __repr__(self) -> str:
         return f"Query({_columns(self.schema)})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Stream:
+class Stream(UserSteps):
     """A stream of events with lifetimes and payload columns."""
 
     plan: LogicalNode
@@ -288,6 +300,15 @@ class Stream:
         """
         return Stream(hinted(self.plan, rate=rate, keys=keys or {}, max_duration=max_duration))
 
+    def recover_with(self, strategy: str, *, replicas: int | None = None) -> Stream:
+        """How the stage that computes this stream is recovered; the last word per stage counts.
+
+        "checkpoint": from its last snapshot. "replay": by reading its input again, as far back as
+        its state reaches, which must be bounded. "replication": by ``replicas`` instances at work
+        at the same time (two, if not given). Strategies mix freely, and change no answer.
+        """
+        return Stream(Recover(self.plan, recovery_choice(strategy, replicas)))
+
     def group_by(self, *keys: str | Expr, **named: ExprLike) -> GroupedStream:
         """Groups of events with equal keys (columns or named expressions); null is a key too."""
         picked = naming.resolved_columns(self.schema, keys, named)
@@ -332,7 +353,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedStream:
+class GroupedStream(GroupedUserSteps):
     """A stream by key, waiting for its windows."""
 
     plan: LogicalNode

@@ -162,7 +162,7 @@ def _compile(
         case logical.WindowAgg():
             assert node.phase == "complete", "phases are put in by the optimizer"
             return _aggregate(node, *inputs)
-        case logical.Exchange() | logical.Sink():
+        case logical.Exchange() | logical.Recover() | logical.Sink():
             return inputs[0]
         case _:
             raise UnsupportedInBatchError(type(node).__name__, "it has no batch twin yet")

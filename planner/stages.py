@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from planner.logical import LogicalNode
+    from planner.recover_node import RecoveryChoice
     from rvertex.aside import Side
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourcePartition
@@ -97,6 +98,8 @@ class Draft:
     #: Flushing costs less than what failures would make it compute again.
     flush_is_cheaper: bool = False
     cost: StageCost | None = None
+    #: What the query says about it.
+    recovery: RecoveryChoice | None = None
     label: str = ""
     feeds: list[Feed] = field(default_factory=list)
     exits: list[Feed] = field(default_factory=list)

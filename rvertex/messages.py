@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgpack
@@ -50,6 +50,8 @@ class VertexProgress:
     events_out: int
     late_events: int
     tail_bytes: int
+    #: Calls of user code that raised and were passed over.
+    poisoned_events: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class VertexFinished:
     events_in: int
     events_out: int
     late_events: int
+    poisoned_events: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

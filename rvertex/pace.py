@@ -57,9 +57,11 @@ class Pace:
             self._taken_us = now_us
         return rows
 
-    def wait_s(self, batch: pa.RecordBatch, column: str) -> float:
-        """How long ``ready_rows`` will give 0; the answer holds until then."""
-        if self._speed == 0 or self._origin_us is None or batch.num_rows == 0:
+    def wait_s(self, batch: pa.RecordBatch, column: str) -> float | None:
+        """How long ``ready_rows`` will give 0 for ``batch`` (at least one row); None: never."""
+        if self._speed == 0:
+            return None
+        if self._origin_us is None:
             return 0.0
         ahead_us = int(int64_column(batch.slice(0, 1), column)[0]) - self._origin_us
         due_us = max(self._started_us + int(ahead_us / self._speed), self._taken_us + STEP_US)

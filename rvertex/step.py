@@ -149,6 +149,7 @@ class VertexRunner:
                 v.events_in,
                 v.events_out,
                 v.late_events,
+                v.poisoned_events,
             )
         )
         return True
@@ -168,6 +169,7 @@ class VertexRunner:
             events_out=v.events_out,
             late_events=v.late_events,
             tail_bytes=sum(s.tail_bytes for s in self.outputs),
+            poisoned_events=v.poisoned_events,
         )
 
     def is_durable(self, output_seqs: tuple[int, ...]) -> bool:

@@ -108,6 +108,11 @@ class RVertex:
         return self._input.late_events if isinstance(self._input, SourceInput) else 0
 
     @property
+    def poisoned_events(self) -> int:
+        """Calls of user code that raised and were passed over."""
+        return sum(getattr(operator, "poisoned_events", 0) for operator in self._operators)
+
+    @property
     def max_vs(self) -> int:
         """Greatest event time read from its source."""
         return self._input.max_vs if isinstance(self._input, SourceInput) else MIN_TIME

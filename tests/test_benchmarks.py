@@ -74,3 +74,21 @@ def test_workers_are_killed_and_the_answer_is_the_same(tmp_path: Path) -> None:
         assert all(row["equal"] and row["gap_ms"] > row["normal_gap_ms"] for row in rows.values())
     assert "checkpoint" in result
     assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_latency_is_measured(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "bench_latency.py"), "--quick", "--executor", "local"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert list(result["ours"]) == ["filter", "window", "join"]
+    for rows in result["ours"].values():
+        for row in rows.values():
+            assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["p999_ms"]

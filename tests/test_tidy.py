@@ -44,7 +44,7 @@ FENCES = {
     "pyarrow.parquet": ("rstream/codec.py", "rvertex/sources/*"),
 }
 #: Code that travels or rests by value; pyspark brings the pickler, it is no use of Spark.
-CLOUDPICKLE = ("jobmanager/root.py", "jobmanager/query_file.py")
+CLOUDPICKLE = ("jobmanager/root.py", "jobmanager/query_file.py", "planner/user_code.py")
 #: No clock, randomness, environment or thread in what must replay the same.
 PURE = (
     *("rstream/types.py", "rstream/batch.py", "rstream/tail.py", "rstream/segments.py"),

@@ -21,6 +21,7 @@ from planner.logical import (
     Lifetime,
     LogicalNode,
     Project,
+    Recover,
     Stitch,
     WindowAgg,
 )
@@ -88,7 +89,7 @@ def _asked(node: LogicalNode, demand: Demand) -> tuple[Demand, ...]:
             return (kept if len(kept) == len(demand) else None,)
         case Explode(column=column) if demand is not None and column in demand:
             return (None,)
-        case Filter() | Lifetime() | Explode():
+        case Filter() | Lifetime() | Explode() | Recover():
             return (demand,)
         case _:
             return (None,) * len(node.inputs)

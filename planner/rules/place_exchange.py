@@ -11,7 +11,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.logical import Clip, DataWindowAgg, Exchange, Join, LogicalNode, Stitch, WindowAgg
+from planner.logical import (
+    Clip,
+    DataWindowAgg,
+    Exchange,
+    Join,
+    LogicalNode,
+    Stitch,
+    UserStep,
+    WindowAgg,
+)
 from planner.properties import partitioning
 from planner.traversal import Shared, transform
 
@@ -27,13 +36,15 @@ def place_exchange(root: LogicalNode, options: PlanOptions) -> LogicalNode:
             return _grouped(node, node.keys, options)
         if isinstance(node, Stitch):
             return _grouped(node, node.on, options)
+        if isinstance(node, UserStep) and node.keys is not None:
+            return _grouped(node, node.keys, options)
         return _paired(node, options) if isinstance(node, Join | Clip) else node
 
     return transform(root, change)
 
 
 def _grouped(
-    node: WindowAgg | DataWindowAgg | Stitch, keys: tuple[str, ...], options: PlanOptions
+    node: WindowAgg | DataWindowAgg | Stitch | UserStep, keys: tuple[str, ...], options: PlanOptions
 ) -> LogicalNode:
     now = partitioning(node.input)
     # A single vertex would do for any keys, but would do all the work alone.

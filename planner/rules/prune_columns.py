@@ -22,6 +22,7 @@ from planner.logical import (
     Source,
     Stitch,
     Union,
+    UserStep,
     WindowAgg,
 )
 from planner.nodes import Column, Node
@@ -72,6 +73,8 @@ def _demands(node: LogicalNode, wanted: set[str]) -> list[tuple[LogicalNode, Ite
         case WindowAgg(input=below, keys=keys) | DataWindowAgg(input=below, keys=keys):
             used_columns = {a.column for a in _kept(node, wanted) if a.column is not None}
             return [(below, used_columns | set(keys))]
+        case UserStep(input=below):
+            return [(below, below.schema.names)]
         case _:
             return [(child, wanted) for child in node.inputs]
 

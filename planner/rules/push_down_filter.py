@@ -22,6 +22,7 @@ from planner.logical import (
     Lifetime,
     LogicalNode,
     Project,
+    Recover,
     Stitch,
     Union,
     WindowAgg,
@@ -92,6 +93,8 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
         ):
             if may_fail(predicate):
                 return None
+            return replace(node, input=_sink(below, [predicate], "", shared))
+        case Recover(input=below):
             return replace(node, input=_sink(below, [predicate], "", shared))
         case Lifetime(input=below) if _is_of_payload(predicate):
             return replace(node, input=_sink(below, [predicate], "", shared))

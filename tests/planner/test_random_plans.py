@@ -1,30 +1,94 @@
-"""Random queries: the physical plan, at any parallelism, gives what nested loops give.
+"""Random queries: whatever is done to the plan on its way, the answer is what nested loops give.
 
-Cannot catch: what expressions get wrong (both sides share them), late events, first and last.
+Cannot catch: what expressions get wrong (both sides share them), late events.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import HealthCheck, given, settings
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from planner.lower import lower
-from tests.support.naive_plan import naive_rows, streams
-from tests.support.plan_runner import answer, sorted_rows
+from planner.optimizer import RULES
+from planner.rules import place_exchange
+from tests.support.exact import assert_same_items
+from tests.support.naive_plan import naive_rows
+from tests.support.plan_runner import Schedule, answer, run_plan, sorted_rows
+from tests.support.random_plans import streams
 
 if TYPE_CHECKING:
     from planner import Stream
 
+ROWS_MAX = 1_500
+SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+schedules = st.builds(
+    Schedule,
+    numbers=st.lists(st.integers(0, 1_000), min_size=2, max_size=20).map(tuple),
+    rows_max=st.sampled_from([1, 4, 30]),
+    restores=st.booleans(),
+)
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(streams(temporal=True), st.integers(1, 3), st.booleans(), st.sampled_from([2, 1000]))
-def test_as_nested_loops_would(
-    stream: Stream, parallelism: int, partial: bool, rows_max: int
+
+def check_against_loops(
+    stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
 ) -> None:
+    """Any parallelism, with the optimizer or without, cut and restored anywhere."""
     query = stream.to_parquet()
-    plan = lower(query, root="r", parallelism=parallelism, partial_aggregation=partial)
+    rules = RULES if optimized else (place_exchange,)
+    plan = lower(query, root="r", parallelism=parallelism, partial_aggregation=partial, rules=rules)
     expected = naive_rows(query.plan)
+    assume(len(expected) <= ROWS_MAX)
     expected.sort(key=lambda row: (row["_vs"], row["_ve"], repr(row)))
-    assert sorted_rows(answer(plan, rows_max=rows_max)) == expected
+    assert sorted_rows(answer(plan, schedule=schedule)) == expected
+
+
+def check_every_item(stream: Stream, parallelism: int, schedule: Schedule) -> None:
+    """Every item of every stream of the plan, in sequence, whatever the schedule."""
+    plan = lower(stream.to_parquet(), root="r", parallelism=parallelism)
+    whole = run_plan(plan)
+    assume(sum(i.batch.num_rows for items in whole.values() for i in items) <= ROWS_MAX)
+    cut = run_plan(plan, schedule=schedule)
+    assert whole.keys() == cut.keys()
+    for name, items in whole.items():
+        got, want = (pa.concat_batches([i.batch for i in s]) for s in (cut[name], items))
+        assert_same_items(got, want, name)
+
+
+NAIVE = (streams(), st.sampled_from([1, 3]), st.booleans(), st.booleans(), schedules)
+EXACT = (streams(ordered=True), st.sampled_from([1, 2, 3]), schedules)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@given(*NAIVE)
+def test_as_nested_loops_would(
+    stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
+) -> None:
+    check_against_loops(stream, parallelism, optimized, partial, schedule)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@given(*EXACT)
+def test_no_schedule_changes_an_item(stream: Stream, parallelism: int, schedule: Schedule) -> None:
+    check_every_item(stream, parallelism, schedule)
+
+
+@pytest.mark.slow
+@settings(max_examples=1_500, deadline=None, suppress_health_check=SLOW)
+@given(*NAIVE)
+def test_as_nested_loops_would_at_length(
+    stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
+) -> None:
+    check_against_loops(stream, parallelism, optimized, partial, schedule)
+
+
+@pytest.mark.slow
+@settings(max_examples=1_000, deadline=None, suppress_health_check=SLOW)
+@given(*EXACT)
+def test_no_schedule_changes_an_item_at_length(
+    stream: Stream, parallelism: int, schedule: Schedule
+) -> None:
+    check_every_item(stream, parallelism, schedule)

@@ -82,6 +82,7 @@ def test_a_negative_speed_is_our_bug() -> None:
 
 
 def test_how_long_to_wait() -> None:
+    assert Pace(0.0, ManualClock()).wait_s(rows(1), VS) is None
     clock = ManualClock(50)
     pace = Pace(2.0, clock)
     batch = rows(SECOND, SECOND + 100, 5 * SECOND)

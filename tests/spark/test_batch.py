@@ -25,8 +25,8 @@ from rstream.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import LateRowError, SumOverflowError, UnboundedLifetimeError
 from tests.spark.batches import MASTER, assert_twins, batched, streamed
-from tests.support.naive_plan import streams
 from tests.support.queries import QUERIES
+from tests.support.random_plans import streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from rstream.types import INF_TIME, MIN_TIME
 
 if TYPE_CHECKING:
@@ -85,6 +87,9 @@ def aggregate(
     if column is None:
         return len(rows)
     values = [row[column] for row in rows]
+    if function == "user":
+        target = argument.target
+        return target.result(target.add(target.init(), pa.array(values)))
     if function == "first":
         return values[0]
     if function == "last":

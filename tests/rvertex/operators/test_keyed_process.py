@@ -70,7 +70,7 @@ SESSIONS = spec_of(Sessions, pa.schema([("n", pa.int64()), ("first", pa.int64())
 
 
 def test_a_timer_moves_and_fires_when_its_time_has_passed() -> None:
-    items = [
+    items: list[Item] = [
         *(ev(0, k="a", x=1), ev(3, k="a", x=1), ev(4, k="b", x=1), ev(8, k="a", x=1)),
         *(cti(9), cti(20)),
     ]
@@ -96,7 +96,7 @@ def test_equal_timers_fire_by_key_nulls_last_then_by_name() -> None:
             ctx.emit(timer.name)
 
     spec = spec_of(Named, pa.schema([("name", pa.string())]))
-    items = [ev(0, k="b"), ev(1, k=None), ev(2, k="a"), cti(INF_TIME)]
+    items: list[Item] = [ev(0, k="b"), ev(1, k=None), ev(2, k="a"), cti(INF_TIME)]
     rows = [row.payload for row in run_items(spec, items) if isinstance(row, Ev)]
     named = [(row["k"], row["name"]) for row in rows]
     assert named == [(k, name) for k in ("a", "b", None) for name in ("b", "z")]
@@ -111,7 +111,7 @@ def test_rows_that_start_later_wait_and_the_past_is_refused() -> None:
                 ctx.emit(3, vs=event.vs - 1)
 
     spec = spec_of(Later, pa.schema([("m", pa.int64())]))
-    items = [ev(0, 7, k="a"), cti(1), ev(2, k="a"), cti(9)]
+    items: list[Item] = [ev(0, 7, k="a"), cti(1), ev(2, k="a"), cti(9)]
     assert run_items(spec, items) == [
         ev(0, 7, k="a", m=2),
         cti(1),

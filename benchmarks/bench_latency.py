@@ -1,0 +1,109 @@
+"""Latency from when an event is due to when the output that has it is seen, at several rates.
+
+Queries: a filter; an exchange and short windows by key; a temporal join through an exchange. Ours
+runs on Spark ``local[8]`` and is seen through a subscription; Spark Structured Streaming, in its
+default trigger, is seen through its sink's log. The last line is one JSON object
+``{system: {query: {rate: {p50_ms, p99_ms, p999_ms, ...}}}}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from latency_load import QUERIES, Inputs
+from latency_ours import query as query_of
+from latency_ours import run_ours
+from open_loop import quantiles_ms
+
+import jobmanager
+
+if TYPE_CHECKING:
+    import numpy as np
+
+RATES = (1_000, 10_000, 100_000, 500_000)
+#: Events of the first moments do not count.
+WARM_US = 1_500_000
+#: A system whose last events are twice as late as usual, and this much more, did not keep up.
+LAST_US = 500_000
+BEHIND_MS = 200
+Result = dict[str, dict[str, dict[int, dict[str, Any]]]]
+
+
+def main() -> None:
+    """Run everything and print the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rates", type=int, nargs="*", default=list(RATES))
+    parser.add_argument("--queries", nargs="*", choices=QUERIES, default=list(QUERIES))
+    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--executor", choices=["spark", "local"], default="spark")
+    parser.add_argument("--no-ours", action="store_true", help="only the others")
+    parser.add_argument("--no-spark", action="store_true", help="without Structured Streaming")
+    parser.add_argument("--quick", action="store_true", help="a smoke test")
+    args = parser.parse_args()
+    if args.quick:
+        args.rates, args.seconds, args.no_spark = [2_000], 2.5, True
+    result: Result = {}
+    if not args.no_ours:
+        _ours(args, result)
+    if not args.no_spark:
+        from latency_spark import run_spark
+
+        for query in args.queries:
+            rows = run_spark(query, args.rates, args.seconds)
+            for rate in args.rates:
+                _report(result, "spark_structured_streaming", query, rate, rows.get(rate))
+    if importlib.util.find_spec("pyflink") is None:
+        print("Flink: skipped, apache-flink is not installed here", flush=True)
+    else:
+        print("Flink: skipped, this benchmark does not run it yet", flush=True)
+    print(json.dumps(result))
+
+
+def _ours(args: argparse.Namespace, result: Result) -> None:
+    place: dict[str, Any] = {"executor": args.executor, "hosts": 4}
+    if args.executor == "spark":
+        place["master"] = "local[8]"
+    for query in args.queries:
+        for number, rate in enumerate(args.rates):
+            folder = Path(tempfile.mkdtemp(prefix="streamscope-latency-"))
+            try:
+                inputs = Inputs(query, rate, args.seconds)
+                inputs.write(folder)
+                if number == 0:  # starts what all share, and compares nothing
+                    jobmanager.run(
+                        query_of(inputs, folder), root=str(folder / "warm"), **place
+                    ).wait()
+                measured = run_ours(inputs, folder, place)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+            _report(result, "ours", query, rate, measured)
+
+
+def _report(
+    result: Result,
+    system: str,
+    query: str,
+    rate: int,
+    measured: tuple[np.ndarray, np.ndarray] | None,
+) -> None:
+    """``measured``: latencies, and when these events were due; None if output did not come."""
+    row: dict[str, Any] = dict.fromkeys(("p50_ms", "p99_ms", "p999_ms", "max_ms"))
+    row["kept_up"] = False
+    if measured is not None:
+        latency, due = measured
+        warm, last = latency[due >= WARM_US], latency[due >= due.max() - LAST_US]
+        quantiles = quantiles_ms(warm, 0.5, 0.99, 0.999, 1)
+        row = dict(zip(row, quantiles, strict=False))
+        row["kept_up"] = quantiles_ms(last, 0.5)[0] < 2 * row["p50_ms"] + BEHIND_MS
+    result.setdefault(system, {}).setdefault(query, {})[rate] = row
+    print(f"{system}, {query}, {rate:,} events/s: {json.dumps(row)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

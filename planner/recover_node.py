@@ -1,0 +1,77 @@
+"""How a part of a plan is to be recovered: what users choose; part of :mod:`planner.logical`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+from planner.errors import InvalidPlanError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from planner.logical import LogicalNode
+
+#: What users may ask for; "strong" follows from code that is not deterministic.
+Choice = Literal["checkpoint", "replay", "replication"]
+_CHOICES: tuple[Choice, ...] = get_args(Choice)
+REPLICAS_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryChoice:
+    """A strategy; ``replicas`` are instances at work at any time, 1 but for replication."""
+
+    strategy: Choice
+    replicas: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.strategy} x {self.replicas}" if self.replicas > 1 else self.strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """The same stream; the stage that computes it is recovered as ``choice`` says."""
+
+    input: LogicalNode
+    choice: RecoveryChoice
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Recover:
+        (only,) = inputs
+        return replace(self, input=only)
+
+
+def recovery_choice(strategy: str, replicas: int | None) -> RecoveryChoice:
+    """The choice of those names; ``replicas`` None: two for replication.
+
+    Raises:
+        InvalidPlanError: there is no such strategy, or it takes no such number.
+    """
+    found = next((choice for choice in _CHOICES if choice == strategy), None)
+    if found is None:
+        raise InvalidPlanError(
+            f'recover_with({strategy!r}): it is "checkpoint", "replay" or "replication"'
+        )
+    if found != "replication":
+        if replicas is not None:
+            raise InvalidPlanError(
+                f"recover_with({strategy!r}, replicas={replicas!r}): "
+                'only "replication" has replicas'
+            )
+        return RecoveryChoice(found)
+    count = 2 if replicas is None else replicas
+    if not isinstance(count, int) or isinstance(count, bool) or not 2 <= count <= REPLICAS_MAX:
+        raise InvalidPlanError(
+            f"recover_with({strategy!r}, replicas={replicas!r}): "
+            f"it is a number between 2 and {REPLICAS_MAX}"
+        )
+    return RecoveryChoice(found, count)

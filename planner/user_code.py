@@ -1,0 +1,382 @@
+"""Code of users as plans hold it, checked when the query is built.
+
+*It can be sent*: cloudpickle takes it, as pyspark does; otherwise the message names what it holds
+on to. *It can be repeated*: neither it nor any code of the user's that it reaches (functions it
+calls, methods, closures, globals, imports inside) reads a clock, a random number or the like, as
+far as its bytecode shows. ``deterministic=True`` vouches for code that the check misjudges,
+``deterministic=False`` declares that it cannot be repeated, which asks for strong productions.
+
+Cannot see: what a library does inside, names made at run time, and C code.
+"""
+
+from __future__ import annotations
+
+import builtins
+import datetime
+import dis
+import functools
+import hashlib
+import inspect
+import os
+import random
+import secrets
+import site
+import sys
+import sysconfig
+import time
+import types
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from planner.errors import InvalidPlanError
+from rvertex.user_code import UserCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Modules of which anything that is used differs between two runs.
+_MODULES = (random.__name__, secrets.__name__, "numpy.random")
+_CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+_FORBIDDEN: dict[Any, str] = {
+    **{getattr(time, name): f"time.{name}" for name in _CLOCKS},
+    **{getattr(time, f"{name}_ns"): f"time.{name}_ns" for name in _CLOCKS},
+    time.localtime: "time.localtime",
+    time.ctime: "time.ctime",
+    os.urandom: "os.urandom",
+    os.getenv: "os.getenv",
+    uuid.uuid1: "uuid.uuid1",
+    uuid.uuid4: "uuid.uuid4",
+    builtins.hash: "hash",
+    builtins.id: "id",
+}
+#: Methods that are made anew at each access.
+_METHODS = {
+    (datetime.datetime, "now"): "datetime.now",
+    (datetime.datetime, "utcnow"): "datetime.utcnow",
+    (datetime.datetime, "today"): "datetime.today",
+    (datetime.date, "today"): "date.today",
+    (os, "environ"): "os.environ",
+}
+_DRAWS = ("now", "random", "lookup")
+_PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_INSTALLED = (*sysconfig.get_paths().values(), *site.getsitepackages())
+_LIBRARIES = tuple(
+    sorted(
+        os.path.join(path, "")
+        for path in (
+            *(os.path.join(_ROOT, name) for name in _PACKAGES),
+            *_INSTALLED,
+            *map(os.path.realpath, _INSTALLED),
+        )
+    )
+)
+_MEMBERS_MAX = 1000
+_MISSING = object()
+
+
+def user_code(target: Any, what: str, deterministic: bool | None) -> UserCode:
+    """``target`` for a plan; ``what`` is how the query came by it, as ``apply``.
+
+    Raises:
+        InvalidPlanError: it cannot be sent, or cannot be repeated and is not declared so.
+    """
+    name = name_of(target)
+    scan = _Scan()
+    scan.visit(target, name)
+    if deterministic is None and scan.impure:
+        place, culprit = scan.impure[0]
+        raise InvalidPlanError(
+            f"{what}({name}): {place} uses {culprit}, so a restart would not repeat what it does; "
+            f"in a keyed process or an operator take ctx.now(), ctx.random() or ctx.lookup() "
+            f"instead, or declare deterministic=False"
+        )
+    require_sendable(target, what, name)
+    return UserCode(f"{name}#{scan.digest}", target, deterministic is not False, scan.draws)
+
+
+def name_of(target: Any) -> str:
+    """What messages call a function, a class or an object."""
+    if isinstance(target, functools.partial):
+        return name_of(target.func)
+    found = getattr(target, "__qualname__", type(target).__qualname__)
+    return str(found).rpartition("<locals>.")[2]
+
+
+def require_sendable(target: Any, what: str, name: str) -> None:
+    """Refuse what cloudpickle does not take, and say what in it is to blame."""
+    from pyspark import cloudpickle
+
+    try:
+        cloudpickle.dumps(target)
+    except Exception as error:
+        blamed = _culprit(target, name) or f"{type(error).__name__}: {error}"
+        raise InvalidPlanError(
+            f"{what}({name}): it cannot be sent to where it runs: {blamed}; make such things "
+            "inside the function, or in open() of an operator"
+        ) from None
+
+
+def _culprit(target: Any, name: str) -> str:
+    """Which variable that a piece of code holds on to cannot be pickled."""
+    from pyspark import cloudpickle
+
+    for kind, variable, value in _held(target):
+        try:
+            cloudpickle.dumps(value)
+        except Exception:
+            inner = _culprit(value, variable) if callable(value) else ""
+            return inner or f"its {kind} {variable!r} is a {type(value).__qualname__}"
+    return ""
+
+
+def _held(target: Any) -> Iterator[tuple[str, str, Any]]:
+    """The objects that a function, class or object holds on to."""
+    if isinstance(target, functools.partial):
+        yield "function", "func", target.func
+        yield from (("argument", str(i), v) for i, v in enumerate(target.args))
+        yield from (("argument", k, v) for k, v in target.keywords.items())
+    elif isinstance(target, types.MethodType):
+        yield "object", "self", target.__self__
+    elif isinstance(target, types.FunctionType):
+        variables = inspect.getclosurevars(target)
+        yield from (("closure variable", k, v) for k, v in variables.nonlocals.items())
+        yield from (("global variable", k, v) for k, v in variables.globals.items())
+    elif isinstance(target, type):
+        for key, value in vars(target).items():
+            yield "attribute", key, value
+    else:
+        yield from (("attribute", k, v) for k, v in getattr(target, "__dict__", {}).items())
+
+
+@dataclass
+class _Scan:
+    """A walk over all code of the user's that a piece of code can reach."""
+
+    #: Place and name of what cannot be repeated.
+    impure: list[tuple[str, str]] = field(default_factory=list)
+    #: Whether it takes values from a context.
+    draws: bool = False
+    _seen: dict[int, Any] = field(default_factory=dict)
+    _content: list[str] = field(default_factory=list)
+
+    @property
+    def digest(self) -> str:
+        """A name for what was found, the same for the same code."""
+        return hashlib.sha256("\n".join(self._content).encode()).hexdigest()[:16]
+
+    def visit(self, value: Any, path: str) -> None:
+        """Look at a function, method, class or object, and all it reaches."""
+        if isinstance(value, functools.partial):
+            for _, variable, held in _held(value):
+                self.visit(held, variable)
+            return
+        value = inspect.unwrap(value) if isinstance(value, types.FunctionType) else value
+        if id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        if isinstance(value, types.MethodType):
+            self.visit(value.__func__, path)
+            self.visit(value.__self__, path)
+        elif isinstance(value, types.FunctionType):
+            if not _is_library(value.__code__.co_filename):
+                self._function(value)
+        elif isinstance(value, staticmethod | classmethod):
+            self.visit(value.__func__, path)
+        elif isinstance(value, property):
+            for part in (value.fget, value.fset):
+                self.visit(part, path)
+        elif isinstance(value, type):
+            if _is_users(value):
+                self._class(value)
+        elif not isinstance(value, types.ModuleType):
+            self._object(value, path)
+
+    def _class(self, value: type) -> None:
+        self._content.append(f"class {value.__qualname__}")
+        for base in value.__bases__:
+            self.visit(base, base.__name__)
+        for name, member in vars(value).items():
+            if not name.startswith("__") or callable(member):
+                self._note(name, member)
+                self.visit(member, name)
+
+    def _object(self, value: Any, path: str) -> None:
+        kind = type(value)
+        if isinstance(value, random.Random) or kind.__module__.startswith("numpy.random"):
+            self.impure.append((f"{path!r}", f"a {kind.__qualname__}, whose state is lost"))
+            return
+        if kind.__module__ == "builtins":
+            members = value.values() if isinstance(value, dict) else value
+            if isinstance(value, dict | list | tuple) and len(value) <= _MEMBERS_MAX:
+                for member in members:
+                    self.visit(member, path)
+            return
+        self.visit(kind, path)
+        if _is_users(kind):
+            for name, held in getattr(value, "__dict__", {}).items():
+                self._note(name, held)
+                self.visit(held, name)
+
+    def _function(self, function: types.FunctionType) -> None:
+        self._content.append(function.__qualname__)
+        nonlocals = dict(
+            zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        )
+        cells = {k: _content_of(cell) for k, cell in nonlocals.items()}
+        for held in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self._note("default", held)
+            self.visit(held, "default")
+        self._code(function.__code__, function.__globals__, cells)
+
+    def _code(self, code: types.CodeType, module: dict[str, Any], cells: dict[str, Any]) -> None:
+        """Follow every chain ``name.attribute.attribute`` through the instructions."""
+        self._content.append(repr((code.co_code, code.co_names, code.co_varnames)))
+        local: dict[str, Any] = {}
+        imported: Any = _MISSING
+        current: Any = _MISSING
+        path, line = "", code.co_firstlineno
+        for step in dis.get_instructions(code):
+            line = step.positions.lineno or line if step.positions else line
+            name = step.argval
+            match step.opname:
+                case "LOAD_GLOBAL" | "LOAD_NAME":
+                    current, path = module.get(name, getattr(builtins, name, _MISSING)), name
+                case "LOAD_DEREF" | "LOAD_CLASSDEREF" | "LOAD_FROM_DICT_OR_DEREF":
+                    current, path = cells.get(name, local.get(name, _MISSING)), name
+                case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_FAST_BORROW":
+                    current, path = local.get(name, _MISSING), name
+                case "LOAD_ATTR" | "LOAD_METHOD":
+                    self._draw(path, name)
+                    current, path = self._attribute(current, name, path), f"{path}.{name}"
+                case "IMPORT_NAME":
+                    imported = sys.modules.get(name, _MISSING)
+                    current, path = sys.modules.get(name.partition(".")[0], _MISSING), name
+                case "IMPORT_FROM":
+                    current, path = self._attribute(imported, name, str(name)), name
+                    if current is _MISSING and getattr(imported, "__name__", "").endswith(name):
+                        current = imported
+                case "SWAP" | "POP_TOP" | "ROT_TWO":
+                    continue
+                case "STORE_FAST" | "STORE_DEREF":
+                    local[name] = current
+                    current = _MISSING
+                    continue
+                case _:
+                    current = _MISSING
+                    continue
+            self._use(current, path, f"line {line} of {code.co_filename}")
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                self._code(constant, module, {**cells, **local})
+            else:
+                self._content.append(_stable(constant))
+
+    def _draw(self, path: str, name: str) -> None:
+        self.draws |= name in _DRAWS and path.split(".")[-1] in ("ctx", "context", "_ctx")
+
+    def _attribute(self, owner: Any, name: str, path: str) -> Any:
+        if owner is _MISSING:
+            return _MISSING
+        if isinstance(owner, type):
+            for base in owner.__mro__:
+                if (base, name) in _METHODS:
+                    return _Impure(_METHODS[base, name])
+        elif isinstance(owner, types.ModuleType):
+            if (owner, name) in _METHODS:
+                return _Impure(_METHODS[owner, name])
+            if owner.__name__ in _MODULES:
+                return _Impure(f"{owner.__name__}.{name}")
+        elif type(owner).__module__ != "builtins" and not callable(owner):
+            return _MISSING
+        return inspect.getattr_static(owner, name, _MISSING) if owner is not None else _MISSING
+
+    def _use(self, value: Any, path: str, place: str) -> None:
+        if value is _MISSING:
+            return
+        if isinstance(value, _Impure):
+            self.impure.append((place, value.name))
+            return
+        found = _forbidden(value)
+        if found:
+            self.impure.append((place, found))
+            return
+        before = len(self.impure)
+        self._note(path, value)
+        self.visit(value, path)
+        if len(self.impure) > before and not self.impure[before][0].startswith("line"):
+            self.impure[before] = (place, f"{path!r}, {self.impure[before][1]}")
+
+    def _note(self, path: str, value: Any) -> None:
+        """Plain values that code reads are part of what it is."""
+        text = _stable(value)
+        if text:
+            self._content.append(f"{path}={text}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Impure:
+    """Stands for a thing that cannot be repeated, by name."""
+
+    name: str
+
+
+def _forbidden(value: Any) -> str:
+    """What a thing is called, if using it cannot be repeated."""
+    try:
+        found = _FORBIDDEN.get(value, "")
+    except TypeError:  # it cannot be hashed, so it is none of them
+        found = ""
+    if found:
+        return found
+    own = getattr(value, "__self__", None)
+    if isinstance(value, random.Random):
+        return ""
+    if isinstance(own, random.Random) or getattr(value, "__module__", None) in _MODULES:
+        return f"random.{getattr(value, '__name__', '?')}"
+    if type(own).__module__.startswith("numpy.random"):
+        return f"numpy.random.{getattr(value, '__name__', '?')}"
+    if isinstance(own, type):
+        return _METHODS.get((own, getattr(value, "__name__", "")), "")
+    return ""
+
+
+def _stable(value: Any) -> str:
+    """Plain data as text that is the same in every process; "" for anything else."""
+    if value is None or isinstance(value, str | bytes | int | float | complex):
+        return repr(value)
+    if isinstance(value, dict):
+        value = [*value.items()]
+    if isinstance(value, tuple | list | frozenset) and len(value) <= _MEMBERS_MAX:
+        parts = [_stable(member) for member in value]
+        if all(parts):
+            return f"[{', '.join(sorted(parts) if isinstance(value, frozenset) else parts)}]"
+    return ""
+
+
+def _content_of(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return _MISSING
+
+
+def _is_users(kind: type) -> bool:
+    """Whether a class is the user's, and so looked into."""
+    module = sys.modules.get(kind.__module__)
+    if module is None or kind.__module__ == "__main__":
+        return True
+    filename = getattr(module, "__file__", None)
+    return (
+        kind.__module__ not in sys.builtin_module_names
+        if filename is None
+        else (not _is_library(filename))
+    )
+
+
+def _is_library(filename: str) -> bool:
+    """Whether code is Python's, a package's or ours, and so not looked into."""
+    if not filename or filename.startswith("<frozen"):
+        return True
+    return os.path.abspath(filename).startswith(_LIBRARIES)

@@ -1,0 +1,169 @@
+"""Jobs with code of users: poison by each policy, with hosts that are lost and drivers that stop.
+
+Cannot catch: orders of failure that these few runs do not produce (tests/sim).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import jobmanager
+from jobmanager import JobConfig, JobFailedError
+from jobmanager import job as job_module
+from jobmanager.root import JobRoot
+from planner import KeyedContext, KeyedProcess, Query, Stream, Timer, col, udf
+from rvertex.executor import LocalExecutor
+from tests.jobmanager.jobs import ROWS, WAIT_S, outcome, output_items, with_limits, write_events
+from tests.jobmanager.test_job import PACE, BrittleWiring, Disturber, cut_off
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = 1_000_000
+
+
+def halves(batch: pa.RecordBatch) -> Any:
+    """Raises where any x is in one narrow range."""
+    x = batch.column("x")
+    if pc.any(pc.and_(pc.greater(x, 0.5), pc.less(x, 0.6))).as_py():
+        raise ValueError("a value that this function does not take")
+    return {"key": batch.column("key"), "half": pc.divide(x, 2.0)}
+
+
+class Runs(KeyedProcess):
+    """The sum per key and second; raises on values in one range, and on one key's fifth timer."""
+
+    output = {"total": "float64", "n": "int64", "timers": "int64"}  # noqa: RUF012
+    total: float = 0.0
+    n: int = 0
+    timers: int = 0
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.total += event.half
+        self.n += 1
+        ctx.set_timer(event.vs - event.vs % SECOND + SECOND)
+        if 0.0 < event.half < 0.05:
+            raise ArithmeticError(f"too small: {event.half}")
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        self.timers += 1
+        ctx.emit(self.total, self.n, self.timers)
+        self.total = 0.0
+        if ctx.key == 3 and 5 <= self.timers < 7:
+            raise RuntimeError("this timer")
+
+
+def query_of(path: Path) -> Query:
+    events = Stream.from_parquet(str(path), vs="t", delay="1s")
+    halved = events.apply(halves, {"key": "int64", "half": "float64"}, on_error="dead_letter").name(
+        "halved"
+    )
+    runs = halved.group_by("key").process(Runs, on_error="dead_letter").name("runs")
+    skipped = runs.apply(
+        lambda b: {"key": b.column("key"), "rate": [1000 // (k - 5) for k in b[2].to_pylist()]},
+        {"key": "int64", "rate": "int64"},
+        on_error="skip",
+    )
+    return skipped.filter(udf(lambda r: r != 3, returns=bool)(col("rate"))).to_parquet()
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("user") / "events.parquet")
+
+
+@pytest.fixture(scope="module")
+def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = tmp_path_factory.mktemp("whole") / "job"
+    status = jobmanager.run(query_of(events), root=str(root), executor="local").wait(WAIT_S)
+    return told(status, str(root))
+
+
+def told(status: dict[str, Any], root: str) -> dict[str, Any]:
+    """All that must not depend on how the job ran."""
+    letters = {n: jobmanager.read_dead_letters(root, n).to_pylist() for n in ("halved", "runs")}
+    items = output_items(status["output"])
+    count = status["poisoned_events"]
+    return {"outcome": outcome(status), "items": items, "letters": letters, "poisoned": count}
+
+
+def test_poison_is_kept_counted_and_shown(expected: dict[str, Any]) -> None:
+    halved, runs = expected["letters"]["halved"], expected["letters"]["runs"]
+    assert len(halved) > 3
+    assert len(runs) > 3
+    assert all(0.5 < row["x"] < 0.6 for row in halved)
+    assert "ValueError: a value that this function" in halved[0]["error"]
+    assert "test_user_code.py:" in halved[0]["error"]
+    timers = [row for row in runs if row["half"] is None]
+    # What a timer changes is undone when it raises, so the same happens at the next.
+    assert {row["error"].partition(" at ")[0] for row in timers} == {"RuntimeError: this timer"}
+    assert len(timers) > 30
+    # The rows of key 5, which are divided by zero.
+    assert expected["poisoned"] - len(halved) - len(runs) > 30
+    assert expected["outcome"][0] == "finished"
+
+
+@pytest.mark.parametrize("which", [[0, 1], pytest.param([1], marks=pytest.mark.slow)])
+def test_lost_hosts_change_nothing(
+    which: list[int],
+    events: Path,
+    expected: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    BrittleWiring.lines.clear()
+    monkeypatch.setattr(
+        job_module,
+        "LocalExecutor",
+        lambda vertices, hosts: LocalExecutor(vertices, hosts=hosts, wire=BrittleWiring),
+    )
+    disturber = Disturber([1, ROWS // 2, ROWS * 3 // 4], partial(cut_off, which))
+    config = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
+    root = str(tmp_path / "job")
+    job = jobmanager.run(
+        query_of(events),
+        root=root,
+        executor="local",
+        hosts=2,
+        paced=PACE,
+        config=config,
+        on_status=disturber,
+    )
+    status = job.wait(WAIT_S)
+    assert disturber.calls >= 1
+    assert told(status, root) == expected
+
+
+def test_cancelled_and_resumed(events: Path, expected: dict[str, Any], tmp_path: Path) -> None:
+    root = str(tmp_path / "job")
+    config = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
+    jobs: list[jobmanager.Job] = []
+    disturber = Disturber([ROWS // 4], lambda _: jobs[0].cancel())
+    jobs.append(
+        jobmanager.run(
+            query_of(events),
+            root=root,
+            executor="local",
+            paced=PACE,
+            config=config,
+            on_status=disturber,
+        )
+    )
+    assert jobs[0].wait(WAIT_S)["state"] == "cancelled"
+    assert told(jobmanager.resume(root).wait(WAIT_S), root) == expected
+
+
+def test_fail_shows_the_event_and_the_line(events: Path, tmp_path: Path) -> None:
+    stream = Stream.from_parquet(str(events), vs="t", delay="1s")
+    query = stream.apply(halves, {"key": "int64", "half": "float64"}).to_parquet()
+    with pytest.raises(JobFailedError, match="halves raised ValueError: a value") as raised:
+        jobmanager.run(query, root=str(tmp_path / "job"), executor="local").wait(WAIT_S)
+    assert "test_user_code.py:" in str(raised.value)
+    assert " of its input, lifetime [" in str(raised.value)
+    assert ", x=0.5" in str(raised.value)
+    assert JobRoot(str(tmp_path / "job")).read_status()["state"] == "failed"

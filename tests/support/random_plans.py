@@ -1,0 +1,303 @@
+"""Random queries of up to eight operators, out of all that there are, over small tables of events.
+
+A query has the columns ``k``, ``x`` (integers) and ``s`` (text) after each step, so that any step
+may follow any other. Two families: those whose rows do not depend on the order of ties, which the
+naive evaluator and every parallelism agree on; and ``ordered`` ones (count windows, first and last,
+stitches that keep the first payload), which only the same physical plan gives again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from planner import (
+    Stream,
+    agg,
+    col,
+    count_window,
+    cti,
+    event,
+    hopping,
+    lit,
+    session,
+    snapshot,
+    tumbling,
+    when,
+)
+from planner import logical as plans
+from rstream.types import INF_TIME
+
+if TYPE_CHECKING:
+    from planner.ingest import Cti, Event
+    from planner.logical import LogicalNode
+    from planner.windows import AnyWindow
+
+JOINS_MAX = 3
+ROWS = 12
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+class Spread:
+    """A user aggregate that does not care about order: greatest less least."""
+
+    type = pa.int64()
+
+    def init(self) -> list[int]:
+        return []
+
+    def add(self, state: list[int], values: pa.Array) -> list[int]:
+        return state + values.drop_null().to_pylist()  # type: ignore[no-any-return]
+
+    def result(self, state: list[int]) -> int | None:
+        return max(state) - min(state) if state else None
+
+
+def _base(name: str, lengths: str, partitions: int, seed: int) -> Stream:
+    """Events with nulls, ties and CTIs, out of order between CTIs."""
+    random = Random(seed)
+    items: list[Event | Cti] = []
+    time = -5
+    for _ in range(ROWS):
+        vs = time + random.randint(0, 6)
+        life = {"points": 1, "spans": random.randint(1, 11), "states": random.choice([4, 30, 0])}
+        items.append(
+            event(
+                vs,
+                vs + life[lengths] if life[lengths] else int(INF_TIME),
+                k=random.randint(0, 3) if random.random() < 0.85 else None,
+                x=random.randint(-3, 8) if random.random() < 0.8 else None,
+                s=" ".join(random.choice("ab") for _ in range(random.randint(0, 2))),
+            )
+        )
+        if random.random() < 0.4:
+            time += random.randint(0, 7)
+            items.append(cti(time))
+    schema = {"k": "int32" if seed % 2 else "int64", "x": "int64", "s": "string"}
+    stream = Stream.from_items(schema, items, partitions=partitions).name(name)
+    # Of some the planner believes that they are large, so that the costs in its rules count.
+    return (
+        stream.hint(rate=1e6 * (seed + 1), keys={"k": 100 * seed, "s": 1_000}) if seed else stream
+    )
+
+
+BASES = {
+    f"{lengths}{seed}": _base(f"{lengths}{seed}", lengths, seed % 3 + 1, seed)
+    for seed in range(4)
+    for lengths in ("points", "spans", "states")
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A query under way. ``endless``: it may have events that never end."""
+
+    stream: Stream
+    endless: bool
+
+    def then(self, stream: Stream) -> Made:
+        return Made(stream, self.endless)
+
+
+@st.composite
+def streams(
+    draw: st.DrawFn, steps: int = 8, ordered: bool = False, temporal: bool = True
+) -> Stream:
+    """A random query; ``temporal``: also what changes lifetimes, outer joins, all windows."""
+    made = draw(_made(steps, ordered, temporal))
+    assert isinstance(made, Made)
+    return made.stream
+
+
+@st.composite
+def _made(draw: st.DrawFn, steps: int, ordered: bool, temporal: bool) -> Made:
+    name = draw(st.sampled_from(sorted(n for n in BASES if temporal or "states" not in n)))
+    made = Made(BASES[name], name.startswith("states"))
+    for _ in range(draw(st.integers(0, steps))):
+        choices = [*PLAIN, *(TEMPORAL if temporal else ())]
+        kind = draw(st.sampled_from([c for c in choices if c != "window" or not made.endless]))
+        if kind == "chain":
+            made = made.then(draw(_chain(made.stream)))
+        elif kind in ("join", "clip", "union"):
+            made = draw(_both(made, kind, ordered, temporal))
+        elif kind == "window":
+            windows = CLOCK if not temporal else [*CLOCK, *DATA, *(COUNTS if ordered else ())]
+            made = made.then(draw(_grouped(made.stream, windows, ordered)))
+        elif kind == "lifetime":
+            made = draw(_lifetime(made, ordered))
+        else:
+            made = made.then(draw(STATELESS[kind](made.stream)))
+    return made
+
+
+PLAIN = ["filter", "change", "words", "union", "join", "chain", "window"]
+TEMPORAL = ["lifetime", "lifetime", "clip", "join"]
+
+
+@st.composite
+def _both(draw: st.DrawFn, made: Made, kind: str, ordered: bool, temporal: bool) -> Made:
+    """Another query, or the same one, joined to it in some way."""
+    stream = made.stream
+    if kind != "union" and _joins(stream.plan) >= JOINS_MAX:
+        return made
+    filtered = made.then(stream.filter(draw(predicates())))
+    small = _made(1, ordered, temporal)
+    other = draw(st.one_of(st.just(made), st.just(filtered), small))
+    if kind == "union":
+        both = stream.union(other.stream.select("s", "x", k=col("k").cast(int)))
+        return Made(both, made.endless or other.endless)
+    on = draw(st.sampled_from([["k"], ["k", "s"]]))
+    if kind == "clip":
+        return made.then(stream.clip(other.stream, on=on).select("k", "x", "s"))
+    how = draw(st.sampled_from(["inner", "left", "anti"] if temporal else ["inner"]))
+    where = draw(st.sampled_from(CONDITIONS)) if draw(st.booleans()) else None
+    joined = stream.join(other.stream, on=on, how=how, where=where)
+    x = draw(st.sampled_from(["x"] if how == "anti" else ["x", "x_right"]))
+    s = col("s") if draw(st.booleans()) else lit("b")
+    endless = made.endless and (other.endless or how != "inner")
+    return Made(joined.select("k", x=col(x), s=s), endless)
+
+
+@st.composite
+def _chain(draw: st.DrawFn, stream: Stream) -> Stream:
+    """Two inner joins in a row, which the planner may turn round."""
+    if _joins(stream.plan) >= JOINS_MAX - 1:
+        return stream
+    names = st.sampled_from(sorted(BASES))
+    one, other = (BASES[draw(names)].select("k", "x") for _ in range(2))
+    on = {"left_on": "x", "right_on": "k"} if draw(st.booleans()) else {"on": "k"}
+    joined = stream.join(one.rename({"x": "y"}), on="k").join(other.rename({"x": "z"}), **on)
+    return joined.select("k", "s", x=draw(st.sampled_from([col("x"), col("y"), col("z")])))
+
+
+CONDITIONS = [
+    col("x") > col("x_right"),
+    (col("x") + col("x_right")) % 2 == 0,
+    col("x") > 2,
+    col("x_right").is_null() | (col("x_right") < 4),
+    (col("x") != col("x_right")) & (col("k") != 1),
+]
+
+
+@st.composite
+def _lifetime(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
+    stream = made.stream
+    if made.endless:
+        bounded = [stream.set_duration(6), stream.set_duration(1), stream.point_at_end()]
+        return Made(draw(st.sampled_from(bounded)), False)
+    changes = [
+        stream.shift(7),
+        stream.shift(-4),
+        stream.set_duration(6),
+        stream.set_duration(1),
+        stream.extend(3),
+        stream.extend(-2),
+        stream.point_at_end(),
+        stream.chop(5, 2),
+        # Over all columns, as the payload of an island's first event depends on the order of ties.
+        stream.stitch(),
+        stream.stitch("k") if ordered else stream.select("k", x=lit(1), s=lit("a")).stitch("k"),
+    ]
+    return made.then(draw(st.sampled_from(changes)))
+
+
+def _joins(node: LogicalNode) -> int:
+    """Joins in a plan, which multiply its rows."""
+    here = isinstance(node, plans.Join | plans.Clip)
+    return here + sum(_joins(child) for child in node.inputs)
+
+
+def predicates() -> st.SearchStrategy[Any]:
+    return st.sampled_from(
+        [
+            col("x") > 0,
+            col("k") < 3,
+            (col("k") != 2) & (col("x") < 6),
+            (col("x") > 4) | col("s").is_not_null(),
+            col("s").str.contains("a"),
+            col("_vs") % 2 == 0,
+            col("_ve") - 1 > col("_vs"),
+            col("k").is_null() | (col("s") == "b"),
+            lit(True),
+        ]
+    )
+
+
+@st.composite
+def _filter(draw: st.DrawFn, stream: Stream) -> Stream:
+    return stream.filter(draw(predicates()))
+
+
+@st.composite
+def _change(draw: st.DrawFn, stream: Stream) -> Stream:
+    k = draw(st.sampled_from([col("k"), col("x"), col("k") % 2, lit(1)]))
+    x = draw(st.sampled_from([col("x"), col("k"), col("x") % 50 * 2 + col("k"), col("_vs") % 9]))
+    text = when(col("x") > 0).then("a").otherwise(None)
+    s = draw(st.sampled_from([col("s"), col("s").str.upper(), text]))
+    return stream.select(k=k, x=x, s=s)
+
+
+def _words(stream: Stream) -> st.SearchStrategy[Stream]:
+    return st.just(stream.with_columns(s=col("s").str.split()).explode("s"))
+
+
+STATELESS = {"filter": _filter, "change": _change, "words": _words}
+
+CLOCK: list[AnyWindow] = [
+    tumbling(10),
+    tumbling(9, offset=4),
+    hopping(10, 5),
+    hopping(4, 6),
+    hopping(7, 3, offset=-1),
+]
+DATA: list[AnyWindow] = [snapshot(), session(6), session(3, max=8)]
+COUNTS: list[AnyWindow] = [count_window(1), count_window(3)]
+
+
+def _near(value: Any, by: float) -> Any:
+    """A double as an integer that its last bits do not change: they follow the order of adding."""
+    return (value * by).round().cast(int)
+
+
+@st.composite
+def _grouped(draw: st.DrawFn, stream: Stream, windows: list[AnyWindow], ordered: bool) -> Stream:
+    keys = draw(st.sampled_from([["k"], ["s"], ["k", "s"], ["s", "k"], []]))
+    small = col("x") % 7
+    functions = {
+        "n": agg.count(),
+        "some": agg.count("x"),
+        "total": agg.sum("x"),
+        "low": agg.min("x"),
+        "word": agg.max("s"),
+        "mean": agg.mean(col("x") + 1),
+        "product": agg.product(small),
+        "kinds": agg.count_distinct("x"),
+        "top": agg.top_k("x", 2),
+        "middle": agg.quantile("x", 0.25),
+        "spread": agg.variance("x"),
+        "deviation": agg.stddev(small, ddof=0),
+        "user": agg.user(Spread(), "x"),
+        "first": agg.first("x"),
+        "last": agg.last("x"),
+    }
+    made = {
+        "mean": _near(col("mean"), 997.3),
+        "product": _near(col("product") % 1000, 1.0),
+        "middle": _near(col("middle"), 8.0),
+        "spread": _near(col("spread"), 997.3),
+        "deviation": _near(col("deviation"), 997.3),
+    }
+    known = sorted(f for f in functions if ordered or f not in ("first", "last"))
+    picked = draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True))
+    used = {name: functions[name] for name in dict.fromkeys(["n", "word", *picked])}
+    found = stream.group_by(*keys).window(draw(st.sampled_from(windows))).agg(**used)
+    k = col("k") if "k" in keys else col("n")
+    s = col("s") if "s" in keys else col("word")
+    x = draw(st.sampled_from([p for p in picked if p != "word"] or ["n"]))
+    selected = found.select(k=k, x=made.get(x, col(x)), s=s)
+    return selected.explode("x") if x == "top" else selected
