@@ -139,7 +139,7 @@ class FlightWiring:
 
     def serve(self, bind: str, secret: str) -> StreamService:
         """See Wiring."""
-        return StreamServer(bind, secret)
+        return StreamServer(bind, secret, beside=True)
 
     def connect(
         self,

@@ -168,6 +168,7 @@ def test_unknown_protocol() -> None:
 def test_an_endpoint_that_is_not_there_is_named_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
+    monkeypatch.setattr(rstream.blobs, "RETRY_DELAY_S", 0.01)
     started_s = time.monotonic()
     store = open_store("s3://bucket/x", endpoint_url="http://127.0.0.1:1")
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
