@@ -10,8 +10,6 @@ are exchanged as they are, not as partial results, and wait until their window c
 
 from __future__ import annotations
 
-import hashlib
-import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +17,7 @@ import pyarrow as pa
 
 from planner.errors import InvalidPlanError
 from planner.expressions import Expr, call, col
+from planner.user_code import user_code
 from rstream.batch import VS
 from rvertex.gathered import Custom, UserAggregate
 
@@ -128,10 +127,12 @@ def quantile(column: str | Expr, q: float) -> Agg:
     return _of("quantile", column, float(q))
 
 
-def user(aggregate: UserAggregate, column: str | Expr) -> Agg:
+def user(aggregate: UserAggregate, column: str | Expr, *, deterministic: bool | None = None) -> Agg:
     """An aggregate of your own; see :class:`rvertex.gathered.UserAggregate`.
 
-    It must be picklable, and its result may depend on nothing but the values it is given.
+    It must be picklable, and its result may depend on nothing but the values it is given;
+    ``deterministic`` overrides what is found out about that. With ``merge`` and ``state_type`` it
+    is computed in two phases, and overlapping windows share panes.
     """
     name = f"{type(aggregate).__module__}.{type(aggregate).__qualname__}"
     for method in ("init", "add", "result"):
@@ -139,12 +140,16 @@ def user(aggregate: UserAggregate, column: str | Expr) -> Agg:
             raise InvalidPlanError(f"agg.user({name}): it has no method {method!r}")
     if not isinstance(getattr(aggregate, "type", None), pa.DataType):
         raise InvalidPlanError(f"agg.user({name}): its 'type' is not an Arrow type")
-    try:
-        content = pickle.dumps(aggregate, protocol=5)
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        raise InvalidPlanError(f"agg.user({name}): it cannot be pickled: {error}") from None
-    digest = hashlib.sha256(content).hexdigest()[:16]
-    return _of("user", column, Custom(f"{name}#{digest}", aggregate))
+    if hasattr(aggregate, "merge") and not isinstance(
+        getattr(aggregate, "state_type", None), pa.DataType
+    ):
+        raise InvalidPlanError(
+            f"agg.user({name}): it has 'merge', so it needs 'state_type', the Arrow type of its "
+            "states"
+        )
+    code = user_code(aggregate, "agg.user", deterministic)
+    identity = f"{name}#{code.identity.partition('#')[2]}"
+    return _of("user", column, Custom(identity, aggregate, code.is_deterministic))
 
 
 def _ranked(function: AggregateFunction, column: str | Expr, by: str | Expr) -> Agg:

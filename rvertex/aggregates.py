@@ -7,7 +7,8 @@ accumulators that make them, except that counts are merged by summing and first/
 Semantics: ``count`` without a column counts rows; all others skip nulls and are null where nothing
 is left (``count`` and ``count_distinct``: 0), but ``first``, ``last`` and user aggregates include
 nulls. NaN is greater than every number. The functions of :data:`GATHERED` see all values of a
-window at once (:mod:`rvertex.gathered`), so they are never taken apart into phases or panes.
+window at once (:mod:`rvertex.gathered`), so they are never taken apart into phases or panes; but
+a user's aggregate with ``merge`` is (:mod:`rvertex.user_fold`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from rvertex.arrow_accumulators import ArrowFold, Pick
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.gathered import GATHERED, Custom, Gathered, gathered_type
 from rvertex.ranked import Ranked, is_ranked_type, value_type, values_of
+from rvertex.user_fold import UserFold, user_results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +70,7 @@ class AggregateSpec:
     @property
     def is_gathered(self) -> bool:
         """Whether it needs all values of a window at once."""
-        return self.function in GATHERED
+        return self.function in GATHERED and not _merges(self.argument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class Lane:
         if self.function == "count":
             return CountRows() if self.column is None else CountValues(self.column)
         assert self.column is not None, self
+        if isinstance(self.argument, Custom) and self.argument.merges:
+            return UserFold(self.column, self.argument, merges=False)
         if self.function in GATHERED:
             return Gathered(self.function, self.column, self.type, self.argument)
         return _folding(self.function, self.column, self.type)
@@ -110,6 +114,8 @@ class Lane:
         """The accumulator that merges the lane of partial rows."""
         if self.function in ("first", "last"):
             return Pick(self.name, self.type, is_last=self.function == "last", by=self.time_name)
+        if isinstance(self.argument, Custom):
+            return UserFold(self.name, self.argument, merges=True)
         function = "sum" if self.function == "count" else self.function
         return _folding(function, self.name, self.type)
 
@@ -135,8 +141,9 @@ def lanes_in(aggregates: Sequence[AggregateSpec], partial: pa.Schema) -> tuple[L
     lanes: dict[str, Lane] = {}
     for spec in aggregates:
         for function in _lane_functions(spec.function):
-            name = Lane(function, spec.column, pa.null()).name
-            lanes[name] = Lane(function, spec.column, _column_type(partial, name))
+            name = Lane(function, spec.column, pa.null(), spec.argument).name
+            kind = _column_type(partial, name)
+            lanes[name] = Lane(function, spec.column, kind, spec.argument)
     return tuple(lanes.values())
 
 
@@ -149,6 +156,8 @@ def result_fields(aggregates: Sequence[AggregateSpec], lanes: Sequence[Lane]) ->
 def _result_type(spec: AggregateSpec, types: Mapping[str, pa.DataType]) -> pa.DataType:
     if spec.function == "mean":
         return pa.float64()
+    if isinstance(spec.argument, Custom):
+        return spec.argument.target.type
     kind = types[_lane_name(spec, spec.function)]
     return value_type(kind) if spec.function in RANKED else kind
 
@@ -161,8 +170,14 @@ def results(aggregates: Sequence[AggregateSpec], columns: Mapping[str, pa.Array]
             out.append(_mean(columns[_lane_name(spec, "sum")], columns[_lane_name(spec, "count")]))
             continue
         column = columns[_lane_name(spec, spec.function)]
+        if isinstance(spec.argument, Custom) and spec.argument.merges:
+            column = user_results(spec.argument, column)
         out.append(values_of(column) if spec.function in RANKED else column)
     return out
+
+
+def _merges(argument: Argument) -> bool:
+    return isinstance(argument, Custom) and argument.merges
 
 
 def _lane_functions(function: str) -> tuple[str, ...]:
@@ -189,6 +204,8 @@ def _lane_type(spec: AggregateSpec, function: str, kind: pa.DataType | None) -> 
     if function == "product":
         _sum_type(spec, kind)
         return pa.float64()
+    if isinstance(spec.argument, Custom) and spec.argument.merges:
+        return spec.argument.state_type
     if function in GATHERED:
         found = gathered_type(function, kind, spec.argument)
         if found is None:

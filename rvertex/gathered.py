@@ -34,7 +34,9 @@ class UserAggregate(Protocol):
     """What a user aggregate provides; a picklable object, never changed by being called.
 
     For each group and window: ``result(add(init(), values))``, where ``values`` holds all values in
-    sequence order, nulls too.
+    sequence order, nulls too. With ``merge(state, other)`` and ``state_type``, the Arrow type of
+    its states (plain values otherwise), values come in pieces, windows share panes, and partial
+    states are exchanged instead of rows: see :mod:`rvertex.user_fold`.
     """
 
     #: Type of the result.
@@ -59,6 +61,18 @@ class Custom:
 
     identity: str
     target: UserAggregate = field(compare=False, metadata={"fingerprint": False})
+    #: False: declared as not repeatable.
+    is_deterministic: bool = True
+
+    @property
+    def merges(self) -> bool:
+        """Whether partial states can be merged."""
+        return hasattr(self.target, "merge")
+
+    @property
+    def state_type(self) -> pa.DataType:
+        """The type of states, where they can be merged."""
+        return self.target.state_type  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         return self.identity

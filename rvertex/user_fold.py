@@ -1,0 +1,82 @@
+"""A user's aggregate that can be merged: a state per group, folded as rows come.
+
+States rest in an :class:`~rvertex.group_arrays.ArrowStore` as values of the type that the user
+declares, and become plain Python values when rows of their group come. So panes can be shared and
+partial results exchanged. The user owes: ``add(add(s, a), b) == add(s, a + b)``, and the same of
+``merge``, in any order; then the result does not depend on the cutting.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.accumulators import Rows, Saved, numbers, whole
+from rvertex.group_arrays import ArrowStore
+from rvertex.user_errors import UserResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.gathered import Custom
+
+
+class UserFold:
+    """Folds values, or (``merges``) states of partial rows, in sequence order."""
+
+    def __init__(self, column: str, custom: Custom, *, merges: bool) -> None:
+        self._column = column
+        self._name = custom.identity.partition("#")[0]
+        self._target = custom.target
+        self._merges = merges
+        self._kind: pa.DataType = custom.state_type
+        self._store = ArrowStore(self._kind)
+
+    def update(self, rows: Rows) -> None:
+        self._store.grow(rows.groups)
+        if len(rows.codes) == 0:
+            return
+        order = np.argsort(rows.codes, kind="stable")
+        codes, values = rows.codes[order], rows.column(self._column).take(pa.array(order))
+        starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        touched = codes[starts]
+        carried = self._store.values(touched).to_pylist()
+        bounds = itertools.pairwise([*starts.tolist(), len(codes)])
+        folded = [
+            self._folded(state, values.slice(lo, hi - lo))
+            for state, (lo, hi) in zip(carried, bounds, strict=True)
+        ]
+        try:
+            self._store.put(touched, pa.array(folded, self._kind))
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            reason = f"its state is not {self._kind}, as state_type says: {error}"
+            raise UserResultError(self._name, reason) from None
+
+    def columns(self) -> list[pa.Array]:
+        return [self._store.values()]
+
+    def save(self) -> list[Saved]:
+        return self._store.save()
+
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        self._store.restore(state[0], numbers(whole(state[1])))
+
+    def _folded(self, state: Any, values: pa.Array) -> Any:
+        if not self._merges:
+            return self._target.add(self._target.init() if state is None else state, values)
+        for other in values.to_pylist():
+            if other is not None:
+                state = other if state is None else self._target.merge(state, other)  # type: ignore[attr-defined]
+        return state
+
+
+def user_results(custom: Custom, states: pa.Array) -> pa.Array:
+    """What the states of windows come to."""
+    target = custom.target
+    found = [
+        target.result(target.init() if state is None else state) for state in states.to_pylist()
+    ]
+    return pa.array(found, target.type)
