@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rstream.batch import int64_column
+from rstream.types import INF_TIME, MIN_TIME
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,16 +39,21 @@ class Pace:
         """How many leading rows of ``batch`` are due by their time in ``column`` (us)."""
         if self._speed == 0 or batch.num_rows == 0:
             return int(batch.num_rows)
-        times = np.maximum.accumulate(int64_column(batch, column))
-        due_us = self._due_us(int(times[0]))
-        return int(np.searchsorted(times, due_us, side="right"))
+        times = _finite(int64_column(batch, column))
+        if times[0] == MIN_TIME:
+            return 1
+        return int(np.searchsorted(times, self._due_us(int(times[0])), side="right"))
 
     def wait_s(self, batch: pa.RecordBatch, column: str) -> float | None:
         """How long until the first row of ``batch`` (at least one) is due; None: it always is."""
         if self._speed == 0:
             return None
-        first_us = int(int64_column(batch.slice(0, 1), column)[0])
-        return max(0.0, (first_us - self._due_us(first_us)) / self._speed / 1e6)
+        first_us = int(_finite(int64_column(batch.slice(0, 1), column))[0])
+        return (
+            0.0
+            if first_us == MIN_TIME
+            else max(0.0, (first_us - self._due_us(first_us)) / self._speed / 1e6)
+        )
 
     def _due_us(self, first_us: int) -> int:
         """The event time that is due now; ``first_us`` is the first one seen."""
@@ -56,3 +62,8 @@ class Pace:
             self._origin_us = first_us
         self._started_us = self._started_us or now_us
         return self._origin_us + int((now_us - self._started_us) * self._speed)
+
+
+def _finite(times: np.ndarray) -> np.ndarray:
+    """Running maxima int64[n]: what is said of the end of time is due with what precedes it."""
+    return np.maximum.accumulate(np.where(times == INF_TIME, MIN_TIME, times))
