@@ -16,9 +16,11 @@ from jobmanager import cli_options as options
 from jobmanager import job as jobs
 from jobmanager import logs
 from jobmanager.batch import run_batch
+from jobmanager.config import JobConfig
 from jobmanager.errors import CannotDrainError, JobFailedError, NotRunningError
 from jobmanager.query_file import load_query
 from jobmanager.root import CANCEL, DRAIN, JobRoot, is_owned
+from jobmanager.upkeep import collect_garbage
 from jobmanager.validate import validate as run_both
 from jobmanager.view import ProgressView, vertex_table
 from planner import explain as plan_text
@@ -361,6 +363,26 @@ def drain(
         raise CannotDrainError(host, reasons.get(host, unknown))
     JobRoot(root).request(DRAIN + host)
     print(json.dumps({"job": found["job"], "drain": host}) if as_json else "requested")
+
+
+@app.command()
+@_reports_errors
+def gc(
+    root: Root,
+    retain: options.Retain = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete what a job that does not run keeps and nobody needs: it can be resumed as before."""
+    found = collect_garbage(JobRoot(root), JobConfig(), {"retain": retain}, is_dry_run=dry_run)
+    told = {"files": list(found.files), "bytes": found.size_bytes, "dry_run": dry_run}
+    if as_json:
+        print(json.dumps(told))
+        return
+    for name in found.files:
+        print(name)
+    what = "would be freed" if dry_run else "freed"
+    print(f"{len(found.files):,} files, {found.size_bytes:,} bytes {what}")
 
 
 def _running(root: str) -> dict[str, Any]:

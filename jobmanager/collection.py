@@ -124,6 +124,28 @@ def _held(job: Ledger, vertex: str, needed: CheckpointRef) -> CheckpointRef:
     return job.tracker.held(vertex, needed, before_us=before_us, names=loading)
 
 
+def kept_marks(job: Ledger) -> dict[str, int | None]:
+    """Of a job on which nobody works: forget all that retention does not hold; the marks then.
+
+    A vertex that is settled keeps what is held for its age alone; None: nothing of that stream.
+    """
+    low = low_water_marks(
+        job.topology, job.tracker, job.is_settled, job.consumed, lambda v, ref: _held(job, v, ref)
+    )
+    marks = dict(low.marks)
+    for name, needed in low.keep.items():
+        ref = needed
+        if needed is None and job.config.retain_us:
+            ref = _held(job, name, job.tracker.newest(name))
+            for k, stream in enumerate(job.topology.vertices[name].inputs):
+                marks[stream.id] = ref.reads[k]
+        if ref is None:
+            job.tracker.forget(name)
+        else:
+            job.tracker.drop_before(name, ref)
+    return marks
+
+
 def _delete(job: Ledger, vertex: VertexState, names: list[str], parts: Iterable[str]) -> None:
     """Delete checkpoints, and of the parts of the vertex (and ``parts``) what no one names."""
     named = {p for ref in job.tracker.refs(vertex.shape.id) for p in ref.parts}

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 ExecutorName = Literal["spark", "local"]
 StatusCallback = Callable[[dict[str, Any]], None]
 DEFAULT_JOBS_FOLDER = "streamscope-jobs"
+#: An interrupt that arrives just as a wait begins is noticed when that ends.
+_WAIT_SLICE_S = 0.5
 
 
 class Job:
@@ -114,8 +116,11 @@ class Job:
             JobFailedError: it failed; ``jobmanager resume`` can go on with it.
             TimeoutError: it is still running after ``timeout_s``.
         """
-        if not self._ended.wait(timeout_s):
-            raise TimeoutError(f"job {self._root.name} still runs after {timeout_s} s")
+        ends_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
+        slice_s = _WAIT_SLICE_S if timeout_s is None else min(_WAIT_SLICE_S, timeout_s)
+        while not self._ended.wait(slice_s):
+            if ends_s is not None and self._clock.monotonic_s() >= ends_s:
+                raise TimeoutError(f"job {self._root.name} still runs after {timeout_s} s")
         if self._crash is not None:
             raise _failure(self._root.name, self._crash)
         if self._status["state"] == "failed":

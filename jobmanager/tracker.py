@@ -123,6 +123,12 @@ class SnapshotTracker:
         self._refs[vertex] = refs[at:]
         return [r for r in refs[:at] if r.name]
 
+    def forget(self, vertex: str) -> None:
+        """A vertex that never restarts needs none; what it would begin from stands for that."""
+        initial = self._refs[vertex][0]
+        zeros = (0,) * len(initial.inputs)
+        self._refs[vertex] = [CheckpointRef("", zeros, (0,) * len(initial.outputs), zeros)]
+
     def check(self) -> None:
         """Assert invariant 1."""
         for refs in self._refs.values():

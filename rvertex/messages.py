@@ -81,8 +81,8 @@ class CheckpointTaken:
     """A snapshot is durable, and so are the outputs of durable streams below it.
 
     ``reads``: where a restart from it must begin to read (``inputs``, or before them for replay).
-    ``parts``: the blobs it names, as paths below the job's root; other checkpoints may
-    name them too. ``asked``: the snapshot was made after a ``TakeCheckpoint`` had arrived.
+    ``parts``: the blobs it names, as paths below the job's root; others of the vertex may name them
+    too. ``asked``: the snapshot was made after a ``TakeCheckpoint`` had arrived.
     """
 
     vertex: str

@@ -1,7 +1,6 @@
 """Checkpoint bytes: what was written is read, what did not change is not written again.
 
-Cannot catch: an operator that changes data it has given to a snapshot (the operator harness asks
-that; `test_state_of_operators.py` asks it of incremental checkpoints).
+Cannot catch: an operator that changes data it has given to a snapshot; the operator harness does.
 """
 
 from __future__ import annotations
