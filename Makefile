@@ -13,7 +13,7 @@ RUNS ?= 100
 SEED ?= 0
 KINDS ?= all
 TRACE ?= 20
-.PHONY: help sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency golden clean
+.PHONY: help bench-nexmark bench-peers sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency golden clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -39,6 +39,12 @@ bench-steady: setup  ## disk and memory over 100 million events
 
 bench-checkpoint: $(STAMP)  ## what checkpoints of 200 MB of state and flushing cost; JSON on the last line
 	$(BIN)/python benchmarks/bench_checkpoint.py
+
+bench-nexmark: setup  ## Nexmark side by side with Spark, DuckDB and the peers installed; JSON on the last line
+	$(BIN)/python benchmarks/bench_nexmark.py
+
+bench-peers: $(STAMP)  ## install Flink, Bytewax and Pathway, each into its own environment below .venvs
+	$(BIN)/python benchmarks/bench_peers.py
 
 sim: $(STAMP)  ## simulate whole jobs under faults: make sim RUNS=100 SEED=0 KINDS=all
 	$(BIN)/python -m tests.sim --runs $(RUNS) --seed $(SEED) --kinds $(KINDS) --trace $(TRACE)

@@ -30,6 +30,9 @@ SYSTEMS: dict[str, tuple[str | None, float]] = {
     "ours": (None, 1.0),
     "duckdb_batch": (None, 1.0),
     "spark_streaming": (None, 1.0),
+    "flink_sql": ("flink", 1.0),
+    "bytewax_flow": ("bytewax", 0.1),
+    "pathway_flow": ("pathway", 0.1),
 }
 
 
@@ -143,7 +146,7 @@ def installed() -> list[str]:
     return [
         name
         for name, (venv, _) in SYSTEMS.items()
-        if venv is None or (VENVS / venv / "bin" / "python").exists()
+        if venv is None or (VENVS / venv / ".installed").exists()
     ]
 
 

@@ -7,7 +7,7 @@ is reported at the line that made it. Nothing runs here.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pyarrow as pa
 
@@ -367,6 +367,13 @@ class GroupedStream(GroupedUserSteps):
                 f"count_window(...), not {window!r}"
             )
         return WindowedStream(self.plan, self.keys, window)
+
+    def agg(self, **_aggregates: Agg) -> NoReturn:
+        """Refused: a stream has no end, so an aggregate needs a window."""
+        raise InvalidPlanError(
+            "agg(...) needs to know over which time: add .window(...) before it, such as "
+            ".window(tumbling('10s')), hopping(...), session(...), snapshot() or count_window(...)"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,17 @@ stream the source readers and nothing else: expressions are Spark SQL (:mod:`pla
 temporal join is an equality join with a condition on the lifetimes, a window aggregate explodes
 each event into its windows and groups. The plan is taken as the query has it, not optimised.
 
-What differs from the stream: there is no sequence. (1) ``first`` and ``last`` go by ``_vs`` alone;
-where several events of a group start together with different values, the stream takes the one that
-MERGE orders first (last), a batch has no such order and refuses. (2) Floats are added in any order,
-so sums and means agree up to rounding. (3) Expressions are evaluated where they are needed only.
-(4) All rows of the sources pass through the driver. (5) RE2 and Java
-read some regular expressions differently.
+What differs from the stream: there is no sequence. (1) ``first``, ``last``, ``max_by``, count
+windows and the payload of a stitch go by ``_vs`` alone; where several events of a group start
+together with different values, the stream takes the one that MERGE orders first (last), a batch has
+no such order and refuses. Values for a user's aggregate come by ``_vs``, then by value. (2) Floats
+are added in any order, so sums and means agree up to rounding. (3) Expressions are evaluated where
+they are needed only. (4) All rows of the sources pass through the driver. (5) RE2 and Java read
+some regular expressions differently.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,36 +28,35 @@ from pyspark.sql.functions import expr
 from planner import logical
 from planner.batch_rows import source_events
 from planner.spark_sql import (
-    MARK,
-    BatchDataError,
-    BatchFailedError,
     UnsupportedInBatchError,
-    failure,
-    floor_divide,
+    clock_windows,
+    data_windows,
+    explained,
+    pairs,
     physical,
     to_sql,
 )
-from planner.spark_sql.aggregates import Take
-from planner.spark_sql.lifetimes import changed, changed_mean_us, gaps
-from planner.spark_sql.types import integer, type_name
+from planner.spark_sql.aggregates import Take, user_function
+from planner.spark_sql.lifetimes import changed, changed_mean_us, gaps, moved
+from planner.spark_sql.types import type_name
+from planner.spark_sql.user_code import with_user_code
 from planner.traversal import NodeMap, topological
+from planner.user_node import codes_in
+from planner.windows import CountWindow, SessionWindow
 from rstream.batch import VE, VS, event_schema
-from rstream.types import INF_TIME, MIN_TIME
+from rstream.types import INF_TIME
+from rvertex.gathered import Custom
 from rvertex.spark import spark_context
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark import SparkContext
 
     from planner.nodes import Node
     from planner.spark_sql.lifetimes import Times
 
-#: An event in more windows than this is refused, as the stream refuses it.
-WINDOWS_PER_EVENT_MAX = 1_000_000
 _LIFETIME = [f"`{VS}`", f"`{VE}`"]
-#: Where both events of a pair are alive.
-_START, _END = f"greatest(l{VS}, r{VS})", f"least(l{VE}, r{VE})"
 _CONF = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.caseSensitive": "true",
@@ -101,7 +100,7 @@ def collect(
         frame = compile_plan(plan, session, parallelism)
         table = frame.df.orderBy(*frame.df.columns).toArrow()
     except (PySparkException, Py4JError) as error:
-        raise _explained(error) from error
+        raise explained(str(error)) from error
     schema = event_schema(plan.schema)
     arrays = [column.cast(f.type) for column, f in zip(table.columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -131,6 +130,10 @@ def _compile(
     match node:
         case logical.Source():
             return _source(node, session, parallelism)
+        case _ if codes_in(node):
+            (below,) = inputs
+            df = with_user_code(node, below.df, below.schema)
+            return Frame(df, node.schema, below.lifetime_us)
         case logical.Filter(predicate=predicate):
             (below,) = inputs
             return replace(below, df=below.df.where(below.sql(predicate)))
@@ -162,6 +165,14 @@ def _compile(
         case logical.WindowAgg():
             assert node.phase == "complete", "phases are put in by the optimizer"
             return _aggregate(node, *inputs)
+        case logical.DataWindowAgg(window=SessionWindow() as window):
+            return _sessions(node, window, *inputs)
+        case logical.DataWindowAgg(window=CountWindow(count)):
+            return _counted(node, count, *inputs)
+        case logical.DataWindowAgg():
+            return _snapshots(node, *inputs)
+        case logical.Stitch():
+            return _stitched(node, *inputs)
         case logical.Exchange() | logical.Recover() | logical.Sink():
             return inputs[0]
         case _:
@@ -206,8 +217,8 @@ def _join(node: logical.Join, left: Frame, right: Frame) -> Frame:
     names = {"left": ("l", left.columns), "right": ("r", right.columns)}
     made = [f"{names[side][0]}{names[side][1][column]}" for side, column, _ in node.columns]
     df = sides.selectExpr(
-        f"{_START} as `{VS}`",
-        f"{_END} as `{VE}`",
+        f"{pairs.START} as `{VS}`",
+        f"{pairs.END} as `{VE}`",
         *(f"{sql} as c{i}" for i, sql in enumerate(made)),
     )
     return Frame(df, node.schema, max(left.lifetime_us, right.lifetime_us))
@@ -215,7 +226,7 @@ def _join(node: logical.Join, left: Frame, right: Frame) -> Frame:
 
 def _anti(node: logical.Join, left: Frame, right: Frame) -> Frame:
     """Left events outside the lifetimes of their matches; null in columns of the right."""
-    cover = f"if(r_slice is null, null, named_struct('s', {_START}, 'e', {_END}))"
+    cover = f"if(r_slice is null, null, named_struct('s', {pairs.START}, 'e', {pairs.END}))"
     grouped = _per_left(node, left, right, f"array_sort(collect_list({cover})) as cover")
     made = [
         left.columns[column] if side == "left" else f"cast(null as {type_name(f.type)})"
@@ -242,85 +253,146 @@ def _per_left(
 ) -> DataFrame:
     """Each left event once, with an aggregate over its pairs."""
     numbered = replace(left, df=left.df.withColumn("_id", expr("monotonically_increasing_id()")))
-    pairs = _pairs(node, numbered, right, how="left")
+    found = _pairs(node, numbered, right, how="left")
     kept = [expr(f"any_value(l{name}) as {name}") for name in left.columns.values()]
-    return pairs.groupBy("l_id").agg(*kept, expr(aggregate))
+    return found.groupBy("l_id").agg(*kept, expr(aggregate))
 
 
 def _pairs(node: logical.Join | logical.Clip, left: Frame, right: Frame, *, how: str) -> DataFrame:
-    """Pairs with equal keys and overlapping lifetimes; columns with prefixes ``l`` and ``r``.
+    """Pairs with equal keys and overlapping lifetimes."""
+    return _overlapping(pairs.conditions(node, left.columns, right.columns), left, right, how)
 
-    To spare Spark all pairs of a key, time is cut into slices of about a mean lifetime; each side
-    is exploded into the slices it lives in, and a pair is found in the slice in which it begins.
-    """
+
+def _overlapping(conditions: Sequence[str], left: Frame, right: Frame, how: str) -> DataFrame:
+    """Pairs with overlapping lifetimes for which the conditions are true."""
     slice_us = max(left.lifetime_us, right.lifetime_us)
-    keys = [
-        f"l{left.columns[mine]} = r{right.columns[other]}"
-        for mine, other in zip(node.left_on, node.right_on, strict=True)
-    ]
-    if isinstance(node, logical.Join) and node.where is not None:
-        of = {"left": ("l", left.columns), "right": ("r", right.columns)}
-        names = {name: of[side][0] + of[side][1][column] for side, column, name in node.reads}
-        keys.append(f"({to_sql(node.where, names)})")
-    slices = ["l_slice = r_slice", "l_slice = greatest(l_first, r_first)"]
-    overlap = [f"l{VS} < r{VE}", f"r{VS} < l{VE}"]
-    return _sliced(left, "l", slice_us).join(
-        _sliced(right, "r", slice_us), on=expr(" and ".join([*keys, *slices, *overlap])), how=how
-    )
+    on = expr(" and ".join([*conditions, *pairs.MEET]))
+    return _sliced(left, "l", slice_us).join(_sliced(right, "r", slice_us), on=on, how=how)
 
 
 def _sliced(frame: Frame, prefix: str, slice_us: int) -> DataFrame:
-    """The events once per slice that they live in; all columns with a prefix."""
-    first, last = floor_divide(VS, slice_us), floor_divide(f"({VE} - 1L)", slice_us)
-    renamed = [f"`{name}` as {prefix}{name}" for name in frame.df.columns]
-    found = frame.df.selectExpr(*renamed, f"{first} as {prefix}_first", f"{last} as {prefix}_last")
-    slices = f"explode(sequence({prefix}_first, {prefix}_last)) as {prefix}_slice"
-    return found.selectExpr("*", slices)
+    columns, exploded = pairs.slices(frame.df.columns, prefix, slice_us)
+    return frame.df.selectExpr(*columns).selectExpr("*", exploded)
 
 
 def _aggregate(node: logical.WindowAgg, below: Frame) -> Frame:
     """Each event once per window that its lifetime overlaps, then grouped."""
-    size, every = node.size_us, node.every_us
-    lowest, highest = -(-MIN_TIME // every), (INF_TIME - size) // every
-    first = (
-        f"if({VS} < {integer(MIN_TIME + size)}, {integer(lowest)}, "
-        f"greatest({integer(lowest)}, {floor_divide(f'({VS} - {integer(size)})', every)} + 1L))"
-    )
-    last = f"least({floor_divide(f'({VE} - 1L)', every)}, {integer(highest)})"
-    endless = failure(
-        f"window: an event never ends, or is in more than {WINDOWS_PER_EVENT_MAX} windows; "
-        "end lifetimes before a window"
-    )
-    count = "cast(_last as double) - cast(_first as double) + 1D"
-    is_endless = f"{count} > {WINDOWS_PER_EVENT_MAX}D"
-    if not node.points:
-        is_endless += f" or {VE} = {integer(INF_TIME)}"
-    windows = (
-        f"explode(case when {is_endless} then {endless} "
-        "when _first > _last then cast(array() as array<bigint>) "
-        "else sequence(_first, _last) end) as _window"
-    )
-    spread = below.df.selectExpr("*", f"{first} as _first", f"{last} as _last")
+    bounded = below.df.selectExpr("*", *clock_windows.bounds(node))
+    rows = bounded.selectExpr("*", clock_windows.spread(node))
+    return _grouped(node, below, rows, ["_window"], clock_windows.lifetime(node), node.size_us)
+
+
+def _grouped(
+    node: logical.WindowAgg | logical.DataWindowAgg,
+    below: Frame,
+    rows: DataFrame,
+    by: Sequence[str],
+    times: tuple[str, str],
+    lifetime_us: int,
+    more: Mapping[str, str] | None = None,
+    kept: str = "true",
+) -> Frame:
+    """Aggregates of ``rows`` per key and ``by``; ``times`` and ``kept`` read these and ``more``."""
     keys = [below.columns[key] for key in node.keys]
     takes = [Take.of(a, i, below.columns, below.schema) for i, a in enumerate(node.aggregates)]
-    grouped = (
-        spread.selectExpr("*", windows)
-        .groupBy("_window", *keys)
-        .agg(*(expr(f"{sql} as {name}") for take in takes for name, sql in take.partial.items()))
+    for i, aggregate in enumerate(node.aggregates):
+        if aggregate.function == "user":
+            _register(rows.sparkSession, i, aggregate, below.schema)
+    partial = {name: sql for take in takes for name, sql in take.partial.items()} | dict(more or {})
+    grouped = rows.groupBy(*by, *keys).agg(
+        *(expr(f"{sql} as {name}") for name, sql in {"_rows": "count(1)", **partial}.items())
     )
     made = [*keys, *(take.result for take in takes)]
-    df = grouped.selectExpr(
-        f"_window * {integer(every)} as `{VS}`",
-        f"_window * {integer(every)} + {integer(size)} as `{VE}`",
+    df = grouped.where(kept).selectExpr(
+        f"{times[0]} as `{VS}`",
+        f"{times[1]} as `{VE}`",
         *(f"{sql} as c{i}" for i, sql in enumerate(made)),
     )
-    return Frame(df, node.schema, size)
+    return Frame(df, node.schema, lifetime_us)
 
 
-def _explained(error: Exception) -> BatchDataError | BatchFailedError:
-    """Our own message where the SQL raised it; otherwise the first line of Spark's."""
-    message = str(error)
-    found = re.search(f"{MARK}(.*?){MARK}", message, re.DOTALL)
-    if found is not None:
-        return BatchDataError(found[1])
-    return BatchFailedError(message.strip().splitlines()[0][:500] if message else repr(error))
+def _register(
+    session: SparkSession, index: int, aggregate: logical.Aggregate, schema: pa.Schema
+) -> None:
+    """A user's aggregate as a function of the array of its values."""
+    assert aggregate.column is not None, aggregate
+    assert isinstance(aggregate.argument, Custom), aggregate
+    target, kind = aggregate.argument.target, schema.field(aggregate.column).type
+    stored, made = physical(kind), physical(target.type)
+
+    def result(values: list[object]) -> object:
+        found = target.result(target.add(target.init(), pa.array(values, stored).cast(kind)))
+        return pa.scalar(found, target.type).cast(made).as_py()
+
+    session.udf.register(user_function(index), result, type_name(target.type))
+
+
+def _sessions(node: logical.DataWindowAgg, window: SessionWindow, below: Frame) -> Frame:
+    """Each event with the start of its session, then grouped."""
+    keys = [below.columns[key] for key in node.keys]
+    rows = _with_islands(below.df, keys, moved(f"({VE} - 1L)", window.gap_us), touch=False)
+    if window.max_us is None:
+        rows = rows.selectExpr("*", "_island as _start")
+    else:
+        found = expr(f"{data_windows.cuts(window.max_us)} as _cuts")
+        cuts = rows.groupBy(*keys, "_island").agg(found)
+        cuts = cuts.selectExpr(*(f"{key} as s{key}" for key in keys), "explode(_cuts) as _cut")
+        on = expr(" and ".join([*(f"{key} <=> s{key}" for key in keys), f"{VS} = _cut"]))
+        rows = rows.join(cuts, on=on, how="left")
+        rows = rows.selectExpr("*", f"{data_windows.session_start(keys)} as _start")
+    more = {"_end": data_windows.session_end(window.max_us)}
+    lifetime_us = min(INF_TIME, below.lifetime_us + window.gap_us)
+    return _grouped(node, below, rows, ["_start"], ("_start", "_end"), lifetime_us, more)
+
+
+def _with_islands(df: DataFrame, keys: Sequence[str], until: str, *, touch: bool) -> DataFrame:
+    """The events of each key with ``_island``, the start of the activity that each belongs to."""
+    for step in data_windows.islands(keys, until, touch=touch):
+        df = df.selectExpr("*", *step)
+    return df
+
+
+def _stitched(node: logical.Stitch, below: Frame) -> Frame:
+    """One event per island, with the payload of its first."""
+    keys = [below.columns[name] for name in node.on]
+    takes = [
+        Take.of(logical.Aggregate("first", name, name), i, below.columns, below.schema)
+        for i, name in enumerate(below.schema.names)
+    ]
+    partial = {name: sql for take in takes for name, sql in take.partial.items()}
+    made = [expr(f"{sql} as {name}") for name, sql in partial.items()]
+    grouped = _with_islands(below.df, keys, VE, touch=True).groupBy("_island", *keys)
+    df = grouped.agg(expr(f"max({VE}) as _end"), *made).selectExpr(
+        f"_island as `{VS}`",
+        f"_end as `{VE}`",
+        *(f"{t.result} as c{i}" for i, t in enumerate(takes)),
+    )
+    return Frame(df, node.schema, below.lifetime_us)
+
+
+def _counted(node: logical.DataWindowAgg, count: int, below: Frame) -> Frame:
+    """Each event with the number of its window, then grouped; windows that are full."""
+    keys = [below.columns[key] for key in node.keys]
+    payload = list(below.columns.values())[2:]
+    number, checked = data_windows.numbers(keys, count, payload)
+    rows = below.df.selectExpr("*", f"{number} as _number")
+    rows = rows.selectExpr("*", f"{checked} as _window")
+    more = {"_from": f"min({VS})", "_to": data_windows.after_last()}
+    kept = f"_rows = {count}"
+    lifetime_us = below.lifetime_us * min(count, 1_000)
+    return _grouped(node, below, rows, ["_window"], ("_from", "_to"), lifetime_us, more, kept)
+
+
+def _snapshots(node: logical.DataWindowAgg, below: Frame) -> Frame:
+    """Each event once per endpoint of its key at which it is alive, then grouped."""
+    keys = [below.columns[key] for key in node.keys]
+    ends = below.df.selectExpr(f"explode(array({VS}, {VE})) as `{VS}`", *keys).distinct()
+    ends = ends.selectExpr("*", f"{data_windows.next_endpoint(keys)} as _next")
+    points = ends.where("_next is not null").selectExpr(
+        f"{VS}", f"{VS} + 1L as `{VE}`", "_next", *keys
+    )
+    same = [f"l{key} <=> r{key}" for key in keys]
+    found = _overlapping(same, below, Frame(points, below.schema, 1), "inner")
+    columns = [f"l{name} as {name}" for name in (VS, VE, *list(below.columns.values())[2:])]
+    rows = found.selectExpr(*columns, f"r{VS} as _from", "r_next as _to")
+    return _grouped(node, below, rows, ["_from", "_to"], ("_from", "_to"), below.lifetime_us)

@@ -111,22 +111,24 @@ def require_sendable(target: Any, what: str, name: str) -> None:
     try:
         cloudpickle.dumps(target)
     except Exception as error:
-        blamed = _culprit(target, name) or f"{type(error).__name__}: {error}"
+        blamed = _culprit(target) or f"{type(error).__name__}: {error}"
         raise InvalidPlanError(
             f"{what}({name}): it cannot be sent to where it runs: {blamed}; make such things "
             "inside the function, or in open() of an operator"
         ) from None
 
 
-def _culprit(target: Any, name: str) -> str:
+def _culprit(target: Any, seen: tuple[Any, ...] = ()) -> str:
     """Which variable that a piece of code holds on to cannot be pickled."""
     from pyspark import cloudpickle
 
     for kind, variable, value in _held(target):
+        if any(value is other for other in seen):
+            continue
         try:
             cloudpickle.dumps(value)
         except Exception:
-            inner = _culprit(value, variable) if callable(value) else ""
+            inner = _culprit(value, (*seen, target)) if callable(value) else ""
             return inner or f"its {kind} {variable!r} is a {type(value).__qualname__}"
     return ""
 
@@ -148,6 +150,7 @@ def _held(target: Any) -> Iterator[tuple[str, str, Any]]:
             yield "attribute", key, value
     else:
         yield from (("attribute", k, v) for k, v in getattr(target, "__dict__", {}).items())
+        yield "class", type(target).__name__, type(target)
 
 
 @dataclass

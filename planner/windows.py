@@ -64,11 +64,7 @@ def hopping(size: Duration, every: Duration, offset: Duration = 0) -> Window:
     """Windows of length ``size`` that begin every ``every``, one of them at 1970 + ``offset``."""
     size_us = positive_duration_us(size, what="window size")
     every_us = positive_duration_us(every, what="window every")
-    return Window(
-        size_us,
-        every_us,
-        duration_us(offset, what="window offset") % every_us,
-    )
+    return Window(size_us, every_us, duration_us(offset, what="window offset") % every_us)
 
 
 def tumbling(size: Duration, offset: Duration = 0) -> Window:

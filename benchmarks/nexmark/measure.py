@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 0.2
 #: A query that takes longer has no speed.
-ORDER_WAIT_S = 300.0
+ORDER_WAIT_S = 120.0
 START_WAIT_S = 180.0
 STOP_WAIT_S = 30.0
 PROC = Path("/proc")

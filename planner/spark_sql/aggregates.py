@@ -1,7 +1,8 @@
 """Aggregates as Spark SQL: what is computed per group, and the result made of that.
 
-Sums of integers are exact and must fit into int64. ``first`` and ``last`` go by ``_vs`` alone and
-refuse to choose between different values that start together.
+Sums of integers are exact and must fit into int64. ``first``, ``last``, ``max_by`` and ``min_by``
+refuse to choose between different values where the stream would go by sequence; a user's aggregate
+gets its values by start, and those that start together by value.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner.spark_sql.casts import cast, failure
-from planner.spark_sql.errors import UnsupportedInBatchError
+from planner.spark_sql.lets import let
 from planner.spark_sql.types import type_name
 from rstream.batch import VS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from planner.logical import Aggregate
 
@@ -37,13 +38,49 @@ class Take:
         column = columns[aggregate.column]
         kind = schema.field(aggregate.column).type
         shown = f"{aggregate.function}({aggregate.column})"
-        if aggregate.function in ("sum", "mean"):
-            return _added(aggregate.function, name, column, kind, shown)
-        if aggregate.function in ("first", "last"):
-            return _picked(aggregate.function, name, column, shown)
-        if aggregate.function not in ("count", "min", "max"):
-            raise UnsupportedInBatchError(shown, "it has no batch twin yet")
-        return Take({name: f"{aggregate.function}({column})"}, name)
+        match aggregate.function:
+            case "sum" | "mean" as function:
+                return _added(function, name, column, kind, shown)
+            case "first" | "last" as function:
+                return _picked(function, name, column, shown)
+            case "max_by" | "min_by" as function:
+                return _ranked(function, name, column, shown)
+            case "variance" | "stddev" as function:
+                return _spread(function, name, column, aggregate.argument)
+            case "user":
+                values = f"transform(array_sort({name}), pair -> pair.x)"
+                pairs = f"collect_list(named_struct('vs', {VS}, 'x', {column}))"
+                return Take({name: pairs}, f"{user_function(index)}({values})")
+            case function:
+                made = _OF_VALUES[function](column, aggregate.argument)
+                return Take({name: made[0]}, made[1].format(name))
+
+
+def user_function(index: int) -> str:
+    """What the aggregate of that number is called where it is a user's."""
+    return f"user_aggregate_{index}"
+
+
+def _plain(function: str) -> Callable[[str, object], tuple[str, str]]:
+    return lambda column, _: (f"{function}({column})", "{}")
+
+
+#: What is computed of a column, and the result of that.
+_OF_VALUES: dict[str, Callable[[str, object], tuple[str, str]]] = {
+    "count": _plain("count"),
+    "min": _plain("min"),
+    "max": _plain("max"),
+    "count_distinct": lambda column, _: (f"count(distinct {column})", "{}"),
+    "product": lambda column, _: (
+        f"collect_list(cast({column} as double))",
+        "if(size({0}) = 0, null, aggregate({0}, 1D, (a, b) -> a * b))",
+    ),
+    "quantile": lambda column, q: (f"percentile(cast({column} as double), {q}D)", "{}"),
+    "top_k": lambda column, k: (
+        f"collect_list({column})",
+        f"if(size({{0}}) = 0, null, slice(sort_array({{0}}, false), 1, {k}))",
+    ),
+}
 
 
 def _added(function: str, name: str, column: str, kind: pa.DataType, shown: str) -> Take:
@@ -63,6 +100,21 @@ def _added(function: str, name: str, column: str, kind: pa.DataType, shown: str)
     return Take({name: total, counted: f"count({column})"}, mean)
 
 
+def _spread(function: str, name: str, column: str, ddof: object) -> Take:
+    """By Spark's population variance; exactly 0 where all values are one."""
+    value = f"cast({column} as double)"
+    partial = {
+        name: f"var_pop({value})",
+        f"{name}_n": f"count({value})",
+        f"{name}_low": f"min({value})",
+        f"{name}_high": f"max({value})",
+    }
+    one = f"{name}_low = {name}_high and abs({name}_low) < double('Infinity')"
+    spread = f"if({one}, 0D, {name} * {name}_n / ({name}_n - {ddof}))"
+    root = spread if function == "variance" else f"sqrt({spread})"
+    return Take(partial, f"if({name}_n > {ddof}, {root}, null)")
+
+
 def _picked(function: str, name: str, column: str, shown: str) -> Take:
     """The value at the least (greatest) ``_vs``: the least and the greatest such value must agree.
 
@@ -71,10 +123,31 @@ def _picked(function: str, name: str, column: str, shown: str) -> Take:
     rising = f"named_struct('vs', {VS}, 'x', {column})"
     falling = f"named_struct('vs', ~{VS}, 'x', {column})"
     one, other = (rising, falling) if function == "first" else (falling, rising)
-    wrong = failure(
+    low, high = f"{name}_low", f"{name}_high"
+    agrees = f"if({low}.x <=> {high}.x, {low}.x, {_ambiguous(shown)})"
+    return Take({low: f"min({one})", high: f"max({other})"}, agrees)
+
+
+def _ranked(function: str, name: str, column: str, shown: str) -> Take:
+    """The value at the greatest (least) rank, there at the least time; one value must be there."""
+    pairs = f"filter({name}, pair -> pair.rank is not null)"
+    time = "~pair.vs" if function == "max_by" else "pair.vs"
+    best = "array_max" if function == "max_by" else "array_min"
+    keys = f"{best}(transform({pairs}, pair -> named_struct('rank', pair.rank, 'time', {time})))"
+
+    def picked(key: str) -> str:
+        is_best = f"pair.rank <=> {key}.rank and {time} <=> {key}.time"
+        found = f"transform(filter({pairs}, pair -> {is_best}), pair -> pair.value)"
+        return let(
+            f"array_distinct({found})",
+            lambda values: f"if(size({values}) > 1, {_ambiguous(shown)}, get({values}, 0))",
+        )
+
+    return Take({name: f"collect_list({column})"}, let(keys, picked))
+
+
+def _ambiguous(shown: str) -> str:
+    return failure(
         f"{shown}: several events of a window start together with different values; "
         "their order is known to the stream only"
     )
-    low, high = f"{name}_low", f"{name}_high"
-    agrees = f"if({low}.x <=> {high}.x, {low}.x, {wrong})"
-    return Take({low: f"min({one})", high: f"max({other})"}, agrees)

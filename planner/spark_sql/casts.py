@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner.data_types import is_text
-from planner.spark_sql.errors import UnsupportedInBatchError
+from planner.spark_sql.errors import MARK, UnsupportedInBatchError
 from planner.spark_sql.lets import let
 from planner.spark_sql.types import integer, is_list, physical, text, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Stands around the message of an error that the batch itself raises.
-MARK = "~streamscope~"
 _DAY_US = 86_400_000_000
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _INTEGER = r"\A-?[0-9]+\z"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from planner.errors import InvalidPlanError
 from rstream.errors import OperatingError
 
@@ -34,3 +36,15 @@ class BatchDataError(InvalidPlanError):
 
     def __str__(self) -> str:
         return f"{self.reason} (found by the Spark batch)"
+
+
+#: Stands around the message of an error that the batch itself raises.
+MARK = "~streamscope~"
+
+
+def explained(message: str) -> BatchDataError | BatchFailedError:
+    """Our own message where the SQL raised it; otherwise the first line of Spark's."""
+    found = re.search(f"{MARK}(.*?){MARK}", message, re.DOTALL)
+    if found is not None:
+        return BatchDataError(found[1])
+    return BatchFailedError(message.strip().splitlines()[0][:500] if message else "no message")

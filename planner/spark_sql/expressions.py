@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from planner.nodes import Call, Column, Literal, Node
-from planner.spark_sql.casts import MARK, cast, failure, floor_divide
+from planner.spark_sql.casts import cast, failure, floor_divide
+from planner.spark_sql.errors import MARK
 from planner.spark_sql.lets import let, let2
 from planner.spark_sql.types import integer, literal, text, type_name
 

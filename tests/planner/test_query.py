@@ -173,6 +173,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: S.group_by("tags"), "group_by('tags'): a key cannot be list<item: string>"),
     (lambda: S.group_by("k").window("10s"), "window() takes hopping(...), tumbling(...), "),  # type: ignore[arg-type]
     (lambda: S.window(tumbling("1s")).agg(), "agg() takes at least one aggregate"),
+    (lambda: S.group_by("k").agg(n=agg.count()), "add .window(...) before it, such as"),
     (lambda: S.window(tumbling("1s")).agg(n="x"), "takes agg.count() and its like"),  # type: ignore[arg-type]
     (lambda: S.window(tumbling("1s")).agg(n=agg.sum("k")), "'sum' does not take string"),
     (lambda: S.window(tumbling("1s")).agg(n=agg.max("tags")), "'max' does not take list"),

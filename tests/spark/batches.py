@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobmanager.validate import collect_batch, compare
+from planner import Query
 from planner.lower import lower
 from tests.support.plan_runner import answer
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from planner import Query, Stream
+    from planner import Stream
 
 MASTER = "local[2]"
 PARALLELISM = 2
@@ -19,7 +20,7 @@ PARALLELISM = 2
 
 def streamed(stream: Stream | Query) -> pa.Table:
     """The answer of the physical plan, in one thread."""
-    query = stream.to_parquet() if not hasattr(stream, "cti_every_us") else stream
+    query = stream if isinstance(stream, Query) else stream.to_parquet()
     return answer(lower(query, root="r", parallelism=PARALLELISM))
 
 

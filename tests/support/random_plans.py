@@ -120,13 +120,14 @@ def _made(draw: st.DrawFn, steps: int, ordered: bool, temporal: bool) -> Made:
     made = Made(BASES[name], name.startswith("states"))
     for _ in range(draw(st.integers(0, steps))):
         choices = [*PLAIN, *(TEMPORAL if temporal else ())]
-        kind = draw(st.sampled_from([c for c in choices if c != "window" or not made.endless]))
+        kind = draw(st.sampled_from(choices))
         if kind == "chain":
             made = made.then(draw(_chain(made.stream)))
         elif kind in ("join", "clip", "union"):
             made = draw(_both(made, kind, ordered, temporal))
         elif kind == "window":
-            windows = CLOCK if not temporal else [*CLOCK, *DATA, *(COUNTS if ordered else ())]
+            windows = [] if made.endless else CLOCK
+            windows = [*windows, *(DATA if temporal else ()), *(COUNTS if ordered else ())]
             made = made.then(draw(_grouped(made.stream, windows, ordered)))
         elif kind == "lifetime":
             made = draw(_lifetime(made, ordered))
@@ -282,6 +283,7 @@ def _grouped(draw: st.DrawFn, stream: Stream, windows: list[AnyWindow], ordered:
         "spread": agg.variance("x"),
         "deviation": agg.stddev(small, ddof=0),
         "user": agg.user(Spread(), "x"),
+        "best": agg.max_by("s", "x"),
         "first": agg.first("x"),
         "last": agg.last("x"),
     }
@@ -292,12 +294,13 @@ def _grouped(draw: st.DrawFn, stream: Stream, windows: list[AnyWindow], ordered:
         "spread": _near(col("spread"), 997.3),
         "deviation": _near(col("deviation"), 997.3),
     }
-    known = sorted(f for f in functions if ordered or f not in ("first", "last"))
+    known = sorted(f for f in functions if ordered or f not in ("best", "first", "last"))
     picked = draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True))
     used = {name: functions[name] for name in dict.fromkeys(["n", "word", *picked])}
     found = stream.group_by(*keys).window(draw(st.sampled_from(windows))).agg(**used)
     k = col("k") if "k" in keys else col("n")
     s = col("s") if "s" in keys else col("word")
-    x = draw(st.sampled_from([p for p in picked if p != "word"] or ["n"]))
+    x = draw(st.sampled_from([p for p in picked if p not in ("word", "best")] or ["n"]))
+    s = col("best") if "best" in picked else s
     selected = found.select(k=k, x=made.get(x, col(x)), s=s)
     return selected.explode("x") if x == "top" else selected
