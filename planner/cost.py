@@ -266,7 +266,8 @@ def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estima
         case logical.WindowAgg():
             open_windows = node.size_us / node.every_us + 1.0
             if not node.can_be_split:
-                return inputs[0].rows_per_s * node.size_us / US_PER_S * inputs[0].row_bytes
+                held = inputs[0].rows_per_s * (node.size_us + inputs[0].lifetime_us) / US_PER_S
+                return min(inputs[0].rows, held) * inputs[0].row_bytes
             per_group = lane_bytes(len(node.aggregates)) + made.row_bytes
             return min(inputs[0].groups(node.keys) * open_windows, inputs[0].rows) * per_group
         case logical.DataWindowAgg():

