@@ -13,7 +13,7 @@ RUNS ?= 100
 SEED ?= 0
 KINDS ?= all
 TRACE ?= 20
-.PHONY: help bench-nexmark bench-peers sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-recovery bench-latency golden clean
+.PHONY: help bench-nexmark bench-peers sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency golden clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -36,6 +36,9 @@ bench-smoke: setup  ## throughput and memory in under two minutes; JSON on the l
 
 bench-steady: setup  ## disk and memory over 100 million events
 	$(BIN)/python benchmarks/bench_steady.py
+
+bench-checkpoint: $(STAMP)  ## what checkpoints of 200 MB of state and flushing cost; JSON on the last line
+	$(BIN)/python benchmarks/bench_checkpoint.py
 
 bench-nexmark: setup  ## Nexmark side by side with Spark, DuckDB and the peers installed; JSON on the last line
 	$(BIN)/python benchmarks/bench_nexmark.py

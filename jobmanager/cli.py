@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec
 import typer
 from rich.console import Console
 
+from jobmanager import cli_options as options
 from jobmanager import job as jobs
 from jobmanager import logs
 from jobmanager.batch import run_batch
-from jobmanager.errors import JobFailedError, NotRunningError
+from jobmanager.config import JobConfig
+from jobmanager.errors import CannotDrainError, JobFailedError, NotRunningError
 from jobmanager.query_file import load_query
-from jobmanager.root import JobRoot, is_owned
+from jobmanager.root import CANCEL, DRAIN, JobRoot, is_owned
+from jobmanager.upkeep import collect_garbage
 from jobmanager.validate import validate as run_both
 from jobmanager.view import ProgressView, vertex_table
 from planner import explain as plan_text
@@ -131,6 +134,12 @@ def run(
     paced: Annotated[
         float | None, typer.Option(help="Replay this many times faster than real time.")
     ] = None,
+    recovery: options.Recovery = None,
+    replicas: options.Replicas = None,
+    checkpoint_interval: options.CheckpointInterval = None,
+    checkpoint_bytes: options.CheckpointBytes = None,
+    retain: options.Retain = None,
+    verify: options.Verify = None,
     batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
     settings: Settings = None,
     as_json: AsJson = False,
@@ -155,6 +164,12 @@ def run(
             hosts=hosts,
             paced=paced,
             on_status=view.show,
+            recovery=recovery,
+            replicas=replicas,
+            checkpoint_interval=checkpoint_interval,
+            checkpoint_bytes=checkpoint_bytes,
+            retain=retain,
+            verify=verify,
         )
         is_interrupted = _follow(job)
     _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
@@ -172,13 +187,31 @@ def resume(
     ] = None,
     master: Annotated[str | None, typer.Option(help="By default as before.")] = None,
     hosts: Hosts = None,
+    recovery: options.Recovery = None,
+    replicas: options.Replicas = None,
+    checkpoint_interval: options.CheckpointInterval = None,
+    checkpoint_bytes: options.CheckpointBytes = None,
+    retain: options.Retain = None,
+    verify: options.Verify = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Go on with a job that failed, was cancelled, or whose job manager died."""
     logs.configure(verbose=verbose)
     with ProgressView() as view:
-        job = jobs.resume(root, executor=executor, master=master, hosts=hosts, on_status=view.show)
+        job = jobs.resume(
+            root,
+            executor=executor,
+            master=master,
+            hosts=hosts,
+            on_status=view.show,
+            recovery=recovery,
+            replicas=replicas,
+            checkpoint_interval=checkpoint_interval,
+            checkpoint_bytes=checkpoint_bytes,
+            retain=retain,
+            verify=verify,
+        )
         is_interrupted = _follow(job)
     _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
 
@@ -310,11 +343,58 @@ def list_jobs(
 @_reports_errors
 def cancel(root: Root, as_json: AsJson = False) -> None:
     """Ask a running job to end; what is durable stays, and resume can go on with it."""
+    found = _running(root)
+    JobRoot(root).request(CANCEL)
+    print(json.dumps({"job": found["job"], "cancel": "requested"}) if as_json else "requested")
+
+
+@app.command()
+@_reports_errors
+def drain(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Its name, as status shows it.")],
+    root: Root,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a running job to move everything off a host, without a gap, and to let it go."""
+    found = _running(root)
+    reasons = {row["host"]: row["cannot_drain"] for row in found.get("hosts", [])}
+    if reasons.get(host, "?"):
+        unknown = f"the job has no such host, its hosts are {', '.join(reasons)}"
+        raise CannotDrainError(host, reasons.get(host, unknown))
+    JobRoot(root).request(DRAIN + host)
+    print(json.dumps({"job": found["job"], "drain": host}) if as_json else "requested")
+
+
+@app.command()
+@_reports_errors
+def gc(
+    root: Root,
+    retain: options.Retain = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete what a job that does not run keeps and nobody needs: it can be resumed as before."""
+    found = collect_garbage(JobRoot(root), JobConfig(), {"retain": retain}, is_dry_run=dry_run)
+    told = {"files": list(found.files), "bytes": found.size_bytes, "dry_run": dry_run}
+    if as_json:
+        print(json.dumps(told))
+        return
+    for name in found.files:
+        print(name)
+    what = "would be freed" if dry_run else "freed"
+    print(f"{len(found.files):,} files, {found.size_bytes:,} bytes {what}")
+
+
+def _running(root: str) -> dict[str, Any]:
+    """The status of a job that somebody works on.
+
+    Raises:
+        NotRunningError: nobody does.
+    """
     found = _status(root)
     if found["state"] not in ("starting", "running"):
         raise NotRunningError(root, found["state"])
-    JobRoot(root).request_cancel()
-    print(json.dumps({"job": found["job"], "cancel": "requested"}) if as_json else "requested")
+    return found
 
 
 def main() -> None:

@@ -10,6 +10,9 @@ from rvertex.environment import HostLimits
 if TYPE_CHECKING:
     from planner.options import Parallelism
 
+#: ``retain_us`` of a job that deletes nothing.
+KEEP_ALL = -1
+
 
 @dataclass(frozen=True, slots=True)
 class JobConfig:
@@ -32,10 +35,25 @@ class JobConfig:
     vertex_restarts_max: int = 10
     #: Restarts of one vertex that failed by itself (an unreadable file, a store that gave up).
     vertex_failures_max: int = 3
+    #: Pause after the second failure of one vertex by itself; it doubles with each further one.
+    restart_pause_s: float = 0.5
+    restart_pause_max_s: float = 10.0
     #: Restarts of one host without a report of progress between them.
     host_restarts_max: int = 10
+    #: The siblings' median CTI passed that of an instance this long ago: it is a straggler.
+    straggler_after_s: float = 10.0
+    #: Twins at a time, of stragglers and of instances on hosts that are drained.
+    twins_max: int = 4
+    #: A straggler's twin that is not level by then is retired itself.
+    twin_wait_s: float = 60.0
+    #: For a checkpoint that an instance was asked for, before it is asked again.
+    join_wait_s: float = 30.0
+    #: Checkpoints and channels are kept this long after they became needless, us; or KEEP_ALL.
+    retain_us: int = 0
     #: For hosts to leave when a job ends.
     host_stop_wait_s: float = 60.0
+    #: For a root that cannot be reached, before the job manager gives up.
+    store_wait_s: float = 30.0
     #: Longest wait for the job manager's own notices to become durable.
     notice_flush_wait_s: float = 30.0
     host: HostLimits = field(default_factory=HostLimits)

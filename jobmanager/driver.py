@@ -3,7 +3,9 @@
 Theory of operation. Host messages (from the Flight service's threads), exits (from the executor's)
 and time all become notices in one queue. The driver's thread takes them one by one: log,
 ``handle``, perform. Before a checkpoint is deleted the log is made durable, so a job manager that
-takes over never relies on a file that was deleted for a reason it does not know.
+takes over never relies on a file that was deleted for a reason it does not know. What the root is
+asked for at a tick (requests, deletions, the status) may fail for a while: the next tick tries it
+again.
 
 Invariants: (1) one thread calls ``handle``; (2) a decision that deletes is durable first; (3) so is
 a takeover, because it numbers its instances by how many takeovers there were.
@@ -15,17 +17,16 @@ import contextlib
 import logging
 import queue
 import secrets
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
-import pyarrow as pa
-
 from jobmanager.messages import (
-    LOG_CODEC,
     CancelRequested,
-    DeleteCheckpoint,
+    DeleteFiles,
+    DrainRequested,
     EndJob,
-    GiveUp,
+    Feed,
     HostLost,
     JobResumed,
     JobStarted,
@@ -34,14 +35,12 @@ from jobmanager.messages import (
     Tell,
     Tick,
     is_logged,
-    rests_on_progress,
 )
+from jobmanager.notice_log import NoticeLog
 from jobmanager.report import status_of
-from jobmanager.root import NOTICES
+from jobmanager.root import CANCEL, DRAIN
 from jobmanager.state import HostState
 from jobmanager.subscription import Sites
-from rstream import RStream
-from rstream.batch import EVENT, only_events
 from rstream.errors import OperatingError
 from rstream.flight import ControlServer
 from rvertex.errors import InvalidMessageError
@@ -52,7 +51,6 @@ from rvertex.messages import (
     Collect,
     HostReady,
     Locate,
-    Progress,
     StartVertex,
     StopHost,
 )
@@ -71,7 +69,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Work that keeps the driver from listening for longer than this is not the hosts' silence.
 PAUSE_MAX_S = 5.0
-_NOTICE_PAYLOAD = pa.schema([pa.field("notice", pa.binary())])
 
 
 class ControlService(Protocol):
@@ -102,52 +99,6 @@ class OpenControl(Protocol):
         on_disconnect: Callable[[str], None],
         host: str,
     ) -> ControlService: ...
-
-
-class NoticeLog:
-    """The job manager's notices, as an rStream of its own."""
-
-    def __init__(
-        self, root: JobRoot, clock: Clock, config: JobConfig, background: Background | None
-    ) -> None:
-        self._clock = clock
-        self._flush_wait_s = config.notice_flush_wait_s
-        self._stream = RStream.open(
-            root.store.child(NOTICES),
-            _NOTICE_PAYLOAD,
-            stream_id=NOTICES,
-            clock=clock,
-            background=background,
-        )
-
-    def append(self, notice: Notice) -> None:
-        """Add a notice; it becomes durable in the background."""
-        now = self._clock.now_us()
-        columns = [
-            pa.array([EVENT], pa.int8()),
-            pa.array([now], pa.int64()),
-            pa.array([now + 1], pa.int64()),
-            pa.array([LOG_CODEC.encode(notice)], pa.binary()),
-        ]
-        self._stream.append(pa.RecordBatch.from_arrays(columns, schema=self._stream.schema))
-
-    def replay(self) -> list[Notice]:
-        """All durable notices, in order."""
-        reader = self._stream.register(0)
-        notices: list[Notice] = []
-        while (items := reader.read_next()) is not None:
-            rows = only_events(items.batch).column("notice").to_pylist()
-            notices.extend(LOG_CODEC.decode(data) for data in rows)
-        reader.close()
-        return notices
-
-    def flush(self) -> None:
-        """Make all notices so far durable."""
-        self._stream.flush(self._flush_wait_s)
-
-    def close(self) -> None:
-        """Flush and close."""
-        self._stream.close()
 
 
 class Driver:
@@ -186,8 +137,10 @@ class Driver:
         #: What hosts that replace others are told; the first ones begin when they begin.
         self._pace_started_us = 0
         self._is_resumed = False
-        #: The last report of each host, where it is not in the log.
-        self._reports: dict[str, Progress] = {}
+        #: Files to delete, for reasons that are durable.
+        self._needless: deque[str] = deque()
+        #: Since when the root could not be reached; monotonic seconds.
+        self._failing_s: float | None = None
 
     def cancel(self) -> None:
         """Ask for the end of the job; from any thread."""
@@ -211,8 +164,7 @@ class Driver:
             host=self._executor.bind,
         )
         if resumed:
-            for notice in self._log.replay():
-                self._manager.handle(notice)
+            self._manager.recall(self._log.replay())
         self._is_resumed = resumed
         begin = JobResumed if resumed else JobStarted
         self._handle(begin(self._executor.hosts, self._now_us()))
@@ -226,11 +178,9 @@ class Driver:
             return
         self._forgive_pause(now)
         self._ticked_s = now
-        if self.ended_s is None and self._root.take_cancel():
-            self._handle(CancelRequested())
         if self.ended_s is None:
             self._handle(Tick(self._now_us()))
-        self._write_status()
+        self._look_after_root()
 
     def close(self) -> None:
         """Close the log and the lines, and write the last status.
@@ -244,14 +194,31 @@ class Driver:
                 self._server.close()
         self._write_status()
 
+    def _look_after_root(self) -> None:
+        """Take requests, delete what is needless, write the status; what fails waits for a tick.
+
+        Raises:
+            OperatingError: it has failed for ``store_wait_s``.
+        """
+        try:
+            for request in self._root.requests() if self.ended_s is None else ():
+                self._root.forget_request(request)
+                self._notices.put(_notice_of(request))
+            while self._needless:
+                self._root.store.delete(self._needless[0])
+                self._needless.popleft()
+            self._write_status()
+        except OperatingError as error:
+            now = self._clock.monotonic_s()
+            self._failing_s = now if self._failing_s is None else self._failing_s
+            _log.warning("root", extra={"error": str(error)})
+            if now - self._failing_s > self._config.store_wait_s:
+                raise
+        else:
+            self._failing_s = None
+
     def _handle(self, notice: Notice) -> None:
-        if isinstance(notice, Progress):
-            self._reports[notice.host] = notice
-        elif rests_on_progress(notice):
-            for report in self._reports.values():
-                self._log.append(report)
-            self._reports.clear()
-        if is_logged(notice):
+        if is_logged(notice) and not self._manager.is_stale(notice):
             _log.info("notice", extra={"notice": repr(notice)})
             self._log.append(notice)
         instructions = self._manager.handle(notice)
@@ -287,10 +254,10 @@ class Driver:
             case Refuse(host=host, attempt=attempt):
                 message = StopHost(host, flush=False)
                 self._send(peer_name(host, attempt), INSTRUCTION_CODEC.encode(message))
-            case GiveUp(host=host, reason=reason):
-                self._notices.put(HostLost(host, reason))
-            case DeleteCheckpoint(name=name):
-                self._root.store.delete(name)
+            case Feed(notice=notice):
+                self._notices.put(notice)
+            case DeleteFiles(names=names):
+                self._needless.extend(names)
             case EndJob():
                 self._end()
             case _:
@@ -361,8 +328,15 @@ class Driver:
         self._on_status(status)
 
 
+def _notice_of(request: str) -> CancelRequested | DrainRequested:
+    """What a user's request file means to the job manager."""
+    if request == CANCEL:
+        return CancelRequested()
+    return DrainRequested(request.removeprefix(DRAIN))
+
+
 def _is_final(instruction: Instruction, notice: Notice) -> bool:
     """Whether something is deleted, so that what led to it must be durable first."""
     if isinstance(instruction, Tell):  # what follows from progress only frees memory
         return is_logged(notice) and isinstance(instruction.instruction, Collect)
-    return isinstance(instruction, DeleteCheckpoint | EndJob)
+    return isinstance(instruction, DeleteFiles | EndJob)

@@ -99,6 +99,17 @@ class NoCheckpointError(IntegrityError):
         return f"vertex {self.vertex} cannot restart: {self.reason}"
 
 
+class CannotDrainError(UsageError):
+    """A host cannot be emptied."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        super().__init__(host, reason)
+        self.host, self.reason = host, reason
+
+    def __str__(self) -> str:
+        return f"host {self.host} cannot be drained: {self.reason}"
+
+
 class NotRunningError(UsageError):
     """There is a job, but it does not run."""
 

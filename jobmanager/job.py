@@ -10,18 +10,21 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobmanager.config import JobConfig
 from jobmanager.driver import Driver
-from jobmanager.errors import JobFailedError, JobRunningError
+from jobmanager.errors import JobFailedError
 from jobmanager.manager import JobManager
+from jobmanager.options import RunOptions, applied, check_hosts, merged, planned, recorded
+from jobmanager.options import replicas_max as replicas_of
 from jobmanager.output import claim_output, is_complete, mark_success, refuse_taken_output
+from jobmanager.ownership import give_back, owned
 from jobmanager.root import JobRoot, display_uri
 from jobmanager.subscription import Sites, Subscription
 from jobmanager.topology import Topology
@@ -30,7 +33,7 @@ from planner.lower import lower
 from rstream import read_events
 from rstream.batch import VS
 from rstream.clock import SystemClock
-from rstream.errors import StreamEngineError, UsageError
+from rstream.errors import OperatingError, StreamEngineError, UsageError
 from rstream.overlap import remove_overlap
 from rvertex.executor import Executor, LocalExecutor
 
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 ExecutorName = Literal["spark", "local"]
 StatusCallback = Callable[[dict[str, Any]], None]
 DEFAULT_JOBS_FOLDER = "streamscope-jobs"
+#: An interrupt that arrives just as a wait begins is noticed when that ends.
+_WAIT_SLICE_S = 0.5
 
 
 class Job:
@@ -111,10 +116,13 @@ class Job:
             JobFailedError: it failed; ``jobmanager resume`` can go on with it.
             TimeoutError: it is still running after ``timeout_s``.
         """
-        if not self._ended.wait(timeout_s):
-            raise TimeoutError(f"job {self._root.name} still runs after {timeout_s} s")
+        ends_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
+        slice_s = _WAIT_SLICE_S if timeout_s is None else min(_WAIT_SLICE_S, timeout_s)
+        while not self._ended.wait(slice_s):
+            if ends_s is not None and self._clock.monotonic_s() >= ends_s:
+                raise TimeoutError(f"job {self._root.name} still runs after {timeout_s} s")
         if self._crash is not None:
-            raise self._crash
+            raise _failure(self._root.name, self._crash)
         if self._status["state"] == "failed":
             raise JobFailedError(self._root.name, self._status["error"])
         return self.status()
@@ -126,9 +134,11 @@ class Job:
                 self._finish()
             except BaseException as error:
                 self._crash = error
-                _record_failure(self._root, str(error))
+                self._status = {**self._status, "state": "failed", "error": str(error)}
+                with contextlib.suppress(OperatingError):  # the store may be what failed
+                    _record_failure(self._root, str(error))
             finally:
-                _live_roots.discard(self._root.uri)
+                give_back(self._root)
                 self._ended.set()
 
         self._driver = driver
@@ -147,9 +157,9 @@ class Job:
             "root": self.root,
             "output": self.output,
         }
-        self._root.write_status(self._status)
         if self._on_status is not None:
             self._on_status(self.status())
+        self._root.write_status(self._status)
 
     def _finish(self) -> None:
         if self._status["state"] == "finished":
@@ -157,7 +167,15 @@ class Job:
             for _, uri in (*self.plan.sink_streams(), *sides):
                 remove_overlap(uri)
             keys = ("job", "events_out", "output_digest")
-            mark_success(self.output, {k: self._status[k] for k in keys})
+            sinks = [uri for _, uri in self.plan.sink_streams()]
+            mark_success(self.output, {k: self._status[k] for k in keys}, sinks)
+
+
+def _failure(job: str, crash: BaseException) -> BaseException:
+    """What ended a job manager, as its caller must take it: what the outside did can be resumed."""
+    if isinstance(crash, OperatingError) and not isinstance(crash, JobFailedError):
+        return JobFailedError(job, f"{crash} (jobmanager resume goes on with it)")
+    return crash
 
 
 def run(
@@ -171,18 +189,20 @@ def run(
     paced: float | None = None,
     config: JobConfig | None = None,
     on_status: StatusCallback | None = None,
+    **options: Unpack[RunOptions],
 ) -> Job:
     """Start a job and return at once.
 
     ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new
     one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage;
     "auto": per stage what the cost model recommends, which follows from the data alone.
-    ``paced``: replay the sources this many times faster than real time.
+    ``paced``: replay the sources this many times faster than real time. ``options``: how it
+    recovers, checks and remembers (:class:`jobmanager.options.RunOptions`).
 
     Raises:
         UsageError: what is wrong with the query, the root or the output, before anything runs.
     """
-    config = _configured(config or JobConfig(), parallelism, hosts, paced)
+    config = applied(_configured(config or JobConfig(), parallelism, hosts, paced), options)
     job_root = JobRoot(root or f"{DEFAULT_JOBS_FOLDER}/{_fresh_name()}")
     _check_executor(executor, job_root.uri)
     query = query.to_parquet() if isinstance(query, Stream) else query
@@ -199,11 +219,12 @@ def run(
             "executor": executor,
             "master": master,
             "paced": paced,
+            "options": recorded(options),
         },
         now_us=now_us,
     )
-    with _owned(job_root):
-        return _launch(job_root, query, executor, master, config, on_status, resumed=False)
+    with owned(job_root):
+        return _launch(job_root, query, executor, master, config, on_status, options, resumed=False)
 
 
 def resume(
@@ -214,6 +235,7 @@ def resume(
     hosts: int | None = None,
     config: JobConfig | None = None,
     on_status: StatusCallback | None = None,
+    **options: Unpack[RunOptions],
 ) -> Job:
     """Go on with a job that failed, was cancelled, or lost its job manager.
 
@@ -226,12 +248,15 @@ def resume(
     job_root = JobRoot(root)
     settings = job_root.settings()
     config = _configured(config or JobConfig(), settings["parallelism"], hosts, settings["paced"])
+    options = merged(settings.get("options", {}), options)
+    config = applied(config, options)
     _check_executor(executor or settings["executor"], job_root.uri)
     finished = _finished(job_root)
     if finished is not None:
         return finished
-    with _owned(job_root):
-        job_root.take_cancel()
+    with owned(job_root):
+        for request in job_root.requests():
+            job_root.forget_request(request)
         return _launch(
             job_root,
             job_root.read_query(),
@@ -239,32 +264,9 @@ def resume(
             master or settings["master"],
             config,
             on_status,
+            options,
             resumed=True,
         )
-
-
-#: Roots on which a job manager of this process works. Other processes see the status file.
-_live_roots: set[str] = set()
-_live_lock = threading.Lock()
-
-
-@contextlib.contextmanager
-def _owned(root: JobRoot) -> Iterator[None]:
-    """Own the root for the life of a job; given back here only if the job could not be started.
-
-    Raises:
-        JobRunningError: a live job manager, of this or another process, works on it.
-    """
-    with _live_lock:
-        if root.uri in _live_roots:
-            raise JobRunningError(display_uri(root.uri), "in this process")
-        _live_roots.add(root.uri)
-    try:
-        root.take_over(SystemClock().now_us())
-        yield
-    except BaseException:
-        _live_roots.discard(root.uri)
-        raise
 
 
 def _finished(root: JobRoot) -> Job | None:
@@ -282,6 +284,7 @@ def _launch(
     master: str,
     config: JobConfig,
     on_status: StatusCallback | None,
+    options: RunOptions,
     *,
     resumed: bool,
 ) -> Job:
@@ -291,9 +294,11 @@ def _launch(
         if plan is None:  # new, or never started
             resumed = False
             plan = lower(query, root=display_uri(root.uri), parallelism=config.parallelism)
+        plan = planned(plan, options, is_new=not resumed)
         job_id = root.settings()["id"]
         refuse_taken_output(plan.output, job_id)
         runner = _open_executor(executor, plan, master, config)
+        check_hosts(plan, runner.hosts)
         claim_output(plan.output, display_uri(root.uri), job_id)
         if not resumed:
             root.write_plan(plan)  # from here on the root holds a job that has started
@@ -318,7 +323,7 @@ def _open_executor(
 ) -> Executor:
     vertices: dict[str, VertexSpec] = {v.id: v for v in plan.vertices}
     if name == "local":
-        return LocalExecutor(vertices, hosts=config.hosts or 1)
+        return LocalExecutor(vertices, hosts=config.hosts or replicas_of(plan))
     from rvertex.spark import SparkExecutor  # starting Java is not for every command
 
     return SparkExecutor(

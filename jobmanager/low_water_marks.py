@@ -1,11 +1,12 @@
 """Low-water marks: the seed's recursive GC(o, m), as one pass in reverse topological order. Pure.
 
 For every vertex: the newest checkpoint whose outputs are all at or below the marks of its output
-streams, and that its living instance has passed, is the oldest it can still need; the input seqs of
-that checkpoint are in turn the marks of its input streams. (An instance that was restarted from an
-older checkpoint than the newest reads its inputs once more from there.) A durable stream does not
-bind its writer (a checkpoint is announced only when its durable outputs are durable); a volatile
-one does. Source: StreamScope NSDI'16, "garbage collection".
+streams, and whose reads all its living instances have passed, is the oldest it can still need; the
+reads of that checkpoint are in turn the marks of its input streams. (An instance that was restarted
+from an older checkpoint than the newest reads its inputs once more from there; replay reads from
+before its checkpoint's positions.) A durable stream does not bind its writer (a checkpoint is
+announced only when its durable outputs are durable); a volatile one does. Retention keeps an older
+checkpoint. Source: StreamScope NSDI'16, "garbage collection".
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ def low_water_marks(
     tracker: SnapshotTracker,
     is_settled: Callable[[str], bool],
     consumed: Callable[[str], tuple[int, ...]],
+    hold: Callable[[str, CheckpointRef], CheckpointRef] = lambda vertex, ref: ref,
 ) -> LowWaterMarks:
     """The marks that follow from the checkpoints known now; linear in the plan.
 
-    ``consumed``: input seqs that the living instance of a vertex has consumed.
+    ``consumed``: input seqs that all living instances of a vertex have consumed.
+    ``hold``: the checkpoint to keep, where recovery needs a given one; the same or an older.
 
     Raises:
         NoCheckpointError: one that is needed turned out to be corrupt or gone before.
@@ -52,7 +55,7 @@ def low_water_marks(
         for stream in vertex.outputs:
             if stream.reader is not None:
                 ref = keep[stream.reader.vertex]
-                marks[stream.id] = None if ref is None else ref.inputs[stream.reader.index]
+                marks[stream.id] = None if ref is None else ref.reads[stream.reader.index]
         if is_settled(vertex.id):
             keep[vertex.id] = None
             continue
@@ -60,7 +63,7 @@ def low_water_marks(
         ref = tracker.usable(vertex.id, limits, consumed(vertex.id))
         if ref is None:
             raise NoCheckpointError(vertex.id, f"no checkpoint at or below {limits} is left")
-        keep[vertex.id] = ref
+        keep[vertex.id] = hold(vertex.id, ref)
     return LowWaterMarks(keep, marks)
 
 

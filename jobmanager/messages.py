@@ -1,8 +1,7 @@
 """What the job manager's shell tells it, and what it tells its shell to do.
 
 Notices (past tense) are the only way into :class:`jobmanager.manager.JobManager`, instructions
-(imperative) the only way out. All notices but ``Progress`` and ``Tick`` are logged; the last
-``Progress`` of each host is when a decision rests on it.
+(imperative) the only way out. All notices but ``Progress`` and ``Tick`` are logged.
 """
 
 from __future__ import annotations
@@ -14,13 +13,8 @@ from rvertex.messages import (
     HOST_NOTICES,
     HostInstruction,
     HostNotice,
-    HostReady,
-    ItemsLost,
     MessageCodec,
     Progress,
-    VertexFailed,
-    VertexFinished,
-    VertexStarted,
 )
 
 
@@ -54,6 +48,37 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """A user wants a host to be empty."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class StragglerFound:
+    """An instance has been behind its siblings for too long."""
+
+    vertex: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TwinLevel:
+    """Of two instances the new one does what the old one did; the old one may go."""
+
+    vertex: str
+    old_epoch: int
+    new_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartDue:
+    """The pause of a vertex that failed by itself is over."""
+
+    vertex: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -84,18 +109,10 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
-    """A host has been silent for too long: feed back that it is lost, so that this is logged."""
+class DeleteFiles:
+    """Delete checkpoints, and parts of such, that nothing can need; once the reason is durable."""
 
-    host: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteCheckpoint:
-    """Delete a checkpoint that nothing can need; only after the notices so far are durable."""
-
-    name: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +123,28 @@ class EndJob:
     error: str
 
 
-ShellNotice = JobStarted | JobResumed | HostLost | CancelRequested | Tick
+ShellNotice = (
+    JobStarted
+    | JobResumed
+    | HostLost
+    | CancelRequested
+    | DrainRequested
+    | StragglerFound
+    | TwinLevel
+    | RestartDue
+    | Tick
+)
 Notice = HostNotice | ShellNotice
-Instruction = StartHost | Tell | Refuse | GiveUp | DeleteCheckpoint | EndJob
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Hand the job manager's own finding back to it as a notice, so that it is logged."""
+
+    notice: ShellNotice
+
+
+Instruction = StartHost | Tell | Refuse | Feed | DeleteFiles | EndJob
 
 LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(ShellNotice)))
 
@@ -116,14 +152,3 @@ LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(
 def is_logged(notice: Notice) -> bool:
     """Whether a job manager that takes over must see this notice."""
     return not isinstance(notice, Progress | Tick)
-
-
-def rests_on_progress(notice: Notice) -> bool:
-    """Whether what follows from this notice or a later report depends on the reports so far.
-
-    Those are then logged before it: one that takes over must come to the same decision, or it would
-    not know the instances that were started, nor believe their checkpoints. A host that is ready or
-    a vertex that starts or ends changes what a report means: which memory it releases.
-    """
-    decides = HostLost | VertexFailed | ItemsLost
-    return isinstance(notice, decides | HostReady | VertexStarted | VertexFinished)

@@ -2,16 +2,21 @@
 
 An output folder is claimed by a job before the first item is written, so that two jobs never mix
 their segments. Files whose names begin with ``_`` are ignored by Spark, pyarrow and DuckDB
-datasets.
+datasets. ``_SUCCESS`` names the files that make up the answer: an instance that was given up may
+still wake up and flush what is in other files already.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobmanager.errors import OutputTakenError
 from rstream.blobs import open_store
+from rstream.overlap import seal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CLAIM = "_JOB"
 SUCCESS = "_SUCCESS"
@@ -51,6 +56,27 @@ def is_complete(uri: str) -> bool:
     return open_store(uri).exists(SUCCESS)
 
 
-def mark_success(uri: str, summary: dict[str, Any]) -> None:
-    """Say that the output is complete."""
+def mark_success(uri: str, summary: dict[str, Any], streams: Sequence[str] = ()) -> None:
+    """Say that the output is complete, and which files it is: those of ``streams`` (folders).
+
+    Readers of these folders see no other files from then on.
+    """
+    files = [f"{_below(uri, stream)}{name}" for stream in streams for name in seal(stream)]
+    summary = {**summary, "files": files} if streams else summary
     open_store(uri).put(SUCCESS, json.dumps(summary, indent=1).encode())
+
+
+def answer_files(uri: str) -> list[str]:
+    """The files of a complete answer, relative to its folder, by partition and seq.
+
+    Raises:
+        FileNotFoundError: it is not complete.
+    """
+    found: list[str] = json.loads(open_store(uri).get(SUCCESS)).get("files", [])
+    return found
+
+
+def _below(uri: str, stream: str) -> str:
+    """The path of a stream's folder below ``uri``, with a slash at its end unless it is empty."""
+    folder = open_store(stream).uri.removeprefix(open_store(uri).uri).strip("/")
+    return f"{folder}/" if folder else ""

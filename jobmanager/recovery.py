@@ -24,11 +24,11 @@ class JobView(Protocol):
     """What recovery asks about the running job."""
 
     def consumed(self, vertex: str) -> tuple[int, ...]:
-        """Input seqs that the current instance has consumed, as last reported."""
+        """Input seqs that all its instances have consumed, as last reported."""
         ...
 
     def is_serving(self, vertex: str) -> bool:
-        """Whether an instance on a live host can serve its streams' memory."""
+        """Whether any instance on a live host can serve its streams' memory."""
         ...
 
     def is_settled(self, vertex: str) -> bool:
@@ -36,7 +36,7 @@ class JobView(Protocol):
         ...
 
     def released(self, stream: str) -> int:
-        """Below this seq the writer was told to forget the stream."""
+        """Below this seq no instance of the writer has the stream in memory."""
         ...
 
 
@@ -62,7 +62,7 @@ def plan_restarts(
             continue
         chosen[vertex.id] = ref
         for k, stream in enumerate(vertex.inputs):
-            if not _is_available(stream, ref.inputs[k], chosen, job):
+            if not _is_available(stream, ref.reads[k], chosen, job):
                 todo.append(stream.writer.vertex)
     return {v: chosen[v] for v in topology.vertices if v in chosen}
 
@@ -74,7 +74,7 @@ def _needed(stream: StreamShape, chosen: dict[str, CheckpointRef], job: JobView)
     assert stream.reader is not None
     reader, index = stream.reader.vertex, stream.reader.index
     if reader in chosen:
-        return chosen[reader].inputs[index]
+        return chosen[reader].reads[index]
     if job.is_settled(reader):
         return None
     return job.consumed(reader)[index]

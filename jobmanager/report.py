@@ -7,14 +7,25 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.manager import OPEN_STATES
+from jobmanager.hosts import why_not_drained
+from jobmanager.ledger import OPEN_STATES
 from rstream.types import INF_TIME, MIN_TIME
 
 if TYPE_CHECKING:
     from jobmanager.manager import JobManager
-    from jobmanager.state import HostState, VertexState
+    from jobmanager.state import HostState, InstanceState, Join, VertexState
 
 _US_PER_S = 1_000_000
+#: The instance of a vertex that has none.
+NOBODY: dict[str, Any] = {
+    "epoch": 0,
+    "host": "",
+    "pid": 0,
+    "checkpoint": "",
+    "inputs": [],
+    "outputs": [],
+    "durable": [],
+}
 
 
 def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
@@ -33,7 +44,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "poisoned_events": sum(v.poisoned_events for v in states),
         "restarts": sum(v.restarts for v in states),
         "output_digest": output_digest(manager),
-        "hosts": [_host(h, is_open=manager.state in OPEN_STATES) for h in manager.hosts],
+        "hosts": [_host(manager, h) for h in manager.hosts],
         "vertices": rows,
     }
 
@@ -55,26 +66,65 @@ def output_digest(manager: JobManager) -> str:
 
 
 def _vertex(manager: JobManager, vertex: VertexState) -> dict[str, Any]:
-    host = _host_named(manager, vertex.host)
+    """A vertex: what its furthest instance says of it, then all its instances."""
+    instances = [_instance(manager, vertex, i) for i in vertex.instances]
+    leader = vertex.leader
+    furthest = next((row for row in instances if leader and row["epoch"] == leader.epoch), NOBODY)
     return {
         "vertex": vertex.shape.id,
         "stage": vertex.shape.stage,
         "state": vertex.state,
-        "epoch": vertex.epoch,
-        "host": vertex.host,
-        "pid": host.pid if host is not None else 0,
+        "strategy": vertex.shape.recovery.strategy,
+        **{key: furthest[key] for key in NOBODY},
         "restarts": vertex.restarts,
-        "checkpoint": vertex.checkpoint,
-        "inputs": list(vertex.consumed),
-        "outputs": list(vertex.outputs),
-        "durable": list(vertex.durable),
         "events_in": vertex.events_in,
         "events_out": vertex.events_out,
         "late_events": vertex.late_events,
         "poisoned_events": vertex.poisoned_events,
         "cti_us": vertex.cti,
         "cti_lag_s": _lag_s(manager, vertex),
-        "tail_bytes": vertex.tail_bytes if manager.state in OPEN_STATES else 0,
+        "tail_bytes": sum(row["tail_bytes"] for row in instances),
+        "instances": [*instances, *(_joining(manager, join) for join in vertex.joins)],
+    }
+
+
+def _instance(manager: JobManager, vertex: VertexState, instance: InstanceState) -> dict[str, Any]:
+    host = _host_named(manager, instance.host)
+    return {
+        "role": _role(manager, vertex, instance),
+        "state": instance.state,
+        "epoch": instance.epoch,
+        "host": instance.host,
+        "pid": host.pid if host is not None else 0,
+        "checkpoint": instance.checkpoint,
+        "inputs": list(instance.consumed),
+        "outputs": list(instance.outputs),
+        "durable": list(instance.durable),
+        "cti_us": instance.cti,
+        "tail_bytes": instance.tail_bytes if manager.state in OPEN_STATES else 0,
+    }
+
+
+def _role(manager: JobManager, vertex: VertexState, instance: InstanceState) -> str:
+    """What an instance is there for."""
+    if manager.hosts[instance.slot].is_draining:
+        return "draining"
+    if instance.replaces is not None:
+        return "twin"
+    if instance.state in ("waiting", "starting") and len(vertex.instances) > 1:
+        return "joining"
+    return "primary" if instance is vertex.instances[0] else "replica"
+
+
+def _joining(manager: JobManager, join: Join) -> dict[str, Any]:
+    """One that is to start: its checkpoint is not there yet."""
+    return {
+        **NOBODY,
+        "role": "joining" if join.replaces is None else "twin",
+        "state": "waiting",
+        "host": manager.hosts[join.slot].name,
+        "cti_us": MIN_TIME,
+        "tail_bytes": 0,
     }
 
 
@@ -92,11 +142,13 @@ def _host_named(manager: JobManager, name: str) -> HostState | None:
     return next((h for h in manager.hosts if h.name == name), None)
 
 
-def _host(host: HostState, *, is_open: bool) -> dict[str, Any]:
+def _host(manager: JobManager, host: HostState) -> dict[str, Any]:
+    is_open = manager.state in OPEN_STATES
     return {
         "host": host.name,
-        "state": host.state if is_open else "stopped",
+        "state": host.condition if is_open else "stopped",
         "machine": host.machine,
         "pid": host.pid,
         "address": host.address,
+        "cannot_drain": why_not_drained(manager.job, host) if is_open else "the job has ended",
     }

@@ -4,7 +4,7 @@
     query.pkl            the query as the user gave it (so that ``resume`` needs no file of his)
     plan.pkl             the physical plan with the discovered source units, durable before use
     status.json          the latest status, rewritten while the job runs
-    cancel               a request to end the job; any process may write it
+    requests/            what users ask of the job manager; any process may write there
     notices/             the job manager's own rStream
     streams/<stream>/    durable channels        checkpoints/<vertex>/    output/ (default sink)
 
@@ -34,7 +34,9 @@ JOB = "job.json"
 QUERY = "query.pkl"
 PLAN = "plan.pkl"
 STATUS = "status.json"
+REQUESTS = "requests"
 CANCEL = "cancel"
+DRAIN = "drain-"
 NOTICES = "notices"
 #: A status file older than this belongs to a job manager that is gone (or cut off).
 STATUS_STALE_US = 15_000_000
@@ -99,16 +101,20 @@ class JobRoot:
         """Replace the status (atomically)."""
         self.store.put(STATUS, _json(status))
 
-    def request_cancel(self) -> None:
-        """Ask the job manager of this root, wherever it runs, to end the job."""
-        self.store.put(CANCEL, b"")
+    def request(self, what: str) -> None:
+        """Ask something of the job manager of this root, wherever it runs.
 
-    def take_cancel(self) -> bool:
-        """Whether a cancellation was asked for since the last look."""
-        if not self.store.exists(CANCEL):
-            return False
-        self.store.delete(CANCEL)
-        return True
+        ``what``: ``CANCEL``, or ``DRAIN`` and the name of a host.
+        """
+        self.store.put(f"{REQUESTS}/{what}", b"")
+
+    def requests(self) -> list[str]:
+        """What was asked and not yet forgotten."""
+        return [path.rsplit("/", 1)[-1] for path in self.store.list(REQUESTS)]
+
+    def forget_request(self, what: str) -> None:
+        """It was taken, or nobody is there to take it."""
+        self.store.delete(f"{REQUESTS}/{what}")
 
     def take_over(self, now_us: int) -> None:
         """Become the owner, visibly to other processes, before anything else is done.

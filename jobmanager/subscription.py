@@ -58,8 +58,8 @@ class Sites:
 
     def note(self, location: Locate) -> None:
         """Take what the hosts are told; older news is ignored."""
-        sites = ((location.epoch, location.address),) if location.address else ()
-        writers = Writers(location.epoch, sites)
+        sites = tuple((site.epoch, site.address) for site in location.sites)
+        writers = Writers(location.version, sites)
         with self._lock:
             known = self._writers.get(location.vertex)
             if known is not None and (known.version > writers.version or known == writers):

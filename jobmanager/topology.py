@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.types import VertexSpec
+    from rvertex.types import Recovery, VertexSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class VertexShape:
     is_sink: bool
     inputs: tuple[StreamShape, ...]
     outputs: tuple[StreamShape, ...]
+    recovery: Recovery
 
     @property
     def input_count(self) -> int:
@@ -81,6 +82,7 @@ class Topology:
                 is_sink=any(edge.is_sink for edge in spec.outputs),
                 inputs=tuple(self.streams[c.stream] for c in spec.inputs),
                 outputs=tuple(outputs),
+                recovery=spec.recovery,
             )
 
     def writer(self, stream: str) -> str:

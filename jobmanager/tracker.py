@@ -19,15 +19,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobmanager.topology import Topology
+    from rvertex.messages import CheckpointTaken
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRef:
-    """A checkpoint by name and sequence numbers; an empty name is the initial snapshot."""
+    """A checkpoint by name and sequence numbers; an empty name is the initial snapshot.
+
+    ``reads``: input seqs from which a restart reads. ``parts``: the blobs that it names.
+    """
 
     name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    reads: tuple[int, ...]
+    parts: tuple[str, ...] = ()
+    #: Wall time, us UTC.
+    taken_us: int = 0
+
+    @classmethod
+    def announced(cls, notice: CheckpointTaken) -> CheckpointRef:
+        """The checkpoint that an instance has announced."""
+        n = notice
+        return cls(n.name, n.inputs, n.outputs, n.reads, n.parts, n.taken_us)
 
     def precedes(self, other: CheckpointRef) -> bool:
         """Whether this one is at or before ``other`` on every stream."""
@@ -40,8 +54,9 @@ class SnapshotTracker:
 
     def __init__(self, topology: Topology) -> None:
         self._refs: dict[str, list[CheckpointRef]] = {
-            v.id: [CheckpointRef("", (0,) * v.input_count, (0,) * len(v.outputs))]
+            v.id: [CheckpointRef("", zeros, (0,) * len(v.outputs), zeros)]
             for v in topology.vertices.values()
+            for zeros in [(0,) * v.input_count]
         }
 
     def refs(self, vertex: str) -> Sequence[CheckpointRef]:
@@ -70,15 +85,25 @@ class SnapshotTracker:
     ) -> CheckpointRef | None:
         """The newest checkpoint with every output seq at or below its limit (None: no limit).
 
-        With ``consumed``: and with every input seq at or below those.
+        With ``consumed``: and that reads from at or below those.
         """
         for ref in reversed(self._refs[vertex]):
             rows = zip(ref.outputs, limits, strict=True)
             if not all(limit is None or seq <= limit for seq, limit in rows):
                 continue
-            if consumed is None or all(map(operator.le, ref.inputs, consumed)):
+            if consumed is None or all(map(operator.le, ref.reads, consumed)):
                 return ref
         return None
+
+    def held(
+        self, vertex: str, needed: CheckpointRef, *, before_us: int | None, names: Sequence[str]
+    ) -> CheckpointRef:
+        """The oldest of: ``needed``, those of these names, the newest before a time (None: now)."""
+        refs = self._refs[vertex]
+        at = [refs.index(needed), *(k for k, ref in enumerate(refs) if ref.name in names)]
+        if before_us is not None:
+            at.append(max((k for k, r in enumerate(refs) if r.taken_us <= before_us), default=0))
+        return refs[min(at)]
 
     def discard(self, vertex: str, name: str) -> None:
         """Forget a checkpoint that turned out to be corrupt or gone.
@@ -97,6 +122,12 @@ class SnapshotTracker:
         at = refs.index(keep)
         self._refs[vertex] = refs[at:]
         return [r for r in refs[:at] if r.name]
+
+    def forget(self, vertex: str) -> None:
+        """A vertex that never restarts needs none; what it would begin from stands for that."""
+        initial = self._refs[vertex][0]
+        zeros = (0,) * len(initial.inputs)
+        self._refs[vertex] = [CheckpointRef("", zeros, (0,) * len(initial.outputs), zeros)]
 
     def check(self) -> None:
         """Assert invariant 1."""

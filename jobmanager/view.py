@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PLAIN_INTERVAL_S = 2.0
 _MIB = 1 << 20
 _COLUMNS = ("vertex", "state", "epoch", "host", "pid", "events in", "out", "CTI lag")
-_WIDE_COLUMNS = ("events/s", "tail MiB", "durable seq")
+_WIDE_COLUMNS = ("recovery", "events/s", "tail MiB", "durable seq")
 _WIDE_CHARS = 110
 
 
@@ -80,6 +80,7 @@ def vertex_table(
 ) -> Table:
     """One row per vertex; fewer columns if ``width`` is less than 110 characters.
 
+    Its replicas, twins and newcomers, and instances that leave a host, have rows below it, by role.
     "durable seq" is that of the output stream that is least far.
     """
     title = f"{status['job']}: {status['state']}"
@@ -90,12 +91,33 @@ def vertex_table(
     )
     columns = [*_COLUMNS, *(_WIDE_COLUMNS if width >= _WIDE_CHARS else ())]
     for name in columns:
-        is_word = name in ("vertex", "state", "host")
+        is_word = name in ("vertex", "state", "host", "recovery")
         table.add_column(name, justify="left" if is_word else "right", no_wrap=True)
     for row in status["vertices"]:
         cells = _cells(row, None if rates is None else rates[row["vertex"]])
         table.add_row(*(cells[name] for name in columns))
+        for cells in _instance_cells(row):
+            table.add_row(*(cells.get(name, "") for name in columns))
     return table
+
+
+def _instance_cells(row: dict[str, Any]) -> list[dict[str, str]]:
+    """A line for each instance, where there is more to tell than that there is one."""
+    instances = row.get("instances", [])
+    if row["state"] == "finished" or [i["role"] for i in instances] in ([], ["primary"]):
+        return []
+    return [
+        {
+            "vertex": f"  {i['role']}",
+            "state": i["state"],
+            "epoch": str(i["epoch"] or "-"),
+            "host": i["host"],
+            "pid": str(i["pid"] or "-"),
+            "tail MiB": f"{i['tail_bytes'] / _MIB:.1f}",
+            "durable seq": f"{min(i['durable'], default=0):,}",
+        }
+        for i in instances
+    ]
 
 
 def _cells(row: dict[str, Any], rate: float | None) -> dict[str, str]:
@@ -107,6 +129,7 @@ def _cells(row: dict[str, Any], rate: float | None) -> dict[str, str]:
         "host": row["host"],
         "pid": str(row["pid"] or "-"),
         "events in": f"{row['events_in']:,}",
+        "recovery": row.get("strategy", ""),
         "events/s": "-" if rate is None else f"{rate:,.0f}",
         "out": f"{row['events_out']:,}",
         "CTI lag": _lag(row["cti_lag_s"]),

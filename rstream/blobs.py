@@ -5,15 +5,21 @@ that end in ``.tmp`` are leftovers of a crash; listings do not show them, :func:
 removes them. Every operation is retried :data:`ATTEMPTS_MAX` times, each attempt has
 :data:`ATTEMPT_WAIT_S`, and what still fails is a :class:`StoreError`.
 
-The only file that knows fsspec. Correctness never rests on an exclusive create.
+``put_new`` creates exclusively: of several writers of one name one wins. That holds on local file
+systems, in memory and on S3; elsewhere looking and putting are two steps
+(:attr:`FsspecBlobs.is_exclusive`). The correctness of streams does not rest on it.
+
+The only file that knows fsspec.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import fsspec
@@ -22,15 +28,21 @@ import pyarrow as pa
 from rstream.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
 #: The stores have a method called ``list``.
 Paths = list[str]
-ATTEMPTS_MAX = 4
+#: With the delays between them an outage of three seconds goes by unnoticed.
+ATTEMPTS_MAX = 6
+#: Blobs that one ``get_many`` reads at a time.
+READERS_MAX = 8
 ATTEMPT_WAIT_S = 60.0
 RETRY_DELAY_S = 0.05
 TEMPORARY = ".tmp"
+#: Protocols whose ``pipe_file`` can create exclusively.
+_CONDITIONAL = ("s3", "s3a")
+_look_and_put = threading.Lock()
 #: Retrying is done here, once; botocore's own retries would multiply with it.
 S3_OPTIONS: dict[str, Any] = {
     "use_listings_cache": False,
@@ -50,8 +62,20 @@ class BlobStore(Protocol):
         """Write the whole blob; it becomes visible at once or not at all."""
         ...
 
+    def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
+        """Write the whole blob unless there is one; whether the blob there is this one.
+
+        A retry may find what its own first attempt left: equal content counts as won, so writers
+        that must tell who won put something of their own into it.
+        """
+        ...
+
     def get(self, path: str) -> bytes:
         """The whole blob. Raises FileNotFoundError if there is none."""
+        ...
+
+    def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
+        """Whole blobs, several at once; None for one that is not there."""
         ...
 
     def open(self, path: str) -> pa.NativeFile:
@@ -93,11 +117,18 @@ class MemoryBlobs:
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
         self.blobs[self._root + path] = bytes(data)
 
+    def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
+        mine = bytes(data)
+        return self.blobs.setdefault(self._root + path, mine) == mine
+
     def get(self, path: str) -> bytes:
         try:
             return self.blobs[self._root + path]
         except KeyError:
             raise FileNotFoundError(path) from None
+
+    def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
+        return [_get_or_none(self, path) for path in paths]
 
     def open(self, path: str) -> pa.NativeFile:
         return pa.BufferReader(self.get(path))
@@ -143,24 +174,30 @@ class FsspecBlobs:
     def uri(self) -> str:
         return f"{self._protocol}://{self._root.lstrip('/') if not self._is_local else self._root}"
 
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether of several ``put_new`` of one name one wins, at whatever moments they come."""
+        return self._is_local or self._protocol in ("memory", *_CONDITIONAL)
+
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        full = self._full(path)
-        write = self._put_local if self._is_local else self._put_whole
+        self._attempt(path, lambda: self._write(path, data, is_new=False))
 
-        def put() -> None:
-            try:
-                if self._has_folders:
-                    self._make_folder(full.rpartition("/")[0])
-                write(full, data)
-            except FileNotFoundError as error:  # the folder or the temporary was removed
-                self._made_folders.clear()
-                raise OSError(str(error)) from error
-
-        self._attempt(path, put)
+    def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
+        try:
+            self._attempt(path, lambda: self._write(path, data, is_new=True))
+        except FileExistsError:
+            return self.get(path) == bytes(data)
+        return True
 
     def get(self, path: str) -> bytes:
         data: bytes = self._attempt(path, lambda: self._fs.cat_file(self._full(path)))
         return data
+
+    def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
+        if len(paths) <= 1:
+            return [_get_or_none(self, path) for path in paths]
+        with ThreadPoolExecutor(min(READERS_MAX, len(paths)), "blob-reader") as readers:
+            return list(readers.map(lambda path: _get_or_none(self, path), paths))
 
     def open(self, path: str) -> pa.NativeFile:
         full = self._full(path)
@@ -219,13 +256,36 @@ class FsspecBlobs:
 
     def _make_folder(self, folder: str) -> None:
         if folder not in self._made_folders:
-            self._fs.makedirs(folder, exist_ok=True)
+            try:
+                self._fs.makedirs(folder, exist_ok=True)
+            except FileExistsError as error:
+                raise NotADirectoryError(str(error)) from error
             self._made_folders.add(folder)
 
-    def _put_whole(self, full: str, data: bytes | pa.Buffer) -> None:
-        self._fs.pipe_file(full, bytes(data))
+    def _write(self, path: str, data: bytes | pa.Buffer, *, is_new: bool) -> None:
+        """Write the blob. Raises FileExistsError if it has to be new and is not."""
+        full = self._full(path)
+        write = self._put_local if self._is_local else self._put_whole
+        try:
+            if self._has_folders:
+                self._make_folder(full.rpartition("/")[0])
+            write(full, data, is_new)
+        except FileNotFoundError as error:  # the folder or the temporary was removed
+            self._made_folders.clear()
+            raise OSError(str(error)) from error
 
-    def _put_local(self, full: str, data: bytes | pa.Buffer) -> None:
+    def _put_whole(self, full: str, data: bytes | pa.Buffer, is_new: bool) -> None:
+        if not is_new:
+            self._fs.pipe_file(full, bytes(data))
+        elif self._protocol in _CONDITIONAL:
+            self._fs.pipe_file(full, bytes(data), mode="create")
+        else:
+            with _look_and_put:
+                if self._fs.exists(full):
+                    raise FileExistsError(full)
+                self._fs.pipe_file(full, bytes(data))
+
+    def _put_local(self, full: str, data: bytes | pa.Buffer, is_new: bool) -> None:
         temporary = f"{full}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
         try:
             with open(temporary, "wb") as file:
@@ -233,21 +293,24 @@ class FsspecBlobs:
                 if self._fsync:
                     file.flush()
                     os.fsync(file.fileno())
-            os.replace(temporary, full)
+            if is_new:
+                _link_new(temporary, full)
+            else:
+                os.replace(temporary, full)
         except OSError:
             with contextlib.suppress(OSError):
                 os.remove(temporary)
             raise
 
     def _attempt(self, path: str, operation: Callable[[], T]) -> T:
-        """Run with retries; FileNotFoundError is an answer, not a failure."""
+        """Run with retries; that a file is not there, or is, is an answer, not a failure."""
         reason = ""
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
                 time.sleep(RETRY_DELAY_S * 2**attempt)
             try:
                 return _with_limit(operation) if self._needs_timeout else operation()
-            except FileNotFoundError:
+            except (FileNotFoundError, FileExistsError):
                 raise
             except Exception as error:  # whatever a file system raises; named after the last try
                 reason = f"{type(error).__name__}: {error}"
@@ -270,7 +333,7 @@ def open_store(uri: str, *, fsync: bool = False, **storage_options: Any) -> Fssp
     if "://" not in uri:
         uri = f"file://{os.path.abspath(uri)}"
     protocol = uri.partition("://")[0].partition("::")[0]
-    if protocol not in fsspec.available_protocols():
+    if protocol not in (*fsspec.available_protocols(), *fsspec.registry):
         raise StoreError(uri, f"Protocol not known: {protocol!r}")
     if uri.startswith("s3://"):
         storage_options = {**S3_OPTIONS, **storage_options}
@@ -289,6 +352,25 @@ def remove_temporaries(store: BlobStore) -> int:
     for name in names:
         store.delete(name)
     return len(names)
+
+
+def _link_new(temporary: str, full: str) -> None:
+    """Give a file its name unless that is taken; where there are no links, by exclusive create."""
+    try:
+        os.link(temporary, full)
+        os.remove(temporary)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+            raise
+        os.close(os.open(full, os.O_CREAT | os.O_EXCL))
+        os.replace(temporary, full)
+
+
+def _get_or_none(store: BlobStore, path: str) -> bytes | None:
+    try:
+        return store.get(path)
+    except FileNotFoundError:
+        return None
 
 
 def _with_limit(operation: Callable[[], T]) -> T:

@@ -2,6 +2,7 @@
 
 The low-water mark is written to ``_low_water_mark`` before the first segment below it is deleted,
 so that a crash in between, or a segment that a slow replica wrote again, is never taken for a hole.
+A stream that is complete has a seal, which names its segments; others are not looked at.
 
 Invariants: (1) the index holds only segments that exist or existed; a vanished one is found out
 when it is opened, and the listing is read again; (2) segments are never overwritten.
@@ -10,6 +11,7 @@ when it is opened, and the listing is read again; (2) segments are never overwri
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from rstream.blobs import BlobStore
 
 MARK_NAME = "_low_water_mark"
+SEAL_NAME = "_sealed"
 
 
 class DurableLog:
@@ -65,6 +68,9 @@ class DurableLog:
         with self._listing_lock:
             names = self._store.list()
             mark = int(self._store.get(MARK_NAME)) if MARK_NAME in names else 0
+            if SEAL_NAME in names:
+                sealed = set(sealed_names(self._store) or ())
+                names = [name for name in names if name in sealed]
             ranges = [seqs for name in names if (seqs := parse_segment_name(name)) is not None]
             with self._lock:
                 self._mark = max(self._mark, mark)
@@ -200,6 +206,14 @@ class DurableLog:
         found = self.read_schema()
         if found is not None and not found.equals(schema, check_metadata=False):
             raise InvalidBatchError(self.stream, f"{self.uri} holds {found}, expected {schema}")
+
+
+def sealed_names(store: BlobStore) -> tuple[str, ...] | None:
+    """The segments of a complete stream, in order; None while it is not complete."""
+    try:
+        return tuple(json.loads(store.get(SEAL_NAME))["segments"])
+    except FileNotFoundError:
+        return None
 
 
 class SegmentCursor:

@@ -81,14 +81,14 @@ class SequenceLostError(OperatingError):
 class SequenceConflictError(IntegrityError):
     """Two writers gave one sequence number different content (seen in verify mode)."""
 
-    def __init__(self, stream: str, seq: int) -> None:
-        super().__init__(stream, seq)
-        self.stream, self.seq = stream, seq
+    def __init__(self, stream: str, seq: int, kept: str, given: str) -> None:
+        super().__init__(stream, seq, kept, given)
+        self.stream, self.seq, self.kept, self.given = stream, seq, kept, given
 
     def __str__(self) -> str:
         return (
-            f"stream {self.stream}: seq {self.seq} was written twice with different content; "
-            "the vertex that writes it is not deterministic"
+            f"stream {self.stream}: seq {self.seq} was written twice with different content, "
+            f"first {self.kept}, then {self.given}; the vertex that writes it is not deterministic"
         )
 
 

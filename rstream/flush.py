@@ -29,16 +29,16 @@ class FlushPolicy:
     """When to cut a segment, and where. Guarded by the stream's lock.
 
     An async stream cuts when it has enough unflushed, or was asked to (by its timer, by ``flush``,
-    by a full tail). A volatile one only when asked to, or to spill: a tail that stays full for
-    ``spill_after_s`` with nothing consumed, which is how a MERGE that waits elsewhere cannot block
-    its writer for ever.
+    by a full tail). A volatile one only when asked to, or to spill: once its tail has stayed full
+    for ``spill_after_s`` with nothing consumed it spills whenever it is full, until something is
+    consumed. That is how a MERGE that waits elsewhere cannot block its writer for ever.
     """
 
     def __init__(self, limits: StreamLimits, *, is_volatile: bool) -> None:
         self._limits = limits
         self._is_volatile = is_volatile
         self._requested_seq = 0
-        self._is_spill_wanted = False
+        self._is_spilling = False
         self._full_since_s: float | None = None
 
     def request(self, seq: int) -> None:
@@ -53,22 +53,24 @@ class FlushPolicy:
         return True
 
     def note_progress(self) -> None:
-        """Memory was freed."""
+        """Something was consumed."""
         self._full_since_s = None
+        self._is_spilling = False
 
     def spill_if_stuck(self, now_s: float) -> bool:
-        """Spill if the tail has been full for too long; whether it has."""
-        if self._full_since_s is None or now_s - self._full_since_s < self._limits.spill_after_s:
-            return False
-        self._full_since_s = None
-        self._is_spill_wanted = True
-        return True
+        """The tail is full: whether it is to spill, because it has been full for too long."""
+        since_s = self._full_since_s
+        if since_s is not None and now_s - since_s >= self._limits.spill_after_s:
+            self._is_spilling = True
+        return self._is_spilling
 
     def is_due(self, tail: VolatileTail) -> bool:
         """Whether there is something to cut now."""
-        if self._is_spill_wanted or self._requested_seq > tail.flushing_seq:
-            return True
         limits = self._limits
+        if self._requested_seq > tail.flushing_seq:
+            return True
+        if self._is_spilling and tail.bytes >= limits.tail_bytes_max:
+            return True
         return not self._is_volatile and (
             tail.unflushed_bytes >= limits.segment_bytes_max
             or tail.next_seq - tail.flushing_seq >= limits.segment_rows_max
@@ -80,9 +82,9 @@ class FlushPolicy:
             return None
         limits = self._limits
         bytes_max = limits.segment_bytes_max
-        if self._is_spill_wanted:
-            self._is_spill_wanted = False
-            bytes_max = min(bytes_max, limits.tail_bytes_max // 2)
+        if self._is_spilling and self._requested_seq <= tail.flushing_seq:
+            half = limits.tail_bytes_max // 2
+            bytes_max = min(bytes_max, max(half, tail.bytes - half))
         return tail.cut(limits.segment_rows_max, bytes_max)
 
 

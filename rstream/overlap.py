@@ -1,20 +1,23 @@
-"""Removing overlap: after its writers are gone, each item of a stream lies in exactly one segment.
+"""The end of a stream: each item in exactly one segment, and a list of the segments that it is.
 
 Writers that did not know of each other (a replaced instance that lived on for a moment) may have
 cut segments at different places. Readers of this project tolerate that; a plain Parquet reader of
 the folder would see items twice. What is written anew is there before what it replaces is deleted,
-so a crash in between leaves overlap, never a hole.
+so a crash in between leaves overlap, never a hole. A writer that is taken for gone may still wake
+up and flush: :func:`seal` therefore names the segments of a complete stream, and readers of the
+folder see no others from then on.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from rstream.batch import Items
 from rstream.blobs import BlobStore, open_store
-from rstream.durable import DurableLog, SegmentCursor
+from rstream.durable import SEAL_NAME, DurableLog, SegmentCursor, sealed_names
 from rstream.segments import parse_segment_name, segment_name
 from rstream.types import SeqRange
 
@@ -42,6 +45,20 @@ def remove_overlap(uri_or_store: str | BlobStore) -> int:
             deleted += 1
         end = max(end, seqs.hi)
     return deleted
+
+
+def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
+    """Say that the stream is complete; gives the names of its segments, in order.
+
+    Done again, it keeps to what was said first.
+    """
+    store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
+    names = sealed_names(store)
+    if names is None:
+        remove_overlap(store)
+        names = tuple(name for name in store.list() if parse_segment_name(name) is not None)
+        store.put(SEAL_NAME, json.dumps({"segments": names}, indent=1).encode())
+    return names
 
 
 def _by_start(segments: Iterable[SeqRange]) -> list[SeqRange]:

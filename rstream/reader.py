@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from rstream.batch import event_schema, only_events, payload_schema
+from rstream.batch import CTI, KIND, VE, VS, event_schema, only_events, payload_schema
 from rstream.blobs import BlobStore, open_store
 from rstream.clock import SystemClock
 from rstream.digest import content_hashes
 from rstream.durable import DurableLog, SegmentCursor
-from rstream.errors import SequenceDiscardedError, SequenceLostError, StoreError
+from rstream.errors import (
+    SequenceConflictError,
+    SequenceDiscardedError,
+    SequenceLostError,
+    StoreError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rstream.batch import Items
     from rstream.stream import RStream
@@ -196,22 +201,35 @@ def read_events(uri_or_store: str | BlobStore, *, columns: Sequence[str] | None 
     return pa.Table.from_batches(batches, schema=event_schema(payload))
 
 
-def find_difference(reader: StreamReader, given: Items) -> int | None:
-    """The first seq at which the stream's content differs from ``given``; None if none is known.
+def check_same(stream: str, read: Callable[[int, int], Items | None], given: Items) -> None:
+    """Compare ``given`` with what ``read(seq, items_max)`` gives there.
 
-    The reader stands at ``given.first_seq``. What is lost or collected meanwhile is not compared.
+    Where that is nothing, or is lost or collected meanwhile, nothing is compared.
+
+    Raises:
+        SequenceConflictError: they differ.
     """
     while given.batch.num_rows:
         try:
-            kept = reader.read_next(given.batch.num_rows)
+            kept = read(given.first_seq, given.batch.num_rows)
         except (SequenceLostError, SequenceDiscardedError):
-            kept = None
+            return
         if kept is None:
-            break
+            return
         mine = content_hashes(given.head(kept.batch.num_rows).batch)
         differs = mine != content_hashes(kept.batch)
         if differs.any():
-            return given.first_seq + int(differs.argmax())
+            at = int(differs.argmax())
+            old, new = _row(kept.batch, at), _row(given.batch, at)
+            raise SequenceConflictError(stream, given.first_seq + at, old, new)
         given = given.from_seq(kept.next_seq)
-    reader.close()
-    return None
+
+
+def _row(batch: pa.RecordBatch, at: int) -> str:
+    """An item as text: what it is, its lifetime, its payload."""
+    (row,) = batch.slice(at, 1).to_pylist()
+    kind, vs, ve = row.pop(KIND), row.pop(VS), row.pop(VE)
+    if kind == CTI:
+        return f"CTI({vs})"
+    payload = ", ".join(f"{name}={value!r}" for name, value in row.items())
+    return f"[{vs}, {ve}) {payload}"

@@ -110,18 +110,25 @@ class ReceiveQueue:
 class DurablePart:
     """What a stream's folder holds from a seq on: read until it ends, and again after a failure."""
 
-    def __init__(self, store: BlobStore | str | None, stream: str, seq: int) -> None:
+    def __init__(self, store: BlobStore | str | None, stream: str, seq: int | None) -> None:
+        """``seq`` None: nothing is looked at before :meth:`reopen`."""
+        self._store, self._stream = store, stream
         self._cursor: SegmentCursor | None = None
         #: Whether a read may give something.
         self.is_open = False
-        if store is not None:
-            log = DurableLog(open_store(store) if isinstance(store, str) else store, stream)
+        if seq is not None and store is not None:
+            log = self._log(store)
             self._cursor = SegmentCursor(log)
             self.is_open = log.lookup(seq) is not None
 
     def reopen(self) -> None:
         """The host is gone: look again for what it made durable."""
+        if self._cursor is None and self._store is not None:
+            self._cursor = SegmentCursor(self._log(self._store))
         self.is_open = self._cursor is not None
+
+    def _log(self, store: BlobStore | str) -> DurableLog:
+        return DurableLog(open_store(store) if isinstance(store, str) else store, self._stream)
 
     def read(self, seq: int, items_max: int) -> Items | None:
         """Items from ``seq`` on; None ends it."""
@@ -141,7 +148,8 @@ class DurablePart:
 class PushedReader:
     """A reader of a stream on another host; a StreamReader. A transport is a subclass.
 
-    What is durable in ``store`` (if given) is read from there first, the rest is pushed. Once
+    What is durable in ``store`` (if given) is read from there first (unless ``durable_first`` is
+    False: it is not looked at as long as the line holds), the rest is pushed. Once
     :attr:`is_broken`, what was received, then what is durable, is still served; the caller then
     registers elsewhere at :attr:`next_seq`.
     """
@@ -154,11 +162,12 @@ class PushedReader:
         store: BlobStore | str | None,
         queue_bytes_max: int,
         on_change: Callable[[], None] | None,
+        durable_first: bool = True,
     ) -> None:
         self._seq = from_seq
         self._queue = ReceiveQueue(queue_bytes_max)
         self._on_change = on_change
-        self._durable = DurablePart(store, stream_id, from_seq)
+        self._durable = DurablePart(store, stream_id, from_seq if durable_first else None)
         self._is_connected = False
         self._is_salvaged = False
         if not self._durable.is_open:
@@ -190,10 +199,11 @@ class PushedReader:
             items = self._durable.read(self._seq, max_items)
         if items is None and not self._is_connected:
             self._start()
-        if items is not None:
-            assert items.first_seq == self._seq, (items.first_seq, self._seq)
-            self._seq = items.next_seq
-        return items
+        return self._advanced(items)
+
+    def read_received(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
+        """Of what was received and not yet returned; None if that is nothing."""
+        return self._advanced(self._queue.take(max_items))
 
     def wait(self, timeout_s: float) -> bool:
         """See StreamReader."""
@@ -207,6 +217,12 @@ class PushedReader:
     def _connect(self) -> None:
         """Have the items from ``next_seq`` on pushed: each to ``_take``, the end to ``_break``."""
         raise NotImplementedError
+
+    def _advanced(self, items: Items | None) -> Items | None:
+        if items is not None:
+            assert items.first_seq == self._seq, (items.first_seq, self._seq)
+            self._seq = items.next_seq
+        return items
 
     def _start(self) -> None:
         self._is_connected = True

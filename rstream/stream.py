@@ -21,7 +21,6 @@ from rstream.clock import Clock, SystemClock
 from rstream.durable import DurableLog
 from rstream.errors import (
     BackPressureError,
-    SequenceConflictError,
     SequenceDiscardedError,
     SequenceGapError,
     SequenceNotReadyError,
@@ -30,7 +29,8 @@ from rstream.errors import (
 )
 from rstream.flush import Flusher, FlushPolicy
 from rstream.limits import Durability, StreamLimits
-from rstream.reader import LocalReader, find_difference
+from rstream.reader import LocalReader, check_same
+from rstream.shared import SharedWriter
 from rstream.tail import Cut, VolatileTail
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class RStream:
         background: Background | None,
         clock: Clock,
         verify: bool,
+        shared: bool,
         on_change: Callable[[], None] | None,
     ) -> None:
         self.stream_id = log.stream
@@ -74,8 +75,9 @@ class RStream:
         self._background = background or ThreadBackground("rstream-flush")
         self._state = threading.Condition(threading.RLock())
         self._write_lock = threading.Lock()
+        write = SharedWriter(log, verify=verify).write if shared else log.write
         self._flusher = Flusher(
-            self._background, self._state, take=self._take, write=log.write, done=self._flushed
+            self._background, self._state, take=self._take, write=write, done=self._flushed
         )
         self._policy = FlushPolicy(limits, is_volatile=is_volatile)
         self._failure: StreamEngineError | None = None
@@ -94,12 +96,14 @@ class RStream:
         background: Background | None = None,
         clock: Clock | None = None,
         verify: bool = False,
+        shared: bool = False,
         on_change: Callable[[], None] | None = None,
     ) -> RStream:
         """Open the stream in a folder for writing; what a crash left half written is removed.
 
         ``start_seq`` is where the writer will go on: None continues at the durable end; below the
-        durable end, what is written again is dropped as a duplicate.
+        durable end, what is written again is dropped as a duplicate. ``shared``: replicas write it
+        too; what they have made durable is not written again.
 
         Raises:
             SequenceGapError: ``start_seq`` is past the durable end and the stream is not volatile.
@@ -119,6 +123,7 @@ class RStream:
             background=background,
             clock=clock or SystemClock(),
             verify=verify,
+            shared=shared,
             on_change=on_change,
         )
 
@@ -129,7 +134,7 @@ class RStream:
 
     @property
     def durable_seq(self) -> int:
-        """The end of what survives this process (of a volatile stream: or is not needed)."""
+        """The end of what survives this process (or, if volatile, is not needed)."""
         return self._tail.durable_seq
 
     @property
@@ -143,7 +148,6 @@ class RStream:
 
     @property
     def tail_first_seq(self) -> int:
-        """The first seq that is in memory."""
         return self._tail.first_seq
 
     def append(self, batch: pa.RecordBatch) -> int:
@@ -220,16 +224,14 @@ class RStream:
             self._first_seq = mark
             if self.durability == "volatile":
                 self._tail.mark_durable(max(mark, self._tail.durable_seq))
-            before = self._tail.bytes
+            was_full = self._tail.bytes >= self.limits.tail_bytes_max
             self._tail.drop_below(mark)
-            was_full = before >= self.limits.tail_bytes_max
-            if self._tail.bytes < before:
-                self._policy.note_progress()
+            self._policy.note_progress()
             self._state.notify_all()
             collectable = min(mark, self._tail.durable_seq)
         if self._log.has_below(collectable):
-            is_final = self.durability != "volatile"
-            self._background.submit(lambda: self._log.collect(collectable, is_final=is_final))
+            final = self.durability != "volatile"
+            self._background.submit(lambda: self._log.collect(collectable, is_final=final))
         if was_full:
             self._changed()
 
@@ -281,8 +283,7 @@ class RStream:
         with self._state:
             if seq < self._tail.first_seq:
                 return False, None
-            is_ahead = seq > self._tail.next_seq
-            return True, None if is_ahead else self._tail.read(seq, items_max)
+            return True, None if seq > self._tail.next_seq else self._tail.read(seq, items_max)
 
     def wait_for(self, seq: int, timeout_s: float) -> bool:
         """For readers: wait until ``seq`` is written or the stream is closed."""
@@ -313,9 +314,8 @@ class RStream:
                 self._is_timer_set = True
                 delay_s = self.limits.flush_interval_ms / 1e3
                 self._background.submit_later(delay_s, self._on_flush_timer)
-            is_due = self._policy.is_due(self._tail)
-        if is_due:
-            self._flusher.kick()
+            if self._policy.is_due(self._tail):
+                self._flusher.kick()
 
     def _drop_repeated(self, seq: int, batch: pa.RecordBatch) -> None:
         """Count items that are there already; in verify mode compare what can still be read."""
@@ -323,9 +323,9 @@ class RStream:
         if not self._verify:
             return
         given = Items(seq, batch).from_seq(min(max(seq, self._first_seq), seq + batch.num_rows))
-        differs = find_difference(LocalReader(self, given.first_seq, self._log), given)
-        if differs is not None:
-            raise SequenceConflictError(self.stream_id, differs)
+        reader = LocalReader(self, given.first_seq, self._log)
+        check_same(self.stream_id, lambda _, rows: reader.read_next(rows), given)
+        reader.close()
 
     def _wait_for_room(self) -> None:
         limits = self.limits
@@ -377,7 +377,8 @@ class RStream:
     def _flushed(self, cut: Cut, error: StreamEngineError | None) -> None:
         with self._state:
             if error is None:
-                self._tail.mark_durable(max(cut.next_seq, self._tail.durable_seq))
+                end = max(self._log.contiguous_end(cut.next_seq), self._tail.durable_seq)
+                self._tail.mark_durable(min(end, self._tail.next_seq))  # others may be ahead
                 self._tail.drop_below(self._first_seq)
                 self._trim()
             else:

@@ -38,6 +38,25 @@ class Cut:
     def next_seq(self) -> int:
         return self.first_seq + sum(int(batch.num_rows) for batch in self.batches)
 
+    def below(self, seq: int) -> Cut:
+        """The part below ``seq``, by reference."""
+        return self._part(self.first_seq, seq)
+
+    def from_seq(self, seq: int) -> Cut:
+        """The part at and after ``seq``, by reference."""
+        return self._part(seq, self.next_seq)
+
+    def _part(self, lo: int, hi: int) -> Cut:
+        assert self.first_seq <= lo < hi <= self.next_seq, (self.first_seq, lo, hi, self.next_seq)
+        parts: list[pa.RecordBatch] = []
+        first = self.first_seq
+        for batch in self.batches:
+            start, end = max(lo, first), min(hi, first + batch.num_rows)
+            if start < end:
+                parts.append(batch.slice(start - first, end - start))
+            first += batch.num_rows
+        return Cut(lo, tuple(parts))
+
 
 class VolatileTail:
     """Contiguous items ``[first_seq, next_seq)``."""

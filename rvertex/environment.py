@@ -1,24 +1,23 @@
 """What a host offers to the vertices placed on it: stores, streams, locations, a clock.
 
-It knows where the writer of every stream is (``Locate`` messages keep that current) and opens the
-right reader: by reference on the same host, over Flight on another, from Parquet where all of it is
-durable.
+It knows where every stream is written (``Locate`` messages keep that current) and opens readers:
+by reference on the same host, over Flight on another, from Parquet where all of it is durable.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rstream import RStream, StreamLimits, open_reader
-from rstream.errors import SequenceLostError
-from rvertex.wiring import DistantReader
+from rvertex.state import INLINE_BYTES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from rstream import StreamReader
-    from rvertex.messages import HostNotice, Locate
+    from rvertex.messages import HostNotice, Locate, Site
     from rvertex.types import InputChannel, VertexSpec
     from rvertex.wiring import StreamService, Wiring
 
@@ -31,7 +30,12 @@ class HostLimits:
     step_rows_max: int = 65_536
     #: Read-ahead of MERGE per channel.
     pending_rows_max: int = 262_144
-    checkpoint_interval_s: float = 5.0
+    #: Least time between two checkpoints of an instance; None: time alone makes none due.
+    checkpoint_interval_s: float | None = 5.0
+    #: Bytes of input after which a checkpoint is due before that; None: input makes none due.
+    checkpoint_bytes_max: int | None = None
+    #: A piece of a state that is at most this large lies in the checkpoint's manifest.
+    checkpoint_inline_bytes_max: int = INLINE_BYTES_MAX
     #: Longest wait for the last flush when a host is told to stop.
     flush_wait_s: float = 60.0
     report_interval_s: float = 0.1
@@ -46,15 +50,6 @@ class HostLimits:
     #: Digest comparison of writes that come twice.
     verify: bool = False
     stream: StreamLimits = field(default_factory=StreamLimits)
-
-
-@dataclass(slots=True)
-class Attachment:
-    """A reader, and the instance of the writer it was attached to."""
-
-    reader: StreamReader
-    writer_epoch: int
-    opened_s: float
 
 
 class HostEnvironment:
@@ -89,84 +84,93 @@ class HostEnvironment:
         self._local: dict[tuple[str, int], RStream] = {}
 
     def locate(self, location: Locate) -> None:
-        """Remember where the streams of a vertex are written; older epochs are ignored."""
+        """Remember where the streams of a vertex are written; older versions are ignored."""
         known = self._locations.get(location.vertex)
-        if known is None or known.epoch <= location.epoch:
+        if known is None or known.version <= location.version:
             self._locations[location.vertex] = location
 
-    def writer_epoch(self, stream: str) -> int:
-        """Epoch of the instance that writes ``stream``; -1 while unknown."""
-        location = self._locations.get(self._writers[stream])
-        return -1 if location is None else location.epoch
+    def location(self, stream: str) -> Locate | None:
+        """Where ``stream`` is written; None while unknown."""
+        return self._locations.get(self._writers[stream])
 
-    def open_outputs(self, spec: VertexSpec, epoch: int, seqs: list[int]) -> list[RStream]:
-        """Open and publish the output streams of an instance at its output seqs."""
+    def nearest_first(self, stream: str, seq: int) -> list[Site]:
+        """The sites of ``stream``: one on this host first, or last while it is behind ``seq``."""
+        location = self.location(stream)
+        sites = [] if location is None else list(location.sites)
+        for site in sites:
+            if site.host == self.host:
+                sites.remove(site)
+                local = self._local.get((stream, site.epoch))
+                is_there = local is not None and local.next_seq >= seq
+                return [site, *sites] if is_there else [*sites, site]
+        return sites
+
+    def is_there(self, stream: str, site: Site) -> bool:
+        """Whether the site is on another host, or an open instance on this one."""
+        return site.host != self.host or (stream, site.epoch) in self._local
+
+    def open_outputs(self, spec: VertexSpec, seqs: Sequence[int]) -> list[RStream]:
+        """Open the output streams of an instance at its output seqs. May run in any thread.
+
+        Raises:
+            StreamEngineError: one could not be opened; then none is.
+        """
         streams: list[RStream] = []
-        for edge in spec.outputs:
-            for stream_id, uri in zip(edge.streams, edge.uris, strict=True):
-                stream = RStream.open(
-                    self._wiring.open_store(uri),
-                    spec.payload_of(edge),
-                    stream_id=stream_id,
-                    start_seq=seqs[len(streams)],
-                    durability=edge.durability,
-                    limits=self.limits.stream,
-                    background=self.background,
-                    clock=self.clock,
-                    verify=self.limits.verify,
-                    on_change=self._wake,
-                )
-                self._local[stream_id, epoch] = stream
-                self._server.publish(stream_id, epoch, stream)
-                streams.append(stream)
+        with ExitStack() as undo:
+            for edge in spec.outputs:
+                for stream_id, uri in zip(edge.streams, edge.uris, strict=True):
+                    stream = RStream.open(
+                        self._wiring.open_store(uri),
+                        spec.payload_of(edge),
+                        stream_id=stream_id,
+                        start_seq=seqs[len(streams)],
+                        durability=edge.durability,
+                        limits=self.limits.stream,
+                        background=self.background,
+                        clock=self.clock,
+                        verify=self.limits.verify,
+                        shared=spec.recovery.replicas > 1 or self.limits.verify,
+                        on_change=self._wake,
+                    )
+                    undo.callback(stream.close, flush=False)
+                    streams.append(stream)
+            undo.pop_all()
         return streams
+
+    def publish(self, streams: Sequence[RStream], epoch: int) -> None:
+        """Let readers have the streams of an instance."""
+        for stream in streams:
+            self._local[stream.stream_id, epoch] = stream
+            self._server.publish(stream.stream_id, epoch, stream)
 
     def withdraw(self, stream: RStream, epoch: int) -> None:
         """Take a stream of a closed instance out of service."""
         self._server.withdraw(stream.stream_id, epoch)
         self._local.pop((stream.stream_id, epoch), None)
 
-    def is_stale(self, attachment: Attachment, stream: str) -> bool:
-        """Whether the reader must be attached anew: its writer moved, or the line broke.
+    def open_reader(
+        self, channel: InputChannel, site: Site | None, seq: int, *, durable_first: bool
+    ) -> StreamReader | None:
+        """A reader of ``channel`` from ``seq`` at a site (None: of what is durable).
+
+        None if the site is to be on this host and is not open (yet). ``seq`` may be ahead of the
+        site: it will come there.
 
         Raises:
-            SequenceLostError: the writer no longer has what the reader needs.
+            SequenceDiscardedError, SequenceLostError: the site does not have ``seq``.
         """
-        if attachment.writer_epoch != self.writer_epoch(stream):
-            return True
-        reader = attachment.reader
-        if not isinstance(reader, DistantReader) or not reader.is_broken:
-            return False
-        if isinstance(reader.failure, SequenceLostError):
-            raise reader.failure
-        return self.clock.monotonic_s() - attachment.opened_s >= self.limits.reconnect_s
-
-    def attach(self, channel: InputChannel, seq: int) -> Attachment | None:
-        """A reader of ``channel`` from ``seq``; None while its writer is nowhere.
-
-        Raises:
-            SequenceNotReadyError: a restarted writer on this host has not come this far.
-            SequenceLostError: ``seq`` must be recomputed.
-        """
-        location = self._locations.get(self._writers[channel.stream])
-        if location is None:
-            return None
-        reader: StreamReader
-        if not location.address:
-            reader = open_reader(self._wiring.open_store(channel.uri), seq)
-        elif location.host == self.host:
-            local = self._local.get((channel.stream, location.epoch))
-            if local is None:
-                return None
-            reader = local.register(seq)
-        else:
-            reader = self._wiring.read_remote(
-                location.address,
-                self._secret,
-                channel.stream,
-                location.epoch,
-                seq,
-                self._wiring.open_store(channel.uri),
-                self._wake,
-            )
-        return Attachment(reader, location.epoch, self.clock.monotonic_s())
+        if site is None:
+            return open_reader(self._wiring.open_store(channel.uri), seq)
+        if site.host == self.host:
+            local = self._local.get((channel.stream, site.epoch))
+            return None if local is None else local.register(seq, ahead=True)
+        return self._wiring.read_remote(
+            site.address,
+            self._secret,
+            channel.stream,
+            site.epoch,
+            seq,
+            self._wiring.open_store(channel.uri),
+            self._wake,
+            durable_first=durable_first,
+        )

@@ -252,3 +252,41 @@ class LateRowError(UsageError):
             f"time before {self.frontier} may follow; allow a longer delay, or drop or adjust "
             "late rows"
         )
+
+
+class OvertakenError(OperatingError):
+    """Another instance of this vertex has written down what comes next; this one must not go on."""
+
+    def __init__(self, journal: str, number: int) -> None:
+        self.journal = journal
+        self.number = number
+        super().__init__(journal, number)
+
+    def __str__(self) -> str:
+        return f"{self.journal}: another instance has written entry {self.number} or a later one"
+
+
+class CorruptJournalError(IntegrityError):
+    """An entry that a vertex wrote down before it went on is damaged or gone."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(name, reason)
+
+    def __str__(self) -> str:
+        return f"journal entry {self.name}: {self.reason}; restore it, or start the job anew"
+
+
+class ReplayDifferenceError(IntegrityError):
+    """A vertex that read its inputs again came to another place than before."""
+
+    def __init__(self, vertex: str, inputs: tuple[int, ...]) -> None:
+        super().__init__(vertex, inputs)
+        self.vertex, self.inputs = vertex, inputs
+
+    def __str__(self) -> str:
+        return (
+            f"{self.vertex}: the inputs before {self.inputs}, read again to rebuild its state, are "
+            "not those it had read before; a source has changed, or an input is not deterministic"
+        )

@@ -1,12 +1,15 @@
 """An instance host: one process (a Spark task, or a thread) that runs the vertices placed on it.
 
 Theory of operation. One thread loops: perform the job manager's instructions, give every runner a
-turn, report progress. Readers on other hosts are served by the Flight service's own threads,
-flushes and uploads by background threads; whatever they finish sets ``wake``.
+turn, report progress. Readers on other hosts are served by the Flight service's own threads;
+flushes, uploads and what it takes to open an instance are done by background threads; whatever they
+finish sets ``wake``, as does every item that arrives. An instance is *starting* while it is opened,
+and *flushing* after it was stopped, as long as not all it wrote is durable.
 
 Invariants: (1) nothing is loaded before the job manager has accepted this (host, attempt); (2) a
 host that lost its job manager writes nothing more and leaves; (3) what goes wrong in a vertex is
-reported as a value and ends only that vertex.
+reported as a value and ends only that vertex; (4) of one vertex at most one instance runs or
+starts, the newest.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ import queue
 import socket
 import threading
 import traceback
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
+from rvertex.checkpointing import Turn
 from rvertex.environment import HostEnvironment, HostLimits
 from rvertex.errors import CorruptCheckpointError
 from rvertex.messages import (
@@ -32,18 +37,26 @@ from rvertex.messages import (
     StartVertex,
     StopHost,
     StopVertex,
+    TakeCheckpoint,
     VertexFailed,
     VertexStarted,
 )
-from rvertex.state import decode_snapshot
+from rvertex.opening import open_instance
 from rvertex.step import VertexRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
 
     from rvertex.messages import HostInstruction, HostNotice
-    from rvertex.types import Snapshot, VertexSpec
+    from rvertex.opening import Opened
+    from rvertex.types import VertexSpec
     from rvertex.wiring import ControlLink, StreamService, Wiring
+
+#: A host that has nothing to do sleeps at least so long.
+SLEEP_MIN_S = 0.001
+#: Above every epoch.
+EPOCH_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,21 @@ class HostExit:
     how: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Starting:
+    order: StartVertex
+    opening: Future[Opened]
+
+    def abandon(self) -> None:
+        """Close what is opened, now or when it is."""
+        self.opening.add_done_callback(_close_opened)
+
+
+def _close_opened(opening: Future[Opened]) -> None:
+    if opening.exception() is None:
+        opening.result().close()
+
+
 def peer_name(host: str, attempt: int) -> str:
     """The name under which an attempt of a host is known on the control link."""
     return f"{host}#{attempt}"
@@ -94,6 +122,11 @@ class Host:
         self._inbox: queue.SimpleQueue[HostInstruction | None] = queue.SimpleQueue()
         self._wake = threading.Event()
         self._runners: dict[str, VertexRunner] = {}
+        #: Instances whose checkpoint and streams are being opened in the background.
+        self._starting: dict[str, _Starting] = {}
+        #: Instances that were stopped and still make durable what they wrote.
+        self._flushing: list[VertexRunner] = []
+        self._is_leaving = False
         self._reported_s = wiring.clock.monotonic_s()
         self._server: StreamService | None = None
         self._link: ControlLink | None = None
@@ -140,29 +173,45 @@ class Host:
         worked = self._perform_all()
         if self.how:
             return worked
+        for vertex in list(self._starting):
+            worked = self._take_over(vertex) or worked
         for runner in list(self._runners.values()):
             worked = self._guard(runner.turn, runner.spec.id, runner.epoch) or worked
+        for runner in list(self._flushing):
+            worked = self._end_flush(runner) or worked
         now = self._wiring.clock.monotonic_s()
         if now - self._reported_s >= self.spec.limits.report_interval_s:
             self._reported_s = now
             self._report()
+        if self._is_leaving and not self._flushing:
+            self.how = self.how or "stopped"
         return worked
 
-    def _idle_s(self) -> float:
-        """How long to sleep unless woken: until a paced source has its next row, at most."""
-        waits = (runner.wait_s() for runner in self._runners.values())
-        return min((self.spec.limits.idle_wait_s, *waits))
-
     def close(self) -> None:
-        """Leave: nothing is written after this."""
-        for runner in self._runners.values():
-            runner.close(flush=False)
-        self._runners.clear()
-        if self._link is not None:
-            self._link.close()
-        if self._server is not None:
-            self._server.close()
-        self._wiring.close()
+        """Leave: nothing is written after this. Whatever fails, all is closed.
+
+        Raises:
+            Exception: what the first failure raised.
+        """
+        with ExitStack() as closing:
+            closing.callback(self._wiring.close)
+            if self._server is not None:
+                closing.callback(self._server.close)
+            if self._link is not None:
+                closing.callback(self._link.close)
+            for runner in [*self._runners.values(), *self._flushing]:
+                closing.callback(runner.close)
+            for starting in self._starting.values():
+                closing.callback(starting.abandon)
+            self._runners.clear()
+            self._starting.clear()
+            self._flushing.clear()
+
+    def _idle_s(self) -> float:
+        """How long to sleep: whatever arrives wakes the host, only the clock does not."""
+        waits = [w for r in self._runners.values() if (w := r.wait_s) is not None]
+        idle_s = min([self.spec.limits.idle_wait_s, *waits])
+        return max(idle_s, SLEEP_MIN_S)
 
     def _receive(self, data: bytes) -> None:
         """Called from the link's thread."""
@@ -203,70 +252,115 @@ class Host:
         match instruction:
             case Locate():
                 self._env.locate(instruction)
-            case StartVertex(vertex=vertex, epoch=epoch):
-                self._guard(lambda: self._start(instruction), vertex, epoch)
-            case StopVertex(vertex=vertex, epoch=epoch):
-                self._stop(vertex, epoch)
+            case StartVertex():
+                self._start(instruction)
+            case TakeCheckpoint(vertex=vertex, epoch=epoch):
+                runner = self._runners.get(vertex)
+                if runner is not None and runner.epoch == epoch:
+                    runner.checkpoints.request()
+            case StopVertex(vertex=vertex, epoch=epoch, flush=flush):
+                self._stop(vertex, epoch, flush=flush)
             case Collect(marks=marks):
                 self._collect({m.stream: m.seq for m in marks})
             case StopHost(flush=flush):
-                self._stop_all(flush=flush)
+                self._leave(flush=flush)
             case _:
                 assert_never(instruction)
 
-    def _start(self, order: StartVertex) -> bool:
-        self._stop(order.vertex, order.epoch)
-        spec = self._vertices[order.vertex]
-        runner = VertexRunner(spec, order.epoch, self._snapshot(spec, order.checkpoint), self._env)
-        self._runners[order.vertex] = runner
-        self._notify(VertexStarted(self.spec.host, spec.id, order.epoch, runner.vertex.consumed))
+    def _start(self, order: StartVertex) -> None:
+        """Begin to open an instance; one that is older gives way, one that is newer stays."""
+        self._stop(order.vertex, order.epoch, flush=False)
+        if order.vertex in self._runners or order.vertex in self._starting or self._is_leaving:
+            return
+        spec, env = self._vertices[order.vertex], self._env
+        opening = env.background.submit(lambda: open_instance(spec, order.checkpoint, env))
+        opening.add_done_callback(lambda _: self._wake.set())
+        self._starting[order.vertex] = _Starting(order, opening)
+
+    def _take_over(self, vertex: str) -> bool:
+        """Let an instance begin that has been opened."""
+        starting = self._starting[vertex]
+        if not starting.opening.done():
+            return False
+        del self._starting[vertex]
+        self._guard(lambda: self._run(starting), vertex, starting.order.epoch)
         return True
 
-    def _snapshot(self, spec: VertexSpec, checkpoint: str) -> Snapshot | None:
-        if not checkpoint:
-            return None
-        try:
-            data = self._env.store.get(checkpoint)
-        except FileNotFoundError as error:
-            raise CorruptCheckpointError(checkpoint, "the file is gone") from error
-        return decode_snapshot(data, name=checkpoint, state_schema=spec.state_schema)
+    def _run(self, starting: _Starting) -> bool:
+        order, opened = starting.order, starting.opening.result()
+        turn = Turn(order.turn, order.turns)
+        with ExitStack() as undo:
+            undo.callback(opened.close)
+            runner = VertexRunner(order.epoch, opened, self._env, turn)
+            undo.pop_all()
+        self._runners[order.vertex] = runner
+        started = VertexStarted(self.spec.host, order.vertex, order.epoch, runner.vertex.consumed)
+        self._notify(started)
+        return True
 
-    def _stop(self, vertex: str, epoch: int) -> None:
+    def _stop(self, vertex: str, epoch: int, *, flush: bool) -> None:
         """Close the instance of ``vertex`` unless it is newer than ``epoch``."""
+        starting = self._starting.get(vertex)
+        if starting is not None and starting.order.epoch <= epoch:
+            del self._starting[vertex]
+            starting.abandon()
         runner = self._runners.get(vertex)
-        if runner is not None and runner.epoch <= epoch:
-            del self._runners[vertex]
-            runner.close(flush=False)
+        if runner is None or runner.epoch > epoch:
+            return
+        del self._runners[vertex]
+        self._guard(lambda: self._end(runner, flush=flush), vertex, runner.epoch)
+
+    def _end(self, runner: VertexRunner, *, flush: bool) -> bool:
+        """Close an instance now, or once all it wrote is durable."""
+        if flush:
+            runner.begin_flush()
+            self._flushing.append(runner)
+        else:
+            runner.close()
+        return True
+
+    def _end_flush(self, runner: VertexRunner) -> bool:
+        """Close a stopped instance once all it wrote is durable, or cannot be made so."""
+        try:
+            if not runner.is_flushed():
+                return False
+        except Exception as error:
+            self._report_failure(runner.spec.id, runner.epoch, error)
+        self._flushing.remove(runner)
+        self._guard(lambda: self._end(runner, flush=False), runner.spec.id, runner.epoch)
+        return True
 
     def _collect(self, marks: Mapping[str, int]) -> None:
-        for runner in self._runners.values():
+        for runner in [*self._runners.values(), *self._flushing]:
             for stream in runner.outputs:
                 if stream.stream_id in marks:
                     stream.garbage_collect(min(marks[stream.stream_id], stream.next_seq))
 
-    def _stop_all(self, *, flush: bool) -> None:
-        for runner in list(self._runners.values()):
-            self._guard(lambda r=runner: self._closed(r, flush), runner.spec.id, runner.epoch)
-        self._runners.clear()
-        self.how = "stopped"
+    def _leave(self, *, flush: bool) -> None:
+        """Stop every instance; the host ends when they have ended."""
+        self._is_leaving = True
+        for vertex in [*self._runners, *self._starting]:
+            self._stop(vertex, EPOCH_MAX, flush=flush)
 
-    def _closed(self, runner: VertexRunner, flush: bool) -> bool:
-        runner.close(flush=flush)
-        return True
-
-    def _guard(self, action: object, vertex: str, epoch: int) -> bool:
+    def _guard(self, action: Callable[[], bool], vertex: str, epoch: int) -> bool:
         """Run ``action``; what it raises becomes a notice and ends only this instance."""
-        assert callable(action)
         try:
-            return bool(action())
+            return action()
         except Exception as error:
-            runner = self._runners.pop(vertex, None)
-            if runner is not None:
-                runner.close(flush=False)
-            self._notify(
-                VertexFailed(vertex, epoch, _family(error), _message(error), traceback.format_exc())
-            )
+            self._report_failure(vertex, epoch, error)
             return True
+
+    def _report_failure(self, vertex: str, epoch: int, error: Exception) -> None:
+        """An instance cannot go on: close it, whatever that raises, and say why."""
+        detail = "".join(traceback.format_exception(error))
+        runner = self._runners.get(vertex)
+        if runner is not None and runner.epoch == epoch:
+            del self._runners[vertex]
+            try:
+                runner.close()
+            except Exception as second:
+                detail += f"\nto close it failed too: {_message(second)}"
+        self._notify(VertexFailed(vertex, epoch, _family(error), _message(error), detail))
 
 
 def _family(error: Exception) -> str:

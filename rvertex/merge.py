@@ -27,6 +27,7 @@ from rvertex.errors import ChannelOrderError
 from rvertex.operators.protocol import OperatorState
 from rvertex.ordering import in_time_order
 from rvertex.run import NO_CTIS, Run
+from rvertex.types import Position
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,11 +73,11 @@ class Merge:
     def wants(self, i: int) -> bool:
         """Whether more of channel ``i`` should be read: it lags, or there is room."""
         channel = self._channels[i]
-        if channel.promise == INF_TIME:
+        if channel.bound == INF_TIME:
             return False
         if channel.pending_rows < self._pending_rows_max:
             return True
-        return channel.promise == self._bound()
+        return channel.bound == self._bound()
 
     def offer(self, i: int, items: Items) -> None:
         """Take the next items of channel ``i``; they must continue at its read position.
@@ -116,13 +117,40 @@ class Merge:
         self._channels = [_Channel(i, *p) for i, p in enumerate(zip(consumed, times, strict=True))]
         self._last_cti = int(state.header["last_cti"])
 
+    @property
+    def position(self) -> Position:
+        """Where it stands: what was released is exactly what lies below."""
+        times = [c.consumed_time for c in self._channels]
+        return Position(self.consumed, max(times), self._last_cti)
+
+    def scalars(self) -> OperatorState:
+        """The state at :attr:`position`; of a MERGE that is all there is."""
+        return self.snapshot()
+
+    def replay(self, state: OperatorState, inputs: Sequence[int], until: Sequence[int]) -> None:
+        """Continue at ``inputs`` and release exactly what lies before ``until``."""
+        self.load(state, inputs)
+        for channel, seq in zip(self._channels, until, strict=True):
+            channel.stop_seq = seq
+
+    @property
+    def stops(self) -> tuple[int | None, ...]:
+        """Per channel, the seq at which a replay ends."""
+        return tuple(c.stop_seq for c in self._channels)
+
+    def resume(self) -> None:
+        """The replay has ended: go on without a bound."""
+        for channel in self._channels:
+            assert channel.pending_rows == 0, channel.pending_rows
+            channel.stop_seq = None
+
     def check(self) -> None:
         """Assert the invariants."""
         for channel in self._channels:
             channel.check()
 
     def _bound(self) -> int:
-        return min(channel.promise for channel in self._channels)
+        return min(channel.bound for channel in self._channels)
 
     def _new_ctis(self, times: list[np.ndarray]) -> np.ndarray:
         """The distinct ``times`` after the last CTI that was released."""
@@ -190,9 +218,17 @@ class _Channel:
         self.promise = consumed_time
         #: Time of the last item released.
         self.consumed_time = consumed_time
+        #: What lies from here on is not read before a replay has ended.
+        self.stop_seq: int | None = None
+
+    @property
+    def bound(self) -> int:
+        """The promise; what comes after a replay does not hold it up."""
+        return INF_TIME if self.next_seq == self.stop_seq else self.promise
 
     def append(self, items: Items) -> None:
         assert items.first_seq == self.next_seq, (self._index, items.first_seq, self.next_seq)
+        assert self.stop_seq is None or items.next_seq <= self.stop_seq, (self._index, items)
         if items.batch.num_rows == 0:
             return
         chunk = _Chunk(items.batch, int64_column(items.batch, VS), kinds(items.batch))

@@ -17,7 +17,7 @@ import msgpack
 
 from rvertex.errors import InvalidMessageError
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 M = TypeVar("M")
 
 
@@ -64,7 +64,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class VertexStarted:
-    """An instance has loaded its snapshot and its outputs can be read."""
+    """An instance has loaded its snapshot and its outputs can be read.
+
+    ``inputs``: where it reads on; one that rebuilds its state by replay begins at the reads of its
+    checkpoint and reports, in its progress, how far it has read again.
+    """
 
     host: str
     vertex: str
@@ -74,7 +78,12 @@ class VertexStarted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTaken:
-    """A snapshot is durable, and so are the outputs of durable streams below it."""
+    """A snapshot is durable, and so are the outputs of durable streams below it.
+
+    ``reads``: where a restart from it must begin to read (``inputs``, or before them for replay).
+    ``parts``: the blobs it names, as paths below the job's root; others of the vertex may name them
+    too. ``asked``: the snapshot was made after a ``TakeCheckpoint`` had arrived.
+    """
 
     vertex: str
     epoch: int
@@ -82,6 +91,11 @@ class CheckpointTaken:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     size_bytes: int
+    reads: tuple[int, ...]
+    parts: tuple[str, ...]
+    #: Wall time, us UTC.
+    taken_us: int
+    asked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,44 +126,77 @@ class VertexFailed:
 
 @dataclass(frozen=True, slots=True)
 class ItemsLost:
-    """A reader needs ``seq`` of ``stream``, which is neither in memory nor durable."""
+    """A reader needs ``seq`` of ``stream``, which is neither in memory nor durable.
+
+    ``writer_epochs``: the instances of the writer that it has tried (none: Parquet alone).
+    """
 
     vertex: str
     epoch: int
     stream: str
     seq: int
+    writer_epochs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Locate:
-    """The streams of ``vertex`` are written by instance ``epoch`` on ``host``.
+class Site:
+    """An instance that serves the streams of its vertex, and where."""
 
-    An empty address: all of it is durable, read Parquet.
-    """
-
-    vertex: str
     epoch: int
     host: str
     address: str
 
 
 @dataclass(frozen=True, slots=True)
+class Locate:
+    """Where the streams of ``vertex`` can be read; of two the greater ``version`` holds.
+
+    A reader takes the site on its own host if there is one, else the first, and goes on to the next
+    by itself when a line breaks or a site does not have what it needs. No sites: all of it is
+    durable, read Parquet.
+    """
+
+    vertex: str
+    version: int
+    sites: tuple[Site, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StartVertex:
-    """Open an instance. An empty checkpoint means the initial snapshot."""
+    """Open an instance. An empty checkpoint means the initial snapshot.
+
+    It is number ``turn`` of ``turns`` instances that take checkpoints in turns: every interval x
+    ``turns``, the first after interval x (``turn`` + 1).
+    """
 
     host: str
     vertex: str
     epoch: int
     checkpoint: str
+    turn: int
+    turns: int
 
 
 @dataclass(frozen=True, slots=True)
-class StopVertex:
-    """Close an instance; what it wrote and did not flush is forgotten."""
+class TakeCheckpoint:
+    """Make a snapshot now and store it, for an instance that is to join.
+
+    The answer is a ``CheckpointTaken`` with ``asked``; one that is under way does not count.
+    """
 
     host: str
     vertex: str
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopVertex:
+    """Close an instance. With ``flush``, what it wrote is made durable first, else forgotten."""
+
+    host: str
+    vertex: str
+    epoch: int
+    flush: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +232,7 @@ HostNotice = (
     | VertexFailed
     | ItemsLost
 )
-HostInstruction = Locate | StartVertex | StopVertex | Collect | StopHost
+HostInstruction = Locate | StartVertex | TakeCheckpoint | StopVertex | Collect | StopHost
 HOST_NOTICES: tuple[type, ...] = typing.get_args(HostNotice)
 
 

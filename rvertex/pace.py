@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rstream.batch import int64_column
+from rstream.types import INF_TIME, MIN_TIME
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,10 +45,12 @@ class Pace:
         """How many leading rows of ``batch`` are due by their time in ``column`` (us)."""
         if self._speed == 0 or batch.num_rows == 0:
             return int(batch.num_rows)
+        times = int64_column(batch, column)
+        if times[0] == INF_TIME:
+            return 1
         now_us = self._clock.now_us()
         if 0 <= now_us - self._taken_us < STEP_US:
             return 0
-        times = int64_column(batch, column)
         if self._origin_us is None:
             self._origin_us = int(times[0])
         self._started_us = self._started_us or now_us
@@ -61,18 +64,23 @@ class Pace:
         """How long ``ready_rows`` will give 0 for ``batch`` (at least one row); None: never."""
         if self._speed == 0:
             return None
-        if self._origin_us is None:
+        first_us = int(int64_column(batch.slice(0, 1), column)[0])
+        if self._origin_us is None or first_us == INF_TIME:
             return 0.0
-        ahead_us = int(int64_column(batch.slice(0, 1), column)[0]) - self._origin_us
+        ahead_us = first_us - self._origin_us
         due_us = max(self._started_us + int(ahead_us / self._speed), self._taken_us + STEP_US)
         return max(0, due_us - self._clock.now_us()) / 1e6
 
 
 def _rows_due(times: np.ndarray, due_us: int) -> int:
-    """How many leading rows have no row after ``due_us`` before them; costs no more than those."""
+    """How many leading rows have no row after ``due_us`` before them; costs no more than those.
+
+    What is said of the end of time is due with what precedes it.
+    """
     looked = _FIRST_LOOK_ROWS
     while True:  # ends with the batch
-        greatest = np.maximum.accumulate(times[:looked])
+        head = times[:looked]
+        greatest = np.maximum.accumulate(np.where(head == INF_TIME, MIN_TIME, head))
         if looked >= len(times) or greatest[-1] > due_us:
             return int(np.searchsorted(greatest, due_us, side="right"))
         looked *= 4

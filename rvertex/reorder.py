@@ -75,7 +75,8 @@ class Reorder:
         self.max_vs: int = MIN_TIME
         #: No later event leaves below it.
         self._frontier: int = MIN_TIME
-        self._last_cti: int = MIN_TIME
+        #: The last CTI that left or is about to.
+        self.last_cti: int = MIN_TIME
         #: CTIs to be released, all above those released before.
         self._ctis: list[np.ndarray] = []
         self.late_dropped = 0
@@ -88,7 +89,7 @@ class Reorder:
 
     @property
     def is_ended(self) -> bool:
-        return self._last_cti == INF_TIME
+        return self.last_cti == INF_TIME
 
     def offer(self, first_row: int, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         """Take the next rows: ``_vs, _ve, payload``, or items with ``_kind`` and explicit CTIs.
@@ -119,40 +120,45 @@ class Reorder:
         run = Run(self._buffer.take_below(self._frontier), ctis)
         return None if run.is_empty else run
 
-    def snapshot(self) -> OperatorState:
+    def scalars(self) -> OperatorState:
+        """The state but for the events that wait."""
         header: dict[str, Any] = {
             "row": self._row,
             "max_vs": self.max_vs,
             "frontier": self._frontier,
-            "last_cti": self._last_cti,
+            "last_cti": self.last_cti,
             "late_dropped": self.late_dropped,
             "late_adjusted": self.late_adjusted,
         }
         if isinstance(self._delay_us, DelayEstimate):
             header["delay"] = self._delay_us.header()
+        return OperatorState(header)
+
+    def snapshot(self) -> OperatorState:
         tables = {_BUFFER: self._buffer.table()}
         if self._ctis:
             tables[_CTIS] = pa.table({VS: np.concatenate(self._ctis)})
-        return OperatorState(header, tables)
+        return OperatorState(self.scalars().header, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``, which says what was :attr:`consumed`."""
+        """Continue from ``state``, which says what was :attr:`consumed`; scalars: nothing waits."""
         header = state.header
         self._row, self.max_vs = header["row"], header["max_vs"]
-        self._frontier, self._last_cti = header["frontier"], header["last_cti"]
+        self._frontier, self.last_cti = header["frontier"], header["last_cti"]
         self.late_dropped, self.late_adjusted = header["late_dropped"], header["late_adjusted"]
         if isinstance(self._delay_us, DelayEstimate):
             self._delay_us = self._delay_us.restored(header["delay"])
         self._ctis = [_times(state.tables[_CTIS])] if _CTIS in state.tables else []
         self._buffer = SortedRuns(self._schema)
-        buffered: Sequence[pa.RecordBatch] = state.tables[_BUFFER].combine_chunks().to_batches()
-        for events in buffered:
-            self._buffer.push(events)
+        if _BUFFER in state.tables:
+            buffered: Sequence[pa.RecordBatch] = state.tables[_BUFFER].combine_chunks().to_batches()
+            for events in buffered:
+                self._buffer.push(events)
 
     def check(self) -> None:
         """Assert the invariants (linear)."""
         self._buffer.check()
-        assert self._last_cti <= self._frontier, (self._last_cti, self._frontier)
+        assert self.last_cti <= self._frontier, (self.last_cti, self._frontier)
 
     def _offer_events(self, events: pa.RecordBatch) -> pa.RecordBatch | None:
         vs = int64_column(events, VS)
@@ -224,13 +230,13 @@ class Reorder:
 
     def _emit_ctis(self, times: np.ndarray) -> None:
         """Note the distinct ones of the non-decreasing ``times`` that exceed the last CTI."""
-        times = times[np.searchsorted(times, self._last_cti, side="right") :]
+        times = times[np.searchsorted(times, self.last_cti, side="right") :]
         if len(times) == 0:
             return
         keep = np.ones(len(times), bool)
         keep[1:] = times[1:] > times[:-1]
         self._ctis.append(times[keep])
-        self._last_cti = int(times[-1])
+        self.last_cti = int(times[-1])
 
 
 def _adjusted(events: pa.RecordBatch, before: np.ndarray) -> pa.RecordBatch:

@@ -18,6 +18,7 @@ from rstream.types import MIN_TIME
 from rvertex.aside import LATE, Side
 from rvertex.delay_estimate import DelayEstimate
 from rvertex.reorder import Reorder, late_payload
+from rvertex.types import Position
 
 if TYPE_CHECKING:
     from rstream.batch import Items
@@ -68,6 +69,7 @@ class SourceInput:
             late=spec.late,
             cti_every_us=spec.cti_every_us,
         )
+        self._stop_row: int | None = None
 
     @property
     def consumed(self) -> tuple[int, ...]:
@@ -90,13 +92,14 @@ class SourceInput:
         return self._reorder.max_vs
 
     def wants(self, channel: int) -> bool:
-        """A source is always ready for more rows."""
+        """A source is always ready for more rows, unless it has replayed what it should."""
         assert channel == 0, channel
-        return True
+        return self._reorder.consumed != self._stop_row
 
     def offer(self, channel: int, items: Items) -> None:
         """The next rows of the partition, in arrival order."""
         assert channel == 0, channel
+        assert self._stop_row is None or items.next_seq <= self._stop_row, (items, self._stop_row)
         late = self._reorder.offer(items.first_seq, items.batch)
         if late is not None and self._keeps_late:
             self._late.append(late)
@@ -127,3 +130,27 @@ class SourceInput:
         self._late = state.tables[_LATE].to_batches() if _LATE in state.tables else []
         self._reorder.load(state)
         assert self.consumed == consumed, (self.consumed, consumed)
+
+    @property
+    def position(self) -> Position:
+        """Where it stands after a release: the next row to read."""
+        reorder = self._reorder
+        return Position(self.consumed, max(reorder.max_vs, reorder.last_cti), reorder.last_cti)
+
+    def scalars(self) -> OperatorState:
+        """The state at :attr:`position` but for the rows that wait, which a replay reads again."""
+        return self._reorder.scalars()
+
+    def replay(self, state: OperatorState, inputs: tuple[int, ...], until: tuple[int, ...]) -> None:
+        """Continue at ``inputs`` and take exactly the rows before ``until``."""
+        self.load(state, inputs)
+        (self._stop_row,) = until
+
+    @property
+    def stops(self) -> tuple[int | None, ...]:
+        """The row at which a replay ends."""
+        return (self._stop_row,)
+
+    def resume(self) -> None:
+        """The replay has ended: go on without a bound."""
+        self._stop_row = None

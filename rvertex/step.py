@@ -11,67 +11,68 @@ outputs are durable.
 
 from __future__ import annotations
 
-import math
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from rstream.batch import VS, Items, int64_column
-from rstream.errors import SequenceDiscardedError, SequenceLostError, SequenceNotReadyError
-from rvertex.messages import CheckpointTaken, ItemsLost, VertexFinished, VertexProgress
-from rvertex.pace import Pace
+from rstream.batch import VS, Items
+from rvertex.checkpointing import Checkpointer
+from rvertex.errors import LimitExceededError, ReplayDifferenceError
+from rvertex.inlet import Inlet
+from rvertex.messages import ItemsLost, VertexFinished, VertexProgress
 from rvertex.sources.readers import open_reader
-from rvertex.state import encode_snapshot
-from rvertex.vertex import RVertex
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from rstream import RStream, StreamReader
-    from rvertex.environment import Attachment, HostEnvironment
+    from rstream import RStream
+    from rvertex.checkpointing import Turn
+    from rvertex.environment import HostEnvironment
+    from rvertex.opening import Opened
     from rvertex.sources.readers import SourceReader
-    from rvertex.types import Snapshot, VertexSpec
 
 
 class VertexRunner:
     """One instance: a vertex, the readers of its inputs and the streams it writes."""
 
-    def __init__(
-        self, spec: VertexSpec, epoch: int, snapshot: Snapshot | None, env: HostEnvironment
-    ) -> None:
+    def __init__(self, epoch: int, opened: Opened, env: HostEnvironment, turn: Turn) -> None:
+        spec = opened.spec
         self.spec = spec
         self.epoch = epoch
         self._env = env
-        self.vertex = RVertex(spec, pending_rows_max=env.limits.pending_rows_max)
-        if snapshot is not None:
-            self.vertex.load(snapshot)
-        self.outputs: list[RStream] = env.open_outputs(spec, epoch, self.vertex.output_seqs)
+        self.vertex = opened.vertex
+        self.outputs: list[RStream] = opened.outputs
         self._durable = [
             edge.durability != "volatile" for edge in spec.outputs for _ in edge.streams
         ]
-        self._attachments: list[Attachment | None] = [None] * len(spec.inputs)
+        self._inlets = [Inlet(channel, env, self._report_lost) for channel in spec.inputs]
         self._source: SourceReader | None = None
         self._source_ended = False
         self._ahead: Items | None = None
-        self._pace = self._open_pace()
-        self._checkpoints = _Checkpointer(self)
+        self._pace = opened.pace
+        self.checkpoints = Checkpointer(
+            spec,
+            epoch,
+            env,
+            get_snapshot=self.vertex.get_snapshot,
+            is_durable=self.is_durable,
+            turn=turn,
+            loaded=opened.loaded,
+            positions=self.vertex.consumed,
+        )
         self._announced_finish = False
-        self._reported_lost: set[tuple[str, int]] = set()
+        self._has_room = True
+        self._flush_by_s: float | None = None
+        env.publish(self.outputs, epoch)
 
     def turn(self) -> bool:
         """Do what can be done now; whether anything was."""
         if self.vertex.is_finished:
             return self._finish()
-        self._checkpoints.turn()
-        if not all(stream.has_room() for stream in self.outputs):
+        if not self.vertex.is_replaying:  # what it would be is what it was loaded from
+            self.checkpoints.turn(self.vertex.consumed)
+        self._has_room = all(stream.has_room() for stream in self.outputs)
+        if not self._has_room:
             return False
         worked = self._read_source() if self.spec.source is not None else self._read_channels()
         return self._execute() or worked
-
-    def wait_s(self) -> float:
-        """How long a turn will do nothing if nothing arrives; infinite if only news can help."""
-        if self._ahead is None or not all(stream.has_room() for stream in self.outputs):
-            return math.inf
-        wait_s = self._pace.wait_s(self._ahead.batch, VS)
-        return math.inf if wait_s is None else wait_s
 
     def _execute(self) -> bool:
         result = self.vertex.execute()
@@ -84,49 +85,22 @@ class VertexRunner:
 
     def _read_channels(self) -> bool:
         worked = False
-        for k in range(len(self._attachments)):
+        for k, inlet in enumerate(self._inlets):
             if not self.vertex.wants(k):
                 continue
-            reader = self._reader(k)
-            if reader is None:
-                continue
-            try:
-                items = reader.read_next(self._env.limits.step_rows_max)
-            except (SequenceLostError, SequenceDiscardedError):
-                self._report_lost(k)
-                continue
+            rows_max = self.vertex.rows_wanted(k, self._env.limits.step_rows_max)
+            items = inlet.read(self.vertex.read_positions[k], rows_max)
             if items is not None:
-                self.vertex.offer(k, items)
+                self._offer(k, items)
                 worked = True
         return worked
 
-    def _reader(self, k: int) -> StreamReader | None:
-        """The reader of channel ``k``, attached to where its writer is now."""
-        attachment = self._attachments[k]
-        channel = self.spec.inputs[k]
-        try:
-            if attachment is not None and not self._env.is_stale(attachment, channel.stream):
-                return attachment.reader
-            if attachment is not None:
-                attachment.reader.close()
-                self._attachments[k] = None
-            attachment = self._env.attach(channel, self.vertex.read_positions[k])
-        except SequenceNotReadyError:
-            return None  # a restarted writer has not come this far yet
-        except (SequenceLostError, SequenceDiscardedError):
-            self._report_lost(k)
-            return None
-        self._attachments[k] = attachment
-        return None if attachment is None else attachment.reader
+    def _offer(self, k: int, items: Items) -> None:
+        self.checkpoints.note_input(items.batch.nbytes)
+        self.vertex.offer(k, items)
 
-    def _report_lost(self, k: int) -> None:
-        """Say once per instance of the writer that it must be recomputed, then wait for it."""
-        stream = self.spec.inputs[k].stream
-        seq = self.vertex.read_positions[k]
-        key = (stream, self._env.writer_epoch(stream))
-        if key not in self._reported_lost:
-            self._reported_lost.add(key)
-            self._env.notify(ItemsLost(self.spec.id, self.epoch, stream, seq))
+    def _report_lost(self, stream: str, seq: int, tried: tuple[int, ...]) -> None:
+        self._env.notify(ItemsLost(self.spec.id, self.epoch, stream, seq, tried))
 
     def _read_source(self) -> bool:
         if self._source_ended:
@@ -134,28 +108,19 @@ class VertexRunner:
         if self._ahead is None:
             self._ahead = self._next_rows()
             if self._ahead is None:
+                if self.vertex.is_replaying:
+                    raise ReplayDifferenceError(self.spec.id, self.vertex.consumed)
                 self._source_ended = True
                 self.vertex.end_source()
                 return True
         ready = self._pace.ready_rows(self._ahead.batch, VS)
+        ready = self.vertex.rows_wanted(0, ready)
         if ready == 0:
             return False
-        self.vertex.offer(0, self._ahead.head(ready))
+        self._offer(0, self._ahead.head(ready))
         rest = self._ahead.from_seq(self._ahead.first_seq + ready)
         self._ahead = rest if rest.batch.num_rows else None
         return True
-
-    def _open_pace(self) -> Pace:
-        """A restarted source is as late as it is: pace counts from the partition's first row."""
-        limits, partition = self._env.limits, self.spec.source
-        origin_us = None
-        if limits.pace and limits.pace_started_us and partition is not None:
-            reader = open_reader(partition, 0)
-            first = reader.read_next(1)
-            reader.close()
-            origin_us = None if first is None else int(int64_column(first, VS)[0])
-        started_us = 0 if origin_us is None else limits.pace_started_us
-        return Pace(limits.pace, self._env.clock, started_us=started_us, origin_us=origin_us)
 
     def _next_rows(self) -> Items | None:
         assert self.spec.source is not None
@@ -212,84 +177,53 @@ class VertexRunner:
         rows = zip(self.outputs, self._durable, output_seqs, strict=True)
         return all(stream.durable_seq >= seq for stream, durable, seq in rows if durable)
 
-    def upload(self, name: str, snapshot: Snapshot) -> Future[int]:
-        """Store a checkpoint in the background; gives its size in bytes."""
-        return self._env.background.submit(lambda: self._put(name, snapshot))
-
-    def _put(self, name: str, snapshot: Snapshot) -> int:
-        data = encode_snapshot(snapshot)
-        self._env.store.put(name, data)
-        return len(data)
-
-    def announce(self, name: str, snapshot: Snapshot, size_bytes: int) -> None:
-        """Tell the job manager of a checkpoint that is now usable."""
-        self._env.notify(
-            CheckpointTaken(
-                self.spec.id, self.epoch, name, snapshot.inputs, snapshot.outputs, size_bytes
-            )
-        )
-
     @property
-    def checkpoint_interval_s(self) -> float:
-        """Least time between two checkpoints."""
-        return self._env.limits.checkpoint_interval_s
+    def wait_s(self) -> float | None:
+        """How long until the next row of its source is due; None: that is not what it waits for."""
+        if self._ahead is None or self.vertex.is_finished or not self._has_room:
+            return None
+        return self._pace.wait_s(self._ahead.batch, VS)
 
-    def now_s(self) -> float:
-        """Monotonic seconds."""
-        return self._env.clock.monotonic_s()
+    def begin_flush(self) -> None:
+        """Read and store nothing more; what was written is made durable, see ``is_flushed``."""
+        self._close_inputs()
+        self._flush_by_s = self._env.clock.monotonic_s() + self._env.limits.flush_wait_s
 
-    def close(self, *, flush: bool) -> None:
-        """Close readers and streams. With ``flush``, durable outputs are made durable first."""
-        for attachment in self._attachments:
-            if attachment is not None:
-                attachment.reader.close()
-        if self._source is not None:
-            self._source.close()
-        for stream, durable in zip(self.outputs, self._durable, strict=True):
-            if flush and durable:
-                stream.flush(self._env.limits.flush_wait_s)
-            self._env.withdraw(stream, self.epoch)
-            stream.close(flush=flush)
+    def is_flushed(self) -> bool:
+        """Whether all durable outputs are durable.
 
+        Raises:
+            OperatingError: a flush failed, or takes longer than its limit.
+        """
+        assert self._flush_by_s is not None
+        waiting = [
+            stream
+            for stream, durable in zip(self.outputs, self._durable, strict=True)
+            if durable and stream.durable_seq < stream.next_seq
+        ]
+        for stream in waiting:
+            stream.request_flush()
+        if waiting and self._env.clock.monotonic_s() > self._flush_by_s:
+            limit_s = self._env.limits.flush_wait_s
+            raise LimitExceededError("flush_wait_s", limit_s, f"{self.spec.id}: its last flush")
+        return not waiting
 
-class _Checkpointer:
-    """Takes a snapshot when one is due, follows its upload, announces it when it is usable."""
+    def close(self) -> None:
+        """Close readers and streams; what is not durable is forgotten. Whatever fails, all end.
 
-    def __init__(self, runner: VertexRunner) -> None:
-        self._runner = runner
-        self._taken_s = runner.now_s()
-        self._count = 0
-        self._last_positions = runner.vertex.consumed
-        self._pending: tuple[str, Snapshot, Future[int]] | None = None
+        Raises:
+            Exception: what one of them raised.
+        """
+        with ExitStack() as closing:
+            for stream in self.outputs:
+                closing.callback(stream.close, flush=False)
+                closing.callback(self._env.withdraw, stream, self.epoch)
+            closing.callback(self._close_inputs)
 
-    def turn(self) -> None:
-        """Start a checkpoint if one is due, or bring the pending one to its end."""
-        if self._pending is not None:
-            self._settle(*self._pending)
-        elif self._is_due():
-            self._start()
-
-    def _is_due(self) -> bool:
-        runner = self._runner
-        if runner.now_s() - self._taken_s < runner.checkpoint_interval_s:
-            return False
-        return runner.vertex.consumed != self._last_positions
-
-    def _start(self) -> None:
-        snapshot = self._runner.vertex.get_snapshot()
-        self._taken_s = self._runner.now_s()
-        self._count += 1
-        name = checkpoint_name(self._runner.spec.id, self._runner.epoch, self._count)
-        self._last_positions = snapshot.inputs
-        self._pending = (name, snapshot, self._runner.upload(name, snapshot))
-
-    def _settle(self, name: str, snapshot: Snapshot, upload: Future[int]) -> None:
-        if not upload.done() or not self._runner.is_durable(snapshot.outputs):
-            return
-        self._pending = None
-        self._runner.announce(name, snapshot, upload.result())
-
-
-def checkpoint_name(vertex: str, epoch: int, count: int) -> str:
-    """Where a checkpoint lies below the job's root."""
-    return f"checkpoints/{vertex}/{epoch:08d}-{count:06d}.ckpt"
+    def _close_inputs(self) -> None:
+        self.checkpoints.close()
+        with ExitStack() as closing:
+            for inlet in self._inlets:
+                closing.callback(inlet.close)
+            if self._source is not None:
+                closing.callback(self._source.close)

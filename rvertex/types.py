@@ -22,6 +22,10 @@ VertexId = NewType("VertexId", str)
 #: recomputed when lost, spilled to Parquet when its reader stalls.
 Durability = Literal["async", "sync", "volatile"]
 
+#: How a vertex comes back: from its state ("checkpoint"), from the inputs still alive in it
+#: ("replay"), from another instance ("replication"), or exactly as it was ("strong").
+Strategy = Literal["checkpoint", "replay", "replication", "strong"]
+
 
 @dataclass(frozen=True, slots=True)
 class InputChannel:
@@ -54,6 +58,19 @@ class OutputEdge:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovery:
+    """How a vertex is recovered.
+
+    ``replicas``: instances at work at any time. ``horizon_us``: how far back its state reaches
+    (None: without bound, so it cannot be replayed).
+    """
+
+    strategy: Strategy = "checkpoint"
+    replicas: int = 1
+    horizon_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class VertexSpec:
     """A vertex of the physical plan. ``operators[0]`` takes the ports, the rest are unary."""
 
@@ -67,6 +84,7 @@ class VertexSpec:
     output_payload: pa.Schema
     #: Hash of everything that gives this vertex's state its meaning; kept in its checkpoints.
     state_schema: str
+    recovery: Recovery = Recovery()
 
     @property
     def output_streams(self) -> tuple[str, ...]:
@@ -75,6 +93,26 @@ class VertexSpec:
     def payload_of(self, edge: OutputEdge) -> pa.Schema:
         """The payload columns of an outgoing edge."""
         return self.output_payload if edge.payload is None else edge.payload
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where an input side stands: ``inputs`` to read next, what lies below was released.
+
+    ``time``: the greatest time of any item below. ``cti``: the last CTI released.
+    """
+
+    inputs: tuple[int, ...]
+    time: int
+    cti: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFrom:
+    """Where a state is rebuilt from: input seqs, and the input side's scalars at that point."""
+
+    inputs: tuple[int, ...]
+    input_state: OperatorState
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +134,13 @@ class Snapshot:
     events_in: int = 0
     events_out: int = 0
     is_final: bool = False
+    #: Set in a snapshot of positions: feed ``[replay_from.inputs, inputs)`` and drop the outputs.
+    replay_from: ReplayFrom | None = None
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Input seqs from which a restart must read."""
+        return self.inputs if self.replay_from is None else self.replay_from.inputs
 
     def precedes(self, other: Snapshot) -> bool:
         """Whether ``self <= other`` in every sequence number."""

@@ -8,7 +8,9 @@ are the last of the output edges.
 
 Invariants: (1) the output sequences depend only on the snapshot loaded and the input sequences,
 never on how these were cut into offers or executes; (2) what was offered but not released is not
-state; (3) ``get_snapshot`` is O(1) by reference. Source: StreamScope NSDI'16, "rVertex".
+state; (3) ``get_snapshot`` is O(1) by reference; (4) a snapshot of positions is of the last
+``execute``, and a vertex that loaded one puts out nothing before it stands there again.
+Source: StreamScope NSDI'16, "rVertex"; "replay-based recovery".
 """
 
 from __future__ import annotations
@@ -24,12 +26,15 @@ from rstream.digest import StreamDigest
 from rstream.hashing import partition_of
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.aside import LATE, PutsAside, sides_of, to_side_items
+from rvertex.errors import ReplayDifferenceError
 from rvertex.merge import Merge
+from rvertex.replay import ReplayPoints
 from rvertex.run import Run, to_items
 from rvertex.source_input import SourceInput
-from rvertex.types import Snapshot
+from rvertex.types import ReplayFrom, Snapshot
 
 if TYPE_CHECKING:
+    from rvertex.operators.protocol import OperatorState
     from rvertex.types import OutputEdge, VertexSpec
 
 #: Events put aside in one step, by the name of their side output.
@@ -79,6 +84,13 @@ class RVertex:
         self._item_schema = item_schema(spec.output_payload)
         self.output_cti: int = MIN_TIME
         self.is_finished = False
+        #: The snapshot that is being rebuilt.
+        self._target: Snapshot | None = None
+        horizon_us = spec.recovery.horizon_us if spec.recovery.strategy == "replay" else None
+        self._points = None if horizon_us is None else ReplayPoints(horizon_us)
+        if self._points is not None:
+            self._points.begin(self.consumed, self._input.scalars())
+        self._tracked = (self._input.position, self._input.scalars())
 
     @property
     def consumed(self) -> tuple[int, ...]:
@@ -105,30 +117,64 @@ class RVertex:
         """Greatest event time read from its source."""
         return self._input.max_vs if isinstance(self._input, SourceInput) else MIN_TIME
 
+    @property
+    def is_replaying(self) -> bool:
+        """Whether it reads again what made its state, and puts nothing out."""
+        return self._target is not None
+
     def load(self, snapshot: Snapshot) -> None:
-        """Become the vertex that ``get_snapshot`` described."""
+        """Become the vertex that ``get_snapshot`` described, at once or by reading again.
+
+        Raises:
+            ReplayDifferenceError: (there is nothing to read) the snapshot contradicts itself.
+        """
         assert snapshot.vertex == self.spec.id, (snapshot.vertex, self.spec.id)
         self._open()
-        self._input.load(snapshot.states[0], snapshot.inputs)
-        for operator, state in zip(self._operators, snapshot.states[1:], strict=True):
-            operator.load(state)
         self.output_seqs = list(snapshot.outputs)
         self._digests = [StreamDigest.from_bytes(d) for d in snapshot.digests]
         self.events_in, self.events_out = snapshot.events_in, snapshot.events_out
         self.is_finished = snapshot.is_final
+        origin = snapshot.replay_from
+        if origin is not None:
+            self._input.replay(origin.input_state, origin.inputs, snapshot.inputs)
+            self._begin_points(origin)
+            self._target = snapshot
+            self._end_replay()
+            return
+        self._input.load(snapshot.states[0], snapshot.inputs)
+        for operator, state in zip(self._operators, snapshot.states[1:], strict=True):
+            operator.load(state)
+        self._begin_points(None)
 
     def get_snapshot(self) -> Snapshot:
-        """``<input seqs>, <output seqs>, state`` as of now."""
+        """``<input seqs>, <output seqs>, state`` as of now.
+
+        Of a vertex that is recovered by replay: the positions after the last ``execute``, and where
+        to read from to come there; the state, as long as it reaches back to before the vertex was
+        loaded from a state.
+        """
+        if self._target is not None:
+            return self._target
+        position, scalars = self._tracked
+        origin = None if self._points is None else self._points.find(position.cti)
+        if origin is not None:
+            inputs: tuple[int, ...] = position.inputs
+            states: tuple[OperatorState, ...] = (scalars,)
+            origin = ReplayFrom(inputs, scalars) if self.is_finished else origin
+        else:
+            inputs = self.consumed
+            states = (self._input.snapshot(), *(o.snapshot() for o in self._operators))
         return Snapshot(
             vertex=self.spec.id,
             state_schema=self.spec.state_schema,
-            inputs=self.consumed,
+            inputs=inputs,
             outputs=tuple(self.output_seqs),
             digests=self.digests(),
-            states=(self._input.snapshot(), *(o.snapshot() for o in self._operators)),
+            states=states,
             events_in=self.events_in,
             events_out=self.events_out,
             is_final=self.is_finished,
+            replay_from=origin,
         )
 
     def digests(self) -> tuple[bytes, ...]:
@@ -138,6 +184,11 @@ class RVertex:
     def wants(self, channel: int) -> bool:
         """Whether more items of this input may be offered now."""
         return not self.is_finished and self._input.wants(channel)
+
+    def rows_wanted(self, channel: int, rows_max: int) -> int:
+        """How many of at most ``rows_max`` items may be offered: a replay stops where it should."""
+        stop = self._input.stops[channel]
+        return rows_max if stop is None else min(rows_max, stop - self.read_positions[channel])
 
     def offer(self, channel: int, items: Items) -> None:
         """Hand over the next items of an input, in sequence."""
@@ -149,17 +200,58 @@ class RVertex:
         self._input.end()
 
     def execute(self) -> StepResult | None:
-        """Process all that is settled. None: nothing was."""
+        """Process all that is settled. None: nothing was, or it had been put out before.
+
+        Raises:
+            ReplayDifferenceError: what was read again is not what was read before.
+        """
         aside: Aside = {}
         self._take_aside(0, self._input, aside)
         ports = self._input.release()
-        if ports is None:
-            return self._append(self._side_batches(aside)) if aside else None
-        self.events_in += sum(run.events.num_rows for run in ports)
-        for k, operator in enumerate(self._operators, 1):
-            ports = [operator.process(ports)]
-            self._take_aside(k, operator, aside)
-        return self._emit(ports[0], aside)
+        result = None
+        if ports is not None:
+            events = sum(run.events.num_rows for run in ports)
+            for k, operator in enumerate(self._operators, 1):
+                ports = [operator.process(ports)]
+                self._take_aside(k, operator, aside)
+            if self._target is None:
+                self.events_in += events
+                result = self._emit(ports[0], aside)
+            elif len(ports[0].ctis):
+                self.output_cti = int(ports[0].ctis[-1])
+        elif aside and self._target is None:
+            result = self._append(self._side_batches(aside))
+        if self._points is not None:
+            self._track(self._points)
+        if self._target is not None:
+            self._end_replay()
+        return result
+
+    def _begin_points(self, origin: ReplayFrom | None) -> None:
+        """Remember positions from here on; ``origin``: what is needed lies behind it."""
+        if self._points is not None:
+            self._points = ReplayPoints(self._points.horizon_us)
+            if origin is not None:
+                self._points.begin(origin.inputs, origin.input_state)
+            self._track(self._points)
+
+    def _track(self, points: ReplayPoints) -> None:
+        """Remember where the vertex stands now that all that can be released is."""
+        position, scalars = self._input.position, self._input.scalars()
+        self._tracked = (position, scalars)
+        points.find(position.cti)
+        if points.is_due(position.time):
+            points.add(position.time, position.inputs, scalars)
+
+    def _end_replay(self) -> None:
+        """Go on from the snapshot that is being rebuilt, if the vertex has come there."""
+        target = self._target
+        if target is None or self.consumed != target.inputs:
+            return
+        if self._input.scalars() != target.states[0]:
+            raise ReplayDifferenceError(self.spec.id, target.inputs)
+        self._input.resume()
+        self._target = None
 
     def _take_aside(self, k: int, source: object, aside: Aside) -> None:
         if self._sides[k] and isinstance(source, PutsAside):

@@ -6,17 +6,19 @@ messages and storage belong to a seeded scheduler; the host cannot tell.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from rstream import ThreadBackground, open_store
 from rstream.clock import SystemClock
-from rstream.flight import ControlClient, RemoteReader, StreamServer
+from rstream.flight import CLOSE_WAIT_S, ControlClient, RemoteReader, StreamServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rstream import RStream, StreamReader
     from rstream.background import Background
+    from rstream.batch import Items
     from rstream.blobs import BlobStore
     from rstream.clock import Clock
 
@@ -70,6 +72,10 @@ class DistantReader(Protocol):
         """Why."""
         ...
 
+    def read_received(self, max_items: int) -> Items | None:
+        """Of what was received before; None if nothing is left of it."""
+        ...
+
 
 class Wiring(Protocol):
     """Everything a host asks of its surroundings."""
@@ -105,8 +111,13 @@ class Wiring(Protocol):
         seq: int,
         store: BlobStore,
         on_change: Callable[[], None],
+        *,
+        durable_first: bool,
     ) -> StreamReader:
-        """A reader of a stream on another host; also a DistantReader."""
+        """A reader of a stream on another host; also a DistantReader.
+
+        ``durable_first``: what is durable is read from ``store``.
+        """
         ...
 
     def close(self) -> None:
@@ -120,6 +131,7 @@ class FlightWiring:
     def __init__(self, name: str) -> None:
         self.clock: Clock = SystemClock()
         self.background: Background = ThreadBackground(f"{name}-io", BACKGROUND_THREADS)
+        self._readers: weakref.WeakSet[RemoteReader] = weakref.WeakSet()
 
     def open_store(self, uri: str) -> BlobStore:
         """See Wiring."""
@@ -127,7 +139,7 @@ class FlightWiring:
 
     def serve(self, bind: str, secret: str) -> StreamService:
         """See Wiring."""
-        return StreamServer(bind, secret)
+        return StreamServer(bind, secret, beside=True)
 
     def connect(
         self,
@@ -149,12 +161,26 @@ class FlightWiring:
         seq: int,
         store: BlobStore,
         on_change: Callable[[], None],
+        *,
+        durable_first: bool,
     ) -> StreamReader:
         """See Wiring."""
-        return RemoteReader(
-            address, secret, stream_id, epoch, seq, store=store, on_change=on_change
+        reader = RemoteReader(
+            address,
+            secret,
+            stream_id,
+            epoch,
+            seq,
+            store=store,
+            on_change=on_change,
+            durable_first=durable_first,
         )
+        self._readers.add(reader)
+        return reader
 
     def close(self) -> None:
-        """See Wiring."""
+        """See Wiring. The readers are closed; their threads end before the process may."""
+        deadline_s = self.clock.monotonic_s() + CLOSE_WAIT_S
+        for reader in list(self._readers):
+            reader.join(max(0.0, deadline_s - self.clock.monotonic_s()))
         self.background.close()

@@ -29,6 +29,23 @@ def test_the_last_line_is_one_json_object(tmp_path: Path) -> None:
     assert all(isinstance(number, int) and number > 0 for number in result.values())
 
 
+@pytest.mark.slow
+def test_the_checkpoint_benchmark_runs(tmp_path: Path) -> None:
+    arguments = ["--state-mb", "4", "--seconds", "0.2", "--rounds", "1"]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "bench_checkpoint.py"), *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    for found in result["state"].values():
+        assert found["uploaded_bytes"] < found["whole_bytes"]
+
+
 def test_bids_do_not_depend_on_how_many_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import bids

@@ -56,7 +56,10 @@ PURE = (
     *("planner/rules/*", "planner/optimizer.py", "planner/lower.py", "planner/physical.py"),
     *("planner/explain.py", "planner/cost.py", "planner/durations.py"),
     *("jobmanager/messages.py", "jobmanager/tracker.py", "jobmanager/low_water_marks.py"),
-    *("jobmanager/topology.py", "jobmanager/manager.py", "jobmanager/recovery/*"),
+    *("jobmanager/topology.py", "jobmanager/manager.py", "jobmanager/recovery.py"),
+    *("jobmanager/ledger.py", "jobmanager/state.py", "jobmanager/placement.py"),
+    *("jobmanager/hosts.py", "jobmanager/instances.py", "jobmanager/joining.py"),
+    *("jobmanager/stragglers.py", "jobmanager/collection.py"),
 )
 IMPURE_MODULES = {"time", "random", "secrets", "uuid", "threading", "numpy.random"}
 IMPURE_CALLS = {"hash", "id"}

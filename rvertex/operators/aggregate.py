@@ -19,6 +19,7 @@ import pyarrow as pa
 from rstream.batch import event_schema
 from rvertex.aggregates import AggregateSpec, Lane, lanes_in, lanes_of, result_fields, results
 from rvertex.errors import OperatorTypeError
+from rvertex.horizon import sum_us
 from rvertex.operators.grouping import Grouping, key_types
 from rvertex.operators.pane_aggregate import PaneAggregate
 from rvertex.operators.protocol import OperatorState
@@ -28,6 +29,7 @@ from rvertex.windows import Windows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rvertex.horizon import Durations
     from rvertex.operators.protocol import Operator
     from rvertex.run import Run
 
@@ -42,6 +44,11 @@ class PartialAggregate:
     aggregates: tuple[AggregateSpec, ...]
     points: bool
 
+    @property
+    def _unit(self) -> int:
+        windows = Windows(self.size_us, self.every_us)
+        return windows.pane.size if self.points else windows.size
+
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys and lanes.
 
@@ -53,6 +60,14 @@ class PartialAggregate:
         lanes = lanes_of(self.aggregates, payload)
         types = key_types(self.keys, payload)
         return _schema(self.keys, types, [field for lane in lanes for field in lane.fields])
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """A pane, or a window and the events that reach into it."""
+        return self._unit if self.points else sum_us(self.size_us, durations[0])
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """The unit."""
+        return self._unit
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """The first phase with nothing open."""
@@ -85,6 +100,14 @@ class FinalAggregate:
         lanes = lanes_in(self.aggregates, partial)
         types = key_types(self.keys, partial)
         return _schema(self.keys, types, result_fields(self.aggregates, lanes))
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """A window: its units do not reach beyond it."""
+        return self.size_us
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """The window."""
+        return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """The second phase with nothing open."""
@@ -122,6 +145,14 @@ class WindowAggregate:
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys, then aggregates. Raises as :meth:`PartialAggregate.output_schema`."""
         return aggregated_schema(self.keys, self.aggregates, inputs)
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """A window; events that are no points may reach into it from before."""
+        return self.size_us if self.points else sum_us(self.size_us, durations[0])
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """The window."""
+        return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """Both phases with nothing open; rows wait for their windows if a function needs all."""

@@ -35,6 +35,7 @@ from rstream.types import MIN_TIME
 from rvertex.by_key import Timeline, sorting
 from rvertex.clipping import Clipping
 from rvertex.coverage import Coverage, Ended, Rights
+from rvertex.horizon import greatest_us, sum_us
 from rvertex.int_index import UNKNOWN
 from rvertex.join_side import JoinSide, Rows, living_rows
 from rvertex.keys import KeyIndex, null_keys
@@ -45,6 +46,8 @@ from rvertex.settled import Settled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.horizon import Durations
 
 _CODES_SLACK = 1 << 17
 
@@ -64,6 +67,14 @@ class AntiJoin:
         """The left columns of ``output``."""
         left, _right = inputs
         return pa.schema([(name, left.field(column).type) for column, name in self.output])
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """A piece waits for the end of its event; the cover that it follows was longer ago."""
+        return sum_us(durations[0], greatest_us(durations))
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """Pieces of left events."""
+        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> AntiJoinOperator:
         """A new operator; it holds nothing yet."""

@@ -28,6 +28,7 @@ import pyarrow as pa
 from rstream.batch import VE, VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import EndlessChopError
+from rvertex.horizon import least_us
 from rvertex.lifetime import with_times
 from rvertex.operators.protocol import OperatorState
 from rvertex.ordering import in_time_order
@@ -36,6 +37,8 @@ from rvertex.sorted_runs import empty_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.horizon import Durations
 
 PIECES_PER_EVENT_MAX = 1_000_000
 
@@ -54,6 +57,14 @@ class Chop:
         """The input's schema."""
         (payload,) = inputs
         return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Rows are kept while they are alive."""
+        return durations[0]
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """A period, or the input's if that is less."""
+        return least_us((durations[0], self.period_us))
 
     def open(self, inputs: Sequence[pa.Schema]) -> ChopOperator:
         """A new operator; it holds nothing yet."""

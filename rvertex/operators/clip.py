@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from rvertex.horizon import Durations
+
 _CODES_SLACK = 1 << 17
 
 
@@ -58,6 +60,14 @@ class Clip:
         """The left schema."""
         left, _right = inputs
         return left
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Left events are kept until they end; a right one cuts what started before it."""
+        return durations[0]
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """The left's at most."""
+        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> ClipOperator:
         """A new operator; it holds nothing yet."""

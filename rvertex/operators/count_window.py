@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.aggregates import AggregateSpec
+    from rvertex.horizon import Durations
     from rvertex.operators.protocol import Operator
     from rvertex.window_log import WindowLog
 
@@ -56,6 +57,14 @@ class CountWindowAggregate:
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys, then aggregates."""
         return aggregated_schema(self.keys, self.aggregates, inputs)
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: the place of an event in its window is counted from the first of all."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """None: its events may lie any time apart."""
+        return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """No window yet."""

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from rstream.batch import event_schema
 from rvertex.errors import OperatorTypeError, UnknownColumnError
+from rvertex.horizon import RowByRow
 from rvertex.operators.protocol import Stateless
 from rvertex.run import Run
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Explode:
+class Explode(RowByRow):
     """Unnests the list column ``column``."""
 
     column: str

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rstream.batch import VE, VS, int64_column
+from rvertex.horizon import sum_us
 from rvertex.lifetime import moved, with_times
 from rvertex.operators.protocol import Stateless
 from rvertex.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.horizon import Durations
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,15 @@ class Extend:
         """The input's schema."""
         (payload,) = inputs
         return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Nothing is kept."""
+        return 0
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """That of the input and the duration; an event that stays lives for an instant at least."""
+        total = sum_us(durations[0], self.duration_us)
+        return None if total is None else max(total, 1)
 
     def open(self, inputs: Sequence[pa.Schema]) -> ExtendOperator:
         """The operator; it has no state."""

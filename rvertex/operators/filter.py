@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from rstream.batch import empty_events
 from rvertex.errors import OperatorTypeError
+from rvertex.horizon import RowByRow
 from rvertex.operators.protocol import Evaluator, Stateless
 from rvertex.run import Run
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(RowByRow):
     """Keeps events for which ``predicate`` evaluates to true."""
 
     predicate: Evaluator

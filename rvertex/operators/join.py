@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from rstream.batch import VE, VS, event_schema, int64_column
 from rstream.types import MIN_TIME
+from rvertex.horizon import greatest_us, least_us
 from rvertex.int_index import UNKNOWN
 from rvertex.join_side import CodeMap, JoinSide, Rows, living_rows
 from rvertex.keys import KeyIndex, null_keys
@@ -31,6 +32,8 @@ from rvertex.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.horizon import Durations
 
 Side = Literal["left", "right"]
 #: The others hold rows back until nothing can match them: see left_join.py and anti_join.py.
@@ -63,6 +66,14 @@ class TemporalJoin:
         return pa.schema(
             [(name, of_side[side].field(column).type) for side, column, name in self.output]
         )
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Rows are kept while they are alive."""
+        return greatest_us(durations)
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """Rows live while both sides do."""
+        return least_us(durations)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Join:
         return Join(self, inputs)

@@ -33,6 +33,7 @@ from rvertex.sorted_runs import SortedRuns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rvertex.horizon import Durations
     from rvertex.operators.protocol import Operator, OperatorState
 
 _MATCHES, _ALONE = "matches", "alone"
@@ -60,6 +61,14 @@ class LeftJoin:
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """That of the inner join."""
         return self.matches.output_schema(inputs)
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """That of the part without a match: it holds the matches back."""
+        return self.alone.horizon_us(durations)
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """No row outlives its left event."""
+        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> LeftJoinOperator:
         """A new operator; it holds nothing yet."""

@@ -33,6 +33,8 @@ from rvertex.sorted_runs import SortedRuns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rvertex.horizon import Durations
+
 
 @dataclass(frozen=True, slots=True)
 class PointAtEnd:
@@ -42,6 +44,14 @@ class PointAtEnd:
         """The input's schema."""
         (payload,) = inputs
         return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Rows are kept while they are alive."""
+        return durations[0]
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """Points."""
+        return 1
 
     def open(self, inputs: Sequence[pa.Schema]) -> PointAtEndOperator:
         """A new operator; it holds nothing yet."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rstream.batch import VE, VS, empty_events, event_schema
 from rvertex.errors import UnknownColumnError
+from rvertex.horizon import RowByRow
 from rvertex.operators.protocol import Evaluator, Stateless, evaluate_all
 from rvertex.run import Run
 
@@ -23,7 +24,7 @@ Column = tuple[str, Evaluator | str]
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class Project(RowByRow):
     """Output columns in order: a name, and an expression or the name of an input column."""
 
     columns: tuple[Column, ...]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.aggregates import AggregateSpec
+    from rvertex.horizon import Durations
     from rvertex.operators.protocol import Operator
     from rvertex.window_log import WindowLog
 
@@ -60,6 +61,17 @@ class SessionAggregate:
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys, then aggregates."""
         return aggregated_schema(self.keys, self.aggregates, inputs)
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None, even with a greatest length.
+
+        While a key stays active, where a session begins follows from the one before it.
+        """
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """The greatest length, if there is one."""
+        return self.max_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """No session yet."""

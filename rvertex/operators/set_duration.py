@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from rvertex.horizon import Durations
+
 
 @dataclass(frozen=True, slots=True)
 class SetDuration:
@@ -38,6 +40,14 @@ class SetDuration:
         """The input's schema."""
         (payload,) = inputs
         return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Nothing is kept."""
+        return 0
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """All live as long."""
+        return self.duration_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> SetDurationOperator:
         """The operator; it has no state."""

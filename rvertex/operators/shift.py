@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from rstream.batch import VE, VS, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import TimeAxisError
+from rvertex.horizon import RowByRow
 from rvertex.lifetime import moved, with_times
 from rvertex.operators.protocol import Stateless
 from rvertex.run import Run
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(RowByRow):
     """Moves lifetimes and CTIs by ``duration_us``."""
 
     duration_us: int

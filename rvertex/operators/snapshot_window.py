@@ -32,6 +32,7 @@ import pyarrow as pa
 from rstream.batch import VE, VS, int64_column
 from rstream.types import MIN_TIME
 from rvertex.accumulators import Rows
+from rvertex.horizon import sum_us
 from rvertex.key_table import KeyTable
 from rvertex.operators.aggregate import aggregated_schema, gathering
 from rvertex.operators.protocol import OperatorState
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rvertex.aggregates import AggregateSpec
+    from rvertex.horizon import Durations
     from rvertex.operators.grouping import Grouping
     from rvertex.operators.protocol import Operator
 
@@ -63,6 +65,18 @@ class SnapshotAggregate:
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys, then aggregates."""
         return aggregated_schema(self.keys, self.aggregates, inputs)
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Two lifetimes.
+
+        A window that is open holds an event that is alive; it may begin where another one ended,
+        which began a lifetime before that.
+        """
+        return sum_us(durations[0], durations[0])
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """A window lies in the lifetime of each of its events."""
+        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """No window yet."""

@@ -43,6 +43,7 @@ from rvertex.per_code import PerCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rvertex.horizon import Durations
     from rvertex.run import Run
 
 _CODES_SLACK = 1 << 17
@@ -66,6 +67,14 @@ class Stitch:
             if name not in payload.names:
                 raise UnknownColumnError("stitch", name, tuple(payload.names))
         return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: events that touch make islands of any length."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """None, for the same reason."""
+        return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> StitchOperator:
         """A new operator; it holds nothing yet."""

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobmanager.topology import Topology
+from jobmanager.tracker import CheckpointRef
 from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
-from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
+from rvertex.types import (
+    Durability,
+    InputChannel,
+    OutputEdge,
+    Recovery,
+    VertexId,
+    VertexSpec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +31,8 @@ def vertex(
     writes: Sequence[str] = (),
     durability: Durability = "async",
     is_sink: bool = False,
+    stage: str = "",
+    recovery: Recovery | None = None,
 ) -> VertexSpec:
     """A vertex with one stream per edge; without inputs it is a source."""
     source = None
@@ -31,7 +41,7 @@ def vertex(
         source = SourcePartition(spec, (Unit("", None, 0),), 0)
     return VertexSpec(
         id=VertexId(name),
-        stage=name,
+        stage=stage or name,
         index=0,
         inputs=tuple(InputChannel(s, f"mem/{s}", 0, PAYLOAD, durability) for s in reads),
         source=source,
@@ -39,18 +49,41 @@ def vertex(
         outputs=tuple(OutputEdge((s,), (f"mem/{s}",), (), durability, is_sink) for s in writes),
         output_payload=PAYLOAD,
         state_schema="test",
+        recovery=recovery or Recovery(),
     )
 
 
-def chain(durability: Durability = "volatile") -> Topology:
+def snapshot_at(
+    name: str,
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...],
+    *,
+    reads: tuple[int, ...] | None = None,
+) -> CheckpointRef:
+    """A checkpoint that reads on where it stands, unless told otherwise."""
+    return CheckpointRef(name, inputs, outputs, inputs if reads is None else reads)
+
+
+def chain(durability: Durability = "volatile", **recoveries: Recovery) -> Topology:
     """``a -> b -> c``: a source, a vertex, a sink; the two channels as given, the sink durable."""
+    how = recoveries.get
     return Topology(
         [
-            vertex("a", writes=["ab"], durability=durability),
-            vertex("b", reads=["ab"], writes=["bc"], durability=durability),
-            vertex("c", reads=["bc"], writes=["out"], is_sink=True),
+            vertex("a", writes=["ab"], durability=durability, recovery=how("a")),
+            vertex("b", reads=["ab"], writes=["bc"], durability=durability, recovery=how("b")),
+            vertex("c", reads=["bc"], writes=["out"], is_sink=True, recovery=how("c")),
         ]
     )
+
+
+def siblings(count: int, durability: Durability = "async") -> Topology:
+    """A source ``a`` and, in one stage, the sinks ``b0``, ``b1``..., which share its work."""
+    streams = [f"ab{k}" for k in range(count)]
+    sinks = [
+        vertex(f"b{k}", reads=[s], writes=[f"out{k}"], is_sink=True, stage="b")
+        for k, s in enumerate(streams)
+    ]
+    return Topology([vertex("a", writes=streams, durability=durability), *sinks])
 
 
 def diamond() -> Topology:

@@ -222,10 +222,18 @@ def test_mistakes_about_options(file: Path) -> None:
         ["--hosts", "0"],
         ["--paced", "-1", "--executor", "local"],
         ["--frobnicate"],
+        ["--replicas", "0"],
+        ["--recovery", "hope"],
+        ["--checkpoint-bytes", "many", "--executor", "local"],
+        ["--retain", "long", "--executor", "local"],
     ):
         result = call("run", file, "--root", file.parent / "job", *options)
         assert result.exit_code == EXIT_USAGE, (options, result.output)
     assert not (file.parent / "job").exists()
+    few = ["--replicas", "2", "--hosts", "1", "--executor", "local"]
+    result = call("run", file, "--root", file.parent / "job", *few)
+    assert result.exit_code == EXIT_USAGE
+    assert "2 replicas need as many hosts" in result.stderr
 
 
 def test_a_job_that_fails_tells_how_to_go_on(tmp_path: Path) -> None:
@@ -308,6 +316,12 @@ def test_another_process_sees_the_job_and_cancels_it(file: Path, tmp_path: Path)
         refused = call(*target, "--executor", "local")
         assert refused.exit_code == EXIT_USAGE
         assert message in refused.stderr
+    for host, reason in (("h0.0", "there is no other host"), ("h9.0", "its hosts are h0.0")):
+        refused = call("drain", host, root)
+        assert refused.exit_code == EXIT_USAGE
+        assert f"host {host} cannot be drained" in refused.stderr
+        assert reason in refused.stderr
+    assert call("gc", root).exit_code == EXIT_USAGE
     assert last_json(done("cancel", root, "--json")) == {"job": "job", "cancel": "requested"}
     code, out, err = finish(process)
     assert code == EXIT_FAILED

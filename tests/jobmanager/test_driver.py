@@ -12,10 +12,10 @@ import pytest
 from jobmanager.config import JobConfig
 from jobmanager.driver import PAUSE_MAX_S, Driver
 from jobmanager.manager import JobManager
-from jobmanager.root import JobRoot
+from jobmanager.root import CANCEL, JobRoot
 from rstream import InlineBackground, MemoryBlobs, StoreError
 from rstream.clock import ManualClock
-from rvertex.messages import NOTICE_CODEC, HostReady
+from rvertex.messages import NOTICE_CODEC, CheckpointTaken, HostReady, Progress
 from tests.jobmanager.shapes import chain
 
 if TYPE_CHECKING:
@@ -92,6 +92,10 @@ class Scene:
         self.lines.append(Lines(secret, on_message, on_disconnect=on_disconnect, host=host))
         return self.lines[-1]
 
+    def hear_host(self) -> None:
+        """The host reports, so that it is not taken for dead."""
+        self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(Progress("h0.0", ())))
+
     def pass_time(self, seconds: float) -> None:
         """Let time pass at once, then have two turns: one may only queue a notice."""
         self.clock.advance(int(seconds * 1e6))
@@ -129,3 +133,65 @@ def test_lines_end_even_if_the_log_cannot_be_closed() -> None:
     with pytest.raises(StoreError, match="no space left"):
         scene.driver.close()
     assert scene.lines[0].is_closed
+
+
+class Broken(MemoryBlobs):
+    """A store in which nothing but the log can be reached while it is broken."""
+
+    is_broken = False
+
+    def list(self, folder: str = "") -> list[str]:
+        if self.is_broken:
+            raise StoreError(folder, "unreachable")
+        return super().list(folder)
+
+
+def test_a_root_that_cannot_be_reached_for_a_while_does_no_harm() -> None:
+    store = Broken()
+    scene = Scene(store)
+    store.is_broken = True
+    JobRoot(store).request(CANCEL)
+    for _ in range(int(CONFIG.store_wait_s) - 1):
+        scene.hear_host()
+        scene.pass_time(1.0)
+    assert scene.manager.state == "running"
+    store.is_broken = False
+    scene.pass_time(1.0)
+    assert scene.manager.state == "cancelled"
+
+
+def test_a_root_that_stays_away_ends_the_job_manager() -> None:
+    store = Broken()
+    scene = Scene(store)
+    store.is_broken = True
+    for _ in range(int(CONFIG.store_wait_s)):
+        scene.hear_host()
+        scene.pass_time(1.0)
+    with pytest.raises(StoreError, match="unreachable"):
+        scene.pass_time(2.0)
+
+
+def test_what_is_needless_is_deleted_when_the_store_can_be_reached_again() -> None:
+    class Fragile(MemoryBlobs):
+        """Deletions fail at first."""
+
+        failures = 3
+
+        def delete(self, path: str) -> None:
+            if path.startswith("checkpoints/") and self.failures:
+                self.failures -= 1
+                raise StoreError(path, "busy")
+            super().delete(path)
+
+    store = Fragile()
+    scene = Scene(store)
+    store.put("checkpoints/a/zombie", b"state")
+    at = (10,)
+    late = CheckpointTaken("a", 99, "checkpoints/a/zombie", at, at, 5, at, (), 0, asked=False)
+    scene.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(late))
+    for left in (2, 1, 0):
+        assert store.exists("checkpoints/a/zombie")
+        scene.pass_time(1.0)
+        assert store.failures == left
+    scene.pass_time(1.0)
+    assert not store.exists("checkpoints/a/zombie")

@@ -24,12 +24,11 @@ from jobmanager import (
     OutputTakenError,
 )
 from jobmanager import job as job_module
-from jobmanager.root import JobRoot
+from jobmanager.root import CANCEL, JobRoot
 from planner import Query, Stream, agg, col, tumbling
 from rstream import StreamLimits
 from rstream.errors import StoreError, UsageError
 from rvertex.executor import LocalExecutor
-from rvertex.wiring import ControlLink, FlightWiring
 from tests.jobmanager.jobs import (
     ROWS,
     WAIT_S,
@@ -41,6 +40,7 @@ from tests.jobmanager.jobs import (
     with_limits,
     write_events,
 )
+from tests.jobmanager.trouble import BrittleWiring, Disturber, cut_off
 from tests.support.queries import QUERIES, bids
 
 if TYPE_CHECKING:
@@ -295,64 +295,6 @@ def test_what_is_not_a_query_is_told(events: Path, tmp_path: Path) -> None:
 # ---- trouble on the way
 
 
-class Disturber:
-    """Calls ``action`` when the sources have read as many events as each threshold says.
-
-    An action that could not be taken (it returns False) is tried again at the next status.
-    """
-
-    def __init__(
-        self, thresholds: list[int], action: Callable[[dict[str, Any]], bool | None]
-    ) -> None:
-        self._todo = sorted(thresholds)
-        self._action = action
-        self.calls = 0
-
-    def __call__(self, status: dict[str, Any]) -> None:
-        is_due = self._todo and status["events_in"] >= self._todo[0]
-        if is_due and status["state"] == "running" and self._action(status) is not False:
-            self._todo.pop(0)
-            self.calls += 1
-
-
-class BrittleWiring(FlightWiring):
-    """Its line to the job manager can be cut, as a network would."""
-
-    lines: dict[str, tuple[ControlLink, Callable[[], None]]] = {}  # noqa: RUF012  by host, of all
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self._name = name
-
-    def connect(
-        self,
-        address: str,
-        secret: str,
-        peer: str,
-        on_message: Callable[[bytes], None],
-        on_disconnect: Callable[[], None],
-    ) -> ControlLink:
-        link = super().connect(address, secret, peer, on_message, on_disconnect)
-        self.lines[self._name] = link, on_disconnect
-        return link
-
-    @classmethod
-    def cut(cls, hosts: list[str]) -> bool:
-        """Cut all these lines, or none if one of them is cut already."""
-        if not all(host in cls.lines for host in hosts):
-            return False
-        for host in hosts:
-            link, on_disconnect = cls.lines.pop(host)
-            link.close()
-            on_disconnect()
-        return True
-
-
-def cut_off(which: list[int], status: dict[str, Any]) -> bool:
-    is_ready = all(host["state"] == "ready" for host in status["hosts"])
-    return is_ready and BrittleWiring.cut([status["hosts"][k]["host"] for k in which])
-
-
 @pytest.mark.parametrize(
     "which",
     [[0, 1], pytest.param([0], marks=pytest.mark.slow), pytest.param([1], marks=pytest.mark.slow)],
@@ -412,7 +354,7 @@ def test_cancelled_and_resumed(events: Path, expected: jobmanager.Job, tmp_path:
 
 def test_cancel_by_a_file_in_the_root(events: Path, tmp_path: Path) -> None:
     root = JobRoot(str(tmp_path / "job"))
-    disturber = Disturber([1], lambda _: root.request_cancel())
+    disturber = Disturber([1], lambda _: root.request(CANCEL))
     config = with_limits(JobConfig(tick_s=0.02))
     status = run_local(
         two_exchanges(events), tmp_path / "job", paced=1.0, config=config, on_status=disturber

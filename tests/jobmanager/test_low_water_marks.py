@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from jobmanager.low_water_marks import low_water_marks
 from jobmanager.recovery import plan_restarts
-from jobmanager.tracker import CheckpointRef, SnapshotTracker
-from tests.jobmanager.shapes import chain, diamond
+from jobmanager.tracker import SnapshotTracker
+from tests.jobmanager.shapes import chain, diamond, snapshot_at
 
 if TYPE_CHECKING:
     from jobmanager.topology import Topology
@@ -33,11 +33,11 @@ def test_figure_7() -> None:
     """Output persisted up to 8 keeps t2(6,4), drops t0 and t1, calls GC(a,6) and GC(b,4)."""
     topology = diamond()
     tracker = SnapshotTracker(topology)
-    t1, t2 = CheckpointRef("t1", (2, 1), (3,)), CheckpointRef("t2", (6, 4), (7,))
-    t3 = CheckpointRef("t3", (9, 8), (12,))
+    t1, t2 = snapshot_at("t1", (2, 1), (3,)), snapshot_at("t2", (6, 4), (7,))
+    t3 = snapshot_at("t3", (9, 8), (12,))
     for ref in (t1, t2, t3):
         tracker.add("t", ref)
-    tracker.add("sink", CheckpointRef("d", (8,), (8,)))
+    tracker.add("sink", snapshot_at("d", (8,), (8,)))
     low = low_water_marks(topology, tracker, never, far)
     assert low.keep["t"] == t2
     assert low.marks == {"o": 8, "i1": 6, "i2": 4}
@@ -48,8 +48,8 @@ def test_figure_7() -> None:
 def test_a_durable_stream_does_not_hold_its_writer_back() -> None:
     topology = chain("async")
     tracker = SnapshotTracker(topology)
-    newest = CheckpointRef("b9", (90,), (90,))
-    tracker.add("b", CheckpointRef("b1", (10,), (10,)))
+    newest = snapshot_at("b9", (90,), (90,))
+    tracker.add("b", snapshot_at("b1", (10,), (10,)))
     tracker.add("b", newest)
     low = low_water_marks(topology, tracker, never, far)
     assert low.keep["b"] == newest
@@ -59,9 +59,9 @@ def test_a_durable_stream_does_not_hold_its_writer_back() -> None:
 def test_an_instance_restarted_further_back_holds_what_it_reads_again() -> None:
     topology = chain("async")
     tracker = SnapshotTracker(topology)
-    older = CheckpointRef("b1", (10,), (10,))
+    older = snapshot_at("b1", (10,), (10,))
     tracker.add("b", older)
-    tracker.add("b", CheckpointRef("b9", (90,), (90,)))
+    tracker.add("b", snapshot_at("b9", (90,), (90,)))
     low = low_water_marks(topology, tracker, never, lambda vertex: (20,))
     assert low.keep["b"] == older
     assert low.marks["ab"] == 10
@@ -109,7 +109,7 @@ def test_nothing_that_recovery_needs_is_ever_dropped(
     for k, (name, gain) in enumerate(history):
         upstream = {"a": 10**6, "b": at["a"], "c": at["b"]}[name]
         at[name] = min(at[name] + gain, upstream)
-        tracker.add(name, CheckpointRef(f"{name}{k}", (at[name],), (at[name],)))
+        tracker.add(name, snapshot_at(f"{name}{k}", (at[name],), (at[name],)))
         low = low_water_marks(topology, tracker, never, far)
         for vertex, ref in low.keep.items():
             assert ref is not None

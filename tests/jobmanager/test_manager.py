@@ -7,114 +7,32 @@ catch: whether hosts do what they are told (tests/jobmanager/test_job.py, tests/
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from jobmanager.config import JobConfig
-from jobmanager.manager import JobManager
 from jobmanager.messages import (
     CancelRequested,
-    DeleteCheckpoint,
+    DeleteFiles,
     EndJob,
-    GiveUp,
+    Feed,
     HostLost,
-    Instruction,
     JobResumed,
-    JobStarted,
-    Notice,
     Refuse,
     StartHost,
     Tell,
     Tick,
 )
 from rvertex.messages import (
-    CheckpointTaken,
     Collect,
     HostReady,
     ItemsLost,
     Mark,
     Progress,
-    StartVertex,
     VertexFailed,
     VertexFinished,
     VertexProgress,
-    VertexStarted,
 )
-from tests.jobmanager.shapes import chain
-
-GOLDEN = Path(__file__).parent.parent / "golden" / "jobmanager"
-SECOND = 1_000_000
-
-
-class Scene:
-    """A job manager and the transcript of what was said to and by it."""
-
-    def __init__(self, *, durability: str = "volatile", hosts: int = 3, **limits: object) -> None:
-        topology = chain(durability)  # type: ignore[arg-type]
-        self.manager = JobManager(topology, replace(JobConfig(), **limits))  # type: ignore[arg-type]
-        self.lines: list[str] = []
-        self.tell(JobStarted(hosts, 0))
-
-    def tell(self, notice: Notice) -> list[Instruction]:
-        out = self.manager.handle(notice)
-        self.lines.append(f"> {notice}")
-        self.lines.extend(f"    {i}" for i in out)
-        return out
-
-    def start_all(self) -> None:
-        """Every host reports, every vertex starts."""
-        for host in list(self.manager.hosts):
-            self.ready(host.name)
-
-    def ready(self, host: str) -> None:
-        """A host reports and starts what it is given."""
-        slot = int(host[1:].split(".")[0])
-        out = self.tell(HostReady(host, 0, 1000 + slot, "m", f"grpc://{host}"))
-        self.obey(out)
-
-    def obey(self, instructions: list[Instruction]) -> None:
-        """The vertices that were ordered report as started."""
-        for instruction in instructions:
-            match instruction:
-                case Tell(host=host, instruction=StartVertex(vertex=v, epoch=e)):
-                    state = self.manager.vertices[v]
-                    self.tell(VertexStarted(host, v, e, state.consumed))
-
-    def progress(self, vertex: str, consumed: int, written: int) -> list[Instruction]:
-        state = self.manager.vertices[vertex]
-        row = VertexProgress(
-            vertex, state.epoch, (consumed,), (written,), (0,), 0, 0, consumed, written, 0, 0
-        )
-        return self.tell(Progress(state.host, (row,)))
-
-    def checkpoint(self, vertex: str, name: str, consumed: int, written: int) -> list[Instruction]:
-        epoch = self.manager.vertices[vertex].epoch
-        return self.tell(CheckpointTaken(vertex, epoch, name, (consumed,), (written,), 100))
-
-    def finish(self, vertex: str, consumed: int, written: int) -> list[Instruction]:
-        epoch = self.manager.vertices[vertex].epoch
-        digests = (b"d" * 16,)
-        return self.tell(
-            VertexFinished(vertex, epoch, (consumed,), (written,), digests, consumed, written, 0)
-        )
-
-    def check(self, name: str, *, rewrite: bool) -> None:
-        """Compare the transcript with the golden one."""
-        path = GOLDEN / f"{name}.txt"
-        text = "\n".join(self.lines) + "\n"
-        if rewrite:
-            path.write_text(text)
-        assert path.read_text() == text, f"run pytest --rewrite and read the diff of {path.name}"
-
-
-def started(out: list[Instruction]) -> list[tuple[str, str]]:
-    """The vertices that were ordered to start, and from which checkpoint."""
-    return [
-        (i.instruction.vertex, i.instruction.checkpoint)
-        for i in out
-        if isinstance(i, Tell) and isinstance(i.instruction, StartVertex)
-    ]
+from tests.jobmanager.scene import SECOND, Scene, started, taken
 
 
 def test_a_job_without_trouble(rewrite: bool) -> None:
@@ -139,7 +57,7 @@ def test_a_lost_host_disturbs_only_its_vertex_and_what_it_must_recompute(rewrite
     assert out[:2] == [Refuse("h1.0", 0), StartHost("h1.1")]
     assert started(out) == [("a", "")], "ab was released below 60, so a writes it again"
     scene.ready("h1.1")
-    assert scene.manager.vertices["b"].checkpoint == "", "c has consumed nothing: bc from 0"
+    assert scene.at("b").checkpoint == "", "c has consumed nothing: bc from 0"
     assert scene.manager.vertices["c"].restarts == 0
     scene.check("lost_host", rewrite=rewrite)
 
@@ -165,7 +83,7 @@ def test_all_hosts_lost_at_once(rewrite: bool) -> None:
         scene.tell(HostLost(host, "power"))
     for host in ("h2.1", "h0.1", "h1.1"):
         scene.ready(host)
-    states = scene.manager.vertices
+    states = {v: scene.at(v) for v in "abc"}
     assert {v: s.checkpoint for v, s in states.items()} == {"a": "a50", "b": "b60", "c": "c40"}
     scene.check("all_hosts_lost", rewrite=rewrite)
 
@@ -173,18 +91,18 @@ def test_all_hosts_lost_at_once(rewrite: bool) -> None:
 def test_old_epochs_change_nothing() -> None:
     scene = Scene(durability="async")
     scene.start_all()
-    old = scene.manager.vertices["b"].epoch
+    old = scene.at("b").epoch
     scene.tell(HostLost("h1.0", "gone"))
     scene.ready("h1.1")
-    assert scene.manager.vertices["b"].epoch > old
-    before = scene.manager.vertices["b"].consumed
+    assert scene.at("b").epoch > old
+    before = scene.at("b").consumed
     row = VertexProgress("b", old, (999,), (999,), (0,), 0, 0, 0, 0, 0, 0)
     assert scene.tell(Progress("h1.0", (row,))) == []
     assert scene.tell(VertexFinished("b", old, (9,), (9,), (b"",), 0, 0, 0)) == []
     assert scene.tell(VertexFailed("b", old, "bug", "boom", "")) == []
-    late = CheckpointTaken("b", old, "zombie", (9,), (9,), 1)
-    assert scene.tell(late) == [DeleteCheckpoint("zombie")]
-    assert scene.manager.vertices["b"].consumed == before
+    late = taken("b", old, "zombie", 9, 9)
+    assert scene.tell(late) == [DeleteFiles(("zombie",))]
+    assert scene.at("b").consumed == before
 
 
 def test_second_attempts_and_old_hosts_are_refused() -> None:
@@ -203,10 +121,11 @@ def test_lost_items_restart_their_writer_low_enough() -> None:
     scene.start_all()
     scene.checkpoint("a", "a50", 50, 50)
     scene.progress("b", 10, 5)
-    reader = scene.manager.vertices["b"]
-    out = scene.tell(ItemsLost("b", reader.epoch, "ab", 10))
+    reader = scene.at("b")
+    lost = ItemsLost("b", reader.epoch, "ab", 10, (1,))
+    out = scene.tell(lost)
     assert started(out) == [("a", "")], "a50 starts at seq 50, past what b needs"
-    assert scene.tell(ItemsLost("b", reader.epoch, "ab", 10)) == [], "already on its way"
+    assert scene.tell(lost) == [], "already on its way"
 
 
 def test_volatile_memory_is_released_as_it_is_consumed() -> None:
@@ -223,14 +142,14 @@ def test_checkpoints_collect_durable_streams_and_old_checkpoints() -> None:
     out = scene.checkpoint("b", "b40", 40, 20)
     assert out == [Tell("h0.0", Collect("h0.0", (Mark("ab", 40),)))]
     out = scene.checkpoint("b", "b60", 60, 30)
-    assert DeleteCheckpoint("b40") in out
+    assert DeleteFiles(("b40",)) in out
 
 
 @pytest.mark.parametrize("family", ["usage", "integrity", "bug"])
 def test_errors_that_a_retry_cannot_mend_fail_the_job(family: str) -> None:
     scene = Scene()
     scene.start_all()
-    epoch = scene.manager.vertices["b"].epoch
+    epoch = scene.at("b").epoch
     out = scene.tell(VertexFailed("b", epoch, family, "row 7: not a time", "trace"))
     assert out == [EndJob("failed", "b: row 7: not a time")]
     assert scene.tell(Tick(1)) == [], "an ended job does nothing more"
@@ -239,11 +158,12 @@ def test_errors_that_a_retry_cannot_mend_fail_the_job(family: str) -> None:
 def test_operating_errors_are_retried_up_to_a_limit() -> None:
     scene = Scene(durability="async", hosts=1, vertex_failures_max=3)
     scene.start_all()
-    for _ in range(3):
-        epoch = scene.manager.vertices["b"].epoch
+    for now_s in (0, 1, 5):
+        epoch = scene.at("b").epoch
         scene.obey(scene.tell(VertexFailed("b", epoch, "operating", "disk full", "")))
+        scene.pass_time(now_s)
         assert scene.manager.state == "running"
-    epoch = scene.manager.vertices["b"].epoch
+    epoch = scene.at("b").epoch
     out = scene.tell(VertexFailed("b", epoch, "operating", "disk full", ""))
     assert out == [EndJob("failed", "b: disk full (after 3 restarts)")]
 
@@ -253,7 +173,7 @@ def test_progress_renews_the_credit_for_restarts() -> None:
     scene.start_all()
     for k in range(1, 5):
         scene.progress("b", 10 * k, 10 * k)
-        epoch = scene.manager.vertices["b"].epoch
+        epoch = scene.at("b").epoch
         scene.obey(scene.tell(VertexFailed("b", epoch, "operating", "reset", "")))
     assert scene.manager.state == "running"
 
@@ -262,12 +182,12 @@ def test_a_corrupt_checkpoint_falls_back_to_the_one_before() -> None:
     scene = Scene(durability="volatile", hosts=1)
     scene.start_all()
     scene.checkpoint("b", "b40", 40, 20)
-    vertex = scene.manager.vertices["b"]
+    vertex = scene.at("b")
     scene.progress("c", 20, 10)
     out = scene.tell(VertexFailed("b", vertex.epoch, "operating", "reset", ""))
     assert ("b", "b40") in started(out)
     scene.obey(out)
-    epoch = scene.manager.vertices["b"].epoch
+    epoch = scene.at("b").epoch
     out = scene.tell(VertexFailed("b", epoch, "checkpoint", "b40 is corrupt", ""))
     assert ("b", "") in started(out)
 
@@ -278,9 +198,9 @@ def test_a_corrupt_checkpoint_without_one_before_ends_the_job_with_its_name() ->
     scene.progress("b", 60, 30)
     scene.checkpoint("b", "b60", 60, 30)
     assert [ref.name for ref in scene.manager.tracker.refs("b")] == ["b60"]
-    epoch = scene.manager.vertices["b"].epoch
+    epoch = scene.at("b").epoch
     scene.obey(scene.tell(VertexFailed("b", epoch, "operating", "reset", "")))
-    epoch = scene.manager.vertices["b"].epoch
+    epoch = scene.at("b").epoch
     scene.tell(VertexFailed("b", epoch, "checkpoint", "b60 is corrupt", ""))
     assert scene.manager.state == "failed"
     assert "b60, its only checkpoint, is corrupt or gone" in scene.manager.error
@@ -295,7 +215,7 @@ def test_limits_on_silence_and_on_starting() -> None:
 
     scene = Scene(hosts=1, host_silence_s=5.0)
     scene.start_all()
-    assert scene.tell(Tick(6 * SECOND)) == [GiveUp("h0.0", "silent for 6 s")]
+    assert scene.tell(Tick(6 * SECOND)) == [Feed(HostLost("h0.0", "silent for 6 s"))]
 
 
 def test_a_job_that_gets_no_further_fails_with_a_diagnosis() -> None:
@@ -319,11 +239,11 @@ def test_a_replayed_job_manager_resumes_where_the_log_ends(rewrite: bool) -> Non
     scene.checkpoint("b", "b60", 60, 30)
     scene.checkpoint("c", "c30", 30, 10)
     scene.finish("a", 100, 100)
-    epochs = {v.epoch for v in scene.manager.vertices.values()}
+    epochs = {i.epoch for _, i in scene.manager.job.instances()}
     out = scene.tell(JobResumed(1, 5 * SECOND))
     assert out[0] == StartHost("h0.1")
     scene.ready("h0.1")
-    states = scene.manager.vertices
+    states = {v: scene.at(v) for v in "abc"}
     assert {v: s.checkpoint for v, s in states.items()} == {"a": "a50", "b": "b60", "c": "c30"}
     assert all(s.epoch > max(epochs) for s in states.values())
     scene.check("resumed", rewrite=rewrite)
@@ -337,7 +257,7 @@ def test_what_is_finished_and_durable_is_not_run_again() -> None:
     scene.ready("h0.1")
     assert scene.manager.vertices["a"].state == "finished"
     told = [i for i in scene.lines if "Locate(vertex='a'" in i]
-    assert told[-1].endswith("host='', address=''))"), "its stream is read from Parquet"
+    assert told[-1].endswith("sites=()))"), "its stream is read from Parquet"
 
 
 def test_a_resumed_job_that_had_finished_ends_at_once() -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from jobmanager.errors import OutputTakenError
 from jobmanager.output import (
     CLAIM,
     SUCCESS,
+    answer_files,
     claim_output,
     is_complete,
     mark_success,
     refuse_taken_output,
 )
+from rstream import RStream
+from rstream.batch import cti_batch
 
 
 @pytest.fixture
@@ -53,3 +58,23 @@ def test_success(folder: str) -> None:
     mark_success(folder, {"events_out": 3})
     assert is_complete(folder)
     assert json.loads(Path(folder, SUCCESS).read_text()) == {"events_out": 3}
+
+
+def test_success_names_the_files_of_the_answer(folder: str) -> None:
+    payload = pa.schema([("x", pa.int64())])
+    streams = [f"{folder}/partition={i}" for i in range(2)]
+    for uri in streams:
+        stream = RStream.open(uri, payload)
+        stream.append(cti_batch(5, stream.schema))
+        stream.close()
+    with pytest.raises(FileNotFoundError):
+        answer_files(folder)
+    mark_success(folder, {"events_out": 0}, streams)
+    name = "00000000000000000000-00000000000000000001.parquet"
+    assert answer_files(folder) == [f"partition={i}/{name}" for i in range(2)]
+    zombie = RStream.open(streams[0], payload)
+    zombie.append(cti_batch(6, zombie.schema))
+    zombie.close()
+    assert len(list(Path(folder).rglob("*.parquet"))) == 3
+    found = pq.read_table([f"{folder}/{name}" for name in answer_files(folder)])
+    assert found.num_rows == 2

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jobmanager.recovery import plan_restarts
-from jobmanager.tracker import CheckpointRef, SnapshotTracker
-from tests.jobmanager.shapes import chain, diamond
+from jobmanager.tracker import SnapshotTracker
+from tests.jobmanager.shapes import chain, diamond, snapshot_at
 
 if TYPE_CHECKING:
     from jobmanager.topology import Topology
@@ -40,9 +40,9 @@ def test_figure_5_recomputing_item_16_needs_inputs_3_and_8_on() -> None:
     """T died; the sink has consumed up to 16; s1 = <2,7>,<12> is the largest snapshot below."""
     topology = diamond()
     tracker = SnapshotTracker(topology)
-    s1 = CheckpointRef("s1", (2, 7), (12,))
+    s1 = snapshot_at("s1", (2, 7), (12,))
     tracker.add("t", s1)
-    tracker.add("t", CheckpointRef("s2", (5, 10), (20,)))
+    tracker.add("t", snapshot_at("s2", (5, 10), (20,)))
     job = View(topology, serving={"a", "b", "sink"}, consumed_at={"sink": (16,)})
     assert plan_restarts(["t"], topology, tracker, job) == {"t": s1}
 
@@ -50,11 +50,11 @@ def test_figure_5_recomputing_item_16_needs_inputs_3_and_8_on() -> None:
 def test_upstream_restarts_only_where_its_memory_no_longer_has_the_input() -> None:
     topology = diamond()
     tracker = SnapshotTracker(topology)
-    s1 = CheckpointRef("s1", (2, 7), (12,))
-    a1 = CheckpointRef("a1", (100,), (2,))
+    s1 = snapshot_at("s1", (2, 7), (12,))
+    a1 = snapshot_at("a1", (100,), (2,))
     tracker.add("t", s1)
     tracker.add("a", a1)
-    tracker.add("a", CheckpointRef("a2", (300,), (6,)))
+    tracker.add("a", snapshot_at("a2", (300,), (6,)))
     job = View(
         topology,
         serving={"a", "b", "sink"},
@@ -68,8 +68,8 @@ def test_three_that_die_together_restart_consistently() -> None:
     topology = chain()
     tracker = SnapshotTracker(topology)
     for name, inputs, outputs in [("a", 10, 10), ("a", 50, 50), ("b", 40, 40), ("b", 45, 45)]:
-        tracker.add(name, CheckpointRef(f"{name}{inputs}", (inputs,), (outputs,)))
-    tracker.add("c", CheckpointRef("c42", (42,), (42,)))
+        tracker.add(name, snapshot_at(f"{name}{inputs}", (inputs,), (outputs,)))
+    tracker.add("c", snapshot_at("c42", (42,), (42,)))
     chosen = plan_restarts(["c", "b", "a"], topology, tracker, View(topology, serving=set()))
     assert {k: v.name for k, v in chosen.items()} == {"a": "a10", "b": "b40", "c": "c42"}
     assert list(chosen) == ["a", "b", "c"], "upstream first"
@@ -78,8 +78,8 @@ def test_three_that_die_together_restart_consistently() -> None:
 def test_a_durable_channel_ends_the_cascade() -> None:
     topology = chain("async")
     tracker = SnapshotTracker(topology)
-    tracker.add("a", CheckpointRef("a50", (50,), (50,)))
-    tracker.add("b", CheckpointRef("b40", (40,), (40,)))
+    tracker.add("a", snapshot_at("a50", (50,), (50,)))
+    tracker.add("b", snapshot_at("b40", (40,), (40,)))
     alive = View(topology, serving={"a", "c"})
     assert {k: v.name for k, v in plan_restarts(["b"], topology, tracker, alive).items()} == {
         "b": "b40"

@@ -28,8 +28,9 @@ def started(hosts: int = 2) -> JobManager:
 
 
 def finish(manager: JobManager, vertex: str, digest: bytes) -> None:
-    state = manager.vertices[vertex]
-    shape = state.shape
+    state = manager.vertices[vertex].leader
+    assert state is not None
+    shape = manager.vertices[vertex].shape
     outputs = tuple(7 for _ in shape.outputs)
     digests = tuple(digest for _ in shape.outputs)
     inputs = (3,) * shape.input_count

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobmanager.errors import JobExistsError, JobRunningError, NoJobError
-from jobmanager.root import CANCEL, STATUS_STALE_US, JobRoot, display_uri, is_owned
+from jobmanager.root import CANCEL, DRAIN, STATUS_STALE_US, JobRoot, display_uri, is_owned
 from planner import col
 from planner.lower import lower
 from rstream.blobs import MemoryBlobs
@@ -124,9 +124,10 @@ def test_a_process_that_only_has_the_old_number_owns_nothing() -> None:
     assert not is_owned(owned_by(pid=os.getppid(), written_us=1_000_000), NOW_US)
 
 
-def test_a_cancellation_is_taken_once(root: JobRoot) -> None:
-    assert not root.take_cancel()
-    root.request_cancel()
-    assert root.store.exists(CANCEL)
-    assert root.take_cancel()
-    assert not root.take_cancel()
+def test_requests_stay_until_they_are_taken(root: JobRoot) -> None:
+    assert root.requests() == []
+    root.request(CANCEL)
+    root.request(DRAIN + "h1.0")
+    assert root.requests() == [CANCEL, "drain-h1.0"]
+    root.forget_request(CANCEL)
+    assert root.requests() == ["drain-h1.0"]

@@ -16,7 +16,7 @@ from jobmanager.subscription import Sites, Writers
 from planner import Stream, agg, tumbling
 from rstream.batch import RESERVED
 from rvertex.executor import LocalExecutor
-from rvertex.messages import Locate
+from rvertex.messages import Locate, Site
 from tests.jobmanager.jobs import (
     ItemRows,
     output_items,
@@ -128,9 +128,10 @@ def test_a_failed_job_raises_what_wait_raises(events: Path, tmp_path: Path) -> N
 def test_old_news_of_a_writer_is_ignored() -> None:
     sites, told = Sites(), list[Any]()
     sites.listen(1, lambda: told.append(sites.find("v")))
-    for epoch, address in [(3, "a"), (2, "b"), (3, "a"), (3, ""), (4, "c")]:
-        sites.note(Locate("v", epoch, "h", address))
-    assert told == [Writers(3, ((3, "a"),)), Writers(3, ()), Writers(4, ((4, "c"),))]
+    for version, address in [(3, "a"), (2, "b"), (3, "a"), (4, "c")]:
+        sites.note(Locate("v", version, (Site(version, "h", address),)))
+    sites.note(Locate("v", 5, ()))
+    assert told == [Writers(3, ((3, "a"),)), Writers(4, ((4, "c"),)), Writers(5, ())]
     sites.listen(1, None)
-    sites.note(Locate("v", 5, "h", "d"))
+    sites.note(Locate("v", 6, (Site(6, "h", "d"),)))
     assert len(told) == 3

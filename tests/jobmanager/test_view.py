@@ -66,6 +66,20 @@ def test_narrow_table_is_not_broken() -> None:
     assert any("1,234,567" in line for line in lines)
 
 
+def instance(role: str, **fields: Any) -> dict[str, Any]:
+    row = {"role": role, "state": "running", "epoch": 7, "host": "h2.0", "pid": 99}
+    return {**row, "tail_bytes": 0, "durable": [1], **fields}
+
+
+def test_instances_are_told_where_there_are_several() -> None:
+    rows = [instance("primary"), instance("joining", epoch=0, pid=0, state="waiting")]
+    text = rendered(status(vertices=[vertex(instances=rows)]), 80)
+    (line,) = (line.split() for line in text.splitlines() if "joining" in line)
+    assert line == ["joining", "waiting", "-", "h2.0", "-"]
+    alone = rendered(status(vertices=[vertex(instances=rows[:1])]), 80)
+    assert "primary" not in alone
+
+
 def test_errors_are_text_not_markup() -> None:
     """Rich would take brackets for styles: it drops some and fails at others."""
     error = "store: [Errno 2] no such [/tmp/x] in [red]"

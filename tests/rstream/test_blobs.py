@@ -5,10 +5,13 @@ Cannot catch: an object store that is not atomic, a disk that lies about fsync.
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import fsspec
@@ -63,6 +66,48 @@ def test_contract(store: BlobStore) -> None:
     for read in (store.get, store.size, store.open):
         with pytest.raises(FileNotFoundError):
             read("a")
+
+
+def test_a_new_blob_is_put_once(store: BlobStore) -> None:
+    assert store.put_new("locks/a", b"mine")
+    assert not store.put_new("locks/a", b"theirs")
+    assert store.get("locks/a") == b"mine"
+    assert store.put_new("locks/a", b"mine"), "as a retry finds its own first attempt"
+    assert store.list("locks") == ["locks/a"]
+    assert getattr(store, "is_exclusive", True)
+
+
+def test_of_many_writers_of_a_new_blob_one_wins(store: BlobStore) -> None:
+    for name in ("a", "b", "c"):
+        ready = threading.Barrier(4)
+
+        def put(i: int, name: str = name, ready: threading.Barrier = ready) -> bool:
+            ready.wait()
+            return store.put_new(name, b"%d" % i)
+
+        with ThreadPoolExecutor(4) as pool:
+            won = list(pool.map(put, range(4)))
+        assert sum(won) == 1
+        assert store.get(name) == b"%d" % won.index(True)
+
+
+def test_a_new_blob_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "this file system has no links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = open_store(str(tmp_path))
+    assert store.put_new("a", b"1")
+    assert not store.put_new("a", b"2")
+    assert (store.get("a"), os.listdir(tmp_path)) == (b"1", ["a"])
+
+
+def test_many_are_read_at_once(store: BlobStore) -> None:
+    for i in range(20):
+        store.put(f"f/{i}", b"%d" % i)
+    wanted = [f"f/{i}" for i in (3, 19, 0, 77, 5)]
+    assert list(store.get_many(wanted)) == [b"3", b"19", b"0", None, b"5"]
+    assert list(store.get_many([])) == []
 
 
 def test_uri_opens_the_same_store(tmp_path: Path) -> None:
@@ -123,6 +168,7 @@ def test_unknown_protocol() -> None:
 def test_an_endpoint_that_is_not_there_is_named_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
+    monkeypatch.setattr(rstream.blobs, "RETRY_DELAY_S", 0.01)
     started_s = time.monotonic()
     store = open_store("s3://bucket/x", endpoint_url="http://127.0.0.1:1")
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):

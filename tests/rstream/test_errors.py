@@ -14,7 +14,10 @@ EXAMPLES = [
     (errors.SequenceDiscardedError("s", 5, 9), "seq 5 was garbage collected"),
     (errors.SequenceNotReadyError("s", 5, 3), "seq 5 is past the end"),
     (errors.SequenceLostError("s", 5), "seq 5 was lost with its host"),
-    (errors.SequenceConflictError("s", 5), "seq 5 was written twice with different content"),
+    (
+        errors.SequenceConflictError("s", 5, "[1, 2) x=1", "[1, 2) x=2"),
+        "seq 5 was written twice with different content, first [1, 2) x=1, then [1, 2) x=2",
+    ),
     (errors.CorruptSegmentError("p", "why"), "segment p is corrupt: why"),
     (errors.InvalidBatchError("s", "why"), "not a batch of its items: why"),
     (errors.BackPressureError("s", 1.5), "the tail stayed full for 1.5 s"),

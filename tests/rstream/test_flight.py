@@ -49,12 +49,12 @@ def stream() -> RStream:
     return open_inline(MemoryBlobs(), durability="volatile")
 
 
-@pytest.fixture(params=["tcp", "unix"])
+@pytest.fixture(params=["tcp", "unix", "beside"])
 def server(
     request: pytest.FixtureRequest, tmp_path: Path, stream: RStream
 ) -> Iterator[StreamServer]:
-    host = "127.0.0.1" if request.param == "tcp" else f"unix:{tmp_path}/s"
-    server = StreamServer(host, SECRET)
+    host = f"unix:{tmp_path}/s" if request.param == "unix" else "127.0.0.1"
+    server = StreamServer(host, SECRET, beside=request.param == "beside")
     server.publish("s", 1, stream)
     yield server
     server.close()

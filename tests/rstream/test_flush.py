@@ -43,8 +43,9 @@ def test_an_async_stream_cuts_by_rows_and_on_request() -> None:
 
 
 def test_a_volatile_stream_spills_when_nothing_is_consumed() -> None:
-    policy = FlushPolicy(LIMITS, is_volatile=True)
     tail = tail_with(25)
+    limits = StreamLimits(spill_after_s=2.0, tail_bytes_max=tail.bytes)
+    policy = FlushPolicy(limits, is_volatile=True)
     assert policy.take(tail) is None
     assert not policy.spill_if_stuck(0.0)
     assert policy.note_full(1.0)
@@ -54,11 +55,15 @@ def test_a_volatile_stream_spills_when_nothing_is_consumed() -> None:
     assert not policy.spill_if_stuck(9.0)
     assert policy.note_full(10.0)
     assert policy.spill_if_stuck(12.0)
-    assert not policy.spill_if_stuck(13.0)
     cut = policy.take(tail)
     assert cut is not None
     assert cut.first_seq == 0
-    assert policy.take(tail) is None
+    tail.mark_durable(cut.next_seq)
+    tail.drop_below(cut.next_seq)
+    assert policy.take(tail) is None, "half of it was enough"
+    assert policy.spill_if_stuck(12.1), "it spills at once while nothing is consumed"
+    policy.note_progress()
+    assert not policy.spill_if_stuck(13.0)
 
 
 class Work:

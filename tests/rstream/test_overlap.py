@@ -8,10 +8,11 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rstream import MemoryBlobs, open_reader
+from rstream import MemoryBlobs, open_reader, read_events
 from rstream.batch import Items, item_schema
 from rstream.durable import DurableLog
-from rstream.overlap import remove_overlap
+from rstream.overlap import remove_overlap, seal
+from rstream.reader import SegmentReader
 from rstream.segments import parse_segment_name
 
 SCHEMA = item_schema(pa.schema([("x", pa.int64())]))
@@ -60,3 +61,25 @@ def test_disjoint_segments_are_left_alone() -> None:
     before = store.list()
     assert remove_overlap(store) == 0
     assert store.list() == before
+
+
+def test_a_sealed_stream_is_what_was_there_then() -> None:
+    store = MemoryBlobs()
+    log = DurableLog(store, "s")
+    for lo, hi in ((0, 7), (5, 12), (12, 15)):
+        log.write(items(lo, hi))
+    names = seal(store)
+    assert [(s.lo, s.hi) for n in names if (s := parse_segment_name(n))] == [
+        (0, 7),
+        (7, 12),
+        (12, 15),
+    ]
+    log.write(items(6, 15))  # a zombie flushes
+    log.write(items(15, 20))
+    assert seal(store) == names
+    reader = open_reader(store)
+    assert isinstance(reader, SegmentReader)
+    assert reader.durable_seq == 15
+    assert read_events(store)["x"].to_pylist() == list(range(15))
+    again = DurableLog(store, "s")
+    assert again.end() == 15

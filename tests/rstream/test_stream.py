@@ -86,6 +86,8 @@ def test_verify_names_the_first_differing_seq(is_durable: bool) -> None:
     with pytest.raises(SequenceConflictError) as caught:
         stream.write(3, bad)
     assert caught.value.seq == 21
+    assert caught.value.kept == "[21, 26) number=63, price=2.625, name=''"
+    assert caught.value.given.startswith("[21, 26) number=64,")
 
 
 def test_verify_skips_what_is_lost_or_collected() -> None:
@@ -333,6 +335,26 @@ def test_a_volatile_tail_that_nobody_consumes_spills() -> None:
     assert stream.tail_first_seq > 0
     stream.check()
     assert rows_of(read_all(stream.register(0))) == items(0, end).to_pylist()
+
+
+def test_batches_far_larger_than_a_volatile_tail_do_not_crawl() -> None:
+    clock = ManualClock()
+    limits = small_limits(tail_bytes_max=1000, segment_rows_max=1000)
+    store = MemoryBlobs()
+    stream = open_inline(store, durability="volatile", limits=limits, clock=clock)
+    for lo in (0, 400, 800):
+        assert stream.has_room()
+        stream.append(items(lo, lo + 400))
+        assert stream.tail_bytes > 10 * limits.tail_bytes_max
+        if lo == 0:
+            assert not stream.has_room()
+            clock.advance(1_100_000)
+    assert stream.has_room()
+    stream.check()
+    assert rows_of(read_all(stream.register(0))) == items(0, 1200).to_pylist()
+    stream.append(items(1200, 1600))
+    stream.garbage_collect(30)
+    assert not stream.has_room(), "something is consumed: the writer waits again"
 
 
 def test_what_a_volatile_stream_collected_can_be_recomputed_and_spilled_again() -> None:

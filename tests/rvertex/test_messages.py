@@ -24,13 +24,14 @@ from rvertex.messages import (
     StartVertex,
     StopHost,
     StopVertex,
+    TakeCheckpoint,
     VertexFailed,
     VertexFinished,
     VertexStarted,
 )
 
 NOTICES = [HostReady, Progress, VertexStarted, CheckpointTaken, VertexFinished, VertexFailed]
-INSTRUCTIONS = [Locate, StartVertex, StopVertex, Collect, StopHost]
+INSTRUCTIONS = [Locate, StartVertex, TakeCheckpoint, StopVertex, Collect, StopHost]
 
 
 @given(st.one_of([st.from_type(t) for t in [*NOTICES, ItemsLost]]))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rstream.batch import VS
 from rstream.clock import ManualClock
+from rstream.types import INF_TIME
 from rvertex.pace import STEP_US, Pace
 
 SECOND = 1_000_000
@@ -118,3 +119,23 @@ def test_many_rows_that_are_due_leave_at_once() -> None:
     pace = Pace(1.0, ManualClock(0), started_us=-SECOND, origin_us=0)
     batch = rows(*range(70_000))
     assert pace.ready_rows(batch, VS) == 70_000
+
+
+def test_the_end_of_time_is_due_with_what_precedes_it() -> None:
+    clock = ManualClock(1)
+    pace = Pace(1.0, clock)
+    assert pace.ready_rows(rows(0, 9 * SECOND, INF_TIME), VS) == 1
+    clock.advance(9 * SECOND)
+    assert pace.ready_rows(rows(9 * SECOND, INF_TIME), VS) == 2
+    assert pace.ready_rows(rows(INF_TIME), VS) == 1
+    assert pace.wait_s(rows(INF_TIME), VS) == 0.0
+
+
+def test_how_long_the_first_row_is_not_due() -> None:
+    clock = ManualClock(1)
+    pace = Pace(2.0, clock)
+    assert pace.ready_rows(rows(0), VS) == 1
+    assert pace.wait_s(rows(5 * SECOND), VS) == pytest.approx(2.5)
+    clock.advance(9 * SECOND)
+    assert pace.wait_s(rows(5 * SECOND), VS) == 0.0
+    assert Pace(0.0, clock).wait_s(rows(5 * SECOND), VS) is None

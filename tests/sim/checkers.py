@@ -17,7 +17,7 @@ from jobmanager.manager import JobManager
 from jobmanager.messages import LOG_CODEC
 from jobmanager.recovery import plan_restarts
 from jobmanager.topology import Topology
-from rvertex.state import decode_snapshot
+from rvertex.state import load_checkpoint
 from tests.sim.storage import root_of
 from tests.sim.workload import ROOT, hashes
 
@@ -54,6 +54,7 @@ class Checkers:
         self._seen: dict[tuple[str, int], int] = {}
         self._marks: dict[str, int] = {}
         self._positions: dict[str, dict[str, Position]] = {}
+        self._parts: set[str] = set()
         self._shadow = Shadow(workload)
         self.segments = self.checkpoints = self.deletions = 0
         #: The job has ended: files may go that no recovery needs any more.
@@ -64,6 +65,8 @@ class Checkers:
         match = SEGMENT.fullmatch(path)
         if path.endswith(MARK):
             self.marks_are_monotone(path, int(data))
+        elif path.startswith(CHECKPOINTS) and "/parts/" in path:
+            self.parts_are_put_once(path)
         elif path.startswith(CHECKPOINTS):
             self.checkpoints += 1
             self.snapshots_are_ordered(path, data)
@@ -92,10 +95,21 @@ class Checkers:
             )
         self._marks[path] = mark
 
+    def parts_are_put_once(self, path: str) -> None:
+        """The name of a part that may have been deleted never comes back."""
+        if path in self._parts:
+            self._world.violate("parts are put once", path)
+        self._parts.add(path)
+
     def snapshots_are_ordered(self, path: str, data: bytes) -> None:
         """The snapshots of a vertex are totally ordered; a name means one snapshot for ever."""
         vertex = path.removeprefix(CHECKPOINTS).split("/")[0]
-        snapshot = decode_snapshot(data, name=path, state_schema=self._schemas[vertex])
+        snapshot = load_checkpoint(
+            data,
+            name=path,
+            state_schema=self._schemas[vertex],
+            fetch=lambda parts: [self.blobs.get(HOME + part) for part in parts],
+        ).snapshot
         position = (*snapshot.inputs, *snapshot.outputs)
         mine = self._positions.setdefault(vertex, {})
         if mine.setdefault(path, position) != position:
@@ -124,8 +138,12 @@ class Checkers:
         for vertex, ref in self._shadow.restarts().items():
             if ref.name and HOME + ref.name not in self.blobs:
                 self._world.violate("nothing live collected", f"{when}: {ref.name} is needed")
+            for part in ref.parts:
+                if HOME + part not in self.blobs:
+                    detail = f"{when}: {part} of {ref.name} is needed"
+                    self._world.violate("nothing live collected", detail)
             for k, stream in enumerate(self._shadow.topology.vertices[vertex].inputs):
-                self._input_is_there(stream, ref.inputs[k], when)
+                self._input_is_there(stream, ref.reads[k], when)
             for k, stream in enumerate(self._shadow.topology.vertices[vertex].outputs):
                 lo, hi = self._durable(stream.id, ref.outputs[k])
                 if stream.is_durable and hi < ref.outputs[k]:
@@ -194,15 +212,15 @@ class WatchedManager(JobManager):
         self._world = world
 
     def handle(self, notice: Notice) -> list[Instruction]:
-        epochs = {v.shape.id: v.epoch for v in self.vertices.values()}
+        newest = self.job.epoch
         epoch, name = getattr(notice, "epoch", None), getattr(notice, "vertex", "")
-        is_stale = epoch is not None and epochs.get(name) != epoch
+        is_stale = epoch is not None and self.job.instance(name, epoch) is None
         before = repr(self.vertices.get(name)) if is_stale else ""
         out = super().handle(notice)
         if is_stale and repr(self.vertices[name]) != before:
             self._world.violate("stale epochs change nothing", repr(notice)[:200])
-        for vertex in self.vertices.values():
-            if vertex.epoch < epochs[vertex.shape.id]:
+        for vertex, instance in self.job.instances():
+            if instance.epoch > newest and not self.job.epoch > newest:
                 self._world.violate("epochs grow", vertex.shape.id)
         self.tracker.check()
         return out
@@ -226,23 +244,23 @@ class Shadow:
             table = pq.read_table(pa.BufferReader(blobs[name]))
             skip = self._next_seq - int(match[2])
             for data in table.column("notice").to_pylist()[skip:]:
-                self.core.handle(LOG_CODEC.decode(data))
+                self.core.recall([LOG_CODEC.decode(data)])
             self._next_seq = int(match[3])
 
     def restarts(self) -> dict[str, CheckpointRef]:
         """Everybody is dead: who starts from where."""
-        lost = [v for v in self.core.vertices if not self.core.is_settled(v)]
+        lost = [v for v in self.core.vertices if not self.core.job.is_settled(v)]
         self.chosen = plan_restarts(lost, self.topology, self.core.tracker, self)
         return self.chosen
 
     def consumed(self, vertex: str) -> tuple[int, ...]:
-        return self.core.consumed(vertex)
+        return self.core.job.consumed(vertex)
 
     def is_serving(self, vertex: str) -> bool:
         return False
 
     def is_settled(self, vertex: str) -> bool:
-        return self.core.is_settled(vertex)
+        return self.core.job.is_settled(vertex)
 
     def released(self, stream: str) -> int:
         return 0

@@ -13,11 +13,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import jobmanager.collection
 import jobmanager.driver
-import jobmanager.manager
+import jobmanager.hosts
+import jobmanager.instances
+import jobmanager.takeover
 from jobmanager import low_water_marks
-from jobmanager.driver import Driver, NoticeLog
+from jobmanager.driver import Driver
+from jobmanager.ledger import Ledger
 from jobmanager.manager import JobManager
+from jobmanager.notice_log import NoticeLog
 from jobmanager.tracker import SnapshotTracker
 from rstream import OperatingError
 from rstream.durable import MARK_NAME, DurableLog
@@ -77,7 +82,7 @@ def low_water_mark_off_by_one() -> Mutant:
         low = original(*args)
         return replace(low, marks={s: m and m + 1 for s, m in low.marks.items()})
 
-    return Mutant(jobmanager.manager, "low_water_marks", one_more, ("crash_host",))
+    return Mutant(jobmanager.collection, "low_water_marks", one_more, ("crash_host",))
 
 
 def reader_skips_the_seam() -> Mutant:
@@ -114,9 +119,9 @@ def checkpoint_announced_before_its_outputs_are_durable() -> Mutant:
 def stale_epochs_are_believed() -> Mutant:
     """A notice of a replaced instance counts as one of the present one."""
     return Mutant(
-        JobManager,
-        "_instance",
-        lambda self, vertex, epoch: self.vertices.get(vertex),
+        Ledger,
+        "instance",
+        lambda self, vertex, epoch: self.vertices[vertex].leader,
         LOSSES,
     )
 
@@ -133,7 +138,7 @@ def restart_from_a_checkpoint_too_new() -> Mutant:
 
 def lost_items_are_ignored() -> Mutant:
     """A reader's call for recomputation is not answered."""
-    return Mutant(JobManager, "_items_lost", lambda self, notice: None, ("lost_spill",))
+    return Mutant(jobmanager.instances, "items_lost", lambda job, notice: None, ("lost_spill",))
 
 
 def deletes_before_notices_are_durable() -> Mutant:
@@ -201,19 +206,25 @@ def volatile_marks_are_kept() -> Mutant:
     )
 
 
-def decisions_rest_on_what_is_not_logged() -> Mutant:
-    """As it was before the simulation found it (seed 18)."""
+def the_fenced_are_in_the_log() -> Mutant:
+    """A takeover believes checkpoints that its predecessor refused and deleted."""
     return Mutant(
-        jobmanager.driver,
-        "rests_on_progress",
-        lambda notice: False,
-        ("crash_host", "mine_host", "crash_manager"),
+        JobManager,
+        "is_stale",
+        lambda self, notice: False,
+        ("crash_host", "zombie", "cut_control", "crash_manager"),
     )
 
 
 def a_takeover_counts_epochs_on() -> Mutant:
     """The successor's instances have the names of its predecessor's."""
-    return Mutant(jobmanager.manager, "EPOCHS_PER_TAKEOVER", 0, ("crash_manager", "crash_host"))
+    return Mutant(
+        jobmanager.hosts,
+        "EPOCHS_PER_TAKEOVER",
+        0,
+        ("crash_manager", "crash_host"),
+        more=((jobmanager.takeover, "EPOCHS_PER_TAKEOVER", 0),),
+    )
 
 
 def a_replaced_writer_takes_the_mark_back() -> Mutant:
@@ -248,7 +259,7 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_failed_flush_counts_as_durable,
     a_full_tail_hides_a_failed_flush,
     volatile_marks_are_kept,
-    decisions_rest_on_what_is_not_logged,
+    the_fenced_are_in_the_log,
     a_takeover_counts_epochs_on,
     a_replaced_writer_takes_the_mark_back,
     wall_time_measures_silence,

@@ -240,6 +240,7 @@ class SimReader(PushedReader):
         *,
         store: BlobStore,
         on_change: Callable[[], None],
+        durable_first: bool,
     ) -> None:
         self.process = process
         self._network, self._world = network, network.world
@@ -249,7 +250,12 @@ class SimReader(PushedReader):
         self._arrives_at_s = 0.0
         self._is_cut = False
         super().__init__(
-            stream_id, from_seq, store=store, queue_bytes_max=QUEUE_BYTES_MAX, on_change=on_change
+            stream_id,
+            from_seq,
+            store=store,
+            queue_bytes_max=QUEUE_BYTES_MAX,
+            on_change=on_change,
+            durable_first=durable_first,
         )
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rstream.overlap import remove_overlap
+from rstream.overlap import seal
 from tests.sim.checkers import Checkers
 from tests.sim.faults import KINDS, inject
 from tests.sim.scheduler import Process, Scheduler
@@ -90,5 +90,5 @@ def _finish(
     process = Process("finish", lambda reason: None)
     checkers.is_over = True
     for _, uri in sinks:
-        remove_overlap(FaultyBlobs(disk, process, root_of(uri)))
+        seal(FaultyBlobs(disk, process, root_of(uri)))
     checkers.output_is_complete()

@@ -107,6 +107,7 @@ def _config(random: Random) -> JobConfig:
         step_rows_max=random.choice([1, 3, 10, 40]),
         pending_rows_max=random.choice([5, 30, 200]),
         checkpoint_interval_s=random.choice([0.01, 0.1, 0.5]),
+        checkpoint_inline_bytes_max=0 if tail_bytes == 8_000 else 1 << 16,
         flush_wait_s=10.0,
         report_interval_s=random.choice([0.02, 0.1]),
         reconnect_s=random.choice([0.05, 0.2]),

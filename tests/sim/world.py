@@ -72,6 +72,8 @@ class SimWiring:
         seq: int,
         store: BlobStore,
         on_change: Callable[[], None],
+        *,
+        durable_first: bool,
     ) -> SimReader:
         return SimReader(
             self._world.network,
@@ -82,6 +84,7 @@ class SimWiring:
             seq,
             store=store,
             on_change=on_change,
+            durable_first=durable_first,
         )
 
     def close(self) -> None:

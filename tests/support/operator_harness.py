@@ -6,6 +6,10 @@ for item (floats bit for bit). It also checks what every operator owes its reade
 ``vs``, strictly increasing CTIs that are kept, ``vs < ve``, the schema that was announced, and
 snapshots that later processing does not change.
 
+Of an operator that claims a horizon (:mod:`rvertex.horizon`) it asks that, at any cut, a new one
+fed only what lies within the horizon goes on exactly as the one that was fed everything; also if
+it was fed part of what lies before, as happens behind another operator that is being rebuilt.
+
 Cannot catch: an answer that is wrong in the same way under every cutting; that is what the naive
 evaluators (``tests/support/naive.py``) are for. Source: Jet's and Trill's operator tests.
 """
@@ -21,6 +25,8 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import VE, VS, event_schema, int64_column
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.horizon import horizon_of, output_duration_of
 from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
 from rvertex.run import NO_CTIS, Run, to_items
 from tests.support.exact import assert_same_items
@@ -28,18 +34,23 @@ from tests.support.exact import assert_same_items
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rvertex.horizon import Durations
+
 Ports = list[Run]
+#: At how many places a test has an operator rebuilt from its horizon.
+REPLAYS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _MergedOrder:
     """Where every item of the ports stands in the merged sequence.
 
-    ``port`` int64[n]: the port of item i, or -1 for a CTI. A prefix of the merged sequence is a
-    prefix of each port's events and of the CTIs.
+    ``port`` int64[n]: the port of item i, or -1 for a CTI; ``times`` int64[n], sorted. A prefix of
+    the merged sequence is a prefix of each port's events and of the CTIs.
     """
 
     port: np.ndarray
+    times: np.ndarray
 
     def __len__(self) -> int:
         return len(self.port)
@@ -59,8 +70,9 @@ def _merged_order(inputs: Sequence[Run]) -> _MergedOrder:
     """The merged sequence: by time, a CTI before the events of its time, then by port and row."""
     times = [inputs[0].ctis, *(int64_column(run.events, VS) for run in inputs)]
     port = np.concatenate([np.full(len(t), p - 1) for p, t in enumerate(times)])
-    order = np.lexsort((port, np.concatenate(times)))
-    return _MergedOrder(port[order])
+    time = np.concatenate(times)
+    order = np.lexsort((port, time))
+    return _MergedOrder(port[order], time[order])
 
 
 def run_cut(
@@ -165,7 +177,69 @@ def assert_cut_invariant(
             assert_same_items(items_of(outputs, payload), expected, label)
     for cuts in splits or ((len(every) // 2,),):
         _assert_snapshots_stay(spec, inputs, input_schemas, cuts)
+    horizon_us = horizon_of(spec, durations_of(inputs))
+    if horizon_us is not None:
+        places = sorted({k * len(every) // (REPLAYS + 1) for k in range(1, REPLAYS + 1)})
+        assert_horizon(spec, inputs, input_schemas, horizon_us, places)
     return whole[0]
+
+
+def durations_of(inputs: Sequence[Run]) -> Durations:
+    """The greatest lifetime of the events of each port; None where one is endless."""
+    durations: list[int | None] = []
+    for run in inputs:
+        vs, ve = int64_column(run.events, VS), int64_column(run.events, VE)
+        is_endless = bool((ve == INF_TIME).any())
+        durations.append(None if is_endless else int((ve - vs).max(initial=1)))
+    return tuple(durations)
+
+
+def assert_horizon(
+    spec: OperatorSpec,
+    inputs: Sequence[Run],
+    schemas: Sequence[pa.Schema],
+    horizon_us: int,
+    cuts: Sequence[int],
+) -> None:
+    """At each of ``cuts``, an operator rebuilt from its horizon goes on as the old one does."""
+    payload = spec.output_schema(schemas)
+    order = _merged_order(inputs)
+    cuts = sorted({cut for cut in cuts if 0 < cut < len(order)})
+    outputs = run_cut(spec, inputs, schemas, cuts)
+    output_duration = output_duration_of(spec, durations_of(inputs))
+    if output_duration is not None:
+        for run in outputs:
+            vs, ve = int64_column(run.events, VS), int64_column(run.events, VE)
+            assert (ve - vs <= output_duration).all(), f"lives longer than {output_duration}"
+    for k, cut in enumerate(cuts):
+        first = _first_needed(order, cut, horizon_us)
+        for prefix in ((), _every_second(order, inputs, first)):
+            late = spec.open(schemas)
+            for piece in prefix:
+                late.process(piece)
+            late.process(order.piece(inputs, first, cut))
+            again = [late.process(order.piece(inputs, cut, len(order)))]
+            label = f"rebuilt at {cut} from {first} by a horizon of {horizon_us}"
+            if prefix:
+                label += ", after a part of what came before"
+            assert_same_items(items_of(again, payload), items_of(outputs[k + 1 :], payload), label)
+
+
+def _first_needed(order: _MergedOrder, cut: int, horizon_us: int) -> int:
+    """The first item within the horizon of the last CTI before ``cut``; 0 without a CTI."""
+    ctis = order.times[:cut][order.port[:cut] < 0]
+    if len(ctis) == 0:
+        return 0
+    return int(order.times.searchsorted(max(int(ctis[-1]) - horizon_us, MIN_TIME)))
+
+
+def _every_second(order: _MergedOrder, inputs: Sequence[Run], end: int) -> list[Ports]:
+    """All CTIs and every second event before ``end``, as one piece."""
+    ports = []
+    for run in order.piece(inputs, 0, end):
+        kept = np.arange(run.events.num_rows) % 2 == 0
+        ports.append(Run(run.events.filter(pa.array(kept)), run.ctis))
+    return [ports]
 
 
 def _assert_snapshots_stay(

@@ -1,0 +1,156 @@
+"""What may be forgotten and deleted, and who is told. Pure.
+
+Reports release the memory of volatile streams; checkpoints move the low-water marks, which collect
+durable streams and let old checkpoints go. A checkpoint is made of its own file and of *parts*,
+which others of the vertex may name too.
+
+Invariants: (1) a checkpoint goes only when the marks say that no recovery can need it; (2) a part
+goes only when no checkpoint that is left names it, nor the last one of a present instance, whose
+next one may name it without storing it again; (3) a mark is never taken back: a checkpoint that
+would read below one is not used.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+from jobmanager.config import KEEP_ALL
+from jobmanager.joining import answered
+from jobmanager.low_water_marks import low_water_marks
+from jobmanager.messages import DeleteFiles
+from jobmanager.tracker import CheckpointRef
+from rvertex.messages import Collect, Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobmanager.ledger import Ledger
+    from jobmanager.state import VertexState
+    from rvertex.messages import CheckpointTaken, Progress
+
+
+def progress(job: Ledger, notice: Progress) -> None:
+    """A host's report: take it over, and release memory that it shows to be needless."""
+    host = job.current(notice.host)
+    if host is None:
+        return
+    host.heard_us = job.now_us
+    for report in notice.vertices:
+        instance = job.instance(report.vertex, report.epoch)
+        if instance is None or instance.state not in ("starting", "running"):
+            continue
+        vertex = job.vertices[report.vertex]
+        newest = max(i.epoch for i in vertex.instances)
+        if instance.epoch == newest and any(map(operator.gt, report.inputs, instance.consumed)):
+            vertex.join_failures = 0
+        if vertex.advance(instance, report):
+            host.losses = 0
+            job.advanced_us = job.now_us
+    release_volatile(job)
+
+
+def release_volatile(job: Ledger) -> None:
+    """Let writers forget what all readers of volatile streams have consumed."""
+    marks: dict[str, int] = {}
+    for stream in job.topology.streams.values():
+        if not stream.is_durable and stream.reader is not None:
+            marks[stream.id] = job.held(stream.reader.vertex)[stream.reader.index]
+    _tell_marks(job, marks)
+
+
+def _tell_marks(job: Ledger, marks: dict[str, int]) -> None:
+    """Tell every instance that has such a stream in memory, once."""
+    told: dict[int, list[Mark]] = {}
+    for stream, seq in marks.items():
+        for instance in job.live(job.topology.writer(stream)):
+            if seq > instance.released.get(stream, 0):
+                instance.released[stream] = seq
+                told.setdefault(instance.slot, []).append(Mark(stream, seq))
+    for slot, rows in sorted(told.items()):
+        host = job.hosts[slot].name
+        job.tell(host, Collect(host, tuple(rows)))
+
+
+def checkpoint_taken(job: Ledger, notice: CheckpointTaken) -> None:
+    """A checkpoint is durable: it may start newcomers, and make older ones needless."""
+    vertex = job.vertices[notice.vertex]
+    instance = job.instance(notice.vertex, notice.epoch)
+    if instance is None:
+        _delete(job, vertex, [notice.name], notice.parts)
+        return
+    instance.reached(notice.inputs, notice.outputs)
+    instance.parts = notice.parts
+    ref = record_checkpoint(job, notice)
+    if ref is None:
+        _delete(job, vertex, [notice.name], ())
+        return
+    if notice.asked:
+        answered(job, vertex, notice.epoch, ref)
+    collect_durable(job)
+
+
+def record_checkpoint(job: Ledger, notice: CheckpointTaken) -> CheckpointRef | None:
+    """Know it from now on; None if it is of no use, because what it would read may be gone."""
+    job.vertices[notice.vertex].parts.update(dict.fromkeys(notice.parts))
+    job.checkpointed_us = max(job.checkpointed_us, notice.taken_us)
+    ref = CheckpointRef.announced(notice)
+    if not all(map(operator.ge, ref.reads, job.tracker.refs(notice.vertex)[0].reads)):
+        return None
+    job.tracker.add(notice.vertex, ref)
+    return ref
+
+
+def collect_durable(job: Ledger) -> None:
+    """Apply the low-water marks: delete old checkpoints, collect durable streams."""
+    low = low_water_marks(
+        job.topology, job.tracker, job.is_settled, job.consumed, lambda v, ref: _held(job, v, ref)
+    )
+    for name, ref in low.keep.items():
+        dropped = [] if ref is None else job.tracker.drop_before(name, ref)
+        if dropped:
+            _delete(job, job.vertices[name], [r.name for r in dropped], ())
+    durable = {s: seq for s, seq in low.marks.items() if job.topology.streams[s].is_durable}
+    _tell_marks(job, {s: seq for s, seq in durable.items() if seq})
+
+
+def _held(job: Ledger, vertex: str, needed: CheckpointRef) -> CheckpointRef:
+    """What is kept instead of ``needed``: for its age, or because an instance is to load it."""
+    retain_us = job.config.retain_us
+    age_us = job.checkpointed_us if retain_us == KEEP_ALL else retain_us
+    before_us = job.checkpointed_us - age_us if retain_us else None
+    rows = job.vertices[vertex].instances
+    loading = [i.checkpoint for i in rows if i.state in ("waiting", "starting")]
+    return job.tracker.held(vertex, needed, before_us=before_us, names=loading)
+
+
+def kept_marks(job: Ledger) -> dict[str, int | None]:
+    """Of a job on which nobody works: forget all that retention does not hold; the marks then.
+
+    A vertex that is settled keeps what is held for its age alone; None: nothing of that stream.
+    """
+    low = low_water_marks(
+        job.topology, job.tracker, job.is_settled, job.consumed, lambda v, ref: _held(job, v, ref)
+    )
+    marks = dict(low.marks)
+    for name, needed in low.keep.items():
+        ref = needed
+        if needed is None and job.config.retain_us:
+            ref = _held(job, name, job.tracker.newest(name))
+            for k, stream in enumerate(job.topology.vertices[name].inputs):
+                marks[stream.id] = ref.reads[k]
+        if ref is None:
+            job.tracker.forget(name)
+        else:
+            job.tracker.drop_before(name, ref)
+    return marks
+
+
+def _delete(job: Ledger, vertex: VertexState, names: list[str], parts: Iterable[str]) -> None:
+    """Delete checkpoints, and of the parts of the vertex (and ``parts``) what no one names."""
+    named = {p for ref in job.tracker.refs(vertex.shape.id) for p in ref.parts}
+    named.update(p for i in vertex.instances for p in i.parts)
+    needless = [p for p in dict.fromkeys([*vertex.parts, *parts]) if p not in named]
+    for part in needless:
+        vertex.parts.pop(part, None)
+    job.out.append(DeleteFiles((*names, *needless)))

@@ -1,0 +1,146 @@
+"""Hosts: slots and who holds them, from the start of the job to a drain. Pure.
+
+A slot is held by one host at a time. A host that is lost is replaced by one with a new name; one
+that is drained is not, once its vertices have moved.
+
+Invariants: (1) a host that does not hold its slot is refused; (2) every slot that is not drained
+has a host, or one is on its way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.instances import location, lose_slot, order, publish, remove, restart
+from jobmanager.ledger import EPOCHS_PER_TAKEOVER, US_PER_S
+from jobmanager.messages import Feed, HostLost, JobResumed, Refuse, StartHost
+from jobmanager.placement import first_slots
+from jobmanager.state import HostState
+from rvertex.messages import StopHost
+
+if TYPE_CHECKING:
+    from jobmanager.ledger import Ledger
+    from jobmanager.messages import JobStarted
+    from rvertex.messages import HostReady
+
+
+def begin(job: Ledger, notice: JobStarted | JobResumed) -> None:
+    """Fill the slots, and start what is not settled; nothing of before is left."""
+    assert notice.hosts >= 1, notice.hosts
+    job.state, job.error = "running", ""
+    job.now_us = job.advanced_us = notice.now_us
+    job.generation += 1
+    job.hosts = [HostState(slot, job.generation) for slot in range(notice.hosts)]
+    for k, vertex in enumerate(job.vertices.values()):
+        vertex.instances.clear()
+        vertex.joins.clear()
+        vertex.due_us = None
+        replicas = vertex.shape.recovery.replicas
+        if replicas > notice.hosts:
+            job.end("failed", _too_few_hosts(vertex.shape.id, replicas, notice.hosts))
+            return
+        vertex.homes = first_slots(k, replicas, notice.hosts)
+    if isinstance(notice, JobResumed):
+        job.epoch += EPOCHS_PER_TAKEOVER
+    if all(v.is_finished for v in job.vertices.values()):
+        job.end("finished", "")
+        return
+    for host in job.hosts:
+        host.heard_us = job.now_us
+        job.out.append(StartHost(host.name))
+    restart(job, [v for v in job.vertices if not job.is_settled(v)])
+
+
+def _too_few_hosts(vertex: str, replicas: int, hosts: int) -> str:
+    return (
+        f"vertex {vertex} is to have {replicas} replicas, each on a host of its own, but there "
+        f"are {hosts} hosts; start more hosts or ask for fewer replicas"
+    )
+
+
+def ready(job: Ledger, notice: HostReady) -> None:
+    """A host can take instances; another one than was ordered must leave."""
+    host = job.current(notice.host)
+    if host is None or host.state != "starting" or notice.attempt != 0:
+        job.out.append(Refuse(notice.host, notice.attempt))
+        return
+    host.state, host.heard_us = "ready", job.now_us
+    host.address, host.machine, host.pid = notice.address, notice.machine, notice.pid
+    for vertex in job.vertices.values():
+        found = location(job, vertex)
+        if found is not None:
+            job.tell(host.name, found)
+    for vertex, instance in job.instances():
+        if instance.slot == host.slot and instance.state == "waiting":
+            order(job, vertex, instance)
+
+
+def lost(job: Ledger, name: str, reason: str) -> None:
+    """A host is gone, or was given up: another one takes its slot, unless it was to be empty."""
+    host = job.current(name)
+    if host is None:
+        return
+    host.losses += 1
+    if host.losses > job.config.host_restarts_max:
+        what = f"host of slot {host.slot} was lost {host.losses} times: {reason}"
+        job.end("failed", what)
+        return
+    job.out.append(Refuse(name, 0))  # should it still be alive, it must leave
+    if host.is_draining:
+        host.state = "drained"
+    else:
+        following = HostState(host.slot, host.generation + 1)
+        following.heard_us, following.losses = job.now_us, host.losses
+        job.hosts[host.slot] = following
+        job.generation = max(job.generation, following.generation)
+        job.out.append(StartHost(following.name))
+    lose_slot(job, host.slot)
+
+
+def drain_requested(job: Ledger, name: str) -> None:
+    """A user wants a host to be empty; what is on it moves, if there is somewhere to move to."""
+    host = job.current(name)
+    if host is not None and not why_not_drained(job, host):
+        host.is_draining = True
+
+
+def why_not_drained(job: Ledger, host: HostState) -> str:
+    """Why a host cannot be drained; empty if it can."""
+    if not host.is_open:
+        return f"it is {host.condition}"
+    others = sum(h.is_open for h in job.hosts) - 1
+    if others == 0:
+        return "there is no other host"
+    for vertex in job.vertices.values():
+        replicas = vertex.shape.recovery.replicas
+        if not vertex.is_finished and replicas > others:
+            return f"{vertex.shape.id} has {replicas} replicas, other hosts there are only {others}"
+    return ""
+
+
+def let_drained_go(job: Ledger) -> None:
+    """Tell hosts that were drained, and that no one needs any more, to leave."""
+    for host in job.hosts:
+        if not host.is_draining or host.state != "ready":
+            continue
+        here = [(v, i) for v, i in job.instances() if i.slot == host.slot]
+        if all(job.is_settled(v.shape.id) for v, _ in here):
+            host.state = "drained"
+            job.tell(host.name, StopHost(host.name, flush=True))
+            for vertex, instance in here:
+                remove(vertex, instance)
+                publish(job, vertex)
+
+
+def check_limits(job: Ledger) -> None:
+    """Hosts that do not start end the job; those that fall silent are given up."""
+    for host in job.hosts:
+        silent_s = (job.now_us - host.heard_us) / US_PER_S
+        if host.state == "starting" and silent_s > job.config.host_start_wait_s:
+            limit = f"host_start_wait_s = {job.config.host_start_wait_s:g} s"
+            what = f"host {host.name} did not start within {limit}; does Spark have a free task"
+            job.end("failed", f"{what} slot for every host?")
+            return
+        if host.state == "ready" and silent_s > job.config.host_silence_s:
+            silence = HostLost(host.name, f"silent for {silent_s:.0f} s")
+            job.out.append(Feed(silence))

@@ -1,0 +1,267 @@
+"""Instances: how they are opened, how they end, and who is told where they are. Pure.
+
+A vertex that is left without an instance restarts, with what :mod:`jobmanager.recovery` adds
+upstream, each under a new epoch. One that still has another instance goes on with that, and a
+newcomer joins it (:mod:`jobmanager.joining`).
+
+Invariants: (1) a notice of an instance that is no longer there changes nothing; (2) what is
+restarted in vain too often ends the job; (3) two instances that end differently are an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.errors import NotDeterministicError
+from jobmanager.ledger import US_PER_S
+from jobmanager.placement import slots_for_restart
+from jobmanager.recovery import plan_restarts
+from jobmanager.state import InstanceState
+from rstream.types import MIN_TIME
+from rvertex.messages import Locate, Site, StartVertex, StopVertex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobmanager.ledger import Ledger
+    from jobmanager.state import VertexState
+    from jobmanager.tracker import CheckpointRef
+    from rvertex.messages import ItemsLost, VertexFailed, VertexFinished, VertexStarted
+
+# ---- opening
+
+
+def new_instance(
+    job: Ledger, vertex: VertexState, ref: CheckpointRef, slot: int, turn: int
+) -> InstanceState:
+    """An instance that begins from a checkpoint; not yet among those of its vertex."""
+    job.epoch += 1
+    volatile = [s for s in vertex.shape.outputs if not s.is_durable]
+    return InstanceState(
+        epoch=job.epoch,
+        slot=slot,
+        turn=turn,
+        checkpoint=ref.name,
+        parts=ref.parts,
+        consumed=ref.reads,
+        outputs=ref.outputs,
+        released={s.id: ref.outputs[s.writer.index] for s in volatile},
+        opened_us=job.now_us,
+    )
+
+
+def order(job: Ledger, vertex: VertexState, instance: InstanceState) -> None:
+    """Tell its host to start it, now or when that is ready."""
+    host = job.hosts[instance.slot]
+    if host.state != "ready":
+        instance.state = "waiting"
+        return
+    instance.state, instance.host = "starting", host.name
+    name, epoch, turns = vertex.shape.id, instance.epoch, vertex.shape.recovery.replicas
+    job.tell(
+        host.name,
+        StartVertex(host.name, name, epoch, instance.checkpoint, instance.turn, turns),
+    )
+
+
+def restart(job: Ledger, lost: Iterable[str]) -> None:
+    """Restart vertices without instances, and those upstream that must recompute for them."""
+    for name, ref in plan_restarts(lost, job.topology, job.tracker, job).items():
+        vertex = job.vertices[name]
+        if not vertex.is_new:
+            vertex.restarts += 1
+            vertex.fruitless_restarts += 1
+        if vertex.fruitless_restarts > job.config.vertex_restarts_max:
+            job.end("failed", f"vertex {name} was restarted {vertex.restarts} times in vain")
+            return
+        vertex.is_new = vertex.is_finished = False
+        vertex.cti, vertex.due_us = MIN_TIME, None
+        if vertex.instances:
+            _recompute(job, vertex, ref)
+            continue
+        vertex.joins.clear()
+        vertex.homes = slots_for_restart(job, vertex)
+        for turn, slot in enumerate(vertex.homes):
+            instance = new_instance(job, vertex, ref, slot, turn)
+            vertex.instances.append(instance)
+            order(job, vertex, instance)
+
+
+def _recompute(job: Ledger, vertex: VertexState, ref: CheckpointRef) -> None:
+    """Have one instance write again what was lost; the others serve on."""
+    rows = vertex.instances
+    former = next((i for i in rows if not job.is_live(i)), rows[-1])
+    new = new_instance(job, vertex, ref, former.slot, former.turn)
+    new.replaces, new.reason = former.replaces, former.reason
+    for twin in rows:
+        if twin.replaces == former.epoch:
+            twin.replaces, twin.goal = new.epoch, ()
+    for join in vertex.joins:
+        if join.replaces == former.epoch:
+            join.replaces = new.epoch
+        if join.source == former.epoch:
+            join.source, join.frozen = None, ()
+    rows[rows.index(former)] = new
+    order(job, vertex, new)  # its host closes the former one
+
+
+# ---- closing
+
+
+def remove(vertex: VertexState, instance: InstanceState) -> None:
+    """Forget an instance; what rested on it is undone."""
+    vertex.instances.remove(instance)
+    vertex.joins = [j for j in vertex.joins if j.replaces != instance.epoch]
+    for join in vertex.joins:
+        if join.source == instance.epoch:
+            join.source, join.frozen = None, ()
+    for twin in vertex.instances:
+        if twin.replaces == instance.epoch:
+            twin.replaces, twin.reason = None, ""
+
+
+def stop(job: Ledger, vertex: VertexState, instance: InstanceState, *, flush: bool) -> None:
+    """Order an instance to be closed, and forget it."""
+    if job.is_live(instance):
+        name = vertex.shape.id
+        job.tell(instance.host, StopVertex(instance.host, name, instance.epoch, flush))
+    remove(vertex, instance)
+
+
+def lose_slot(job: Ledger, slot: int) -> None:
+    """Every instance of a slot is gone: restart what has no other, say where the others are."""
+    hit = []
+    for vertex in job.vertices.values():
+        for instance in [i for i in vertex.instances if i.slot == slot]:
+            remove(vertex, instance)
+            hit.append(vertex)
+    dead = [v for v in hit if not v.instances and not job.is_settled(v.shape.id)]
+    restart(job, [v.shape.id for v in dead])
+    for vertex in hit:
+        if vertex not in dead:
+            publish(job, vertex)
+
+
+def stop_needless(job: Ledger) -> None:
+    """Close all but the first to finish of what no one asks anything of any more."""
+    for vertex in job.vertices.values():
+        if len(vertex.instances) < 2 or not job.is_settled(vertex.shape.id):
+            continue
+        for instance in [i for i in vertex.instances if i.epoch != vertex.finisher]:
+            stop(job, vertex, instance, flush=False)  # its outputs are durable to the end
+        publish(job, vertex)
+
+
+# ---- where they are
+
+
+def location(job: Ledger, vertex: VertexState) -> Locate | None:
+    """Where its streams can be read now; None while that is nowhere."""
+    serving = [i for i in vertex.instances if i.state in ("running", "finished") and job.is_live(i)]
+    if not serving and not job.is_settled(vertex.shape.id):
+        return None
+    serving.sort(key=lambda i: job.hosts[i.slot].is_draining)  # stable: the primary comes first
+    sites = (Site(i.epoch, i.host, job.hosts[i.slot].address) for i in serving)
+    job.locations += 1
+    return Locate(vertex.shape.id, job.locations, tuple(sites))
+
+
+def publish(job: Ledger, vertex: VertexState) -> None:
+    """Tell every host where the streams of ``vertex`` are."""
+    found = location(job, vertex)
+    for host in job.hosts:
+        if found is not None and host.state == "ready":
+            job.tell(host.name, found)
+
+
+# ---- what they say
+
+
+def started(job: Ledger, notice: VertexStarted) -> None:
+    """An instance can be read."""
+    instance = job.instance(notice.vertex, notice.epoch)
+    if instance is None or instance.state != "starting":
+        return
+    instance.state = "running"
+    publish(job, job.vertices[notice.vertex])
+
+
+def finished(job: Ledger, notice: VertexFinished) -> None:
+    """An instance came to the end of its inputs: so has the vertex."""
+    instance = job.instance(notice.vertex, notice.epoch)
+    if instance is None:
+        return
+    vertex, digests = job.vertices[notice.vertex], notice.digests
+    if vertex.digests and vertex.digests != digests:
+        one, other = (f"outputs {[d.hex() for d in rows]}" for rows in (vertex.digests, digests))
+        raise NotDeterministicError(notice.vertex, one, other)
+    vertex.finish(instance, notice)
+    job.advanced_us = job.now_us
+    if all(v.is_finished for v in job.vertices.values()):
+        job.end("finished", "")
+        return
+    stop_needless(job)
+
+
+def failed(job: Ledger, notice: VertexFailed) -> None:
+    """An instance cannot go on: another one must, or the job fails."""
+    instance = job.instance(notice.vertex, notice.epoch)
+    if instance is None:
+        return
+    vertex, name = job.vertices[notice.vertex], notice.vertex
+    is_unreadable = notice.family == "checkpoint" and bool(instance.checkpoint)
+    if not is_unreadable and notice.family != "operating":
+        job.end("failed", f"{name}: {notice.message}")
+        return
+    remove(vertex, instance)
+    if is_unreadable and not (vertex.instances and len(job.tracker.refs(name)) == 1):
+        job.tracker.discard(name, instance.checkpoint)
+    publish(job, vertex)
+    if vertex.instances:
+        vertex.join_failures += 1
+        vertex.due_us = job.now_us + _pause_us(job, vertex.join_failures)
+    elif not job.is_settled(name):
+        _restart_failed(job, vertex, notice.message, at_once=is_unreadable)
+
+
+def _restart_failed(job: Ledger, vertex: VertexState, message: str, *, at_once: bool) -> None:
+    """The only instance failed by itself: restart it, later each time, or give up."""
+    name, tries = vertex.shape.id, vertex.fruitless_restarts
+    if at_once:
+        restart(job, [name])
+    elif tries >= job.config.vertex_failures_max:
+        job.end("failed", f"{name}: {message} (after {tries} restarts)")
+    elif tries == 0:
+        restart(job, [name])
+    else:
+        vertex.due_us = job.now_us + _pause_us(job, tries)
+
+
+def _pause_us(job: Ledger, failures: int) -> int:
+    """How long nothing is started after so many failures: growing, and bounded."""
+    pause_s = job.config.restart_pause_s * 2.0 ** min(failures - 1, 30)
+    return int(min(pause_s, job.config.restart_pause_max_s) * US_PER_S)
+
+
+def due(job: Ledger, name: str) -> None:
+    """The pause of a vertex is over."""
+    vertex = job.vertices[name]
+    if vertex.due_us is None:
+        return
+    vertex.due_us = None
+    if not vertex.instances and not job.is_settled(name):
+        restart(job, [name])
+
+
+def items_lost(job: Ledger, notice: ItemsLost) -> None:
+    """A reader found nowhere what it needs: its writer writes it again.
+
+    Not if there is an instance that the reader has not tried: it will, when it hears of it.
+    """
+    if job.instance(notice.vertex, notice.epoch) is None:
+        return
+    name = job.topology.writer(notice.stream)
+    writer = job.vertices[name]
+    is_tried = all(i.epoch in notice.writer_epochs for i in writer.instances)
+    if is_tried and writer.due_us is None:
+        restart(job, [name])

@@ -1,0 +1,150 @@
+"""The ledger: all that the job manager knows, and the questions its parts ask of it. Pure.
+
+The parts (:mod:`jobmanager.hosts`, :mod:`jobmanager.instances`, :mod:`jobmanager.joining`,
+:mod:`jobmanager.stragglers`, :mod:`jobmanager.collection`) are functions over one ledger; what they
+decide goes to ``out``.
+
+Invariants: (1) the instances of a vertex are on different slots; (2) epochs only grow; (3) what a
+vertex has consumed is the least over its instances and over what is held for those that join.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.messages import EndJob, Tell
+from jobmanager.state import HostState, InstanceState, VertexState
+from jobmanager.tracker import SnapshotTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobmanager.config import JobConfig
+    from jobmanager.messages import Instruction
+    from jobmanager.topology import Topology
+    from rvertex.messages import HostInstruction
+
+US_PER_S = 1_000_000
+#: A job manager that takes over skips this many epochs: its predecessor's last may not be logged.
+EPOCHS_PER_TAKEOVER = 1_000
+OPEN_STATES = ("starting", "running")
+
+
+class Ledger:
+    """The state of one job. It serves recovery and garbage collection as their view of the job."""
+
+    def __init__(self, topology: Topology, config: JobConfig) -> None:
+        self.topology = topology
+        self.config = config
+        self.tracker = SnapshotTracker(topology)
+        self.state = "starting"
+        self.error = ""
+        self.hosts: list[HostState] = []
+        self.vertices = {v.id: VertexState(v) for v in topology.vertices.values()}
+        self.epoch = 0
+        #: The last generation of hosts that was used.
+        self.generation = -1
+        #: Version of the last ``Locate`` that was sent.
+        self.locations = 0
+        self.now_us = 0
+        #: When a vertex last got further than ever before.
+        self.advanced_us = 0
+        #: Time of the latest checkpoint: the clock of retention.
+        self.checkpointed_us = 0
+        self.out: list[Instruction] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the job has not ended."""
+        return self.state in OPEN_STATES
+
+    # ---- what is decided
+
+    def tell(self, host: str, instruction: HostInstruction) -> None:
+        """Order an instruction to be sent."""
+        self.out.append(Tell(host, instruction))
+
+    def end(self, state: str, error: str) -> None:
+        """End the job, once."""
+        if self.is_open:
+            self.state, self.error = state, error
+            self.out.append(EndJob(state, error))
+
+    def next_epoch(self) -> int:
+        """The name of a new instance."""
+        self.epoch += 1
+        return self.epoch
+
+    # ---- hosts and instances
+
+    def current(self, name: str) -> HostState | None:
+        """The host of that name if it holds its slot and was not given up."""
+        for host in self.hosts:
+            if host.name == name and host.state in ("starting", "ready"):
+                return host
+        return None
+
+    def instance(self, vertex: str, epoch: int) -> InstanceState | None:
+        """The instance that ``epoch`` names, if it is a present one."""
+        state = self.vertices.get(vertex)
+        rows = state.instances if state is not None else []
+        return next((i for i in rows if i.epoch == epoch), None)
+
+    def instances(self) -> Iterator[tuple[VertexState, InstanceState]]:
+        """All instances, upstream first."""
+        for vertex in self.vertices.values():
+            for instance in vertex.instances:
+                yield vertex, instance
+
+    def is_live(self, instance: InstanceState) -> bool:
+        """Whether it was ordered to a host that is alive."""
+        host = self.hosts[instance.slot]
+        return host.state == "ready" and host.name == instance.host
+
+    def is_running(self, instance: InstanceState) -> bool:
+        """Whether it is live and at work."""
+        return instance.state == "running" and self.is_live(instance)
+
+    def live(self, vertex: str) -> list[InstanceState]:
+        """Its instances on living hosts."""
+        return [i for i in self.vertices[vertex].instances if self.is_live(i)]
+
+    def load(self, slot: int) -> int:
+        """How many unfinished instances are or will be on a slot."""
+        rows = [v for v in self.vertices.values() if not v.is_finished]
+        placed = sum(i.slot == slot for v in rows for i in v.instances)
+        return placed + sum(j.slot == slot for v in rows for j in v.joins)
+
+    # ---- the view of recovery and garbage collection
+
+    def consumed(self, vertex: str) -> tuple[int, ...]:
+        """Input seqs that all its instances, and those that join, have consumed."""
+        state = self.vertices[vertex]
+        rows = [i.consumed for i in state.instances] + [j.frozen for j in state.joins if j.frozen]
+        if not rows:
+            return self.tracker.newest(vertex).reads
+        return tuple(map(min, zip(*rows, strict=True)))
+
+    def held(self, vertex: str) -> tuple[int, ...]:
+        """Input seqs below which no memory is kept for it: a replayed vertex reads some again."""
+        consumed = self.consumed(vertex)
+        if self.vertices[vertex].shape.recovery.strategy != "replay":
+            return consumed
+        return tuple(map(min, consumed, self.tracker.newest(vertex).reads))
+
+    def is_serving(self, vertex: str) -> bool:
+        """Whether an instance on a live host can serve its streams' memory."""
+        return bool(self.live(vertex))
+
+    def is_settled(self, vertex: str) -> bool:
+        """Whether it has finished and no restart can ask anything of its memory."""
+        state = self.vertices[vertex]
+        return state.is_finished and all(
+            s.is_durable or (s.reader is not None and self.is_settled(s.reader.vertex))
+            for s in state.shape.outputs
+        )
+
+    def released(self, stream: str) -> int:
+        """Below this seq no instance of the writer has the stream in memory."""
+        live = self.live(self.topology.writer(stream))
+        return min((i.released.get(stream, 0) for i in live), default=0)

@@ -1,0 +1,129 @@
+"""What a user may set for a run, besides where it runs: how it recovers, checks and remembers.
+
+The command's options and the arguments of :func:`jobmanager.run` are the same; both end here. They
+are recorded in the root, so that ``resume`` goes on alike unless it is told otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypedDict
+
+from jobmanager.config import KEEP_ALL
+from planner.durations import Duration, duration_us, positive_duration_us
+from planner.recovery import recovered_with, with_durable_channels
+from rstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobmanager.config import JobConfig
+    from planner.physical import PhysicalPlan
+    from rvertex.types import Strategy
+
+ALL = "all"
+STRATEGIES = ("checkpoint", "replay", "replication")
+_US_PER_S = 1_000_000
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|kB|KB|MB|GB|KiB|MiB|GiB)?")
+_UNITS = {"kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+class RunOptions(TypedDict, total=False):
+    """What is missing or None is as the query or the configuration says."""
+
+    #: How every vertex is recovered; one that is not deterministic stays strong.
+    recovery: Strategy | None
+    #: Instances of every vertex; more than one means replication.
+    replicas: int | None
+    #: Least time between two checkpoints of a vertex.
+    checkpoint_interval: Duration | None
+    #: Bytes of input after which a vertex takes one before that: a number, or such as "64MB".
+    checkpoint_bytes: int | str | None
+    #: How long what recovery no longer needs is kept: a duration, or "all".
+    retain: Duration | None
+    #: Compare all that is written twice; channels are then flushed, from the job's beginning on.
+    verify: bool | None
+
+
+def recorded(options: RunOptions) -> RunOptions:
+    """The options as ``job.json`` keeps them: checked, only JSON types.
+
+    Raises:
+        UsageError: one of them cannot be.
+    """
+    strategy = options.get("recovery")
+    if strategy is not None and strategy not in STRATEGIES:
+        raise UsageError(f"recovery={strategy!r}: choose one of {', '.join(STRATEGIES)}")
+    known = options.copy()
+    interval, size, retain = (
+        options.get("checkpoint_interval"),
+        options.get("checkpoint_bytes"),
+        options.get("retain"),
+    )
+    if interval is not None:
+        known["checkpoint_interval"] = positive_duration_us(interval, what="checkpoint_interval")
+    if size is not None:
+        known["checkpoint_bytes"] = _bytes(size)
+    if retain is not None and retain != ALL:
+        known["retain"] = duration_us(retain, what="retain")
+    return known
+
+
+def merged(before: Mapping[str, object], now: RunOptions) -> RunOptions:
+    """What was recorded, and over it what is said now."""
+    said = {name: value for name, value in now.items() if value is not None}
+    return {**before, **said}  # type: ignore[typeddict-item]
+
+
+def applied(config: JobConfig, options: RunOptions) -> JobConfig:
+    """The configuration of a run with these options."""
+    known = recorded(options)
+    host = config.host
+    interval_us, size = known.get("checkpoint_interval"), known.get("checkpoint_bytes")
+    if isinstance(interval_us, int):
+        host = replace(host, checkpoint_interval_s=interval_us / _US_PER_S)
+    if isinstance(size, int):
+        host = replace(host, checkpoint_bytes_max=size)
+    verify, retain = known.get("verify"), known.get("retain")
+    host = replace(host, verify=host.verify if verify is None else verify)
+    if retain is not None:
+        retain_us = KEEP_ALL if retain == ALL else duration_us(retain, what="retain")
+        config = replace(config, retain_us=retain_us)
+    return replace(config, host=host)
+
+
+def planned(plan: PhysicalPlan, options: RunOptions, *, is_new: bool) -> PhysicalPlan:
+    """The plan with these options; channels of a job that has begun stay as they are.
+
+    Raises:
+        UsageError: a vertex cannot be recovered so.
+    """
+    plan = recovered_with(plan, options.get("recovery"), options.get("replicas"))
+    return with_durable_channels(plan) if is_new and options.get("verify") else plan
+
+
+def replicas_max(plan: PhysicalPlan) -> int:
+    """How many hosts the plan needs at least."""
+    return max(vertex.recovery.replicas for vertex in plan.vertices)
+
+
+def check_hosts(plan: PhysicalPlan, hosts: int) -> None:
+    """Every replica of a vertex needs a host of its own.
+
+    Raises:
+        UsageError: there are too few.
+    """
+    if hosts < replicas_max(plan):
+        raise UsageError(
+            f"replicas are on different hosts: {replicas_max(plan)} replicas need as many hosts, "
+            f"there are only {hosts}; give --hosts, or ask for fewer --replicas"
+        )
+
+
+def _bytes(given: int | str) -> int:
+    match = _SIZE.fullmatch(str(given).strip())
+    size = 0 if match is None else int(float(match[1]) * _UNITS.get(match[2] or "B", 1))
+    if size < 1:
+        raise UsageError(f'checkpoint_bytes {given!r} is not a size; write it like "64MB"')
+    return size

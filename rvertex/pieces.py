@@ -1,0 +1,184 @@
+"""The tables of a state, cut into pieces that are recognised from one checkpoint to the next.
+
+Theory of operation. A table is a list of immutable chunks. Consecutive chunks make pieces of at
+most :data:`PIECE_ROWS_MAX` rows and about :data:`PIECE_BYTES_MAX` bytes; a longer chunk is cut at
+multiples of a fixed number of rows *of its buffers*, so what is dropped at its front does not move
+the other cuts. A chunk is recognised by where its buffers lie. An address says nothing once its
+buffer is gone, so whoever remembers a fingerprint keeps the chunk (:class:`KnownPieces`).
+
+Invariants: (1) the rows of the pieces, in order, are those of the table; (2) two chunks with equal
+fingerprints, both alive, have the same rows; (3) pieces at the end of a table grow like the digits
+of a binary counter, so a table that grows row by row has logarithmically many small ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PIECE_ROWS_MAX = 1 << 18
+PIECE_BYTES_MAX = 4 << 20
+
+#: Where the buffers of a chunk lie, with all that gives their bytes a meaning but the schema.
+Fingerprint = tuple[Any, ...]
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece(Generic[P]):
+    """Consecutive chunks; ``place`` says where they are stored already, None if they are not."""
+
+    chunks: tuple[pa.RecordBatch, ...]
+    #: One for each chunk; empty if one of them has none.
+    prints: tuple[Fingerprint, ...]
+    nbytes: int
+    rows: int
+    place: P | None
+
+    def batch(self) -> pa.RecordBatch:
+        """The rows as one batch."""
+        return self.chunks[0] if len(self.chunks) == 1 else pa.concat_batches(self.chunks)
+
+    def stored_at(self, place: P) -> Piece[P]:
+        """The piece, now stored."""
+        return Piece(self.chunks, self.prints, self.nbytes, self.rows, place)
+
+
+class KnownPieces(Generic[P]):
+    """The stored pieces of one table, as the last checkpoint has them; keeps them in memory."""
+
+    def __init__(self, schema: pa.Schema, pieces: Sequence[Piece[P]], rows_max: int) -> None:
+        self._schema = schema
+        self._by_start = {p.prints[0]: p for p in pieces if p.prints and p.place is not None}
+        self._rows_max = rows_max
+
+    def cut(self, table: pa.Table) -> tuple[list[Piece[P]], KnownPieces[P]]:
+        """The pieces of ``table``, those that are known with their place.
+
+        Also returns what to cut the next one with, once all pieces are known.
+        """
+        known = self._by_start if self._schema.equals(table.schema, check_metadata=True) else {}
+        rows_max = self._chunk_rows(table)
+        chunks = _chunks(table, rows_max)
+        prints = [fingerprint(chunk) for chunk in chunks]
+        pieces = _group(chunks, prints, known)
+        _merge_end(pieces)
+        return pieces, KnownPieces(table.schema, (), rows_max)
+
+    def with_pieces(self, pieces: Sequence[Piece[P]]) -> KnownPieces[P]:
+        """Remember ``pieces`` in place of what was known."""
+        return KnownPieces(self._schema, pieces, self._rows_max)
+
+    def _chunk_rows(self, table: pa.Table) -> int:
+        """Rows of a cut of long chunks: a power of two, changed only when it is far off."""
+        row_bytes: int = max(table.nbytes // max(table.num_rows, 1), 1)
+        fitting = max(min(PIECE_BYTES_MAX // row_bytes, PIECE_ROWS_MAX), 1)
+        if fitting // 2 <= self._rows_max <= fitting * 2:
+            return self._rows_max
+        return 1 << (fitting.bit_length() - 1)
+
+
+def nothing_known(schema: pa.Schema) -> KnownPieces[Any]:
+    """Of a table that no checkpoint has."""
+    return KnownPieces(schema, (), 0)
+
+
+def piece_of(chunk: pa.RecordBatch, place: P) -> Piece[P]:
+    """A stored piece of one chunk."""
+    found = fingerprint(chunk)
+    return Piece((chunk,), (found,) if found else (), chunk.nbytes, chunk.num_rows, place)
+
+
+def fingerprint(chunk: pa.RecordBatch) -> Fingerprint | None:
+    """Where the buffers of ``chunk`` lie; None if that cannot be told for one of its types."""
+    found = [_array_print(column) for column in chunk.columns]
+    return None if None in found or not found else (chunk.num_rows, *found)
+
+
+def _array_print(array: pa.Array) -> Fingerprint | None:
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        parts = [_array_print(array.indices), _array_print(array.dictionary)]
+        return None if None in parts else tuple(parts)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        values = _array_print(array.values)
+        return None if values is None else (*_own_print(array, 2), values)
+    is_flat = pa.types.is_primitive(kind) or pa.types.is_null(kind)
+    is_bytes = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    is_bytes = is_bytes or pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    return _own_print(array, 3) if is_flat or is_bytes else None
+
+
+def _own_print(array: pa.Array, buffers: int) -> Fingerprint:
+    places = (b if b is None else (b.address, b.size) for b in array.buffers()[:buffers])
+    return (array.offset, len(array), *places)
+
+
+def _chunks(table: pa.Table, rows_max: int) -> list[pa.RecordBatch]:
+    """The chunks of a table, none longer than ``rows_max``, none empty."""
+    chunks: list[pa.RecordBatch] = []
+    for batch in table.to_batches():
+        rows = batch.num_rows
+        if rows == 0:
+            continue
+        offset = batch.column(0).offset
+        lo = 0
+        while lo < rows:
+            count = min(rows_max - (offset + lo) % rows_max, rows - lo)
+            chunks.append(batch.slice(lo, count) if count < rows else batch)
+            lo += count
+    return chunks
+
+
+def _group(
+    chunks: list[pa.RecordBatch],
+    prints: list[Fingerprint | None],
+    known: dict[Fingerprint, Piece[P]],
+) -> list[Piece[P]]:
+    pieces: list[Piece[P]] = []
+    lo = at = size = rows = 0
+    while at < len(chunks):
+        first = prints[at]
+        old = None if first is None else known.get(first)
+        if old is not None and tuple(prints[at : at + len(old.prints)]) == old.prints:
+            pieces += _fresh(chunks[lo:at], prints[lo:at])
+            pieces.append(old)
+            at += len(old.prints)
+            lo, size, rows = at, 0, 0
+            continue
+        chunk = chunks[at]
+        if at > lo and (
+            size + chunk.nbytes > PIECE_BYTES_MAX or rows + chunk.num_rows > PIECE_ROWS_MAX
+        ):
+            pieces += _fresh(chunks[lo:at], prints[lo:at])
+            lo, size, rows = at, 0, 0
+        size += chunk.nbytes
+        rows += chunk.num_rows
+        at += 1
+    return pieces + _fresh(chunks[lo:], prints[lo:])
+
+
+def _merge_end(pieces: list[Piece[P]]) -> None:
+    """Join the last pieces while the one before is at most twice as large as the last."""
+    while len(pieces) > 1:
+        a, b = pieces[-2:]
+        too_large = a.nbytes + b.nbytes > PIECE_BYTES_MAX or a.rows + b.rows > PIECE_ROWS_MAX
+        if too_large or a.nbytes > 2 * b.nbytes:
+            return
+        prints = (*a.prints, *b.prints) if a.prints and b.prints else ()
+        chunks = (*a.chunks, *b.chunks)
+        pieces[-2:] = [Piece(chunks, prints, a.nbytes + b.nbytes, a.rows + b.rows, None)]
+
+
+def _fresh(chunks: list[pa.RecordBatch], prints: list[Fingerprint | None]) -> list[Piece[P]]:
+    """A piece of chunks that are not known; none of no chunks."""
+    if not chunks:
+        return []
+    told = tuple(p for p in prints if p is not None)
+    size, rows = sum(c.nbytes for c in chunks), sum(c.num_rows for c in chunks)
+    return [Piece(tuple(chunks), told if len(told) == len(chunks) else (), size, rows, None)]

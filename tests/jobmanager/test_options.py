@@ -1,0 +1,130 @@
+"""What users may set for a run: checked, recorded, and turned into limits and strategies."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobmanager import JobConfig
+from jobmanager.config import KEEP_ALL
+from jobmanager.options import (
+    RunOptions,
+    applied,
+    check_hosts,
+    merged,
+    planned,
+    recorded,
+    replicas_max,
+)
+from planner import Stream, agg, count_window, event
+from planner.lower import lower
+from rstream.errors import UsageError
+from tests.support.queries import two_phases
+
+if TYPE_CHECKING:
+    from planner.physical import PhysicalPlan
+
+
+def plan() -> PhysicalPlan:
+    return lower(two_phases(), root="ROOT", parallelism=2)
+
+
+def test_limits_follow_from_what_is_given() -> None:
+    options: RunOptions = {
+        "checkpoint_interval": "1s",
+        "checkpoint_bytes": "64MB",
+        "retain": "2h",
+        "verify": True,
+    }
+    config = applied(JobConfig(), options)
+    assert config.host.checkpoint_interval_s == 1.0
+    assert config.host.checkpoint_bytes_max == 64_000_000
+    assert config.host.verify
+    assert config.retain_us == 7_200_000_000
+    assert applied(JobConfig(), {"retain": "all"}).retain_us == KEEP_ALL
+    assert applied(JobConfig(), {}) == JobConfig()
+    assert applied(JobConfig(retain_us=5), {"retain": None}).retain_us == 5
+
+
+def test_what_is_recorded_is_json_and_says_the_same() -> None:
+    options: RunOptions = {
+        "recovery": "replay",
+        "checkpoint_interval": timedelta(seconds=1),
+        "checkpoint_bytes": "1KiB",
+        "retain": timedelta(hours=2),
+    }
+    again = json.loads(json.dumps(recorded(options)))
+    assert applied(JobConfig(), again) == applied(JobConfig(), options)
+    assert merged(again, {"recovery": "checkpoint", "retain": None})["recovery"] == "checkpoint"
+    assert merged(again, {"retain": None})["retain"] == 7_200_000_000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"recovery": "magic"}, "choose one of checkpoint, replay, replication"),
+        ({"checkpoint_bytes": "many"}, "write it like"),
+        ({"checkpoint_bytes": 0}, "write it like"),
+        ({"checkpoint_interval": 0}, "checkpoint_interval"),
+        ({"retain": "for long"}, "retain"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        applied(JobConfig(), options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ("checkpoint", 1)),
+        ({"replicas": 3}, ("replication", 3)),
+        ({"recovery": "replication"}, ("replication", 2)),
+        ({"recovery": "replay"}, ("replay", 1)),
+        ({"replicas": 1}, ("checkpoint", 1)),
+    ],
+)
+def test_every_vertex_is_recovered_as_asked(options: RunOptions, expected: tuple[str, int]) -> None:
+    found = planned(plan(), options, is_new=True)
+    assert {(v.recovery.strategy, v.recovery.replicas) for v in found.vertices} == {expected}
+    assert replicas_max(found) == expected[1]
+    assert all(v.recovery.horizon_us is not None for v in found.vertices), "bounded windows"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"recovery": "replay", "replicas": 2}, "replicas=2 goes with recovery='replication'"),
+        ({"recovery": "replication", "replicas": 1}, "replicas=2 or more"),
+        ({"replicas": 9}, "between 1 and 8"),
+    ],
+)
+def test_contradictions_are_refused(options: RunOptions, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        planned(plan(), options, is_new=True)
+
+
+def test_what_remembers_without_bound_is_not_replayed() -> None:
+    rows = [event("1s", k=1)]
+    stream = Stream.from_items({"k": "int64"}, rows).group_by("k").window(count_window(3))
+    query = stream.agg(n=agg.count()).to_parquet()
+    with pytest.raises(UsageError, match=r"cannot be recovered by replay: .* unbounded"):
+        planned(lower(query, root="ROOT"), {"recovery": "replay"}, is_new=True)
+
+
+def test_too_few_hosts_are_told_before_anything_starts() -> None:
+    found = planned(plan(), {"replicas": 3}, is_new=True)
+    check_hosts(found, 3)
+    with pytest.raises(UsageError, match="3 replicas need as many hosts, there are only 2"):
+        check_hosts(found, 2)
+
+
+def test_a_verifying_job_flushes_every_channel_from_its_beginning() -> None:
+    found = planned(plan(), {"verify": True}, is_new=True)
+    found.validate()
+    assert {e.durability for v in found.vertices for e in v.outputs} == {"async"}
+    later = planned(plan(), {"verify": True}, is_new=False)
+    assert "volatile" in {e.durability for v in later.vertices for e in v.outputs}

@@ -1,0 +1,216 @@
+"""Whole jobs on stores that fail, fill up, vanish or are slow: the answer, or a clear end.
+
+Whatever happens, the job either gets over it, or has failed with one message that names the store,
+and ``resume`` gives the answer of an undisturbed run. Cannot catch: a store that loses what it
+acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jobmanager
+import rstream.blobs
+from jobmanager import JobConfig
+from jobmanager.errors import JobFailedError
+from jobmanager.root import JobRoot
+from rstream import StoreError, StreamLimits
+from tests.jobmanager.jobs import WAIT_S, outcome, two_exchanges, with_limits, write_events
+from tests.support import faulty_store
+from tests.support.faulty_store import FAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIMITS = StreamLimits(segment_rows_max=500, flush_interval_ms=20, write_wait_s=5.0)
+CONFIG = with_limits(
+    JobConfig(tick_s=0.05, stall_wait_s=20.0, store_wait_s=1.0),
+    checkpoint_interval_s=0.05,
+    checkpoint_inline_bytes_max=1_000,
+    step_rows_max=200,
+    stream=LIMITS,
+)
+PACE = 40.0
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+@pytest.fixture(scope="module")
+def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = str(tmp_path_factory.mktemp("expected") / "job")
+    return jobmanager.run(two_exchanges(events), root=root, executor="local").wait(WAIT_S)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A root on the faulty store, whose faults end with the test."""
+    faulty_store.register()
+    monkeypatch.setattr(rstream.blobs, "RETRY_DELAY_S", 0.002)
+    calm = vars(faulty_store.Faults())
+    vars(FAULTS).update(calm)
+    yield f"faulty://{tmp_path}/job"
+    vars(FAULTS).update(vars(faulty_store.Faults()))
+
+
+def run(events: Path, root: str, **options: Any) -> jobmanager.Job:
+    options = {"config": CONFIG, "hosts": 2, **options}
+    return jobmanager.run(two_exchanges(events), root=root, executor="local", **options)
+
+
+def failure_of(job: jobmanager.Job) -> str:
+    with pytest.raises((JobFailedError, StoreError)) as caught:
+        job.wait(WAIT_S)
+    assert job.status()["state"] == "failed"
+    assert job.status()["error"]
+    return str(caught.value)
+
+
+def resumed(root: str) -> dict[str, Any]:
+    return jobmanager.resume(root, config=CONFIG).wait(WAIT_S)
+
+
+def test_one_call_in_five_fails(events: Path, expected: dict[str, Any], root: str) -> None:
+    FAULTS.error_rate = 0.2
+    status = run(events, root).wait(WAIT_S)
+    assert FAULTS.failures > 20
+    assert outcome(status) == outcome(expected)
+
+
+@pytest.mark.slow
+def test_every_call_is_slow(events: Path, expected: dict[str, Any], root: str) -> None:
+    FAULTS.delay_s = 0.05
+    status = run(events, root).wait(WAIT_S)
+    assert outcome(status) == outcome(expected)
+
+
+def test_an_outage_that_ends_in_time(events: Path, expected: dict[str, Any], root: str) -> None:
+    job = run(events, root, paced=PACE, on_status=at(500, outage_calls=3))
+    assert outcome(job.wait(WAIT_S)) == outcome(expected)
+    assert FAULTS.failures == 3
+
+
+def test_an_outage_that_lasts(events: Path, expected: dict[str, Any], root: str) -> None:
+    job = run(events, root, paced=PACE, on_status=at(500, outage_calls=1 << 30))
+    assert "nobody answers" in failure_of(job)
+    FAULTS.outage_calls = 0
+    assert JobRoot(root).read_status()["state"] != "finished"
+    assert outcome(resumed(root)) == outcome(expected)
+
+
+def test_a_store_that_fills_up(events: Path, expected: dict[str, Any], root: str) -> None:
+    job = run(events, root, paced=PACE, on_status=at(500, bytes_left=0))
+    assert "No space left on device" in failure_of(job)
+    FAULTS.bytes_left = None
+    assert outcome(resumed(root)) == outcome(expected)
+
+
+def at(events_in: int, **faults: Any) -> Any:
+    """What to do with each status: from so many events on these are the faults."""
+    done = threading.Event()
+
+    def on_status(status: dict[str, Any]) -> None:
+        if status["events_in"] >= events_in and not done.is_set():
+            done.set()
+            vars(FAULTS).update(faults)
+
+    return on_status
+
+
+FULL_DISK = """
+    import json, subprocess, sys
+    import jobmanager
+    from tests.jobmanager import test_store_faults as here
+    from jobmanager.errors import JobFailedError
+    from rstream import StoreError, blobs
+    blobs.RETRY_DELAY_S = 0.002
+    disk, events = sys.argv[1:]
+    here.mount(disk, "100k")
+    try:
+        here.run(events, f"{disk}/job").wait(here.WAIT_S)
+        failure = ""
+    except (JobFailedError, StoreError) as error:
+        failure = str(error)
+    here.mount(disk, "remount,size=64m")
+    print(json.dumps({"failure": failure, "status": here.resumed(f"{disk}/job")}))
+"""
+
+
+def mount(disk: str, size: str) -> None:
+    options = size if size.startswith("remount") else f"size={size}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk], check=True)
+
+
+def test_a_full_disk(events: Path, expected: dict[str, Any], tmp_path: Path) -> None:
+    """A real one: a tmpfs of 100 kB in a mount namespace of its own."""
+    in_namespace = ["unshare", "--map-root-user", "--mount"]
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    probe = [*in_namespace, "mount", "-t", "tmpfs", "tmpfs", str(disk)]
+    if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount")
+    done = subprocess.run(
+        [*in_namespace, sys.executable, "-c", textwrap.dedent(FULL_DISK), str(disk), str(events)],
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert "No space left on device" in told["failure"]
+    assert outcome(told["status"]) == outcome(expected)
+
+
+@pytest.mark.slow
+def test_an_object_store_that_goes_and_comes_back(
+    events: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(rstream.blobs, "RETRY_DELAY_S", 0.01)
+    import s3fs
+
+    bucket = "faults"
+    s3fs.S3FileSystem(skip_instance_cache=True).mkdir(bucket)
+    stopped = threading.Event()
+
+    def stop(status: dict[str, Any]) -> None:
+        if status["events_in"] >= 500 and not stopped.is_set():
+            stopped.set()
+            server.stop()
+
+    job = run(events, f"s3://{bucket}/job", paced=PACE, on_status=stop)
+    assert "s3://" in failure_of(job)
+    again = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    again.start()
+    try:
+        assert outcome(resumed(f"s3://{bucket}/job")) == outcome(expected)
+    finally:
+        again.stop()

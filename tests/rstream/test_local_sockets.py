@@ -1,0 +1,72 @@
+"""Sockets beside TCP: who finds one uses it, nobody else is hindered, and none is left."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rstream import local_sockets
+from rstream.flight import StreamServer
+from rstream.local_sockets import is_answered, nearest, new_socket_path, with_socket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="s") as short:  # a test's own folder has a long name
+        monkeypatch.setattr(local_sockets.tempfile, "gettempdir", lambda: short)
+        yield Path(short) / f"streamscope-sockets-{os.getuid()}"
+
+
+def test_a_server_has_a_socket_while_it_lives(folder: Path) -> None:
+    server = StreamServer("127.0.0.1", "secret", beside=True)
+    tcp, _, path = server.address.partition("#")
+    assert Path(path).parent == folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert nearest(server.address) == f"grpc+unix://{path}"
+    server.close()
+    assert list(folder.iterdir()) == []
+    assert nearest(server.address) == tcp
+
+
+def test_an_address_of_another_machine_is_reached_by_tcp(folder: Path) -> None:
+    assert nearest("grpc://host:1") == "grpc://host:1"
+    assert nearest(with_socket("grpc://host:1", "/nowhere/s")) == "grpc://host:1"
+    server = StreamServer("127.0.0.1", "secret")
+    assert nearest(server.address) == server.address
+    server.close()
+
+
+def test_sockets_of_killed_processes_are_removed(folder: Path) -> None:
+    left, lives = str(new_socket_path()), str(new_socket_path())
+    with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as two:
+        one.bind(left)
+        two.bind(lives)
+        two.listen()
+        one.close()
+        assert not is_answered(left)
+        new_socket_path()
+        assert [p.name for p in folder.iterdir()] == [Path(lives).name]
+
+
+def test_a_folder_that_others_may_enter_is_not_used(folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    assert new_socket_path() is None
+
+
+def test_a_path_that_is_too_long_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(local_sockets.tempfile, "gettempdir", lambda: str(deep))
+    assert new_socket_path() is None

@@ -1,0 +1,76 @@
+"""Journals: one history whoever writes, damage noticed. Cannot catch a store whose lists lie."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rstream.blobs import MemoryBlobs
+from rvertex.errors import CorruptJournalError, OvertakenError
+from rvertex.journal import Journal
+
+
+def test_entries_are_read_as_they_were_written() -> None:
+    journal = Journal(MemoryBlobs(), "values/v")
+    names = [journal.append(number, b"%d" % number) for number in (0, 3, 17)]
+    assert names == [journal.name(number) for number in (0, 3, 17)]
+    assert journal.numbers() == [0, 3, 17]
+    assert journal.read([3, 17]) == [b"3", b"17"]
+
+
+def test_the_first_to_create_a_number_has_decided_it() -> None:
+    store = MemoryBlobs()
+    Journal(store, "values/v").append(0, b"mine")
+    with pytest.raises(OvertakenError):
+        Journal(store, "values/v").append(0, b"yours")
+    assert Journal(store, "values/v").read([0]) == [b"mine"]
+
+
+def test_one_that_wakes_up_late_is_stopped_where_entries_were_collected() -> None:
+    store = MemoryBlobs()
+    journal = Journal(store, "values/v")
+    for number in range(3):
+        journal.append(number, b"successor %d" % number)
+    store.delete(journal.name(0))
+    store.delete(journal.name(1))
+    with pytest.raises(OvertakenError):
+        Journal(store, "values/v").append(1, b"zombie")
+
+
+@pytest.mark.parametrize("at", [0, -1])
+def test_damage_is_noticed(at: int) -> None:
+    store = MemoryBlobs()
+    journal = Journal(store, "values/v")
+    name = journal.append(0, b"payload")
+    data = bytearray(store.get(name))
+    data[at] ^= 1
+    store.put(name, bytes(data))
+    with pytest.raises(CorruptJournalError, match="checksum"):
+        journal.read([0])
+    store.delete(name)
+    with pytest.raises(CorruptJournalError, match="gone"):
+        journal.read([0])
+
+
+@given(st.lists(st.integers(0, 2), max_size=30), st.integers(0, 3))
+def test_whoever_takes_turns_there_is_one_history(turns: list[int], kept: int) -> None:
+    """Three instances append where each believes the end to be; those behind are stopped."""
+    store = MemoryBlobs()
+    journals = [Journal(store, "productions/v") for _ in range(3)]
+    ends = [0, 0, 0]
+    history: list[bytes] = []
+    for turn, who in enumerate(turns):
+        entry = b"%d by %d" % (turn, who)
+        try:
+            journals[who].append(ends[who], entry)
+        except OvertakenError:
+            ends[who] = len(history)  # started again, it reads on from the newest entry
+            continue
+        assert ends[who] == len(history)
+        history.append(entry)
+        ends[who] += 1
+        for number in journals[who].numbers()[: -1 - kept]:
+            store.delete(journals[who].name(number))
+    left = journals[0].numbers()
+    assert journals[0].read(left) == history[len(history) - len(left) :]
