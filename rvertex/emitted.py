@@ -6,7 +6,7 @@ start, nor emitted earlier with its start, can come any more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,28 +29,41 @@ _TESTS = {
     pa.binary(): "type({v}) is bytes",
     pa.bool_(): "type({v}) is bool",
 }
+_EMIT = """\
+def emit({parameters}*, vs=None, ve=None):
+    if vs is None and ve is None and not _ctx._in_timer:
+        current = _ctx._current
+        vs = current[0]
+        ve = current[1]
+    else:
+        vs, ve = _times(vs, ve)
+    if not ({tests}):
+        _check(({given}))
+    _start(vs)
+    _end(ve)
+    _key(_ctx._slot._key){adds}
+"""
 
 
-@dataclass(slots=True)
 class Rows:
-    """Rows as they are emitted; ``values`` of one row follow those of the other.
+    """Rows as they are emitted, column by column; the lists stay the same objects.
 
-    Lists of plain values, not of tuples: nothing here is work for the garbage collector.
+    Plain values in lists, no tuples: nothing here is work for the garbage collector.
     """
 
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    keys: list[Any] = field(default_factory=list)
-    values: list[Any] = field(default_factory=list)
+    def __init__(self, width: int) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.keys: list[Any] = []
+        self.columns: tuple[list[Any], ...] = tuple([] for _ in range(width))
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def cut(self, count: int, width: int) -> None:
-        """Forget all but the first ``count`` rows of ``width`` values."""
-        for column in (self.starts, self.ends, self.keys):
+    def cut(self, count: int) -> None:
+        """Forget all but the first ``count`` rows."""
+        for column in (self.starts, self.ends, self.keys, *self.columns):
             del column[count:]
-        del self.values[count * width :]
 
 
 class Emitted:
@@ -64,8 +77,12 @@ class Emitted:
         self._waiting = SortedRuns(schema)
 
     def take(self, rows: Rows, frontier: int) -> pa.RecordBatch:
-        """Add ``rows``, emitted up to ``frontier``, and remove those that start by then."""
+        """Add ``rows``, emitted up to ``frontier``, and remove those that start by then.
+
+        ``rows`` is empty afterwards.
+        """
         batch = self._batch(rows)
+        rows.cut(0)
         if self._waiting.rows == 0 and batch.num_rows:
             vs = batch.column(0).to_numpy()
             if vs[-1] <= frontier and (vs[1:] >= vs[:-1]).all():
@@ -88,33 +105,49 @@ class Emitted:
         arrays = [pa.array(np.array(t, np.int64)) for t in (rows.starts, rows.ends)]
         arrays += self._key_columns(rows.keys)
         fields = list(self._schema)[len(arrays) :]
-        for k, f in enumerate(fields):
+        for f, values in zip(fields, rows.columns, strict=True):
             try:
-                arrays.append(pa.array(rows.values[k :: len(fields)], f.type))
+                arrays.append(pa.array(values, f.type))
             except (pa.ArrowException, ValueError, TypeError) as error:
                 raise UserResultError(f"emit({f.name}=...)", str(error)) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def row_check(schema: pa.Schema) -> Callable[..., str]:
-    """A function of one value per column that says which does not fit, and why; "" if all do."""
-    names = [f"v{i}" for i in range(len(schema))]
-    tests = []
-    for name, kind in zip(names, schema.types, strict=True):
-        quick = _TESTS.get(kind)
-        tests.append(f"({name} is None or {quick.format(v=name)})" if quick else "False")
-    condition = " and ".join(tests) or "True"
+def emitter(
+    schema: pa.Schema, rows: Rows, ctx: Any, times: Callable[[Any, Any], tuple[int, int]]
+) -> Callable[..., None]:
+    """The function ``emit`` of a context, compiled for the columns of ``schema``.
+
+    A parameter per column, and ``vs``, ``ve``; ``times`` makes them those of the row. Values are
+    tested for their types in the function itself, as calls would cost more than the tests.
+    """
+    names = list(schema.names)
+    by_name = all(n.isidentifier() and not iskeyword(n) and not n.startswith("_") for n in names)
+    if not by_name or {"vs", "ve"} & set(names):
+        names, by_name = [f"c{i}" for i in range(len(names))], False
+    tests = [
+        f"({name} is None or {_TESTS[kind].format(v=name)})" if kind in _TESTS else "False"
+        for name, kind in zip(names, schema.types, strict=True)
+    ]
     given = "".join(f"{name}, " for name in names)
-    body = f"def check({given}):\n    return '' if {condition} else tried(({given}))\n"
-    scope: dict[str, Any] = {"tried": lambda values: _misfit(values, schema)}
+    body = _EMIT.format(
+        parameters=given + ("" if by_name or not names else "/, "),
+        given=given,
+        tests=" and ".join(tests) or "True",
+        adds="".join(f"\n    _add_{i}({name})" for i, name in enumerate(names)),
+    )
+    scope: dict[str, Any] = {f"_add_{i}": c.append for i, c in enumerate(rows.columns)}
+    scope |= {"_start": rows.starts.append, "_end": rows.ends.append, "_key": rows.keys.append}
+    scope |= {"_ctx": ctx, "_times": times, "_check": lambda values: _check(values, schema)}
     exec(compile(body, "<keyed state>", "exec"), scope)
-    return scope["check"]  # type: ignore[no-any-return]
+    return scope["emit"]  # type: ignore[no-any-return]
 
 
-def _misfit(values: Sequence[Any], schema: pa.Schema) -> str:
+def _check(values: Sequence[Any], schema: pa.Schema) -> None:
+    """Raise if a value does not become one of its column's type."""
     for value, f in zip(values, schema, strict=True):
         try:
             pa.array([value], f.type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError):
-            return f"column {f.name!r} is {f.type}, not {value!r}"
-    return ""
+            reason = f"column {f.name!r} is {f.type}, not {value!r}"
+            raise UserResultError("emit(...)", reason) from None

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.context import VertexContext
-from rvertex.emitted import Rows
+from rvertex.emitted import Rows, emitter
 from rvertex.user_errors import UserResultError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
 
     from rvertex.timers import TimerQueue
 
@@ -61,14 +63,18 @@ class KeyedContext(VertexContext):
     the events.
     """
 
-    def __init__(
-        self, process: str, columns: tuple[str, ...], fits: Callable[..., str], timers: TimerQueue
-    ) -> None:
+    #: ``emit(value, ..., vs=None, ve=None)`` puts out a row: the values of ``output`` in order or
+    #: by name. It lives as long as the event, or at the instant of the timer, unless ``vs`` or
+    #: ``ve`` are given; ``vs`` may not be before ``ctx.time``. Later starts are held back.
+    emit: Callable[..., None]
+
+    def __init__(self, process: str, output: pa.Schema, timers: TimerQueue) -> None:
         super().__init__()
-        self._process, self._columns, self._fits = process, columns, fits
-        self._width = len(columns)
+        self._process = process
         self._timers = timers
-        self._rows = Rows()
+        #: Rows emitted so far.
+        self._rows = Rows(len(output))
+        self.emit = emitter(output, self._rows, self, self._times)
         self._slot: Any = None
         #: The event or timer at hand; its first field is its time.
         self._current: Any = (MIN_TIME, MIN_TIME + 1)
@@ -85,29 +91,6 @@ class KeyedContext(VertexContext):
     def time(self) -> int:
         """The time of the event or timer at hand, int microseconds UTC."""
         return self._current[0]  # type: ignore[no-any-return]
-
-    def emit(
-        self, *values: Any, vs: int | None = None, ve: int | None = None, **named: Any
-    ) -> None:
-        """Put out a row: the values of ``output`` in order, or by name (None where not named).
-
-        It lives as long as the event, or at the instant of the timer, unless ``vs`` or ``ve`` are
-        given; ``vs`` may not be before ``ctx.time``. Later starts are held back until then.
-        """
-        if named:
-            values = self._ordered(values, named)
-        current = self._current
-        start = current[0] if vs is None else vs
-        if ve is None:
-            ve = start + 1 if self._in_timer or vs is not None else current[1]
-        wrong = self._fits(*values) if len(values) == self._width else "count"
-        if wrong or not current[0] <= start < ve <= INF_TIME:
-            self._refuse(values, wrong, start, ve)
-        rows = self._rows
-        rows.starts.append(start)
-        rows.ends.append(ve)
-        rows.keys.append(self._slot._key)
-        rows.values.extend(values)
 
     def set_timer(self, at: int, name: str = "") -> None:
         """Have ``on_timer`` called at event time ``at``; a timer of that name moves there.
@@ -132,24 +115,19 @@ class KeyedContext(VertexContext):
         """Forget the timer of that name, if there is one."""
         self._timers.delete(self._slot, name)
 
-    def _ordered(self, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        rest = self._columns[len(values) :]
-        for name in named:
-            if name not in rest:
-                known = ", ".join(self._columns)
-                raise UserResultError(
-                    self._process, f"emit({name}=...): the columns of output are {known}"
-                )
-        return (*values, *(named.get(name) for name in rest))
-
-    def _refuse(self, values: tuple[Any, ...], wrong: str, vs: Any, ve: Any) -> None:
-        if wrong == "count":
-            known = ", ".join(self._columns) or "(none)"
-            reason = f"emit() takes {self._width} values ({known}), got {len(values)}"
-        elif wrong:
-            reason = f"emit(...): {wrong}"
-        elif vs < self._current[0]:
-            reason = f"emit(vs={vs}) at {self._current[0]}: what is past cannot be put out any more"
-        else:
-            reason = f"emit(vs={vs}, ve={ve}): an event needs vs < ve"
-        raise UserResultError(self._process, reason)
+    def _times(self, vs: Any, ve: Any) -> tuple[int, int]:
+        """The lifetime of a row that is emitted with these times."""
+        current = self._current
+        start = current[0] if vs is None else vs
+        if ve is None:
+            ve = start + 1 if self._in_timer or vs is not None else current[1]
+        if start < current[0]:
+            raise UserResultError(
+                self._process,
+                f"emit(vs={start}) at {current[0]}: what is past cannot be put out any more",
+            )
+        if not start < ve <= INF_TIME:
+            raise UserResultError(
+                self._process, f"emit(vs={start}, ve={ve}): an event needs vs < ve"
+            )
+        return start, ve

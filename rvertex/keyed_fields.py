@@ -23,6 +23,9 @@ from rvertex.user_errors import UserResultError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    #: Rows, keys, times, and where the number of the event at hand is kept.
+    _Loop = Callable[[Any, Any, Any, list[int]], None]
+
 _KINDS: dict[type, pa.DataType] = {
     int: pa.int64(),
     float: pa.float64(),
@@ -126,6 +129,25 @@ def _fits_value(field: StateField, value: Any) -> bool:
     return field.kind != "int" or _INT_LOW <= value <= _INT_HIGH
 
 
+#: One call per event. ``at`` holds the number of the event at hand, for whoever asks.
+_CALL = """\
+for row, key, time in zip(rows, keys, times):
+    if timers.next_at <= time:
+        fire(time)
+    s = find(key)
+    if s is None:
+        s = add(key)
+    elif not s._is_dirty:
+        s._is_dirty = True
+        changed(s)
+    ctx._current = row
+    ctx._slot = s
+    on_event(s, row, ctx)
+    if not ({fits}):
+        refuse(s)
+    at[0] += 1"""
+
+
 class SlotCode:
     """The slot class of a process, and the functions compiled for its fields."""
 
@@ -139,9 +161,17 @@ class SlotCode:
         #: A slot for a key.
         self.make: Callable[[Any], Any] = _compiled("make", "key", _make_lines(fields), scope)
         #: Whether all fields are of their types.
-        self.fits: Callable[[Any], bool] = _compiled("fits", "s", _fits_lines(fields), scope)
-        #: Whether all fields are as in a new slot and no timer is set.
-        self.is_idle: Callable[[Any], bool] = _compiled("is_idle", "s", _idle_lines(fields), scope)
+        self.fits: Callable[[Any], bool] = _compiled(
+            "fits", "s", [f"return {_fits_test(fields)}"], scope
+        )
+        #: Of many slots: which have a field that is not as in a new one, or a timer.
+        self.alive: Callable[[list[Any]], list[bool]] = _compiled(
+            "alive", "slots", [f"return [not ({_idle_test(fields)}) for s in slots]"], scope
+        )
+        #: Of many slots: the values of each field.
+        self.values: Callable[[list[Any]], tuple[list[Any], ...]] = _compiled(
+            "values", "slots", [f"return ({_lists(fields)})"], scope
+        )
         #: Set all fields to those of a new slot.
         self.clear: Callable[[Any], None] = _compiled("clear", "s", _clear_lines(fields), scope)
         #: A copy of the fields, and the way back.
@@ -151,6 +181,16 @@ class SlotCode:
         self.restore: Callable[[Any, tuple[Any, ...]], None] = _compiled(
             "restore", "s, values", [f"({_targets(fields)}) = values"] if fields else [], scope
         )
+
+    def caller(self, **scope: Any) -> _Loop:
+        """The loop over events, compiled with the test of the fields in it.
+
+        ``scope``: see :meth:`rvertex.operators.keyed_process.KeyedProcessOperator._call`.
+        """
+        scope |= {"on_event": self.slot.on_event, "zip": zip}  # type: ignore[attr-defined]
+        lines = _CALL.format(fits=_fits_test(self.fields)).splitlines()
+        loop: _Loop = _compiled("call", "rows, keys, times, at", lines, scope)
+        return loop
 
     def misfit(self, slot: Any) -> str:
         """Which field of a slot that does not fit is to blame, in words."""
@@ -164,14 +204,17 @@ class SlotCode:
                 return f"state field {field.name!r} is {field.shown}, not {value!r}"
         return "a state field does not have its declared type"
 
-    def column(self, field: StateField, slots: list[Any]) -> pa.Array:
-        """The values of one field in many slots; nothing is converted on the way.
+    def columns(self, slots: list[Any]) -> list[pa.Array]:
+        """The fields of many slots; nothing is converted on the way.
 
         Raises:
             UserResultError: a list has an element of another type than declared.
         """
+        pairs = zip(self.fields, self.values(slots), strict=True)
+        return [self._column(field, values) for field, values in pairs]
+
+    def _column(self, field: StateField, values: list[Any]) -> pa.Array:
         name = field.name
-        values = [getattr(slot, name) for slot in slots]
         if field.is_list:
             kind = _NAMES[field.kind]
             wrong = next((v for row in values for v in row if type(v) is not kind), None)
@@ -205,8 +248,8 @@ def _make_lines(fields: tuple[StateField, ...]) -> list[str]:
     return ["s = new(Slot)", *own, *_clear_lines(fields), "return s"]
 
 
-def _fits_lines(fields: tuple[StateField, ...]) -> list[str]:
-    return ["return " + (" and ".join(f"({_fit(f)})" for f in fields) or "True")]
+def _fits_test(fields: tuple[StateField, ...]) -> str:
+    return " and ".join(f"({_fit(f)})" for f in fields) or "True"
 
 
 def _fit(field: StateField) -> str:
@@ -223,7 +266,7 @@ def _type_test(field: StateField, value: str) -> str:
     return f"{test} and {_INT_LOW} <= {value} <= {_INT_HIGH}" if field.kind == "int" else test
 
 
-def _idle_lines(fields: tuple[StateField, ...]) -> list[str]:
+def _idle_test(fields: tuple[StateField, ...]) -> str:
     """Floats by identity: 0.0 and -0.0 are equal and not the same."""
     tests = ["(s._timers is None or all(at is None for at in s._timers[1::3]))"]
     for f in fields:
@@ -232,7 +275,12 @@ def _idle_lines(fields: tuple[StateField, ...]) -> list[str]:
         else:
             how = "is" if f.kind == "float" or f.default is None else "=="
             tests.append(f"s.{f.name} {how} default_{f.name}")
-    return ["return " + " and ".join(tests)]
+    # The timers last: that a field has changed is the quicker test.
+    return " and ".join([*tests[1:], tests[0]])
+
+
+def _lists(fields: tuple[StateField, ...]) -> str:
+    return "".join(f"[s.{f.name} for s in slots], " for f in fields)
 
 
 def _copies(fields: tuple[StateField, ...]) -> str:

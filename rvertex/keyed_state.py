@@ -23,7 +23,7 @@ from rvertex.plain_values import arrow_column, plain_keys, plain_list
 from rvertex.timers import TimerQueue, timers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rvertex.keyed_fields import SlotCode
 
@@ -44,6 +44,7 @@ class KeyedState:
         self._key_types = list(key_types)
         self._timers = timers
         self.slots: dict[Any, Any] = {}
+        #: Slots that changed since the log was written; this list object stays.
         self._changed: list[Any] = []
         self._log: list[pa.RecordBatch] = []
         self._next_number = 0
@@ -68,6 +69,11 @@ class KeyedState:
         """Take note of a slot that is about to change and is not noted yet (``_is_dirty``)."""
         slot._is_dirty = True
         self._changed.append(slot)
+
+    @property
+    def changed(self) -> Callable[[Any], None]:
+        """What :meth:`note` does besides setting ``_is_dirty``, for the hot loop."""
+        return self._changed.append
 
     def settle(self) -> None:
         """Called between steps: write the changes to the log if they are many."""
@@ -125,15 +131,17 @@ class KeyedState:
             self._timers.set(made[owner], at, name)
 
     def _write(self) -> None:
-        changed, self._changed = self._changed, []
+        changed = self._changed[:]
+        self._changed.clear()
         if not changed:
             return
-        is_idle = self._code.is_idle
-        alive = [not is_idle(slot) for slot in changed]
-        for slot, stays in zip(changed, alive, strict=True):
+        alive = self._code.alive(changed)
+        for slot in changed:
             slot._is_dirty = False
-            if not stays:
-                del self.slots[slot._key]
+        if not all(alive):
+            for slot, stays in zip(changed, alive, strict=True):
+                if not stays:
+                    del self.slots[slot._key]
         self._log.append(self._rows(changed, alive))
         while len(self._log) > 1 and self._log[-2].num_rows <= 2 * self._log[-1].num_rows:
             self._log[-2:] = [_merged(*self._log[-2:], is_first=len(self._log) == 2)]
@@ -144,7 +152,7 @@ class KeyedState:
         columns = [pa.array([s._number for s in slots], pa.int64()), pa.array(alive)]
         columns += _timer_columns(slots)
         columns += self.key_columns([s._key for s in slots])
-        columns += [self._code.column(f, slots) for f in self._code.fields]
+        columns += self._code.columns(slots)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
@@ -152,6 +160,8 @@ def _timer_columns(slots: list[Any]) -> list[pa.Array]:
     names: list[str] = []
     times: list[int] = []
     ends = [0]
+    if all(slot._timers is None for slot in slots):
+        ends, slots = [0] * (len(slots) + 1), []
     for slot in slots:
         if slot._timers is not None:
             for name, at in timers_of(slot):

@@ -10,14 +10,17 @@ dictionary, and only changed objects become columns again (:mod:`rvertex.keyed_s
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from rstream.batch import VE, VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.emitted import Emitted, Rows, row_check
+from rvertex.emitted import Emitted
 from rvertex.errors import UnknownColumnError
 from rvertex.keyed import KeyedContext, Timer
 from rvertex.keyed_fields import SlotCode, StateField
@@ -27,16 +30,34 @@ from rvertex.plain_values import event_class, plain_keys, plain_list
 from rvertex.run import Run
 from rvertex.timers import TimerQueue, timers_of
 from rvertex.user_code import NOT_POISON, OnError, Poison, UserCode, letter_sides
-from rvertex.user_errors import UserResultError
+from rvertex.user_errors import UserCodeError, UserResultError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rvertex.aside import Side
     from rvertex.context import ValueShell, ValueSource
 
 #: Timers that one key may set, one after the other, when the stream has ended.
 FINAL_TIMERS_MAX = 10_000
+
+
+_timer = partial(tuple.__new__, Timer)
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No search for cycles among millions of slots, of which none is in a cycle, during a step.
+
+    Whoever switched the collector off switches it on, so steps of other threads do not matter.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +105,22 @@ class KeyedProcessOperator:
         self._timers = TimerQueue()
         key_types = [payload.field(key).type for key in spec.keys]
         self._state = KeyedState(self._code, key_types, self._timers)
-        fits = row_check(spec.output)
-        names = tuple(spec.output.names)
-        self.context = KeyedContext(spec.process.name, names, fits, self._timers)
+        self.context = KeyedContext(spec.process.name, spec.output, self._timers)
         self._emitted = Emitted(event_schema(output), self._state.key_columns)
         self._poison = Poison(spec.process, spec.on_error, payload)
-        #: The greatest time seen, and the number of the next event.
+        #: The greatest time seen.
         self._frontier: int = MIN_TIME
-        self._seq = 0
+        #: The number of the event at hand, or of the next, in a list that the loop changes.
+        self._at = [0]
+        self._loop = self._code.caller(
+            find=self._state.slots.get,
+            add=self._state.add,
+            changed=self._state.changed,
+            timers=self._timers,
+            fire=self._fire,
+            refuse=self._refuse,
+            ctx=self.context,
+        )
 
     @property
     def poisoned_events(self) -> int:
@@ -109,6 +138,10 @@ class KeyedProcessOperator:
     def process(self, ports: Sequence[Run]) -> Run:
         """Call the process for each event and each timer that is due, in order."""
         (run,) = ports
+        with _collector_paused():
+            return self._process(run)
+
+    def _process(self, run: Run) -> Run:
         if run.events.num_rows:
             self._take(run.events)
         times = run.ctis[run.ctis != INF_TIME]
@@ -117,15 +150,14 @@ class KeyedProcessOperator:
         self._fire(self._frontier)
         if len(times) < len(run.ctis):
             self._end()
-        rows, self.context._rows = self.context._rows, Rows()
         self._state.settle()
-        return Run(self._emitted.take(rows, self._frontier), run.ctis)
+        return Run(self._emitted.take(self.context._rows, self._frontier), run.ctis)
 
     def snapshot(self) -> OperatorState:
         """The log of the keys, and rows that wait, by reference."""
         header = {
             "frontier": self._frontier,
-            "seq": self._seq,
+            "seq": self._at[0],
             "poisoned": self._poison.count,
             "drawn": self.context.next_index,
         }
@@ -134,7 +166,7 @@ class KeyedProcessOperator:
     def load(self, state: OperatorState) -> None:
         """Make an object for each key that is in the log."""
         header = state.header
-        self._frontier, self._seq = header["frontier"], header["seq"]
+        self._frontier, self._at[0] = header["frontier"], header["seq"]
         self._poison.count = header["poisoned"]
         self.context.load(header["drawn"])
         self._state.load(state.tables["keys"])
@@ -147,38 +179,25 @@ class KeyedProcessOperator:
         columns = [by_name[name] for name in (VS, VE, *self._columns)]
         rows = map(self._event, zip(*columns, strict=True))
         called = self._call_safely if self._poison.is_passed_over else self._call
-        called(rows, of_row)
-        self._seq += events.num_rows
+        called(rows, of_row, by_name[VS])
         self._frontier = max(self._frontier, int(int64_column(events, VS)[-1]))
 
-    def _call(self, rows: Any, keys: Any) -> None:
+    def _call(self, rows: Any, keys: Any, times: list[int]) -> None:
         """One call per event; what it raises is fatal."""
-        ctx, timers, state = self.context, self._timers, self._state
-        find, note, fits = state.slots.get, state.note, self._code.fits
-        for seq, (row, key) in enumerate(zip(rows, keys, strict=True), self._seq):
-            if timers.next_at <= row[0]:
-                self._fire(row[0], seq)
-            slot = find(key)
-            if slot is None:
-                slot = state.add(key)
-            elif not slot._is_dirty:
-                note(slot)
-            ctx._current, ctx._slot = row, slot
-            try:
-                slot.on_event(row, ctx)
-                if not fits(slot):
-                    self._refuse(slot)
-            except NOT_POISON:
-                raise
-            except Exception as error:
-                raise self._poison.fatal(error, seq, row[0], row[1], row[2:]) from error
+        try:
+            self._loop(rows, keys, times, self._at)
+        except (*NOT_POISON, UserCodeError):
+            raise
+        except Exception as error:
+            row = self.context._current
+            raise self._poison.fatal(error, self._at[0], row[0], row[1], row[2:]) from error
 
-    def _call_safely(self, rows: Any, keys: Any) -> None:
+    def _call_safely(self, rows: Any, keys: Any, times: list[int]) -> None:
         """One call per event; one that raises is undone and passed over."""
         state = self._state
-        for seq, (row, key) in enumerate(zip(rows, keys, strict=True), self._seq):
-            if self._timers.next_at <= row[0]:
-                self._fire(row[0], seq)
+        for row, key, time in zip(rows, keys, times, strict=True):
+            if self._timers.next_at <= time:
+                self._fire(time)
             slot = state.slots.get(key)
             if slot is None:
                 slot = state.add(key)
@@ -186,9 +205,10 @@ class KeyedProcessOperator:
                 state.note(slot)
             error = self._undone(slot, row, slot.on_event)
             if error is not None:
-                self._poison.meet(error, seq, row[0], row[1], row[2:])
+                self._poison.meet(error, self._at[0], row[0], row[1], row[2:])
+            self._at[0] += 1
 
-    def _fire(self, until: int, seq: int | None = None) -> None:
+    def _fire(self, until: int) -> None:
         """Call the process for the timers that are due at or before ``until``."""
         ctx, state = self.context, self._state
         ctx._in_timer = True
@@ -197,10 +217,10 @@ class KeyedProcessOperator:
                 state.note(slot)
             if ctx.at_end:
                 self._count_final(slot)
-            error = self._undone(slot, Timer(at, name), slot.on_timer)
+            timer = _timer((at, name))
+            error = self._undone(slot, timer, slot.on_timer)
             if error is not None:
-                number = self._seq if seq is None else seq
-                self._poison.meet(error, number, at, at + 1, None)
+                self._poison.meet(error, self._at[0], at, at + 1, None)
         ctx._in_timer = False
 
     def _undone(self, slot: Any, current: Any, call: Any) -> Exception | None:
@@ -219,7 +239,7 @@ class KeyedProcessOperator:
             if not self._poison.is_passed_over:
                 return error
             code.restore(slot, fields)
-            ctx._rows.cut(emitted, len(self._spec.output))
+            ctx._rows.cut(emitted)
             before = dict(timers)
             for name in {**before, **dict(timers_of(slot))}:
                 if name in before:
