@@ -23,12 +23,13 @@ from recovery_measures import measure
 from recovery_ours import Setting, recovery_run, undisturbed
 
 import jobmanager
+from jobmanager.options import RunOptions
 
 if TYPE_CHECKING:
     from recovery_measures import Run
 
 PICTURE = Path(__file__).parent / "results" / "recovery.png"
-KILLS = (1, 2)
+SPARK_KILLS = (1, 2)
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,28 @@ class Strategy:
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     hosts: int = 4
+    #: How many workers are killed at the same moment, one run each.
+    kills: tuple[int, ...] = (1, 2)
+    #: The workers killed are those of one vertex, so that no replica of it is left.
+    is_whole_vertex: bool = False
+    #: The query says itself how each of its stages is recovered.
+    is_mixed: bool = False
 
     def why_not(self) -> str:
         """Why it cannot be run; empty if it can."""
-        lacks = [o for o in self.options if o not in inspect.signature(jobmanager.run).parameters]
+        parameters = inspect.signature(jobmanager.run).parameters
+        known = {*parameters, *RunOptions.__annotations__}
+        lacks = [name for name in self.options if name not in known]
         return f"jobmanager.run has no option {', '.join(lacks)}" if lacks else ""
 
 
+REPLICATION = {"recovery": "replication", "replicas": 2}
 STRATEGIES = (
     Strategy("checkpoint"),
     Strategy("replay", {"recovery": "replay"}),
-    Strategy("replication", {"recovery": "replication", "replicas": 2}, hosts=6),
+    Strategy("replication", REPLICATION, hosts=6),
+    Strategy("mixed", hosts=6, is_mixed=True),
+    Strategy("replication_both_lost", REPLICATION, hosts=6, kills=(2,), is_whole_vertex=True),
 )
 
 
@@ -76,7 +88,11 @@ def main() -> None:
     if args.picture:
         from recovery_plot import draw
 
-        draw(runs, f"{args.rate:,} events/s, windows of {args.window_ms} ms", Path(args.picture))
+        draw(
+            {k: v for k, v in runs.items() if v},
+            f"{args.rate:,} events/s, windows of {args.window_ms} ms",
+            Path(args.picture),
+        )
     print(json.dumps(result))
 
 
@@ -115,9 +131,17 @@ def _ours(
         undisturbed(events, load, folder, setting)
     digest = jobmanager.resume(str(folder / "whole")).status()["output_digest"]
     runs: dict[int, Run] = {}
-    for kills in KILLS:
+    for kills in strategy.kills:
         run = recovery_run(
-            events, load, folder, setting, strategy.options, kills=kills, kill_at_s=args.kill_at
+            events,
+            load,
+            folder,
+            setting,
+            strategy.options,
+            kills=kills,
+            kill_at_s=args.kill_at,
+            is_whole_vertex=strategy.is_whole_vertex,
+            is_mixed=strategy.is_mixed,
         )
         runs[kills] = run
         result.setdefault(strategy.name, {})[kills] = row = measure(run, digest)
@@ -139,10 +163,15 @@ def _spark(
     seconds = kill_at_s + args.after + SPARK_AFTER_S
     load = Load(args.rate, seconds, args.keys, args.window_ms * 1_000)
     runs: dict[int, Run] = {}
-    for kills in KILLS:
-        runs[kills] = run = spark_run(load, kills=kills, kill_at_s=kill_at_s)
-        result.setdefault("spark_structured_streaming", {})[kills] = row = measure(run, None)
-        print(f"Spark Structured Streaming, {kills} killed: {json.dumps(row)}", flush=True)
+    rows = result.setdefault("spark_structured_streaming", {})
+    for kills in SPARK_KILLS:
+        run = spark_run(load, kills=kills, kill_at_s=kill_at_s)
+        try:
+            rows[kills] = measure(run, None)
+            runs[kills] = run
+        except ValueError as incomplete:
+            rows[kills] = {"equal": False, "incomplete": str(incomplete)}
+        print(f"Spark Structured Streaming, {kills} killed: {json.dumps(rows[kills])}", flush=True)
     return runs
 
 

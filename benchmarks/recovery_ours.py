@@ -6,6 +6,7 @@ Spark's Python workers, one vertex each.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import tempfile
@@ -22,8 +23,8 @@ from jobmanager.messages import LOG_CODEC
 from jobmanager.root import NOTICES
 from planner import Query, Stream, agg, tumbling
 from rstream import open_reader
-from rstream.batch import only_events
-from rvertex.messages import CheckpointTaken, Progress, VertexStarted
+from rstream.batch import VS, only_events
+from rvertex.messages import CheckpointTaken, VertexStarted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from jobmanager.messages import Notice
 
 HOSTS = 4
+SOURCE_STAGE, WINDOW_STAGE = "s01", "s02"
+#: How often positions are noted.
+TICK_S = 0.1
 #: From the call of ``run`` until the first event is due.
 LEAD_S = 3.0
 #: Events of the first moments do not count: connections are made.
@@ -49,11 +53,13 @@ class Setting:
     hosts: int = HOSTS
 
 
-def query(events: Path, load: Load) -> Query:
-    """Count and sum by key over short windows."""
+def query(events: Path, load: Load, *, is_mixed: bool = False) -> Query:
+    """Count and sum by key over short windows; if mixed, only these are replicated."""
     source = Stream.from_parquet(str(events), vs="time", partitions=2)
+    source = source.recover_with("replay") if is_mixed else source
     windows = source.group_by("key").window(tumbling(load.window_us))
-    return windows.agg(n=agg.count(), total=agg.sum("value")).to_parquet()
+    sums = windows.agg(n=agg.count(), total=agg.sum("value"))
+    return (sums.recover_with("replication", replicas=2) if is_mixed else sums).to_parquet()
 
 
 def undisturbed(events: Path, load: Load, folder: Path, setting: Setting) -> dict[str, Any]:
@@ -71,6 +77,8 @@ def recovery_run(
     *,
     kills: int,
     kill_at_s: float,
+    is_whole_vertex: bool = False,
+    is_mixed: bool = False,
 ) -> Run:
     """Run the load at its pace and kill ``kills`` workers when ``kill_at_s`` has passed."""
     root = tempfile.mkdtemp(prefix="run-", dir=folder)
@@ -81,11 +89,13 @@ def recovery_run(
         pace_started_us=started_us,
         checkpoint_interval_s=setting.checkpoint_interval_s,
     )
+    positions = Positions()
     job = jobmanager.run(
-        query(events, load),
+        query(events, load, is_mixed=is_mixed),
         root=f"{root}/job",
         paced=1.0,
-        config=replace(config, host=limits),
+        config=replace(config, tick_s=TICK_S, host=limits),
+        on_status=positions,
         **_place(setting),
         **options,
     )
@@ -96,7 +106,7 @@ def recovery_run(
     before = usage_of(pids)
     sleep_until(started_us + int(kill_at_s * 1e6))
     used = usage_of(pids) - before
-    killed_us = _kill(job, kills)
+    killed_us = _kill(job, kills, is_whole_vertex=is_whole_vertex)
     status = job.wait(WAIT_S)
     outputs = watcher.result(WAIT_S)
     seen_us, vs, key, total = outputs.columns("_vs", "key", "total")
@@ -112,7 +122,7 @@ def recovery_run(
         batches=(outputs.at_us, outputs.partition),
         usage=used,
         digest=status["output_digest"],
-        recomputed=_recomputed(job.root, _bytes_per_row(events)),
+        recomputed=_recomputed(job.root, positions, _bytes_per_row(events)),
     )
 
 
@@ -121,15 +131,35 @@ def _place(setting: Setting) -> dict[str, Any]:
     return {**place, "master": setting.master} if setting.executor == "spark" else place
 
 
-def _kill(job: Job, kills: int) -> int:
-    """SIGKILL the workers of the keyed window vertices; when that was."""
-    rows = [v for v in job.status()["vertices"] if v["vertex"].startswith("s02")]
-    pids = list(dict.fromkeys(v["pid"] for v in rows))[:kills]
+def _kill(job: Job, kills: int, *, is_whole_vertex: bool) -> int:
+    """SIGKILL workers that hold keyed window vertices; when that was."""
+    pids = victims(job.status(), kills, is_whole_vertex=is_whole_vertex)
     if len(pids) < kills or os.getpid() in pids:
         raise RuntimeError(f"{kills} workers to kill were wanted, there are {pids}")
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     return now_us()
+
+
+def victims(status: dict[str, Any], kills: int, *, is_whole_vertex: bool) -> list[int]:
+    """The workers to kill: of each window vertex one, so that replicas remain if there are any.
+
+    ``is_whole_vertex``: all instances of the first one instead.
+    """
+    holders = {
+        row["vertex"]: [i["pid"] for i in row.get("instances") or [row] if i["pid"]]
+        for row in status["vertices"]
+    }
+    windows = [pids for vertex, pids in holders.items() if vertex.startswith(WINDOW_STAGE)]
+    if is_whole_vertex:
+        return windows[0][:kills]
+    choices = [list(pids) for pids in itertools.product(*windows[:kills])]
+    choices = [pids for pids in choices if len(set(pids)) == kills]
+
+    def lost(pids: list[int]) -> int:
+        return sum(set(held) <= set(pids) for held in holders.values())
+
+    return min(choices, key=lost, default=[])
 
 
 def _bytes_per_row(events: Path) -> float:
@@ -146,40 +176,54 @@ class Recomputed:
     bytes: int
 
 
-def _recomputed(root: str, bytes_per_row: float) -> Recomputed:
-    """From the job manager's log: where each instance was, and where its successor began.
+class Positions:
+    """Where the vertices stood, by the statuses of a job."""
 
-    Positions are those of the last report before the loss, so up to one report interval of items is
-    not counted.
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, dict[str, tuple[int, ...]]]] = []
+
+    def __call__(self, status: dict[str, Any]) -> None:
+        """Take a status."""
+        rows = {row["vertex"]: tuple(row["inputs"]) for row in status["vertices"]}
+        self._rows.append((now_us(), rows))
+
+    def before(self, vertex: str, at_us: int) -> tuple[int, ...]:
+        """The furthest that the vertex had come at a time; empty if nowhere."""
+        seen = [row[vertex] for us, row in self._rows if us < at_us and row.get(vertex)]
+        return tuple(map(max, *seen)) if len(seen) > 1 else ()
+
+
+def _recomputed(root: str, positions: Positions, bytes_per_row: float) -> Recomputed:
+    """From the job manager's log: where each instance began, against where its vertex stood.
+
+    Positions are at most a tick and a report interval old, so that much is not counted.
     """
-    position: dict[str, tuple[int, ...]] = {}
-    is_source: dict[str, bool] = {}
-    sizes: dict[str, dict[tuple[int, ...], int]] = {}
+    reads: dict[tuple[str, tuple[int, ...]], tuple[tuple[int, ...], int]] = {}
     items, read_bytes = 0, 0.0
-    for notice in _notices(root):
-        match notice:
-            case Progress(vertices=rows):
-                for row in rows:
-                    position[row.vertex] = row.inputs
-            case CheckpointTaken(vertex=vertex, inputs=inputs, size_bytes=size):
-                sizes.setdefault(vertex, {})[inputs] = size
-            case VertexStarted(vertex=vertex, inputs=inputs):
-                last = position.get(vertex, inputs)
-                again = sum(max(0, a - b) for a, b in zip(last, inputs, strict=True))
+    started: set[str] = set()
+    for at_us, notice in _notices(root):
+        if isinstance(notice, CheckpointTaken):
+            first = getattr(notice, "reads", notice.inputs)
+            reads[notice.vertex, notice.inputs] = first, notice.size_bytes
+        elif isinstance(notice, VertexStarted):
+            first, size_bytes = reads.get((notice.vertex, notice.inputs), (notice.inputs, 0))
+            stood = positions.before(notice.vertex, at_us)
+            again = sum(max(0, a - b) for a, b in zip(stood, first, strict=False))
+            if notice.vertex in started:
                 items += again
-                if vertex in is_source:
-                    read_bytes += sizes.get(vertex, {}).get(inputs, 0)
-                    read_bytes += again * bytes_per_row if vertex.startswith("s01") else 0
-                is_source[vertex] = True
-                position[vertex] = inputs
+                read_bytes += size_bytes
+                read_bytes += again * bytes_per_row * notice.vertex.startswith(SOURCE_STAGE)
+            started.add(notice.vertex)
     return Recomputed(items, int(read_bytes))
 
 
-def _notices(root: str) -> list[Notice]:
+def _notices(root: str) -> list[tuple[int, Notice]]:
+    """The log, with the time of each notice."""
     reader = open_reader(f"{root}/{NOTICES}", 0)
-    notices: list[Notice] = []
-    while (batch := reader.read_next()) is not None:
-        rows = only_events(batch.batch).column("notice").to_pylist()
-        notices += [LOG_CODEC.decode(data) for data in rows]
+    notices: list[tuple[int, Notice]] = []
+    while (items := reader.read_next()) is not None:
+        events = only_events(items.batch)
+        rows = zip(events.column(VS).to_pylist(), events.column("notice").to_pylist(), strict=True)
+        notices += [(at_us, LOG_CODEC.decode(data)) for at_us, data in rows]
     reader.close()
     return notices

@@ -25,7 +25,7 @@ WARM_S = 4.0
 LEAD_S = 0.5
 #: An event this far after the last closes all windows: Spark appends final ones only.
 CLOSING_US = 1_000_000
-WAIT_S = 60.0
+WAIT_S = 90.0
 
 
 def spark_run(load: Load, *, kills: int, kill_at_s: float) -> Run:
