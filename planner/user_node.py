@@ -57,6 +57,8 @@ class UserStep:
     def __str__(self) -> str:
         """The step in one line, as plans show it."""
         by = f" by {', '.join(self.keys)}" if self.keys else ""
+        if not self.code.is_deterministic:
+            by += ", not deterministic"
         policy = "" if self.spec.on_error == "fail" else f" on_error={self.spec.on_error}"
         return f"{self.kind} {self.code.name}{by}{policy}"
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.aside import Side
+    from rvertex.horizon import Durations
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,14 @@ class Apply:
     def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
         """The dead letters, if they are kept."""
         return letter_sides(self.function, self.on_error, self.letters, inputs[0])
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Rows depend on their own row alone; counts of poison go back to the beginning."""
+        return 0 if self.on_error == "fail" else None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """Lifetimes pass."""
+        return durations[0]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """The declared schema."""

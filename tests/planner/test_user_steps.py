@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner import (
     EvaluationError,
@@ -102,6 +104,39 @@ def test_a_process_runs_by_key_at_any_parallelism() -> None:
     text = explain(lower(total.to_parquet(), root="R"))
     assert "process Count by k" in text
     assert text.count("by hash of k") == 1, "equal keys are together already"
+
+
+class Hundreds(KeyedProcess):
+    """What tumbling windows of a hundred give, by timers."""
+
+    output = {"n": "int64", "high": "int64"}  # noqa: RUF012
+    n: int = 0
+    high: int | None
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        if self.n == 0:
+            ctx.set_timer(event.vs - event.vs % 100 + 100)
+        self.n += 1
+        self.high = event.x if self.high is None else max(self.high, event.x)
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        ctx.emit(n=self.n, high=self.high)
+        self.n, self.high = 0, None
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    rows_in=st.lists(st.tuples(st.integers(0, 600), st.integers(0, 3), st.integers(-9, 9))),
+    parallelism=st.integers(1, 3),
+)
+def test_a_process_gives_what_the_window_gives(
+    rows_in: list[tuple[int, int, int]], parallelism: int
+) -> None:
+    items = [event(t, k=k, x=x) for t, k, x in sorted(rows_in)]
+    keyed = Stream.from_items({"k": "int64", "x": "int64"}, items).group_by("k")
+    windows = keyed.window(tumbling(100)).agg(n=agg.count(), high=agg.max("x"))
+    expected = [{**row, "_vs": row["_vs"] + 100} for row in rows(windows, parallelism=parallelism)]
+    assert rows(keyed.process(Hundreds), parallelism=parallelism) == expected
 
 
 def test_a_transform_runs_in_one_vertex_or_by_key() -> None:
@@ -241,4 +276,5 @@ def test_code_that_cannot_be_repeated_is_flagged() -> None:
     (operator,) = [o for v in lower(stream.to_parquet(), root="R").vertices for o in v.operators][
         :1
     ]
+    assert "apply doubled, not deterministic" in explain(lower(stream.to_parquet(), root="R"))
     assert not operator.function.is_deterministic  # type: ignore[attr-defined]

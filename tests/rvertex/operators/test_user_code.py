@@ -53,6 +53,19 @@ def test_apply_under_any_cutting(run: Run, cuts: list[int], on_error: OnError) -
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
 
 
+@given(run=runs(duration_max=4), cuts=splits())
+@settings(max_examples=10)
+def test_apply_without_poison_needs_no_past(run: Run, cuts: list[int]) -> None:
+    def same(batch: pa.RecordBatch) -> Any:
+        return {"n": batch.column("n"), "_row": np.arange(batch.num_rows)}
+
+    spec = applied(same, pa.schema([("n", pa.int64())]))
+    assert spec.horizon_us((None,)) == 0
+    assert applied(same, XY, on_error="skip").horizon_us((5,)) is None
+    out = assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
+    assert out.events.column("n").equals(run.events.column("n"))
+
+
 RUN = make_run([*(ev(t, 9, x=t) for t in range(6)), cti(6)], XY)
 
 
