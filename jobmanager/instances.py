@@ -66,6 +66,7 @@ def order(job: Ledger, vertex: VertexState, instance: InstanceState) -> None:
 
 def restart(job: Ledger, lost: Iterable[str]) -> None:
     """Restart vertices without instances, and those upstream that must recompute for them."""
+    moved: dict[int, int] = {}
     for name, ref in plan_restarts(lost, job.topology, job.tracker, job).items():
         vertex = job.vertices[name]
         if not vertex.is_new:
@@ -80,7 +81,7 @@ def restart(job: Ledger, lost: Iterable[str]) -> None:
             _recompute(job, vertex, ref)
             continue
         vertex.joins.clear()
-        vertex.homes = slots_for_restart(job, vertex)
+        vertex.homes = slots_for_restart(job, vertex, moved)
         for turn, slot in enumerate(vertex.homes):
             instance = new_instance(job, vertex, ref, slot, turn)
             vertex.instances.append(instance)

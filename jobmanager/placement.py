@@ -19,14 +19,30 @@ def first_slots(index: int, replicas: int, hosts: int) -> list[int]:
     return [(index + k) % hosts for k in range(replicas)]
 
 
-def slots_for_restart(job: Ledger, vertex: VertexState) -> list[int]:
-    """A slot for each replica of a vertex without instances: its homes, if they are open."""
+def slots_for_restart(job: Ledger, vertex: VertexState, moved: dict[int, int]) -> list[int]:
+    """A slot for each replica of a vertex without instances: its homes, if they are open.
+
+    What was on a slot whose host has still to start goes to a spare host, all of it to the same
+    one. ``moved`` remembers that for one restart of several vertices.
+    """
     homes = [slot for slot in vertex.homes if job.hosts[slot].is_open]
+    homes = [_spare(job, slot, homes, moved) for slot in homes]
     others = sorted(
         (h.slot for h in job.hosts if h.is_open and h.slot not in homes),
         key=lambda slot: (job.load(slot), slot),
     )
     return (homes + others)[: vertex.shape.recovery.replicas]
+
+
+def _spare(job: Ledger, slot: int, homes: list[int], moved: dict[int, int]) -> int:
+    """The slot itself if its host is ready or no host is idle; else that of an idle host."""
+    if job.hosts[slot].state != "ready" and slot not in moved:
+        taken = {*homes, *moved.values()}
+        ready = (h.slot for h in job.hosts if h.state == "ready" and h.is_open)
+        idle = (s for s in ready if s not in taken and job.load(s) == 0)
+        moved[slot] = next(idle, slot)
+    there = moved.get(slot, slot)
+    return slot if there in homes else there
 
 
 def free_slot(job: Ledger, vertex: VertexState, *, ready_only: bool) -> int | None:

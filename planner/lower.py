@@ -77,6 +77,8 @@ def lower(
         story = Story(logical_text(query.plan), logical_text(plan), steps)
         lowering = _Lowering(plan, story, n, widths, grid_us, discovery)
         add_costs(lowering.drafts, estimates(plan, known))
+        for draft in lowering.drafts:
+            draft.recovery = draft.recovery or query.recovery
         return lowering
 
     if parallelism != "auto":

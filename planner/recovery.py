@@ -40,6 +40,8 @@ def recovered_with(
     """
     plan = with_horizons(plan)
     if strategy is None and replicas is None:
+        for vertex in plan.vertices:
+            _check_replay(vertex, vertex.recovery.strategy)
         return plan
     count = _replicas(strategy, replicas)
     name: Strategy = strategy or ("replication" if count > 1 else "checkpoint")
@@ -84,12 +86,16 @@ def _replicas(strategy: Strategy | None, replicas: int | None) -> int:
 
 
 def _recovery(vertex: VertexSpec, strategy: Strategy, replicas: int) -> Recovery:
+    _check_replay(vertex, strategy)
+    return replace(vertex.recovery, strategy=strategy, replicas=replicas)
+
+
+def _check_replay(vertex: VertexSpec, strategy: Strategy) -> None:
     if strategy == "replay" and vertex.recovery.horizon_us is None:
         raise InvalidPlanError(
             f"{vertex.id} cannot be recovered by replay: {_reason(vertex)}; choose checkpoint or "
             "replication"
         )
-    return replace(vertex.recovery, strategy=strategy, replicas=replicas)
 
 
 def _reason(vertex: VertexSpec) -> str:

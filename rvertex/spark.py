@@ -143,7 +143,7 @@ class SparkExecutor:
         self._context = spark_context(master, daemon_module)
         self._master = master
         self._plan = cloudpickle.dumps(dict(vertices))
-        wanted = min(hosts or 1, len(vertices))
+        wanted = hosts or 1
         try:
             slots = self._slots(wanted)
         except (PySparkException, Py4JError) as error:

@@ -58,17 +58,23 @@ def received(subscription: Subscription, batches: int | None = None) -> list[Ite
     return [items[k] for k in sorted(items)]
 
 
+@pytest.mark.parametrize(("recovery", "which"), [("checkpoint", [0, 1]), ("replication", [1])])
 def test_what_is_seen_live_is_the_output(
-    events: Path, finished: jobmanager.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recovery: str,
+    which: list[int],
+    events: Path,
+    finished: jobmanager.Job,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both hosts are cut off on the way, twice; the subscriber sees each item once."""
+    """Hosts are cut off on the way, twice; the subscriber sees each item once."""
     BrittleWiring.lines.clear()
     monkeypatch.setattr(
         job_module,
         "LocalExecutor",
         lambda vertices, hosts: LocalExecutor(vertices, hosts=hosts, wire=BrittleWiring),
     )
-    disturber = Disturber([ROWS // 4, ROWS // 2], lambda status: cut_off([0, 1], status))
+    disturber = Disturber([ROWS // 4, ROWS // 2], lambda status: cut_off(which, status))
     job = jobmanager.run(
         two_exchanges(events),
         root=str(tmp_path / "job"),
@@ -77,6 +83,7 @@ def test_what_is_seen_live_is_the_output(
         paced=PACE,
         config=CONFIG,
         on_status=disturber,
+        recovery=recovery,
     )
     with job.subscribe(progress=True) as subscription:
         seen = received(subscription)
