@@ -5,15 +5,19 @@ Cannot catch: functions whose result depends on the batches that Spark makes.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from planner import KeyedContext, KeyedProcess, Stream, agg, col, event, tumbling, udf
+import jobmanager
+from planner import KeyedContext, KeyedProcess, Stream, Timer, agg, col, event, tumbling, udf
 from planner.spark_sql import BatchDataError, UnsupportedInBatchError
 from tests.spark.batches import assert_twins, batched
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.spark
 
@@ -54,6 +58,33 @@ def test_user_code_row_by_row() -> None:
             "t", h=half(col("x")), l=longer(col("k"), col("x") + 1), u=col("k").str.upper()
         )
     )
+
+
+class Totals(KeyedProcess):
+    output = {"n": "int64", "total": "int64"}  # noqa: RUF012
+    n: int = 0
+    total: int = 0
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.n += 1
+        self.total += event.x
+        ctx.set_timer(event.vs + 5)
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        ctx.emit(self.n, self.total)
+
+
+def test_a_process_on_spark_is_that_of_this_process(tmp_path: Path) -> None:
+    stream = ROWS.group_by("k").process(Totals, on_error="dead_letter")
+    status = {}
+    for executor in ("local", "spark"):
+        root = str(tmp_path / executor)
+        job = jobmanager.run(stream, root=root, executor=executor, master="local[4]")
+        found = job.wait(120)
+        letters = jobmanager.read_dead_letters(root).to_pylist()
+        status[executor] = (found["output_digest"], found["poisoned_events"], letters)
+    assert status["local"] == status["spark"]
+    assert status["spark"][1] == 1
 
 
 def test_what_has_no_twin_or_fails() -> None:
