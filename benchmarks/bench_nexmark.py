@@ -32,7 +32,7 @@ SYSTEMS: dict[str, tuple[str | None, float]] = {
     "spark_streaming": (None, 1.0),
     "flink_sql": ("flink", 1.0),
     "bytewax_flow": ("bytewax", 0.1),
-    "pathway_flow": ("pathway", 0.1),
+    "pathway_flow": ("pathway", 0.05),
 }
 
 
@@ -73,6 +73,8 @@ class Bench:
         except WorkerError as error:
             cell.problem = f"{said} {error}".strip()
             print(f"{name} {system} {cell.problem[:600]}", flush=True)
+            if worker.is_gone:
+                self.start(system)
             return
         cell.elapsed_s.setdefault(said, []).append(elapsed_s)
         rate = cell.events / elapsed_s / 1e6

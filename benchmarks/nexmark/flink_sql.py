@@ -66,7 +66,8 @@ FLINK_SQL: dict[str, str] = {
             AND p.window_start = a.window_start AND p.window_end = a.window_end
     """,
     "q11": """
-        SELECT bidder, COUNT(*) AS bids, MIN(date_time) AS `start`, MAX(date_time) + 10000000 AS `stop`
+        SELECT bidder, COUNT(*) AS bids, MIN(date_time) AS `start`,
+            MAX(date_time) + 10000000 AS `stop`
         FROM bid GROUP BY bidder, SESSION(ts, INTERVAL '10' SECOND)
     """,
     "q12": f"""

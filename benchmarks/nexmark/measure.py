@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 0.2
 #: A query that takes longer has no speed.
-ORDER_WAIT_S = 120.0
+ORDER_WAIT_S = 240.0
 START_WAIT_S = 180.0
 STOP_WAIT_S = 30.0
 PROC = Path("/proc")
@@ -84,6 +84,11 @@ class Worker:
             answer = self._answer(ORDER_WAIT_S)
         return Outcome(float(answer["elapsed_s"]), memory.peak, memory.python)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """End the process; idempotent."""
         assert self._process.stdin is not None
@@ -106,6 +111,7 @@ class Worker:
             line = self._lines.get(timeout=wait_s)
         except queue.Empty:
             self._process.kill()
+            self._process.wait()
             raise WorkerError(f"no answer in {wait_s:g} s") from None
         if not line:
             raise WorkerError(f"it ended with status {self._process.wait()}")

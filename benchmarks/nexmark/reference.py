@@ -50,6 +50,16 @@ REFERENCE: dict[str, str] = {
         SELECT auction, make_timestamp(hop * 2000000) AS start, num FROM counts
         QUALIFY rank() OVER (PARTITION BY hop ORDER BY num DESC) = 1
     """,
+    "q6": f"""
+        WITH finals AS (
+            SELECT a.id, a.seller, a.expires, max(b.price) AS final
+            FROM auction AS a JOIN bid AS b ON {_VALID} GROUP BY ALL
+        )
+        SELECT seller, id, avg(final) OVER (
+            PARTITION BY seller ORDER BY expires, id ROWS BETWEEN 9 PRECEDING AND CURRENT ROW
+        ) AS mean
+        FROM finals
+    """,
     "q7": f"""
         SELECT best.* FROM (
             SELECT {_TEN_S.format("date_time")} AS start, max_by(
