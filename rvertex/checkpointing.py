@@ -36,6 +36,18 @@ if TYPE_CHECKING:
 FAILURES_MAX = 3
 
 
+class Companions(Protocol):
+    """Files that belong to a vertex's past, and go when the checkpoints before them go."""
+
+    def names(self) -> tuple[str, ...]:
+        """Those that nothing at or after the present place needs."""
+        ...
+
+    def announced(self, names: tuple[str, ...]) -> None:
+        """A checkpoint that names these was announced."""
+        ...
+
+
 class CheckpointLimits(Protocol):
     """What a host's limits say about checkpoints."""
 
@@ -84,6 +96,7 @@ class _Pending:
     is_asked: bool
     taken_us: int
     written: Future[WrittenCheckpoint]
+    companions: tuple[str, ...]
 
 
 class Checkpointer:
@@ -96,10 +109,11 @@ class Checkpointer:
         env: Surroundings,
         *,
         get_snapshot: Callable[[], Snapshot],
-        is_durable: Callable[[tuple[int, ...]], bool],
+        is_durable: Callable[[tuple[int, ...], bool], bool],
         turn: Turn,
         loaded: LoadedCheckpoint | None,
         positions: tuple[int, ...],
+        companions: Companions | None = None,
     ) -> None:
         """``positions``: what is consumed now; ``loaded``: the checkpoint it started from."""
         self._spec, self._epoch, self._env = spec, epoch, env
@@ -109,6 +123,7 @@ class Checkpointer:
         self._writer = CheckpointWriter(self._folder, epoch, inline_bytes_max=inline_bytes_max)
         if loaded is not None:
             self._writer.adopt(loaded)
+        self._companions = companions
         self._turns = turn.count
         #: How many intervals must pass before the next one.
         self._wait = turn.number + 1
@@ -157,7 +172,8 @@ class Checkpointer:
         name = checkpoint_path(self._folder, self._epoch, self._count)
         steps = self._writer.write(snapshot, self._count, self._env.store.put)
         now_us = self._env.clock.now_us()
-        self._pending = _Pending(name, snapshot, self._is_asked, now_us, self._run(steps))
+        others = () if self._companions is None else self._companions.names()
+        self._pending = _Pending(name, snapshot, self._is_asked, now_us, self._run(steps), others)
         self._is_asked = False
 
     def _run(self, steps: Generator[None, None, WrittenCheckpoint]) -> Future[WrittenCheckpoint]:
@@ -191,7 +207,7 @@ class Checkpointer:
         error = pending.written.exception()
         if error is not None:
             self._fail(pending, error)
-        elif self._is_durable(pending.snapshot.outputs):
+        elif self._is_durable(pending.snapshot.outputs, pending.is_asked or self._is_asked):
             self._pending, self._failures = None, 0
             self._last_positions, self._wait = pending.snapshot.inputs, self._turns
             self._announce(pending, pending.written.result())
@@ -206,6 +222,8 @@ class Checkpointer:
 
     def _announce(self, pending: _Pending, written: WrittenCheckpoint) -> None:
         snapshot = pending.snapshot
+        if self._companions is not None:
+            self._companions.announced(pending.companions)
         self._env.notify(
             CheckpointTaken(
                 self._spec.id,
@@ -215,7 +233,7 @@ class Checkpointer:
                 snapshot.outputs,
                 written.uploaded_bytes,
                 reads=snapshot.reads,
-                parts=written.parts,
+                parts=written.parts + pending.companions,
                 taken_us=pending.taken_us,
                 asked=pending.is_asked,
             )

@@ -2,15 +2,18 @@
 
 One turn reads what the vertex wants, lets it execute, writes what follows and looks after its
 checkpoint. It belongs to the host's thread and never blocks: where a reader has nothing or a tail
-is full, the turn ends. Uploads of checkpoints run in the background.
+is full, the turn ends. Uploads of checkpoints run in the background. A step that rests on something
+that is still to become durable (a production, logged values) is *held*: its outputs are not
+written, and neither is anything else done, until it is.
 
 Invariants: (1) a checkpoint is announced only when it is stored and the outputs of its durable
 streams are durable up to it; (2) an instance is announced as finished only when all its durable
-outputs are durable.
+outputs are durable; (3) no checkpoint is taken of a vertex whose last step is held.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -19,14 +22,19 @@ from rvertex.checkpointing import Checkpointer
 from rvertex.errors import LimitExceededError, ReplayDifferenceError
 from rvertex.inlet import Inlet
 from rvertex.messages import ItemsLost, VertexFinished, VertexProgress
+from rvertex.productions import Productions
 from rvertex.sources.readers import open_reader
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from rstream import RStream
     from rvertex.checkpointing import Turn
     from rvertex.environment import HostEnvironment
     from rvertex.opening import Opened
+    from rvertex.productions import Production
     from rvertex.sources.readers import SourceReader
+    from rvertex.vertex import StepResult
 
 
 class VertexRunner:
@@ -47,23 +55,48 @@ class VertexRunner:
         self._source_ended = False
         self._ahead: Items | None = None
         self._pace = opened.pace
-        self.checkpoints = Checkpointer(
-            spec,
-            epoch,
-            env,
-            get_snapshot=self.vertex.get_snapshot,
-            is_durable=self.is_durable,
-            turn=turn,
-            loaded=opened.loaded,
-            positions=self.vertex.consumed,
-        )
+        self._values = opened.values
+        #: What must become durable before these outputs are written.
+        self._held: tuple[Future[Production] | Future[str], StepResult] | None = None
+        #: Outputs of productions that are not durable as items yet.
+        self._again = deque(opened.history.again if opened.history is not None else ())
+        self.checkpoints = self._open_checkpoints(epoch, opened, turn)
         self._announced_finish = False
         self._has_room = True
         self._flush_by_s: float | None = None
         env.publish(self.outputs, epoch)
 
+    def _open_checkpoints(
+        self, epoch: int, opened: Opened, turn: Turn
+    ) -> Checkpointer | Productions:
+        v = self.vertex
+        if opened.history is not None:
+            return Productions(
+                self.spec,
+                self._env,
+                epoch,
+                opened.history,
+                get_snapshot=v.get_snapshot,
+                is_durable=self.is_durable,
+            )
+        return Checkpointer(
+            self.spec,
+            epoch,
+            self._env,
+            get_snapshot=v.get_snapshot,
+            is_durable=self.is_durable,
+            turn=turn,
+            loaded=opened.loaded,
+            positions=v.consumed,
+            companions=opened.values,
+        )
+
     def turn(self) -> bool:
         """Do what can be done now; whether anything was."""
+        if self._held is not None:
+            return self._release()
+        if self._again:
+            return self._write_again()
         if self.vertex.is_finished:
             return self._finish()
         if not self.vertex.is_replaying:  # what it would be is what it was loaded from
@@ -78,10 +111,45 @@ class VertexRunner:
         result = self.vertex.execute()
         if result is None:
             return False
+        held: Future[Production] | Future[str] | None = None
+        if self._values is not None:
+            held = self._values.hold(self._env.background)
+        if isinstance(self.checkpoints, Productions):
+            held = self.checkpoints.hold(result)
+        if held is None:
+            self._write(result)
+        else:
+            self._held = held, result
+            held.add_done_callback(lambda _: self._env.wake())
+        return True
+
+    def _release(self) -> bool:
+        """Write what was held, if it may be.
+
+        Raises:
+            OvertakenError: another instance has made this step; this one must not go on.
+            OperatingError: the store failed.
+        """
+        assert self._held is not None
+        durable, result = self._held
+        if not durable.done():
+            return False
+        durable.result()
+        self._held = None
+        self._write(result)
+        return True
+
+    def _write_again(self) -> bool:
+        """Write the outputs of one production; what is durable already is dropped by number."""
+        if not all(stream.has_room() for stream in self.outputs):
+            return False
+        self._write(self._again.popleft())
+        return True
+
+    def _write(self, result: StepResult) -> None:
         for stream, items in zip(self.outputs, result.outputs, strict=True):
             if items is not None:
                 stream.write(items.first_seq, items.batch)
-        return True
 
     def _read_channels(self) -> bool:
         worked = False
@@ -172,10 +240,13 @@ class VertexRunner:
             poisoned_events=v.poisoned_events,
         )
 
-    def is_durable(self, output_seqs: tuple[int, ...]) -> bool:
-        """Whether the durable outputs are durable up to ``output_seqs``."""
+    def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:
+        """Whether the durable outputs are so up to ``output_seqs``; if urgent, flush them now."""
         rows = zip(self.outputs, self._durable, output_seqs, strict=True)
-        return all(stream.durable_seq >= seq for stream, durable, seq in rows if durable)
+        waiting = [s for s, durable, seq in rows if durable and s.durable_seq < seq]
+        for stream in waiting if is_urgent else ():
+            stream.request_flush()
+        return not waiting
 
     @property
     def wait_s(self) -> float | None:

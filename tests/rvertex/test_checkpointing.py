@@ -93,7 +93,7 @@ class World:
             epoch,
             self,  # type: ignore[arg-type]
             get_snapshot=self.snapshot,
-            is_durable=lambda outputs: self.is_durable,
+            is_durable=lambda outputs, is_urgent: self.is_durable,
             turn=turn,
             loaded=None,
             positions=(self.position,),

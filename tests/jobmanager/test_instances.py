@@ -1,0 +1,87 @@
+"""Whole jobs whose instances join and retire: drains, stragglers and lost hosts, on threads.
+
+Cannot catch: what happens between processes (tests/spark), or at every moment (tests/sim).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jobmanager
+from jobmanager import JobConfig
+from jobmanager.root import DRAIN, JobRoot
+from tests.jobmanager.jobs import (
+    ROWS,
+    WAIT_S,
+    outcome,
+    output_items,
+    two_exchanges,
+    with_limits,
+    write_events,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PACE = 16.0
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+@pytest.fixture(scope="module")
+def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
+    root = tmp_path_factory.mktemp("expected") / "job"
+    job = jobmanager.run(two_exchanges(events), root=str(root), executor="local")
+    job.wait(WAIT_S)
+    return job
+
+
+class Drainer:
+    """Asks for a host to be drained when half of the events were read, and sees it leave."""
+
+    def __init__(self, root: Path, host: str) -> None:
+        self._root, self._host = JobRoot(str(root)), host
+        self._is_asked = False
+        self.states: set[str] = set()
+        self.roles: set[str] = set()
+
+    def __call__(self, status: dict[str, Any]) -> None:
+        hosts = {row["host"]: row for row in status["hosts"]}
+        self.states.add(hosts[self._host]["state"])
+        self.roles |= {i["role"] for row in status["vertices"] for i in row["instances"]}
+        all_ready = all(row["state"] == "ready" for row in hosts.values())
+        if not self._is_asked and all_ready and status["events_in"] > ROWS // 8:
+            assert not hosts[self._host]["cannot_drain"]
+            self._root.request(DRAIN + self._host)
+            self._is_asked = True
+
+
+@pytest.mark.parametrize("recovery", ["checkpoint", "replay", "replication"])
+def test_a_host_is_drained_without_a_restart(
+    recovery: str, events: Path, expected: jobmanager.Job, tmp_path: Path
+) -> None:
+    drainer = Drainer(tmp_path / "job", "h1.0")
+    config = with_limits(JobConfig(tick_s=0.01, twins_max=16), step_rows_max=200)
+    options: Any = {"recovery": recovery, "checkpoint_interval": "50ms"}
+    job = jobmanager.run(
+        two_exchanges(events),
+        root=str(tmp_path / "job"),
+        executor="local",
+        hosts=3,
+        paced=PACE,
+        config=config,
+        on_status=drainer,
+        **options,
+    )
+    status = job.wait(WAIT_S)
+    assert outcome(status) == outcome(expected.status())
+    assert output_items(status["output"]) == output_items(expected.output)
+    assert {"ready", "draining"} <= drainer.states, "it may be empty only after the job's end"
+    assert {"draining", "twin"} <= drainer.roles
+    assert status["restarts"] == 0

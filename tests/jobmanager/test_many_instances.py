@@ -1,0 +1,58 @@
+"""Random histories of jobs with replicas, twins, drains, replay and takeovers: all come to an end.
+
+The model (model.py) forgets and deletes what the job manager lets go; whatever any strategy may
+still need is then missing. Cannot catch: wrong contents (tests/sim), or needless recomputation.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from jobmanager.topology import Topology
+from rvertex.types import Durability, Recovery
+from tests.jobmanager.model import Model
+from tests.jobmanager.shapes import vertex
+
+KINDS = (
+    Recovery(),
+    Recovery(),
+    Recovery("replay", 1, 7),
+    Recovery("replication", 2),
+    Recovery("replication", 3),
+)
+
+
+def random_chain(rng: random.Random) -> Topology:
+    """Three to five vertices in a row, each with a strategy and a kind of channel of its own."""
+    n = rng.randint(3, 5)
+    kinds: list[Durability] = [rng.choice(["volatile", "async"]) for _ in range(n - 1)]
+    specs = []
+    for k in range(n):
+        reads = [f"s{k - 1}"] if k else []
+        durability = "async" if k == n - 1 else kinds[k]
+        how = rng.choice(KINDS)
+        specs.append(
+            vertex(
+                f"v{k}",
+                reads=reads,
+                writes=[f"s{k}"],
+                durability=durability,
+                is_sink=k == n - 1,
+                recovery=how,
+            )
+        )
+    return Topology(specs)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_that_any_strategy_needs_is_ever_deleted(seed: int) -> None:
+    rng = random.Random(seed)
+    model = Model(random_chain(rng), hosts=rng.randint(3, 5), rng=rng)
+    for _ in range(300):
+        model.disturb()
+        model.check()
+        if model.manager.state != "running":
+            break
+    model.finish()
