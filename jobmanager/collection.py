@@ -23,8 +23,6 @@ from jobmanager.tracker import CheckpointRef
 from rvertex.messages import Collect, Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from jobmanager.ledger import Ledger
     from jobmanager.state import VertexState
     from rvertex.messages import CheckpointTaken, Progress
@@ -76,14 +74,15 @@ def checkpoint_taken(job: Ledger, notice: CheckpointTaken) -> None:
     """A checkpoint is durable: it may start newcomers, and make older ones needless."""
     vertex = job.vertices[notice.vertex]
     instance = job.instance(notice.vertex, notice.epoch)
-    if instance is None:
-        _delete(job, vertex, [notice.name], notice.parts)
+    if instance is None:  # what others know is looked after with their checkpoints
+        unknown = [p for p in notice.parts if p not in vertex.parts]
+        job.out.append(DeleteFiles((notice.name, *unknown)))
         return
     instance.reached(notice.inputs, notice.outputs)
     instance.parts = notice.parts
     ref = record_checkpoint(job, notice)
     if ref is None:
-        _delete(job, vertex, [notice.name], ())
+        _delete(job, vertex, [notice.name])
         return
     if notice.asked:
         answered(job, vertex, notice.epoch, ref)
@@ -109,7 +108,7 @@ def collect_durable(job: Ledger) -> None:
     for name, ref in low.keep.items():
         dropped = [] if ref is None else job.tracker.drop_before(name, ref)
         if dropped:
-            _delete(job, job.vertices[name], [r.name for r in dropped], ())
+            _delete(job, job.vertices[name], [r.name for r in dropped])
     durable = {s: seq for s, seq in low.marks.items() if job.topology.streams[s].is_durable}
     _tell_marks(job, {s: seq for s, seq in durable.items() if seq})
 
@@ -146,11 +145,11 @@ def kept_marks(job: Ledger) -> dict[str, int | None]:
     return marks
 
 
-def _delete(job: Ledger, vertex: VertexState, names: list[str], parts: Iterable[str]) -> None:
-    """Delete checkpoints, and of the parts of the vertex (and ``parts``) what no one names."""
+def _delete(job: Ledger, vertex: VertexState, names: list[str]) -> None:
+    """Delete checkpoints, and of the parts of the vertex what no one names."""
     named = {p for ref in job.tracker.refs(vertex.shape.id) for p in ref.parts}
     named.update(p for i in vertex.instances for p in i.parts)
-    needless = [p for p in dict.fromkeys([*vertex.parts, *parts]) if p not in named]
+    needless = [p for p in vertex.parts if p not in named]
     for part in needless:
-        vertex.parts.pop(part, None)
+        del vertex.parts[part]
     job.out.append(DeleteFiles((*names, *needless)))

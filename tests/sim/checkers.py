@@ -8,15 +8,18 @@ against the store.
 from __future__ import annotations
 
 import re
+from operator import ge
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobmanager.manager import JobManager
-from jobmanager.messages import LOG_CODEC
+from jobmanager.messages import LOG_CODEC, Tell, TwinLevel
 from jobmanager.recovery import plan_restarts
 from jobmanager.topology import Topology
+from rvertex.errors import CorruptCheckpointError
+from rvertex.messages import Collect
 from rvertex.state import load_checkpoint
 from tests.sim.storage import root_of
 from tests.sim.workload import ROOT, hashes
@@ -104,12 +107,15 @@ class Checkers:
     def snapshots_are_ordered(self, path: str, data: bytes) -> None:
         """The snapshots of a vertex are totally ordered; a name means one snapshot for ever."""
         vertex = path.removeprefix(CHECKPOINTS).split("/")[0]
-        snapshot = load_checkpoint(
-            data,
-            name=path,
-            state_schema=self._schemas[vertex],
-            fetch=lambda parts: [self.blobs.get(HOME + part) for part in parts],
-        ).snapshot
+        try:
+            snapshot = load_checkpoint(
+                data,
+                name=path,
+                state_schema=self._schemas[vertex],
+                fetch=lambda parts: [self.blobs.get(HOME + part) for part in parts],
+            ).snapshot
+        except CorruptCheckpointError:  # of a fenced instance, whose parts are gone: no one asks
+            return
         position = (*snapshot.inputs, *snapshot.outputs)
         mine = self._positions.setdefault(vertex, {})
         if mine.setdefault(path, position) != position:
@@ -210,20 +216,55 @@ class WatchedManager(JobManager):
     def __init__(self, workload: Workload, world: Scheduler) -> None:
         super().__init__(Topology(workload.vertices), workload.config)
         self._world = world
+        #: (Old instance, its twin) -> what the old one had consumed when the twin was there.
+        self._pairs: dict[tuple[int, int], Position] = {}
 
     def handle(self, notice: Notice) -> list[Instruction]:
         newest = self.job.epoch
         epoch, name = getattr(notice, "epoch", None), getattr(notice, "vertex", "")
         is_stale = epoch is not None and self.job.instance(name, epoch) is None
         before = repr(self.vertices.get(name)) if is_stale else ""
+        if isinstance(notice, TwinLevel):
+            self._is_level(notice)
         out = super().handle(notice)
         if is_stale and repr(self.vertices[name]) != before:
             self._world.violate("stale epochs change nothing", repr(notice)[:200])
         for vertex, instance in self.job.instances():
             if instance.epoch > newest and not self.job.epoch > newest:
                 self._world.violate("epochs grow", vertex.shape.id)
+            old = self.job.instance(vertex.shape.id, instance.replaces or 0)
+            if old is not None:
+                self._pairs.setdefault((old.epoch, instance.epoch), old.consumed)
         self.tracker.check()
+        for instruction in out:
+            if isinstance(instruction, Tell) and isinstance(instruction.instruction, Collect):
+                self._nobody_needs(instruction.instruction)
         return out
+
+    def _is_level(self, notice: TwinLevel) -> None:
+        """An instance goes only when its twin has come as far as it was when that began."""
+        new = self.job.instance(notice.vertex, notice.new_epoch)
+        goal = self._pairs.get((notice.old_epoch, notice.new_epoch))
+        if new is not None and goal is not None and not all(map(ge, new.consumed, goal)):
+            self._world.violate("twins are level", f"{notice}: {new.consumed}, not {goal}")
+
+    def _nobody_needs(self, collect: Collect) -> None:
+        """What hosts may forget is below all that any reader, however recovered, may ask for."""
+        for mark in collect.marks:
+            stream = self.job.topology.streams[mark.stream]
+            if stream.reader is None or self.job.is_settled(stream.reader.vertex):
+                continue
+            reader, k = self.vertices[stream.reader.vertex], stream.reader.index
+            refs = self.tracker.refs(reader.shape.id)
+            needs = [i.consumed[k] for i in reader.instances]
+            needs += [j.frozen[k] for j in reader.joins if j.frozen]
+            if stream.is_durable:
+                needs.append(refs[0].reads[k])
+            elif reader.shape.recovery.strategy == "replay":
+                needs.append(refs[-1].reads[k])
+            if needs and mark.seq > min(needs):
+                detail = f"{mark} is collected, {reader.shape.id} needs {min(needs)}"
+                self._world.violate("nothing live collected", detail)
 
 
 class Shadow:

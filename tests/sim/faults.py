@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.sim.storage import root_of
+from jobmanager.root import DRAIN, REQUESTS
+from tests.sim.scheduler import Process
+from tests.sim.storage import FaultyBlobs, root_of
+from tests.sim.workload import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -175,6 +179,59 @@ def second_attempt(world: World) -> None:
     world.second_attempts = True
 
 
+def drain(world: World) -> None:
+    """A user asks for a host to be drained; he may ask again, or for one that is gone."""
+    if (host := _some_host(world)) is not None:
+        user = Process("user", lambda reason: None)
+        root = FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
+        root.put(f"{REQUESTS}/{DRAIN}{host.spec.host}", b"")
+
+
+def straggler(world: World) -> None:
+    """A host is slow for a while, or until it ends."""
+    if (host := _some_host(world)) is not None:
+        random = world.scheduler.random
+        seconds = random.choice([1.0, 10.0, 60.0])
+        host.slowness = random.choice([10.0, 30.0, 100.0])
+        world.calm_s = max(world.calm_s, world.scheduler.now_s + seconds + 60)
+
+        def recover() -> None:
+            host.slowness = 1.0
+
+        world.scheduler.after(seconds, None, recover)
+
+
+def crash_joining(world: World) -> None:
+    """A host dies, and as soon as somebody joins in its place another one, of those concerned."""
+    crash_host(world)
+
+    def look(left: int) -> None:
+        slots = _slots_of_joins(world)
+        hosts = [h for h in world.live_hosts() if _slot(h) in slots]
+        if hosts and not world.state:
+            world.scheduler.random.choice(hosts).process.kill("killed while one joins")
+        elif left and not world.state:
+            world.scheduler.after(0.02, None, partial(look, left - 1))
+
+    world.scheduler.after(world.scheduler.between(0.0, 1.0), None, partial(look, 200))
+
+
+def _slots_of_joins(world: World) -> list[int]:
+    """Where those are that join or have just begun to, and those that they learn from."""
+    core = None if world.driver is None else world.core
+    rows = [] if core is None else list(core.vertices.values())
+    asked = [v for v in rows if any(j.source is not None for j in v.joins)]
+    begun = [
+        v for v in rows if len(v.instances) > 1 and any(i.state == "starting" for i in v.instances)
+    ]
+    slots = [j.slot for v in asked for j in v.joins]
+    return slots + [i.slot for v in [*asked, *begun] for i in v.instances]
+
+
+def _slot(host: HostProcess) -> int:
+    return int(host.spec.host.removeprefix("h").split(".")[0])
+
+
 KINDS: dict[str, Callable[[World], None]] = {
     f.__name__: f
     for f in (
@@ -194,5 +251,8 @@ KINDS: dict[str, Callable[[World], None]] = {
         clock_jump,
         lost_spill,
         second_attempt,
+        drain,
+        straggler,
+        crash_joining,
     )
 }

@@ -8,10 +8,10 @@ before). ``python -m tests.sim.mutants`` runs seeds under the faults that can br
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 import jobmanager.collection
 import jobmanager.driver
@@ -33,35 +33,18 @@ from rvertex.merge import Merge
 from rvertex.messages import NOTICE_CODEC
 from rvertex.step import VertexRunner
 from rvertex.vertex import RVertex
+from tests.sim.planting import Mutant
+from tests.sim.recovery_mutants import RECOVERY_MUTANTS
 from tests.sim.run import Outcome, simulate
 from tests.sim.storage import FaultyBlobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 RUNS_MAX = 150
 LOSSES = ("crash_host", "cut_data", "cut_control", "zombie", "partition", "slow_network")
 FIRST_SEED = 0
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A replacement of ``owner.name`` and the faults under which it shows."""
-
-    owner: Any
-    name: str
-    new: Any
-    kinds: tuple[str, ...] = ()
-    #: Further replacements of the same mutant.
-    more: tuple[tuple[Any, str, Any], ...] = ()
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """While it is in force."""
-        with ExitStack() as stack:
-            for patch in ((self.owner, self.name, self.new), *self.more):
-                stack.enter_context(mock.patch.object(*patch))
-            yield
+OUTDATED = ("AttributeError", "KeyError", "NameError", "TypeError")
 
 
 def merge_emits_one_cti_too_few() -> Mutant:
@@ -98,22 +81,34 @@ def reader_skips_the_seam() -> Mutant:
 
 def old_marks_collect_a_new_instance() -> Mutant:
     """What a former instance was told to collect is collected in its successor."""
-    original = Host._start
+    original, original_run = Host._start, Host._run
+    marks: dict[tuple[int, str], dict[str, int]] = {}
 
-    def start(self: Any, order: Any) -> bool:
+    def start(self: Any, order: Any) -> None:
         former = self._runners.get(order.vertex)
-        marks = {s.stream_id: s.first_seq for s in former.outputs} if former is not None else {}
-        done = original(self, order)
-        for stream in self._runners[order.vertex].outputs:
-            stream._first_seq = max(stream._first_seq, marks.get(stream.stream_id, 0))
+        if former is not None:
+            firsts = {s.stream_id: s.first_seq for s in former.outputs}
+            marks[id(self), order.vertex] = firsts
+        original(self, order)
+
+    def run(self: Any, starting: Any) -> bool:
+        done = original_run(self, starting)
+        vertex = starting.order.vertex
+        for stream in self._runners[vertex].outputs:
+            former = marks.get((id(self), vertex), {}).get(stream.stream_id, 0)
+            stream._first_seq = max(stream._first_seq, former)
         return done
 
-    return Mutant(Host, "_start", start, ("crash_host", "cut_control"))
+    return Mutant(
+        Host, "_start", start, ("crash_host", "cut_control", "lost_spill"), ((Host, "_run", run),)
+    )
 
 
 def checkpoint_announced_before_its_outputs_are_durable() -> Mutant:
     """Invariant (1) of rvertex.step is dropped."""
-    return Mutant(VertexRunner, "is_durable", lambda self, seqs: True, ("crash_host", "slow_store"))
+    return Mutant(
+        VertexRunner, "is_durable", lambda self, seqs, is_urgent: True, ("crash_host", "slow_store")
+    )
 
 
 def stale_epochs_are_believed() -> Mutant:
@@ -263,6 +258,7 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_takeover_counts_epochs_on,
     a_replaced_writer_takes_the_mark_back,
     wall_time_measures_silence,
+    *RECOVERY_MUTANTS,
 )
 
 
@@ -272,17 +268,25 @@ def hunt(make: Callable[[], Mutant], runs_max: int = RUNS_MAX) -> Outcome | None
     for seed in range(FIRST_SEED, FIRST_SEED + runs_max):
         outcome = simulate(seed, mutant.kinds, mutant.planted)
         if not outcome.is_ok:
+            _check_that_it_applies(make.__name__, outcome)
             return outcome
     return None
 
 
+def _check_that_it_applies(name: str, outcome: Outcome) -> None:
+    """A mutant of code that has changed would be caught for its own mistakes."""
+    found = [e for e in OUTDATED if any(e in violation for violation in outcome.violations)]
+    if found:
+        sys.exit(f"{name} does not fit the code any more: {outcome.violations[0]}")
+
+
 def main() -> int:
     """Hunt them all (or those named)."""
-    wanted = sys.argv[1:]
+    known = {make.__name__: make for make in MUTANTS}
+    wanted = sys.argv[1:] or list(known)
     survivors = []
-    for make in MUTANTS:
-        if wanted and make.__name__ not in wanted:
-            continue
+    started_s = perf_counter()
+    for make in (known[name] for name in wanted):
         caught = hunt(make)
         if caught is None:
             survivors.append(make.__name__)
@@ -290,7 +294,8 @@ def main() -> int:
         else:
             law = caught.violations[0].splitlines()[0][:90]
             print(f"caught   {make.__name__}: seed {caught.seed}: {law}", flush=True)
-    print(f"{len(wanted or MUTANTS) - len(survivors)} of {len(wanted or MUTANTS)} caught")
+    took_s = perf_counter() - started_s
+    print(f"{len(wanted) - len(survivors)} of {len(wanted)} caught, {took_s:.0f} s")
     return 1 if survivors else 0
 
 

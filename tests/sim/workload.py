@@ -1,7 +1,8 @@
 """Small random jobs: a plan, its limits, and what every stream of it must hold.
 
 The plans are made by the planner from items in memory. Limits are so small that tails fill,
-segments roll, volatile streams spill, and checkpoints and collections happen all the time.
+segments roll, volatile streams spill, and checkpoints and collections happen all the time. Each
+vertex is recovered in its own way, and some jobs retain what recovery no longer needs.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from jobmanager.config import JobConfig
+from jobmanager.config import KEEP_ALL, JobConfig
 from planner import Query, Stream, agg, col, cti, event, hopping, tumbling
 from planner.lower import lower
+from planner.recovery import with_durable_channels, with_horizons
 from rstream.digest import content_hashes
 from rstream.limits import StreamLimits
 from rvertex.environment import HostLimits
+from rvertex.types import Recovery
 from tests.support.plan_runner import run_plan
 
 if TYPE_CHECKING:
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from planner.ingest import Cti, Event
-    from rvertex.types import Durability, VertexSpec
+    from planner.physical import PhysicalPlan
+    from rvertex.types import Durability, Strategy, VertexSpec
 
 ROOT = "blobs://job"
 MS = 1_000
@@ -54,13 +58,67 @@ def make_workload(seed: int) -> Workload:
         stream: [h for items in pieces for h in hashes(items.batch)]
         for stream, pieces in streams.items()
     }
+    mixed = replace(plan, vertices=_mix_durability(plan.vertices, random))
+    config, hosts = _config(random), random.randint(1, 4)
+    options = Random(seed * 7_919 + 2)
+    config = _with_options(config, options)
     return Workload(
         shape.__name__,
-        _mix_durability(plan.vertices, random),
+        _mix_recovery(mixed, hosts, options, is_verified=config.host.verify),
         tuple(plan.sink_streams()),
-        _config(random),
-        random.randint(1, 4),
+        config,
+        hosts,
         expected,
+    )
+
+
+def _mix_recovery(
+    plan: PhysicalPlan, hosts: int, random: Random, *, is_verified: bool
+) -> tuple[VertexSpec, ...]:
+    """Another strategy for each vertex; in some jobs only checkpoints, in some only one other."""
+    if is_verified and random.random() < 0.3:  # as --verify does
+        plan = with_durable_channels(plan)
+    offers: list[Strategy] = random.choice(
+        [
+            ["checkpoint"],
+            ["checkpoint", "replay"],
+            ["replay"],
+            ["replication", "checkpoint"],
+            ["replication", "replay", "checkpoint"],
+            ["replication", "replay", "checkpoint"],
+        ]
+    )
+    return tuple(
+        replace(vertex, recovery=_recovery(vertex.recovery.horizon_us, hosts, offers, random))
+        for vertex in with_horizons(plan).vertices
+    )
+
+
+def _recovery(
+    horizon_us: int | None, hosts: int, offers: list[Strategy], random: Random
+) -> Recovery:
+    strategy = random.choice(offers)
+    if strategy == "replication" and hosts > 1:
+        return Recovery("replication", 2, horizon_us)
+    if strategy == "replay" and horizon_us is not None:
+        return Recovery("replay", 1, horizon_us)
+    return Recovery("checkpoint", 1, horizon_us)
+
+
+def _with_options(config: JobConfig, random: Random) -> JobConfig:
+    """Checkpoints by bytes, retention, and how soon somebody is a straggler."""
+    bytes_max = random.choice([None, None, 300, 3_000])
+    interval_s = config.host.checkpoint_interval_s
+    if bytes_max is not None and random.random() < 0.3:
+        interval_s = None
+    return replace(
+        config,
+        retain_us=random.choice([0, 0, 0, 0, 200_000, 5_000_000, KEEP_ALL]),
+        straggler_after_s=random.choice([0.3, 1.0, 10.0]),
+        twins_max=random.choice([1, 2, 4]),
+        twin_wait_s=random.choice([1.0, 60.0]),
+        join_wait_s=random.choice([1.0, 30.0]),
+        host=replace(config.host, checkpoint_bytes_max=bytes_max, checkpoint_interval_s=interval_s),
     )
 
 

@@ -114,6 +114,8 @@ class HostProcess:
         self._on_exit = on_exit
         self._manager = world.manager
         self.is_over = False
+        #: How many times longer than usual it takes for a turn.
+        self.slowness = 1.0
         self.process = Process(world.fresh_name(f"{spec.host}#{attempt}"), self._died)
         self.host: SimHost | None = None
         world.hosts.append(self)
@@ -136,7 +138,7 @@ class HostProcess:
         self._next(bool(worked))
 
     def _next(self, worked: bool) -> None:
-        pause_s = self._world.scheduler.between(0.0005, 0.01 if worked else 0.05)
+        pause_s = self._world.scheduler.between(0.0005, 0.01 if worked else 0.05) * self.slowness
         if not self.is_over:
             self._world.scheduler.after(pause_s, self.process, self._turn, is_main=True)
 

@@ -1,0 +1,34 @@
+"""What a planted bug is: replacements of production functions while a simulation runs."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A replacement of ``owner.name`` and the faults under which it shows.
+
+    A name that is not there any more is an error when it is planted.
+    """
+
+    owner: Any
+    name: str
+    new: Any
+    kinds: tuple[str, ...] = ()
+    #: Further replacements of the same mutant.
+    more: tuple[tuple[Any, str, Any], ...] = ()
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """While it is in force."""
+        with ExitStack() as stack:
+            for patch in ((self.owner, self.name, self.new), *self.more):
+                stack.enter_context(mock.patch.object(*patch))
+            yield

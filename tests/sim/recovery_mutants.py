@@ -1,0 +1,160 @@
+"""Planted bugs of the recovery strategies: replay, replicas, joins, twins, incremental checkpoints.
+
+See :mod:`tests.sim.mutants`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import jobmanager.collection
+import jobmanager.instances
+import jobmanager.joining
+from jobmanager import low_water_marks
+from jobmanager.ledger import Ledger
+from jobmanager.messages import DeleteFiles, Feed, TwinLevel
+from rstream import Items
+from rvertex.inlet import Inlet
+from rvertex.replay import ReplayPoints
+from rvertex.vertex import RVertex
+from tests.sim.planting import Mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEATHS = ("crash_host", "crash_all")
+MOVES = ("crash_host", "drain", "straggler", "crash_joining")
+
+
+def replay_puts_out_what_it_repeats() -> Mutant:
+    """While a state is rebuilt, what comes out of the vertex is written."""
+    original = RVertex.execute
+
+    def execute(self: Any) -> Any:
+        target, self._target = self._target, None
+        result = original(self)
+        if target is not None:
+            self._target = target
+            self._end_replay()
+        return result
+
+    return Mutant(RVertex, "execute", execute, DEATHS)
+
+
+def no_state_reaches_back() -> Mutant:
+    """A replayed vertex reads nothing from before the last CTI."""
+    original = ReplayPoints.__init__
+    return Mutant(ReplayPoints, "__init__", lambda self, horizon_us: original(self, 0), DEATHS)
+
+
+def marks_forget_what_replay_reads() -> Mutant:
+    """Inputs are collected up to the checkpoint, not up to where its state is rebuilt from."""
+    original = low_water_marks.low_water_marks
+
+    def inputs_only(topology: Any, *args: Any) -> Any:
+        low = original(topology, *args)
+        marks = {
+            stream.id: None if ref is None else ref.inputs[k]
+            for name, ref in low.keep.items()
+            for k, stream in enumerate(topology.vertices[name].inputs)
+        }
+        return replace(low, marks={**low.marks, **marks})
+
+    return Mutant(jobmanager.collection, "low_water_marks", inputs_only)
+
+
+def memory_is_not_held_for_replay() -> Mutant:
+    """What a replayed vertex has consumed is forgotten by its writers."""
+    return Mutant(Ledger, "held", Ledger.consumed)
+
+
+def an_item_is_skipped_at_a_new_site() -> Mutant:
+    """A reader that goes on elsewhere misses one item."""
+    return _wrong_at_a_new_site(lambda b: pa.concat_batches([b.slice(1), b.slice(len(b) - 1)]))
+
+
+def an_item_is_repeated_at_a_new_site() -> Mutant:
+    """A reader that goes on elsewhere gets one item twice."""
+    return _wrong_at_a_new_site(
+        lambda b: pa.concat_batches([b.slice(0, 1), b.slice(0, len(b) - 1)])
+    )
+
+
+def _wrong_at_a_new_site(change: Callable[[Any], Any]) -> Mutant:
+    original = Inlet.read
+
+    def read(self: Any, seq: int, rows_max: int) -> Any:
+        had_read, former = self._has_read, self._attached
+        items = original(self, seq, rows_max)
+        is_new = had_read and self._attached is not former
+        if items is None or not is_new or items.batch.num_rows < 2:
+            return items
+        return Items(items.first_seq, change(items.batch))
+
+    return Mutant(Inlet, "read", read, ("crash_host", "cut_data", "cut_control"))
+
+
+def joins_do_not_hold_the_marks() -> Mutant:
+    """What a newcomer will read is collected while its checkpoint is made."""
+
+    def consumed(self: Any, vertex: str) -> Any:
+        rows = [i.consumed for i in self.vertices[vertex].instances]
+        if not rows:
+            return self.tracker.newest(vertex).reads
+        return tuple(map(min, zip(*rows, strict=True)))
+
+    return Mutant(Ledger, "consumed", consumed, MOVES)
+
+
+def a_twin_counts_as_level_at_once() -> Mutant:
+    """The old instance goes as soon as the new one runs."""
+
+    def compare_twins(job: Any) -> None:
+        for vertex, twin in job.instances():
+            old = None if twin.replaces is None else job.instance(vertex.shape.id, twin.replaces)
+            if old is not None and not twin.is_level_told and job.is_running(twin):
+                twin.is_level_told = True
+                job.out.append(Feed(TwinLevel(vertex.shape.id, old.epoch, twin.epoch)))
+
+    return Mutant(jobmanager.joining, "compare_twins", compare_twins, ("drain", "straggler"))
+
+
+def a_newcomer_has_no_parts() -> Mutant:
+    """What a newcomer's first checkpoint may name is not kept for it."""
+    original = jobmanager.instances.new_instance
+
+    def new_instance(*args: Any) -> Any:
+        instance = original(*args)
+        instance.parts = ()
+        return instance
+
+    more = ((jobmanager.joining, "new_instance", new_instance),)
+    return Mutant(jobmanager.instances, "new_instance", new_instance, MOVES, more)
+
+
+def a_checkpoint_takes_all_its_parts_along() -> Mutant:
+    """Parts are deleted with the first checkpoint that goes, whoever else names them."""
+
+    def delete(job: Any, vertex: Any, names: list[str]) -> None:
+        parts = tuple(vertex.parts)
+        vertex.parts.clear()
+        job.out.append(DeleteFiles((*names, *parts)))
+
+    return Mutant(jobmanager.collection, "_delete", delete)
+
+
+RECOVERY_MUTANTS: tuple[Callable[[], Mutant], ...] = (
+    replay_puts_out_what_it_repeats,
+    no_state_reaches_back,
+    marks_forget_what_replay_reads,
+    memory_is_not_held_for_replay,
+    an_item_is_skipped_at_a_new_site,
+    an_item_is_repeated_at_a_new_site,
+    joins_do_not_hold_the_marks,
+    a_twin_counts_as_level_at_once,
+    a_newcomer_has_no_parts,
+    a_checkpoint_takes_all_its_parts_along,
+)
