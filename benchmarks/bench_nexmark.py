@@ -30,7 +30,7 @@ SYSTEMS: dict[str, tuple[str | None, float]] = {
     "ours": (None, 1.0),
     "duckdb_batch": (None, 1.0),
     "spark_streaming": (None, 1.0),
-    "flink_sql": ("flink", 1.0),
+    "flink_sql": ("flink", 0.5),
     "bytewax_flow": ("bytewax", 0.1),
     "pathway_flow": ("pathway", 0.05),
 }
@@ -46,6 +46,8 @@ class Bench:
         self._connections = {f: compare.connect(f) for f in set(self._folders.values())}
         self._expected: dict[tuple[str, Path], compare.Digest] = {}
         self._workers: dict[str, Worker] = {}
+        #: Processor time of the last order.
+        self._cpu_s = 0.0
         self._scratch = Path(tempfile.mkdtemp(prefix="streamscope-nexmark-"))
 
     def start(self, system: str) -> None:
@@ -77,8 +79,10 @@ class Bench:
                 self.start(system)
             return
         cell.elapsed_s.setdefault(said, []).append(elapsed_s)
+        cell.cpu_s.setdefault(said, []).append(self._cpu_s)
         rate = cell.events / elapsed_s / 1e6
-        print(f"{name} {system} {elapsed_s:.2f} s {rate:.2f} M/s {said}", flush=True)
+        line = f"{name} {system} {elapsed_s:.2f} s {rate:.2f} M/s, processors {self._cpu_s:.2f} s"
+        print(line, said, flush=True)
 
     def close(self) -> None:
         """End all workers and remove what they wrote."""
@@ -112,6 +116,7 @@ class Bench:
         if cell is not None:
             cell.peak_bytes = max(cell.peak_bytes, outcome.peak_bytes)
             cell.python_bytes = max(cell.python_bytes, outcome.python_bytes)
+        self._cpu_s = outcome.cpu_s
         return outcome.elapsed_s
 
 

@@ -1,13 +1,16 @@
 """A system at work in a process of its own: orders, times and the memory of its process tree.
 
 Memory is the proportional set size of the worker and all its descendants, sampled while an order
-runs; what is Python's is told apart from the whole. Elsewhere than on Linux it is 0.
+runs; what is Python's is told apart from the whole. Processor time is that of the same processes,
+ended ones included; it hardly depends on what else the machine does. Elsewhere than on Linux both
+are 0.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import subprocess
 import threading
@@ -33,10 +36,11 @@ class WorkerError(Exception):
 
 @dataclass
 class Memory:
-    """The greatest sums so far, in bytes."""
+    """The greatest sums so far, in bytes, and processor time."""
 
     peak: int = 0
     python: int = 0
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Outcome:
     elapsed_s: float
     peak_bytes: int
     python_bytes: int
+    cpu_s: float
 
 
 class Worker:
@@ -82,7 +87,7 @@ class Worker:
             except BrokenPipeError:
                 raise WorkerError("it is gone") from None
             answer = self._answer(ORDER_WAIT_S)
-        return Outcome(float(answer["elapsed_s"]), memory.peak, memory.python)
+        return Outcome(float(answer["elapsed_s"]), memory.peak, memory.python, memory.cpu_s)
 
     @property
     def is_gone(self) -> bool:
@@ -124,7 +129,7 @@ class Worker:
 @contextlib.contextmanager
 def _sampled(pid: int) -> Iterator[Memory]:
     """The memory of a process tree, until the block ends."""
-    memory, stop = Memory(), threading.Event()
+    memory, stop = Memory(cpu_s=-_cpu_s(pid)), threading.Event()
 
     def sample() -> None:
         while not stop.is_set():  # ends with the block
@@ -139,6 +144,7 @@ def _sampled(pid: int) -> Iterator[Memory]:
     try:
         yield memory
     finally:
+        memory.cpu_s += _cpu_s(pid)
         stop.set()
         thread.join()
 
@@ -156,6 +162,16 @@ def _tree(pid: int) -> list[str]:
         found.append(child)
         todo += children.get(child, [])
     return found
+
+
+def _cpu_s(pid: int) -> float:
+    """Processor time of a process tree so far, with that of its processes that have ended."""
+    ticks = 0
+    for child in _tree(pid):
+        with contextlib.suppress(OSError):
+            fields = (PROC / child / "stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _is_python(pid: str) -> bool:

@@ -7,7 +7,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 OURS = "ours"
@@ -20,6 +19,7 @@ class Cell:
     events: int
     #: Seconds by variant (its text), in the order of the runs.
     elapsed_s: dict[str, list[float]] = field(default_factory=dict)
+    cpu_s: dict[str, list[float]] = field(default_factory=dict)
     peak_bytes: int = 0
     python_bytes: int = 0
     correct: bool = True
@@ -38,6 +38,13 @@ class Cell:
         if self.problem or not self.elapsed_s:
             return None
         return self.events / max(self.best()[1], 1e-9)
+
+    @property
+    def cpu_us(self) -> float | None:
+        """Processor microseconds per event, of the variant with the least."""
+        if self.problem or not self.cpu_s:
+            return None
+        return 1e6 * min(median(times) for times in self.cpu_s.values()) / self.events
 
 
 @dataclass
@@ -60,15 +67,18 @@ class Report:
         }
 
     def table(self) -> str:
-        """Million events per second, and how many times that of the others ours is."""
+        """Million events per second, and how many times less the others do.
+
+        In parentheses the same of processor time: microseconds per event, and how many times more
+        the others take.
+        """
         others = [system for system in self.systems if system != OURS]
         heads = ["query", *self.systems, *(f"x {system}" for system in others), "peak GB"]
         lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
         for query, row in self.cells.items():
-            rates = {system: _rate(row.get(system)) for system in self.systems}
-            shown = [query, *(_million(rates[system]) for system in self.systems)]
-            shown += [_ratio(rates.get(OURS), rates[system]) for system in others]
             ours = row.get(OURS)
+            shown = [query, *(_shown(row.get(system)) for system in self.systems)]
+            shown += [_ratio(ours, row.get(system)) for system in others]
             shown.append(f"{ours.python_bytes / 1e9:.2f}" if ours else "")
             lines.append("| " + " | ".join(shown) + " |")
         return "\n".join(lines)
@@ -96,14 +106,6 @@ def chart(results: dict[str, dict[str, dict[str, object]]], path: Path) -> None:
     pyplot.close(figure)
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """Of positive numbers."""
-    product = 1.0
-    for value in values:
-        product *= value ** (1 / len(values))
-    return product
-
-
 def _cell_json(cell: Cell) -> dict[str, object]:
     rate = cell.events_per_s
     found: dict[str, object] = {
@@ -111,6 +113,7 @@ def _cell_json(cell: Cell) -> dict[str, object]:
         "peak_bytes": cell.peak_bytes,
         "correct": cell.correct and not cell.problem,
         "python_bytes": cell.python_bytes,
+        "cpu_us": None if cell.cpu_us is None else round(cell.cpu_us, 3),
     }
     if rate is not None and len(cell.elapsed_s) > 1:
         found["variant"] = cell.best()[0]
@@ -119,16 +122,19 @@ def _cell_json(cell: Cell) -> dict[str, object]:
     return found
 
 
-def _rate(cell: Cell | None) -> float | None:
-    return None if cell is None else cell.events_per_s
+def _shown(cell: Cell | None) -> str:
+    if cell is None or cell.events_per_s is None or cell.cpu_us is None:
+        return "" if cell is None or not cell.problem else "-"
+    return f"{cell.events_per_s / 1e6:.3g} ({cell.cpu_us:.2g})"
 
 
-def _million(rate: float | None) -> str:
-    return "" if rate is None else f"{rate / 1e6:.3g}"
-
-
-def _ratio(ours: float | None, other: float | None) -> str:
-    return "" if ours is None or other is None else f"{ours / other:.2g}"
+def _ratio(ours: Cell | None, other: Cell | None) -> str:
+    if ours is None or other is None or not ours.events_per_s or not other.events_per_s:
+        return ""
+    assert ours.cpu_us is not None
+    assert other.cpu_us is not None
+    cpu = other.cpu_us / max(ours.cpu_us, 1e-9)
+    return f"{ours.events_per_s / other.events_per_s:.2g} ({cpu:.2g})"
 
 
 def _number(value: object) -> float:
