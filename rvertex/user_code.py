@@ -16,14 +16,27 @@ import pyarrow as pa
 from rstream.batch import event_schema
 from rstream.errors import IntegrityError, OperatingError
 from rvertex.aside import DEAD_LETTERS, Side
-from rvertex.user_errors import NoLoggedValuesError, UserCodeError, line_of, reason_of, shown
+from rvertex.user_errors import (
+    EndlessTimersError,
+    NoLoggedValuesError,
+    UserCodeError,
+    line_of,
+    reason_of,
+    shown,
+)
 
 OnError = Literal["fail", "skip", "dead_letter"]
 ON_ERROR: tuple[OnError, ...] = ("fail", "skip", "dead_letter")
 #: Columns of a dead letter before those of the event.
 LETTER_SEQ, LETTER_ERROR = "seq", "error"
 #: What is not the event's fault.
-NOT_POISON = (IntegrityError, OperatingError, NoLoggedValuesError, MemoryError)
+NOT_POISON = (
+    IntegrityError,
+    OperatingError,
+    NoLoggedValuesError,
+    EndlessTimersError,
+    MemoryError,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,20 @@ class UserResultError(UsageError):
         return f"{self.function}: {self.reason}"
 
 
+class EndlessTimersError(UsageError):
+    """A key goes on setting timers when the stream has ended."""
+
+    def __init__(self, function: str, key: str, timers_max: int) -> None:
+        super().__init__(function, key, timers_max)
+        self.function, self.key, self.timers_max = function, key, timers_max
+
+    def __str__(self) -> str:
+        return (
+            f"{self.function}: key {self.key} has set {self.timers_max} timers one after the other "
+            "when the stream had ended; set none if ctx.at_end"
+        )
+
+
 class CutDependentError(IntegrityError):
     """A function that has to work row by row gave other values when it was given other batches."""
 

@@ -30,7 +30,7 @@ from rvertex.plain_values import event_class, plain_keys, plain_list
 from rvertex.run import Run
 from rvertex.timers import TimerQueue, timers_of
 from rvertex.user_code import NOT_POISON, OnError, Poison, UserCode, letter_sides
-from rvertex.user_errors import UserCodeError, UserResultError
+from rvertex.user_errors import EndlessTimersError, UserCodeError, UserResultError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -102,6 +102,7 @@ class KeyedProcessOperator:
         self._columns = payload.names
         self._event = event_class(payload.names)
         self._code = SlotCode(spec.process.target, spec.fields)
+        self._fits = self._code.fits
         self._timers = TimerQueue()
         key_types = [payload.field(key).type for key in spec.keys]
         self._state = KeyedState(self._code, key_types, self._timers)
@@ -210,25 +211,43 @@ class KeyedProcessOperator:
 
     def _fire(self, until: int) -> None:
         """Call the process for the timers that are due at or before ``until``."""
-        ctx, state = self.context, self._state
+        ctx, note = self.context, self._state.note
+        fire = self._fire_safely if self._poison.is_passed_over else self._fire_one
         ctx._in_timer = True
         for at, slot, name in self._timers.pop(until):
             if not slot._is_dirty:
-                state.note(slot)
+                note(slot)
             if ctx.at_end:
                 self._count_final(slot)
-            timer = _timer((at, name))
-            error = self._undone(slot, timer, slot.on_timer)
-            if error is not None:
-                self._poison.meet(error, self._at[0], at, at + 1, None)
+            ctx._current, ctx._slot = _timer((at, name)), slot
+            fire(slot)
         ctx._in_timer = False
+
+    def _fire_one(self, slot: Any) -> None:
+        """Call for the timer at hand; what it raises is fatal."""
+        timer = self.context._current
+        try:
+            slot.on_timer(timer, self.context)
+            if not self._fits(slot):
+                self._refuse(slot)
+        except NOT_POISON:
+            raise
+        except Exception as error:
+            at = timer[0]
+            raise self._poison.fatal(error, self._at[0], at, at + 1, None) from error
+
+    def _fire_safely(self, slot: Any) -> None:
+        """Call for the timer at hand; if it raises, it is undone and passed over."""
+        timer = self.context._current
+        error = self._undone(slot, timer, slot.on_timer)
+        if error is not None:
+            self._poison.meet(error, self._at[0], timer[0], timer[0] + 1, None)
 
     def _undone(self, slot: Any, current: Any, call: Any) -> Exception | None:
         """Make a call; if it raises, everything is as before, and what it raised is returned."""
         ctx, code = self.context, self._code
         ctx._current, ctx._slot = current, slot
-        if self._poison.is_passed_over:
-            emitted, fields, timers = len(ctx._rows), code.capture(slot), timers_of(slot)
+        emitted, fields, timers = len(ctx._rows), code.capture(slot), timers_of(slot)
         try:
             call(current, ctx)
             if not code.fits(slot):
@@ -236,8 +255,6 @@ class KeyedProcessOperator:
         except NOT_POISON:
             raise
         except Exception as error:
-            if not self._poison.is_passed_over:
-                return error
             code.restore(slot, fields)
             ctx._rows.cut(emitted)
             before = dict(timers)
@@ -263,8 +280,4 @@ class KeyedProcessOperator:
         count = self._final.get(slot._number, 0) + 1
         self._final[slot._number] = count
         if count > FINAL_TIMERS_MAX:
-            raise UserResultError(
-                self._spec.process.name,
-                f"key {slot._key!r} has set {FINAL_TIMERS_MAX} timers one after the other when the "
-                "stream had ended; set none if ctx.at_end",
-            )
+            raise EndlessTimersError(self._spec.process.name, repr(slot._key), FINAL_TIMERS_MAX)

@@ -6,7 +6,7 @@ Cannot catch: a journal that is not durable when it should be; that is the shell
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rvertex.context import Drawn, ValueJournal, VertexContext
@@ -43,6 +43,7 @@ def draw(ctx: VertexContext, kind: str) -> object:
 KINDS = st.lists(st.sampled_from(["now", "random", "lookup"]), max_size=12)
 
 
+@settings(deadline=None)
 @given(KINDS, st.integers(0, 12), st.integers(0, 12))
 def test_what_was_recorded_is_replayed_from_any_snapshot(
     kinds: list[str], at: int, durable: int

@@ -5,14 +5,17 @@ Cannot catch: a promise of docs/USERCODE.md that no process here relies on.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rstream.batch import event_schema
 from rstream.types import INF_TIME
 from rvertex.aside import sides_of
 from rvertex.context import Drawn, ValueJournal
@@ -22,7 +25,7 @@ from rvertex.operators import keyed_process
 from rvertex.operators.keyed_process import KeyedProcessing
 from rvertex.run import NO_CTIS, Run
 from rvertex.user_code import OnError, UserCode
-from rvertex.user_errors import NoLoggedValuesError, UserCodeError, UserResultError
+from rvertex.user_errors import EndlessTimersError, NoLoggedValuesError, UserCodeError
 from tests.support.builders import Ev, Item, cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
@@ -164,10 +167,43 @@ class Everything(KeyedProcess):
 
 @pytest.mark.parametrize("keys", [("k",), ("k", "s"), ("x",)])
 @given(run=runs(duration_max=4), cuts=splits())
-@settings(max_examples=12)
+@settings(max_examples=12, deadline=None)
 def test_no_cutting_and_no_restore_shows(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
     spec = spec_of(Everything, pa.schema([("what", pa.string())]), keys)
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
+
+
+KEYS: dict[pa.DataType, list[Any]] = {
+    pa.timestamp("us", "UTC"): [1, 2],
+    pa.timestamp("ns"): [1, 2],
+    pa.date32(): [1, 2],
+    pa.duration("us"): [1, 2],
+    pa.time32("s"): [1, 2],
+    pa.bool_(): [True, False],
+    pa.decimal128(5, 2): [Decimal("1.10"), Decimal("2.20")],
+    pa.binary(): [b"a", b"b"],
+    pa.large_string(): ["a", "b"],
+    pa.uint64(): [1, 2**63 + 5],
+    pa.float32(): [float("nan"), 0.5],
+    pa.dictionary(pa.int32(), pa.string()): ["a", "b"],
+}
+
+
+@pytest.mark.parametrize("kind", KEYS, ids=str)
+def test_keys_of_any_type(kind: pa.DataType) -> None:
+    a, b = KEYS[kind]
+    payload = pa.schema([("k", kind), ("x", pa.int64())])
+    flat = kind.value_type if pa.types.is_dictionary(kind) else kind
+    keys = pa.array([a, b, None, a, None], flat).cast(kind)
+    columns = [*map(pa.array, (range(5), range(1, 6))), keys, pa.nulls(5, pa.int64())]
+    events = pa.RecordBatch.from_arrays(columns, schema=event_schema(payload))
+    out = assert_cut_invariant(SESSIONS, [Run(events, np.array([20]))], [payload]).events
+    assert out.schema.field("k").type == kind
+    assert sorted(zip(out["first"].to_pylist(), out["n"].to_pylist(), strict=True)) == [
+        *((0, 2), (1, 1), (2, 2)),
+    ]
+    first = out.filter(pc.equal(out["first"], 0)).column("k").cast(flat)
+    assert first.equals(pa.array([a], flat)) or a != a
 
 
 class Touchy(KeyedProcess):
@@ -199,7 +235,7 @@ ODD = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 
 @pytest.mark.parametrize("on_error", ["skip", "dead_letter"])
 @given(run=runs(ODD), cuts=splits())
-@settings(max_examples=12)
+@settings(max_examples=12, deadline=None)
 def test_a_call_that_raised_has_changed_nothing(run: Run, cuts: list[int], on_error: Any) -> None:
     assert_cut_invariant(spec_of(Touchy, N, on_error=on_error), [run], [ODD], cuts)
 
@@ -293,7 +329,7 @@ def test_timers_of_timers_are_later_and_end(monkeypatch: pytest.MonkeyPatch) -> 
         *(ev(1, k="a"), ev(2, k="a"), cti(3), ev(3, k="a")),
     ]
     monkeypatch.setattr(keyed_process, "FINAL_TIMERS_MAX", 5)
-    with pytest.raises(UserResultError, match=r"'a' has set 5 timers .* set none if ctx"):
+    with pytest.raises(EndlessTimersError, match=r"'a' has set 5 timers .* set none if ctx"):
         run_items(spec, [ev(0, k="a"), cti(INF_TIME)])
     with pytest.raises(UserCodeError, match="a timer sets timers for later times"):
         run_items(spec, [ev(0, k="b"), cti(3)])
@@ -356,7 +392,7 @@ class Count(KeyedProcess):
 
 
 @given(st.data())
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 def test_the_log_of_changes_is_that_of_a_dictionary(data: st.DataObject) -> None:
     spec = spec_of(Count, pa.schema([]))
     operator = spec.open([KV])

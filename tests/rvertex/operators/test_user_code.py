@@ -47,14 +47,14 @@ def repeated(batch: pa.RecordBatch) -> Any:
 
 @pytest.mark.parametrize("on_error", POLICIES)
 @given(run=runs(duration_max=4), cuts=splits())
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 def test_apply_under_any_cutting(run: Run, cuts: list[int], on_error: OnError) -> None:
     spec = applied(repeated, pa.schema([("n", pa.int64())]), on_error=on_error)
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
 
 
 @given(run=runs(duration_max=4), cuts=splits())
-@settings(max_examples=10)
+@settings(max_examples=10, deadline=None)
 def test_apply_without_poison_needs_no_past(run: Run, cuts: list[int]) -> None:
     def same(batch: pa.RecordBatch) -> Any:
         return {"n": batch.column("n"), "_row": np.arange(batch.num_rows)}
@@ -173,7 +173,7 @@ NC = pa.schema([("n", pa.int64()), ("c", pa.int64())])
 
 @pytest.mark.parametrize("on_error", POLICIES)
 @given(run=runs(duration_max=4), cuts=splits())
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 def test_transform_under_any_cutting(run: Run, cuts: list[int], on_error: OnError) -> None:
     spec = UserOperator(UserCode("Changes", Changes), NC, on_error)
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
