@@ -15,7 +15,7 @@ VLDB'13, "strong productions"; StreamScope NSDI'16 leaves this out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgpack
 
@@ -72,6 +72,7 @@ class ValueShell(Protocol):
         ...
 
 
+@runtime_checkable
 class DrawsValues(Protocol):
     """An operator whose user code has a context; a vertex wires it between open and load."""
 

@@ -79,7 +79,7 @@ class HostEnvironment:
         self.clock = wiring.clock
         self.limits = limits
         self.notify = notify
-        self._wake = wake
+        self.wake = wake
         self._locations: dict[str, Locate] = {}
         self._local: dict[tuple[str, int], RStream] = {}
 
@@ -130,7 +130,7 @@ class HostEnvironment:
                         clock=self.clock,
                         verify=self.limits.verify,
                         shared=spec.recovery.replicas > 1 or self.limits.verify,
-                        on_change=self._wake,
+                        on_change=self.wake,
                     )
                     undo.callback(stream.close, flush=False)
                     streams.append(stream)
@@ -171,6 +171,6 @@ class HostEnvironment:
             site.epoch,
             seq,
             self._wiring.open_store(channel.uri),
-            self._wake,
+            self.wake,
             durable_first=durable_first,
         )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from rstream.blobs import BlobStore
 
+#: Folders of journals, and of the parts of states that productions name.
+VALUES, PRODUCTIONS, STATES = "values", "productions", "production-state"
 _CHECKSUM_BYTES = 16
 _DIGITS = 16
 
@@ -74,6 +76,11 @@ class Journal:
                 raise CorruptJournalError(name, "its checksum does not match")
             entries.append(entry)
         return entries
+
+
+def is_shared(path: str) -> bool:
+    """Whether all instances of a vertex rest on this file, whoever made it known."""
+    return path.partition("/")[0] in (VALUES, PRODUCTIONS, STATES)
 
 
 def _checksum(data: bytes) -> bytes:

@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING
 from rstream.batch import VS, int64_column
 from rvertex.checkpointing import read_checkpoint
 from rvertex.pace import Pace
+from rvertex.productions import open_history
 from rvertex.sources.readers import open_reader
+from rvertex.values import World, open_values
 from rvertex.vertex import RVertex
 
 if TYPE_CHECKING:
     from rstream import RStream
     from rvertex.environment import HostEnvironment
+    from rvertex.productions import History
     from rvertex.state import LoadedCheckpoint
     from rvertex.types import VertexSpec
+    from rvertex.values import ValueLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,9 @@ class Opened:
     outputs: list[RStream]
     loaded: LoadedCheckpoint | None
     pace: Pace
+    values: ValueLog | None
+    #: Of a strong vertex.
+    history: History | None
 
     def close(self) -> None:
         """Nobody wants it any more."""
@@ -44,16 +51,27 @@ class Opened:
 def open_instance(spec: VertexSpec, checkpoint: str, env: HostEnvironment) -> Opened:
     """Open an instance at a checkpoint; an empty name means the initial snapshot.
 
+    A strong vertex goes on from its newest production, at or after that checkpoint.
+
     Raises:
         CorruptCheckpointError, SnapshotSchemaError: the checkpoint cannot be used.
+        CorruptJournalError: what its instances wrote down is damaged or gone.
         StreamEngineError: the store, an output stream or the source cannot be opened.
     """
-    loaded = read_checkpoint(env.store, checkpoint, spec) if checkpoint else None
-    vertex = RVertex(spec, pending_rows_max=env.limits.pending_rows_max)
-    if loaded is not None:
-        vertex.load(loaded.snapshot)
+    history = None
+    if spec.recovery.strategy == "strong":
+        history = open_history(spec, checkpoint, env.store)
+        loaded = history.loaded
+    else:
+        loaded = read_checkpoint(env.store, checkpoint, spec) if checkpoint else None
+    snapshot = None if loaded is None else loaded.snapshot
+    values = open_values(spec, snapshot, env.store, World(env.clock))
+    vertex = RVertex(spec, pending_rows_max=env.limits.pending_rows_max, values=values)
+    if snapshot is not None:
+        vertex.load(snapshot)
     pace = _open_pace(spec, env)
-    return Opened(spec, vertex, env.open_outputs(spec, vertex.output_seqs), loaded, pace)
+    seqs = vertex.output_seqs if history is None else history.output_seqs
+    return Opened(spec, vertex, env.open_outputs(spec, seqs), loaded, pace, values, history)
 
 
 def _open_pace(spec: VertexSpec, env: HostEnvironment) -> Pace:

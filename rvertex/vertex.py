@@ -16,7 +16,7 @@ Source: StreamScope NSDI'16, "rVertex"; "replay-based recovery".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from rstream.digest import StreamDigest
 from rstream.hashing import partition_of
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.aside import LATE, PutsAside, sides_of, to_side_items
+from rvertex.context import DrawsValues
 from rvertex.errors import ReplayDifferenceError
 from rvertex.merge import Merge
 from rvertex.replay import ReplayPoints
@@ -48,11 +49,23 @@ class StepResult:
     outputs: tuple[Items | None, ...]
 
 
+class Values(Protocol):
+    """Where the values come from that user code draws."""
+
+    def wire(self, index: int, operator: DrawsValues) -> None:
+        """Let the operator of that number draw."""
+        ...
+
+
 class RVertex:
     """One vertex: ``load(snapshot)``, then any number of ``offer`` and ``execute``."""
 
-    def __init__(self, spec: VertexSpec, *, pending_rows_max: int) -> None:
+    def __init__(
+        self, spec: VertexSpec, *, pending_rows_max: int, values: Values | None = None
+    ) -> None:
+        """``values``: what user code may draw from; without, it may draw nothing."""
         self.spec = spec
+        self._values = values
         self._pending_rows_max = pending_rows_max
         self._open()
 
@@ -73,8 +86,11 @@ class RVertex:
         self._operators = []
         #: By operator, the input side first: the names of what it puts aside.
         self._sides = [late]
-        for operator in spec.operators:
-            self._operators.append(operator.open(ports))
+        for k, operator in enumerate(spec.operators):
+            running = operator.open(ports)
+            if self._values is not None and isinstance(running, DrawsValues):
+                self._values.wire(k, running)
+            self._operators.append(running)
             self._sides.append([side.name for side in sides_of(operator, ports)])
             ports = [operator.output_schema(ports)]
         assert ports[0].equals(spec.output_payload), (spec.id, ports[0], spec.output_payload)
