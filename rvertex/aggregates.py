@@ -7,8 +7,8 @@ accumulators that make them, except that counts are merged by summing and first/
 Semantics: ``count`` without a column counts rows; all others skip nulls and are null where nothing
 is left (``count`` and ``count_distinct``: 0), but ``first``, ``last`` and user aggregates include
 nulls. NaN is greater than every number. The functions of :data:`GATHERED` see all values of a
-window at once (:mod:`rvertex.gathered`), so they are never taken apart into phases or panes; but
-a user's aggregate with ``merge`` is (:mod:`rvertex.user_fold`).
+window at once (:mod:`rvertex.gathered`), so they are never taken apart into phases or panes; those
+of :mod:`rvertex.merged` are, and a user's aggregate with ``merge`` (:mod:`rvertex.user_fold`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from rvertex.accumulators import (
 from rvertex.arrow_accumulators import ArrowFold, Pick
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.gathered import GATHERED, Custom, Gathered, gathered_type
+from rvertex.merged import MERGED, lane_of, lane_type, open_lane
+from rvertex.merged import result as merged_result
 from rvertex.ranked import Ranked, is_ranked_type, value_type, values_of
 from rvertex.user_fold import UserFold, user_results
 
@@ -43,8 +45,10 @@ RANKED = ("max_by", "min_by")
 FUNCTIONS = (
     *("count", "sum", "product", "mean", "min", "max", "first", "last"),
     *RANKED,
+    *MERGED,
     *GATHERED,
 )
+_MERGED_LANES = tuple(lane_of(function) for function in MERGED)
 #: What a function is told besides its column: ddof, k, q, or the user's object.
 Argument = int | float | Custom | None
 
@@ -106,6 +110,8 @@ class Lane:
         assert self.column is not None, self
         if isinstance(self.argument, Custom) and self.argument.merges:
             return UserFold(self.column, self.argument, merges=False)
+        if self.function in _MERGED_LANES:
+            return open_lane(self.function, self.column, self.type, self.argument, merges=False)
         if self.function in GATHERED:
             return Gathered(self.function, self.column, self.type, self.argument)
         return _folding(self.function, self.column, self.type)
@@ -116,6 +122,8 @@ class Lane:
             return Pick(self.name, self.type, is_last=self.function == "last", by=self.time_name)
         if isinstance(self.argument, Custom):
             return UserFold(self.name, self.argument, merges=True)
+        if self.function in _MERGED_LANES:
+            return open_lane(self.function, self.name, self.type, self.argument, merges=True)
         function = "sum" if self.function == "count" else self.function
         return _folding(function, self.name, self.type)
 
@@ -131,7 +139,7 @@ def lanes_of(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> tuple[L
     for spec in aggregates:
         kind = None if spec.column is None else _column_type(payload, spec.column)
         for function in _lane_functions(spec.function):
-            lane = Lane(function, spec.column, _lane_type(spec, function, kind), spec.argument)
+            lane = _lane(spec, function, _lane_type(spec, function, kind))
             lanes[lane.name] = lane
     return tuple(lanes.values())
 
@@ -141,9 +149,8 @@ def lanes_in(aggregates: Sequence[AggregateSpec], partial: pa.Schema) -> tuple[L
     lanes: dict[str, Lane] = {}
     for spec in aggregates:
         for function in _lane_functions(spec.function):
-            name = Lane(function, spec.column, pa.null(), spec.argument).name
-            kind = _column_type(partial, name)
-            lanes[name] = Lane(function, spec.column, kind, spec.argument)
+            name = _lane_name(spec, function)
+            lanes[name] = _lane(spec, function, _column_type(partial, name))
     return tuple(lanes.values())
 
 
@@ -158,7 +165,11 @@ def _result_type(spec: AggregateSpec, types: Mapping[str, pa.DataType]) -> pa.Da
         return pa.float64()
     if isinstance(spec.argument, Custom):
         return spec.argument.target.type
-    kind = types[_lane_name(spec, spec.function)]
+    kind = types[_lane_name(spec, lane_of(spec.function))]
+    if spec.function in ("variance", "stddev"):
+        return pa.float64()
+    if spec.function == "count_distinct":
+        return pa.int64()
     return value_type(kind) if spec.function in RANKED else kind
 
 
@@ -169,7 +180,9 @@ def results(aggregates: Sequence[AggregateSpec], columns: Mapping[str, pa.Array]
         if spec.function == "mean":
             out.append(_mean(columns[_lane_name(spec, "sum")], columns[_lane_name(spec, "count")]))
             continue
-        column = columns[_lane_name(spec, spec.function)]
+        column = columns[_lane_name(spec, lane_of(spec.function))]
+        if spec.function in MERGED:
+            column = merged_result(spec.function, column, spec.argument)
         if isinstance(spec.argument, Custom) and spec.argument.merges:
             column = user_results(spec.argument, column)
         out.append(values_of(column) if spec.function in RANKED else column)
@@ -181,11 +194,16 @@ def _merges(argument: Argument) -> bool:
 
 
 def _lane_functions(function: str) -> tuple[str, ...]:
-    return ("sum", "count") if function == "mean" else (function,)
+    return ("sum", "count") if function == "mean" else (lane_of(function),)
+
+
+def _lane(spec: AggregateSpec, function: str, kind: pa.DataType) -> Lane:
+    """A lane of the aggregate; how moments are divided is no matter of the lane."""
+    return Lane(function, spec.column, kind, None if function == "moments" else spec.argument)
 
 
 def _lane_name(spec: AggregateSpec, function: str) -> str:
-    return Lane(function, spec.column, pa.null(), spec.argument).name
+    return _lane(spec, function, pa.null()).name
 
 
 def _column_type(payload: pa.Schema, column: str) -> pa.DataType:
@@ -206,6 +224,10 @@ def _lane_type(spec: AggregateSpec, function: str, kind: pa.DataType | None) -> 
         return pa.float64()
     if isinstance(spec.argument, Custom) and spec.argument.merges:
         return spec.argument.state_type
+    if function in _MERGED_LANES:
+        if gathered_type(spec.function, kind, spec.argument) is None:
+            raise _wrong_type(spec, kind, "a type that it takes")
+        return lane_type(function, kind)
     if function in GATHERED:
         found = gathered_type(function, kind, spec.argument)
         if found is None:

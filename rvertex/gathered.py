@@ -4,10 +4,7 @@ A :class:`Gathered` lane gets the rows of closed windows in one update, in seque
 no state between updates. So its result cannot depend on how the input was cut, and sums within it
 run over the whole window in sequence order.
 
-``variance``, ``stddev``: in float64 by two passes (the mean, then squared deviations, corrected by
-their sum), divided by ``n - ddof``; null for ``n <= ddof``. ``count_distinct``: exact; 0.0 equals
--0.0, NaN equals NaN. ``top_k``: the k greatest values, greatest first, NaN above all numbers, as a
-list. ``quantile``: exact; the value at place ``q * (n - 1)`` of the sorted values, between two
+``quantile``: exact; the value at place ``q * (n - 1)`` of the sorted values, between two
 places by linear interpolation (type 7 of Hyndman and Fan). ``user``: see :class:`UserAggregate`.
 """
 
@@ -19,15 +16,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rvertex.accumulators import Rows, doubles, one_nan
-from rvertex.keys import KeyIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-GATHERED = ("variance", "stddev", "count_distinct", "top_k", "quantile", "user")
+GATHERED = ("quantile", "user")
 
 
 class UserAggregate(Protocol):
@@ -109,15 +104,6 @@ class Gathered:
             return
         codes, values = rows.valid(self._column)
         match self._function:
-            case "variance":
-                self._result = _variance(codes, values, rows.groups, self._argument)
-            case "stddev":
-                variance = _variance(codes, values, rows.groups, self._argument)
-                self._result = pc.sqrt(variance)
-            case "count_distinct":
-                self._result = _count_distinct(codes, values, rows.groups)
-            case "top_k":
-                self._result = _top_k(codes, values, rows.groups, self._argument)
             case "quantile":
                 self._result = _quantile(codes, values, rows.groups, self._argument)
             case other:
@@ -143,44 +129,6 @@ class Gathered:
             for lo, hi in itertools.pairwise(bounds)
         ]
         return pa.array(found, self._kind)
-
-
-def _variance(codes: np.ndarray, column: pa.Array, groups: int, ddof: int) -> pa.Array:
-    values = doubles(column)
-    count = np.bincount(codes, minlength=groups)
-    some = np.maximum(count, 1)
-    with np.errstate(all="ignore"):
-        mean = np.bincount(codes, values, minlength=groups) / some
-        deviation = values - mean[codes]
-        square = np.bincount(codes, deviation * deviation, minlength=groups)
-        drift = np.bincount(codes, deviation, minlength=groups)
-        spread = np.maximum(square - drift * drift / some, 0.0)
-        variance = spread / np.maximum(count - ddof, 1)
-    return pa.array(one_nan(variance), mask=count <= ddof)
-
-
-def _count_distinct(codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
-    found = KeyIndex([values.type]).codes([values])
-    width = int(found.max(initial=0)) + 1
-    distinct = np.unique(codes * width + found)
-    return pa.array(np.bincount(distinct // width, minlength=groups).astype(np.int64))
-
-
-def _top_k(codes: np.ndarray, values: pa.Array, groups: int, k: int) -> pa.Array:
-    columns = {"code": pa.array(codes), "value": values}
-    keys = [("code", "ascending"), ("value", "descending")]
-    if pa.types.is_floating(values.type):
-        columns["is_nan"] = pc.is_nan(values).cast(pa.int8())
-        keys.insert(1, ("is_nan", "descending"))
-    order = pc.sort_indices(pa.table(columns), sort_keys=keys)
-    ranked = codes[order.to_numpy()]
-    count = np.bincount(codes, minlength=groups)
-    rank = np.arange(len(ranked)) - (np.cumsum(count) - count)[ranked]
-    best = values.take(order.filter(pa.array(rank < k)))
-    offsets = np.concatenate([[0], np.cumsum(np.minimum(count, k))]).astype(np.int32)
-    return pa.ListArray.from_arrays(
-        pa.array(offsets), best, pa.list_(values.type), mask=pa.array(count == 0)
-    )
 
 
 def _quantile(codes: np.ndarray, column: pa.Array, groups: int, q: float) -> pa.Array:

@@ -142,7 +142,8 @@ def test_partial_phases_only_where_merging_is_exact() -> None:
         return [type(o).__name__ for v in plan.vertices for o in v.operators if v.index == 0]
 
     assert "PartialAggregate" in operators(n=agg.count(), p=agg.product("x"))
-    assert "PartialAggregate" not in operators(n=agg.count(), v=agg.variance("x"))
+    assert "PartialAggregate" in operators(t=agg.top_k("x", 2), v=agg.variance("x"))
+    assert "PartialAggregate" not in operators(n=agg.count(), q=agg.quantile("x", 0.5))
 
 
 @pytest.mark.parametrize(

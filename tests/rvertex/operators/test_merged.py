@@ -1,0 +1,123 @@
+"""Variances, distinct values and top values over shared panes and in two phases.
+
+Cannot catch: what values of very different size lose; test_gathered.py compares with fractions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rstream.batch import VS
+from rstream.types import INF_TIME
+from rvertex.aggregates import AggregateSpec, lanes_of
+from rvertex.operators.aggregate import WindowAggregate
+from rvertex.run import Run
+from tests.support import naive
+from tests.support.exact import assert_same_items
+from tests.support.operator_harness import assert_cut_invariant
+from tests.support.strategies import PAYLOAD, runs, splits
+
+SPECS = (
+    AggregateSpec("variance", "n", "var", 1),
+    AggregateSpec("stddev", "n", "dev", 0),
+    AggregateSpec("variance", "x", "wild", 1),
+    AggregateSpec("count_distinct", "x", "x_kinds"),
+    AggregateSpec("count_distinct", "s", "s_kinds"),
+    AggregateSpec("top_k", "x", "x_top", 2),
+    AggregateSpec("top_k", "s", "s_top", 3),
+)
+EXACT = ("x_kinds", "s_kinds", "x_top", "s_top")
+
+
+def ended(run: Run) -> Run:
+    return Run(run.events, np.append(run.ctis[run.ctis < INF_TIME], INF_TIME))
+
+
+def comparable(value: Any) -> Any:
+    if isinstance(value, list):
+        return [comparable(v) for v in value]
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
+
+
+def near(value: float | None) -> Any:
+    return None if value is None else pytest.approx(value, rel=1e-9, abs=1e-9)
+
+
+@pytest.fixture(params=[2, 1 << 16], ids=lambda n: f"shrinking at {n}")
+def _shrinking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rvertex.merged._SHRINK_MIN", request.param)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    run=runs(),
+    cuts=splits(),
+    keys=st.sampled_from([(), ("k",)]),
+    window=st.sampled_from([(6, 6), (12, 3), (7, 3), (3, 5)]),
+)
+@pytest.mark.usefixtures("_shrinking")
+def test_over_shared_panes(
+    run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]
+) -> None:
+    run = ended(run)
+    spec = WindowAggregate(keys, *window, SPECS, points=True)
+    out = assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
+    rows = run.events.to_pylist()
+    for found in out.events.to_pylist():
+        members = [
+            row
+            for row in rows
+            if found[VS] <= row[VS] < found[VS] + window[0]
+            and all(row[key] == found[key] for key in keys)
+        ]
+        for a in SPECS:
+            want = naive.aggregate(a.function, a.column, members, argument=a.argument)
+            if a.output in EXACT:
+                assert comparable(found[a.output]) == comparable(want)
+            elif a.output != "wild":
+                assert found[a.output] == near(want)
+
+
+@settings(max_examples=10, deadline=None)
+@given(run=runs(), window=st.sampled_from([(6, 6), (12, 3)]), split=st.integers(1, 3))
+def test_two_phases(run: Run, window: tuple[int, int], split: int) -> None:
+    """Partial results of rows dealt to several first phases."""
+    run = ended(run)
+    spec = WindowAggregate(("k",), *window, SPECS, points=True)
+    whole = spec.open([PAYLOAD]).process([run]).events
+    partial, final = spec.phases
+    schema = partial.output_schema([PAYLOAD])
+    parts = [
+        partial.open([PAYLOAD]).process(
+            [Run(run.events.take(np.arange(i, run.events.num_rows, split)), run.ctis)]
+        )
+        for i in range(split)
+    ]
+    rows = pa.concat_batches([part.events for part in parts])
+    order = np.argsort(rows.column(VS).to_numpy(), kind="stable")
+    merged = final.open([schema]).process([Run(rows.take(pa.array(order)), parts[0].ctis)]).events
+    names = [VS, "k", *EXACT]
+    if split == 1:
+        assert_same_items(merged, whole, "one first phase")
+    for mine, other in zip(merged.to_pylist(), whole.to_pylist(), strict=True):
+        assert [comparable(mine[n]) for n in names] == [comparable(other[n]) for n in names]
+        assert mine["var"] == near(other["var"])
+
+
+def test_variance_and_deviation_share_a_lane() -> None:
+    lanes = lanes_of(SPECS, PAYLOAD)
+    assert [lane.name for lane in lanes] == [
+        "@moments(n)",
+        "@moments(x)",
+        "@distinct(x)",
+        "@distinct(s)",
+        "@top_k(x; 2)",
+        "@top_k(s; 3)",
+    ]
