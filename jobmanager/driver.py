@@ -8,7 +8,8 @@ asked for at a tick (requests, deletions, the status) may fail for a while: the 
 again.
 
 Invariants: (1) one thread calls ``handle``; (2) a decision that deletes is durable first; (3) so is
-a takeover, because it numbers its instances by how many takeovers there were.
+a takeover, because it numbers its instances by how many takeovers there were; (4) one that has
+slept looks first whether the root is still its own, and if not it ends and writes nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
+from jobmanager.errors import JobRunningError
 from jobmanager.messages import (
     CancelRequested,
     DeleteFiles,
@@ -139,6 +141,7 @@ class Driver:
         self._is_resumed = False
         #: Files to delete, for reasons that are durable.
         self._needless: deque[str] = deque()
+        self._is_replaced = False
         #: Since when the root could not be reached; monotonic seconds.
         self._failing_s: float | None = None
 
@@ -170,7 +173,13 @@ class Driver:
         self._handle(begin(self._executor.hosts, self._now_us()))
 
     def turn(self, wait_s: float) -> None:
-        """Take one notice, waiting at most ``wait_s`` for it; let time pass if it is due."""
+        """Take one notice, waiting at most ``wait_s`` for it; let time pass if it is due.
+
+        Raises:
+            JobRunningError: another job manager has taken over.
+        """
+        if self._ticked_s and self._clock.monotonic_s() - self._ticked_s > PAUSE_MAX_S:
+            self._look_after_root()
         with contextlib.suppress(queue.Empty):
             self._handle(self._notices.get(timeout=wait_s))
         now = self._clock.monotonic_s()
@@ -188,19 +197,22 @@ class Driver:
         The lines end whatever else fails: hosts without a job manager must notice it and leave.
         """
         try:
-            self._log.close()
+            self._log.close(flush=not self._is_replaced)
         finally:
             if self._server is not None:
                 self._server.close()
-        self._write_status()
+        if not self._is_replaced:
+            self._write_status()
 
     def _look_after_root(self) -> None:
         """Take requests, delete what is needless, write the status; what fails waits for a tick.
 
         Raises:
             OperatingError: it has failed for ``store_wait_s``.
+            JobRunningError: another job manager has taken over.
         """
         try:
+            self._root.check_owner()
             for request in self._root.requests() if self.ended_s is None else ():
                 self._root.forget_request(request)
                 self._notices.put(_notice_of(request))
@@ -208,6 +220,9 @@ class Driver:
                 self._root.store.delete(self._needless[0])
                 self._needless.popleft()
             self._write_status()
+        except JobRunningError:
+            self._is_replaced = True
+            raise
         except OperatingError as error:
             now = self._clock.monotonic_s()
             self._failing_s = now if self._failing_s is None else self._failing_s

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from jobmanager.config import JobConfig
 from jobmanager.driver import Driver
-from jobmanager.errors import JobFailedError
+from jobmanager.errors import JobFailedError, JobRunningError
 from jobmanager.manager import JobManager
 from jobmanager.options import RunOptions, applied, check_hosts, merged, planned, recorded
 from jobmanager.options import replicas_max as replicas_of
@@ -135,8 +135,9 @@ class Job:
             except BaseException as error:
                 self._crash = error
                 self._status = {**self._status, "state": "failed", "error": str(error)}
-                with contextlib.suppress(OperatingError):  # the store may be what failed
-                    _record_failure(self._root, str(error))
+                if not isinstance(error, JobRunningError):  # then the root is another's
+                    with contextlib.suppress(OperatingError):  # the store may be what failed
+                        _record_failure(self._root, str(error))
             finally:
                 give_back(self._root)
                 self._ended.set()

@@ -80,6 +80,6 @@ class NoticeLog:
                 return
         self._stream.flush(self._flush_wait_s)
 
-    def close(self) -> None:
-        """Flush and close."""
-        self._stream.close()
+    def close(self, *, flush: bool = True) -> None:
+        """Flush, unless told not to, and close."""
+        self._stream.close(flush=flush)

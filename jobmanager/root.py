@@ -45,9 +45,14 @@ STATUS_STALE_US = 15_000_000
 class JobRoot:
     """Typed access to the files of a job's root."""
 
-    def __init__(self, root: str | BlobStore) -> None:
+    def __init__(
+        self, root: str | BlobStore, *, pid: int | None = None, machine: str | None = None
+    ) -> None:
+        """``pid``, ``machine``: who works on it; by default this process."""
         self.store = open_store(root) if isinstance(root, str) else root
         self.uri = self.store.uri
+        self._pid = os.getpid() if pid is None else pid
+        self._machine = socket.gethostname() if machine is None else machine
 
     @property
     def name(self) -> str:
@@ -123,12 +128,26 @@ class JobRoot:
             JobRunningError: a live job manager of another process works on this root.
         """
         status = self.read_status()
-        if is_owned(status, now_us):
-            owner = f"pid {status['pid']} on {status['machine']}"
-            raise JobRunningError(display_uri(self.uri), owner)
-        owner_fields = {"pid": os.getpid(), "machine": socket.gethostname(), "written_us": now_us}
+        if is_owned(status, now_us, pid=self._pid, machine=self._machine):
+            raise self._is_running(status)
+        owner_fields = {"pid": self._pid, "machine": self._machine, "written_us": now_us}
         starting = {"job": self.name, "state": "starting", "error": ""}
         self.write_status({**status, **starting, **owner_fields})
+
+    def check_owner(self) -> None:
+        """Nobody else has taken over; to be asked after a pause, before anything is written.
+
+        Raises:
+            JobRunningError: another job manager has.
+        """
+        status = self.read_status()
+        owner = status.get("pid", self._pid), status.get("machine", self._machine)
+        if owner != (self._pid, self._machine):
+            raise self._is_running(status)
+
+    def _is_running(self, status: dict[str, Any]) -> JobRunningError:
+        owner = f"pid {status['pid']} on {status['machine']}"
+        return JobRunningError(display_uri(self.uri), owner)
 
 
 def display_uri(uri: str) -> str:
@@ -136,13 +155,16 @@ def display_uri(uri: str) -> str:
     return uri.removeprefix("file://")
 
 
-def is_owned(status: dict[str, Any], now_us: int) -> bool:
-    """Whether the job manager that wrote ``status`` still works on the job."""
+def is_owned(
+    status: dict[str, Any], now_us: int, *, pid: int | None = None, machine: str | None = None
+) -> bool:
+    """Whether the job manager that wrote ``status``, not this process, still works on the job."""
     if status.get("state") not in ("starting", "running"):
         return False
-    if status["machine"] == socket.gethostname():
-        pid, written_us = status["pid"], status["written_us"]
-        return pid != os.getpid() and _is_alive(pid) and _started_us(pid) <= written_us
+    if status["machine"] == (machine or socket.gethostname()):
+        owner, written_us = status["pid"], status["written_us"]
+        is_other = owner != (os.getpid() if pid is None else pid)
+        return is_other and _is_alive(owner) and _started_us(owner) <= written_us
     return bool(now_us - status["written_us"] < STATUS_STALE_US)
 
 

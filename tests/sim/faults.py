@@ -218,7 +218,7 @@ def crash_joining(world: World) -> None:
 
 def _slots_of_joins(world: World) -> list[int]:
     """Where those are that join or have just begun to, and those that they learn from."""
-    core = None if world.driver is None else world.core
+    core = world.core
     rows = [] if core is None else list(core.vertices.values())
     asked = [v for v in rows if any(j.source is not None for j in v.joins)]
     begun = [
@@ -230,6 +230,23 @@ def _slots_of_joins(world: World) -> list[int]:
 
 def _slot(host: HostProcess) -> int:
     return int(host.spec.host.removeprefix("h").split(".")[0])
+
+
+def second_manager(world: World) -> None:
+    """Somebody resumes the job elsewhere, again and again, while its job manager may be asleep."""
+    random = world.scheduler.random
+    asleep_s = random.choice([0.0, 10.0, 30.0, 60.0])
+    world.calm_s = max(world.calm_s, world.scheduler.now_s + asleep_s + 90)
+    if asleep_s:
+        world.manager.pause(world.scheduler.now_s + asleep_s)
+
+    def again(left: int, takeovers: int) -> None:
+        if left and not world.state and world.takeovers == takeovers:
+            world.start_rival()
+            pause_s = world.scheduler.between(1.0, 8.0)
+            world.scheduler.after(pause_s, None, partial(again, left - 1, takeovers))
+
+    again(6, world.takeovers)
 
 
 KINDS: dict[str, Callable[[World], None]] = {
@@ -254,5 +271,6 @@ KINDS: dict[str, Callable[[World], None]] = {
         drain,
         straggler,
         crash_joining,
+        second_manager,
     )
 }

@@ -16,6 +16,7 @@ import jobmanager.joining
 from jobmanager import low_water_marks
 from jobmanager.ledger import Ledger
 from jobmanager.messages import DeleteFiles, Feed, TwinLevel
+from jobmanager.root import JobRoot
 from rstream import Items
 from rvertex.inlet import Inlet
 from rvertex.replay import ReplayPoints
@@ -146,6 +147,11 @@ def a_checkpoint_takes_all_its_parts_along() -> Mutant:
     return Mutant(jobmanager.collection, "_delete", delete)
 
 
+def a_replaced_manager_goes_on() -> Mutant:
+    """A job manager that slept does not look whether another one has taken over."""
+    return Mutant(JobRoot, "check_owner", lambda self: None, ("second_manager", "crash_host"))
+
+
 RECOVERY_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     replay_puts_out_what_it_repeats,
     no_state_reaches_back,
@@ -157,4 +163,5 @@ RECOVERY_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_twin_counts_as_level_at_once,
     a_newcomer_has_no_parts,
     a_checkpoint_takes_all_its_parts_along,
+    a_replaced_manager_goes_on,
 )

@@ -35,6 +35,9 @@ class Outcome:
     virtual_s: float
     hosts: int
     manager_deaths: int
+    refusals: int
+    takeovers: int
+    fenced: int
     segments: int
     checkpoints: int
     deletions: int
@@ -76,6 +79,9 @@ def _simulate(seed: int, kinds: Sequence[str], workload: Workload) -> Outcome:
         scheduler.now_s,
         len(world.hosts),
         world.manager_deaths,
+        world.refused,
+        world.takeovers,
+        world.fenced,
         checkers.segments,
         checkers.checkpoints,
         checkers.deletions,

@@ -11,15 +11,12 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING
 
-from jobmanager.driver import Driver
-from jobmanager.root import JobRoot
 from rstream.errors import OperatingError
 from rvertex.host import Host, HostSpec
-from tests.sim.checkers import WatchedManager
-from tests.sim.network import ControlLink, ControlService, Network, SimReader, StreamService
+from tests.sim.managers import ManagerProcess
+from tests.sim.network import ControlLink, Network, SimReader, StreamService
 from tests.sim.scheduler import Process, Scheduler, SimBackground, SimClock
 from tests.sim.storage import Disk, FaultyBlobs, root_of
-from tests.sim.workload import ROOT, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +24,8 @@ if TYPE_CHECKING:
     from rstream.background import Background
     from rstream.blobs import BlobStore
     from rstream.clock import Clock
+    from tests.sim.checkers import WatchedManager
+    from tests.sim.workload import Workload
 
 #: Virtual seconds from the last fault to the end of the job.
 LIMIT_S = 900.0
@@ -107,12 +106,17 @@ class HostProcess:
     """A host from its start to its end, however that comes."""
 
     def __init__(
-        self, world: World, spec: HostSpec, on_exit: Callable[[str, str], None], attempt: int
+        self,
+        manager: ManagerProcess,
+        world: World,
+        spec: HostSpec,
+        on_exit: Callable[[str, str], None],
+        attempt: int,
     ) -> None:
         self.spec, self.attempt = spec, attempt
         self._world = world
         self._on_exit = on_exit
-        self._manager = world.manager
+        self._manager = manager
         self.is_over = False
         #: How many times longer than usual it takes for a turn.
         self.slowness = 1.0
@@ -178,11 +182,11 @@ class HostProcess:
 
         def tell() -> None:
             self._on_exit(self.spec.host, how)
-            if world.manager is self._manager:
-                world.wake_manager()
+            self._manager.wake()
 
         if self.attempt == 0:
-            world.scheduler.after(world.scheduler.between(0.0, 1.0), self._manager, tell)
+            late_s = world.scheduler.between(0.0, 1.0)
+            world.scheduler.after(late_s, self._manager.process, tell)
 
 
 class SimExecutor:
@@ -190,8 +194,8 @@ class SimExecutor:
 
     bind = "sim"
 
-    def __init__(self, world: World, process: Process) -> None:
-        self._world, self._process = world, process
+    def __init__(self, world: World, manager: ManagerProcess) -> None:
+        self._world, self._manager, self._process = world, manager, manager.process
         self._mine: list[HostProcess] = []
 
     @property
@@ -209,7 +213,8 @@ class SimExecutor:
         self, delay_s: float, spec: HostSpec, on_exit: Callable[[str, str], None], attempt: int
     ) -> None:
         def start() -> None:
-            self._mine.append(HostProcess(self._world, spec, on_exit, attempt))
+            host = HostProcess(self._manager, self._world, spec, on_exit, attempt)
+            self._mine.append(host)
 
         self._world.scheduler.after(delay_s, self._process, start)
 
@@ -237,10 +242,10 @@ class World:
         self.manager_deaths = 0
         self.state = ""
         self.error = ""
-        self.driver: Driver | None = None
+        #: Job managers that were refused, that took over from a live one, that were fenced.
+        self.refused = self.takeovers = self.fenced = 0
         self._names = 0
-        self._is_resumable = False
-        self.start_manager()
+        self.current = ManagerProcess(self, self._open_executor, is_resumed=False)
 
     def fresh_name(self, name: str) -> str:
         """A name no process has had."""
@@ -260,92 +265,41 @@ class World:
         """Those that have not ended."""
         return [h for h in self.hosts if not h.is_over and not h.process.is_dead]
 
-    # ---- the job manager
+    def _open_executor(self, manager: ManagerProcess) -> SimExecutor:
+        return SimExecutor(self, manager)
+
+    # ---- job managers
+
+    @property
+    def manager(self) -> Process:
+        """The process of the present job manager."""
+        return self.current.process
+
+    @property
+    def core(self) -> WatchedManager | None:
+        """What the present job manager decides with; None before it has begun."""
+        return self.current.core
 
     def start_manager(self) -> None:
-        """The first one, or one that takes over."""
-        self.manager = process = Process(self.fresh_name("jm"), self._manager_died)
-        self.scheduler.after(0.0, process, self._begin, is_main=True)
-
-    def _begin(self) -> None:
-        process = self.manager
-        resumed, self._is_resumable = self._is_resumable, True
-        self.scheduler.note(f"{process.name} begins resumed={resumed}")
-        config = self.workload.config
-        core = WatchedManager(self.workload, self.scheduler)
-        try:
-            self.driver = driver = Driver(
-                root=JobRoot(FaultyBlobs(self.disk, process, root_of(ROOT))),
-                manager=core,
-                executor=SimExecutor(self, process),
-                config=config,
-                clock=SimClock(self.scheduler, process),
-                on_status=lambda status: None,
-                background=self.background(process),
-                open_control=self._open_control,
-            )
-            self.core = core
-            driver.begin(resumed=resumed)
-        except OperatingError as error:
-            process.kill(f"gave up: {error}")
+        """The first one, or one that takes over from a dead one."""
+        if self.state or not self.manager.is_dead:
             return
-        except Exception as error:
-            self.bug(process, error)
-            process.kill(f"bug: {error!r}")
-            return
-        self._tick()
-        self.wake_manager()
+        self.current = ManagerProcess(self, self._open_executor, is_resumed=True)
 
-    def _open_control(
-        self,
-        secret: str,
-        on_message: Callable[[str, bytes], None],
-        *,
-        on_disconnect: Callable[[str], None],
-        host: str,
-    ) -> ControlService:
-        return ControlService(
-            self.network, self.manager, on_message, on_disconnect, self.wake_manager
-        )
+    def start_rival(self) -> None:
+        """Another one, on another machine, while the present one may be alive."""
+        ManagerProcess(self, self._open_executor, is_resumed=True, is_rival=True)
 
-    def wake_manager(self) -> None:
-        """Something is in its queue."""
-        delay_s = self.scheduler.between(0.0, 0.005)
-        self.scheduler.after(delay_s, self.manager, self._turn_manager, is_main=True)
+    def taken_over_by(self, rival: ManagerProcess) -> None:
+        """The root is its own now; the former one may not know."""
+        self.takeovers += 1
+        self.current = rival
 
-    def _tick(self) -> None:
-        self._turn_manager()
-        if self.state:
-            return
-        self.scheduler.after(self.workload.config.tick_s, self.manager, self._tick, is_main=True)
-
-    def _turn_manager(self) -> None:
-        if self.state or self.driver is None:
-            return
-        driver, process = self.driver, self.manager
-        try:
-            driver.turn(0)
-            if driver.ended_s is not None:
-                driver.close()
-        except OperatingError as error:
-            process.kill(f"gave up: {error}")
-            return
-        except Exception as error:
-            self.bug(process, error)
-            process.kill(f"bug: {error!r}")
-            return
-        if driver.ended_s is not None:
-            self.state, self.error = self.core.state, self.core.error
-            self.scheduler.note(f"{process.name} ended: {self.state} {self.error}")
-
-    def _manager_died(self, reason: str) -> None:
-        self.scheduler.note(f"{self.manager.name} {reason}")
-        self.manager_deaths += 1
-        self.network.break_lines_of(self.manager)
-        for service in self.network.controls.values():
-            if service.process is self.manager:
-                service.is_closed = True
-        self.scheduler.after(self.scheduler.between(0.1, 5.0), None, self.start_manager)
+    def ended(self, manager: ManagerProcess, state: str, error: str) -> None:
+        """A job manager says that the job has ended."""
+        self.scheduler.note(f"{manager.process.name} ended: {state} {error}")
+        if manager.is_current:
+            self.state, self.error = state, error
 
     # ---- running
 
