@@ -26,7 +26,6 @@ from jobmanager.view import ProgressView, vertex_table
 from planner import explain as plan_text
 from planner.explain_json import document as plan_document
 from planner.lower import lower
-from planner.options import PARALLELISM_MAX
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError, UsageError
 
@@ -61,46 +60,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Target = Annotated[
-    str, typer.Argument(metavar="FILE.py[:NAME] | FILE.sql", help="Where the query is.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="What ${NAME} is in the paths of FILE.sql."),
-]
-Root = Annotated[str, typer.Argument(metavar="ROOT", help="The root of the job.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; the last line is the result.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Log every notice to standard error.")]
-ExecutorOption = Annotated[
-    Literal["spark", "local"], typer.Option(help="Spark tasks, or threads of this process.")
-]
-Master = Annotated[str, typer.Option(help="Spark master, such as spark://host:7077.")]
-Parallelism = Annotated[
-    int,
-    typer.Option(min=1, max=PARALLELISM_MAX, help="Vertices per keyed stage (part of the plan)."),
-]
-
-
-def _parsed_parallelism(text: str | int) -> int | str:
-    if text == "auto":
-        return "auto"
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is neither a number nor 'auto'") from None
-
-
-#: Typer knows no unions, so what ``_parsed_parallelism`` gives is typed by hand.
-ParallelismOrAuto = Annotated[
-    Any,
-    typer.Option(
-        parser=_parsed_parallelism,
-        metavar="N|auto",
-        help="Vertices per keyed stage (part of the plan); auto: what the cost model recommends.",
-    ),
-]
-Hosts = Annotated[int | None, typer.Option(min=1, help="Hosts; by default from the slots.")]
-
 
 def _reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
     """Turn a mistake into one message on standard error and an exit status."""
@@ -125,12 +84,12 @@ def _fail(error: StreamEngineError, *, as_json: bool) -> NoReturn:
 @app.command()
 @_reports_errors
 def run(
-    target: Target,
+    target: options.Target,
     root: Annotated[str | None, typer.Option(help="Folder of the job (any fsspec uri).")] = None,
-    executor: ExecutorOption = "spark",
-    master: Master = "local[*]",
-    parallelism: ParallelismOrAuto = 2,
-    hosts: Hosts = None,
+    executor: options.ExecutorOption = "spark",
+    master: options.Master = "local[*]",
+    parallelism: options.ParallelismOrAuto = 2,
+    hosts: options.Hosts = None,
     paced: Annotated[
         float | None, typer.Option(help="Replay this many times faster than real time.")
     ] = None,
@@ -141,9 +100,9 @@ def run(
     retain: options.Retain = None,
     verify: options.Verify = None,
     batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
-    settings: Settings = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    settings: options.Settings = None,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Run a query to its end and show its progress."""
     logs.configure(verbose=verbose)
@@ -181,20 +140,20 @@ app.command(name="sql", help="Run a query written in SQL: run FILE.sql under ano
 @app.command()
 @_reports_errors
 def resume(
-    root: Root,
+    root: options.Root,
     executor: Annotated[
         Literal["spark", "local"] | None, typer.Option(help="By default as before.")
     ] = None,
     master: Annotated[str | None, typer.Option(help="By default as before.")] = None,
-    hosts: Hosts = None,
+    hosts: options.Hosts = None,
     recovery: options.Recovery = None,
     replicas: options.Replicas = None,
     checkpoint_interval: options.CheckpointInterval = None,
     checkpoint_bytes: options.CheckpointBytes = None,
     retain: options.Retain = None,
     verify: options.Verify = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Go on with a job that failed, was cancelled, or whose job manager died."""
     logs.configure(verbose=verbose)
@@ -253,14 +212,14 @@ def _again(job: Job) -> str:
 @app.command()
 @_reports_errors
 def explain(
-    target: Target,
-    parallelism: ParallelismOrAuto = 2,
+    target: options.Target,
+    parallelism: options.ParallelismOrAuto = 2,
     format: Annotated[
         Literal["text", "mermaid", "json"], typer.Option(help="For people, pages or programs.")
     ] = "text",
     mermaid: Annotated[bool, typer.Option(help="The same as --format mermaid.")] = False,
-    settings: Settings = None,
-    as_json: AsJson = False,
+    settings: options.Settings = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show the plan of a query, its rules and its costs, without running it."""
     plan = lower(load_query(target, settings or ()), root="ROOT", parallelism=parallelism)
@@ -273,12 +232,12 @@ def explain(
 @app.command()
 @_reports_errors
 def validate(
-    target: Target,
-    executor: ExecutorOption = "local",
-    master: Master = "local[*]",
-    parallelism: Parallelism = 2,
-    settings: Settings = None,
-    as_json: AsJson = False,
+    target: options.Target,
+    executor: options.ExecutorOption = "local",
+    master: options.Master = "local[*]",
+    parallelism: options.Parallelism = 2,
+    settings: options.Settings = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run a query as a stream and as a Spark batch, and show the first difference."""
     query = load_query(target, settings or ())
@@ -290,7 +249,7 @@ def validate(
 
 @app.command()
 @_reports_errors
-def status(root: Root, as_json: AsJson = False) -> None:
+def status(root: options.Root, as_json: options.AsJson = False) -> None:
     """Show where a job stands; works from any process, during the job and after it."""
     found = _status(root)
     if as_json:
@@ -323,7 +282,7 @@ def _one_line(found: dict[str, Any]) -> str:
 @_reports_errors
 def list_jobs(
     folder: Annotated[str, typer.Argument(help="Where to look.")] = jobs.DEFAULT_JOBS_FOLDER,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the jobs whose roots lie in a local folder."""
     rows = []
@@ -341,7 +300,7 @@ def list_jobs(
 
 @app.command()
 @_reports_errors
-def cancel(root: Root, as_json: AsJson = False) -> None:
+def cancel(root: options.Root, as_json: options.AsJson = False) -> None:
     """Ask a running job to end; what is durable stays, and resume can go on with it."""
     found = _running(root)
     JobRoot(root).request(CANCEL)
@@ -352,8 +311,8 @@ def cancel(root: Root, as_json: AsJson = False) -> None:
 @_reports_errors
 def drain(
     host: Annotated[str, typer.Argument(metavar="HOST", help="Its name, as status shows it.")],
-    root: Root,
-    as_json: AsJson = False,
+    root: options.Root,
+    as_json: options.AsJson = False,
 ) -> None:
     """Ask a running job to move everything off a host, without a gap, and to let it go."""
     found = _running(root)
@@ -368,10 +327,10 @@ def drain(
 @app.command()
 @_reports_errors
 def gc(
-    root: Root,
+    root: options.Root,
     retain: options.Retain = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Delete what a job that does not run keeps and nobody needs: it can be resumed as before."""
     found = collect_garbage(JobRoot(root), JobConfig(), {"retain": retain}, is_dry_run=dry_run)

@@ -2,12 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from planner.options import PARALLELISM_MAX
 from planner.recovery import REPLICAS_MAX
 
+Target = Annotated[
+    str, typer.Argument(metavar="FILE.py[:NAME] | FILE.sql", help="Where the query is.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="What ${NAME} is in the paths of FILE.sql."),
+]
+Root = Annotated[str, typer.Argument(metavar="ROOT", help="The root of the job.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; the last line is the result.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Log every notice to standard error.")]
+ExecutorOption = Annotated[
+    Literal["spark", "local"], typer.Option(help="Spark tasks, or threads of this process.")
+]
+Master = Annotated[str, typer.Option(help="Spark master, such as spark://host:7077.")]
+Parallelism = Annotated[
+    int,
+    typer.Option(min=1, max=PARALLELISM_MAX, help="Vertices per keyed stage (part of the plan)."),
+]
+
+
+def _parsed_parallelism(text: str | int) -> int | str:
+    if text == "auto":
+        return "auto"
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor 'auto'") from None
+
+
+#: Typer knows no unions, so what ``_parsed_parallelism`` gives is typed by hand.
+ParallelismOrAuto = Annotated[
+    Any,
+    typer.Option(
+        parser=_parsed_parallelism,
+        metavar="N|auto",
+        help="Vertices per keyed stage (part of the plan); auto: what the cost model recommends.",
+    ),
+]
+Hosts = Annotated[int | None, typer.Option(min=1, help="Hosts; by default from the slots.")]
 Recovery = Annotated[
     Literal["checkpoint", "replay", "replication"] | None,
     typer.Option(help="How every vertex is recovered; by default as the query says."),

@@ -11,7 +11,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
@@ -21,7 +20,15 @@ from jobmanager.config import JobConfig
 from jobmanager.driver import Driver
 from jobmanager.errors import JobFailedError, JobRunningError
 from jobmanager.manager import JobManager
-from jobmanager.options import RunOptions, applied, check_hosts, merged, planned, recorded
+from jobmanager.options import (
+    RunOptions,
+    applied,
+    check_hosts,
+    configured,
+    merged,
+    planned,
+    recorded,
+)
 from jobmanager.options import replicas_max as replicas_of
 from jobmanager.output import claim_output, is_complete, mark_success, refuse_taken_output
 from jobmanager.ownership import give_back, owned
@@ -203,7 +210,7 @@ def run(
     Raises:
         UsageError: what is wrong with the query, the root or the output, before anything runs.
     """
-    config = applied(_configured(config or JobConfig(), parallelism, hosts, paced), options)
+    config = applied(configured(config or JobConfig(), parallelism, hosts, paced), options)
     job_root = JobRoot(root or f"{DEFAULT_JOBS_FOLDER}/{_fresh_name()}")
     _check_executor(executor, job_root.uri)
     query = query.to_parquet() if isinstance(query, Stream) else query
@@ -248,7 +255,7 @@ def resume(
     """
     job_root = JobRoot(root)
     settings = job_root.settings()
-    config = _configured(config or JobConfig(), settings["parallelism"], hosts, settings["paced"])
+    config = configured(config or JobConfig(), settings["parallelism"], hosts, settings["paced"])
     options = merged(settings.get("options", {}), options)
     config = applied(config, options)
     _check_executor(executor or settings["executor"], job_root.uri)
@@ -339,25 +346,6 @@ def _check_executor(name: str, root: str) -> None:
         raise UsageError(
             f"root {root}: memory is not shared between processes; it serves executor local only"
         )
-
-
-def _configured(
-    config: JobConfig, parallelism: Parallelism | None, hosts: int | None, paced: float | None
-) -> JobConfig:
-    if parallelism not in (None, "auto") and (isinstance(parallelism, str) or parallelism < 1):
-        raise UsageError(f"parallelism must be at least 1, or 'auto', not {parallelism}")
-    if hosts is not None and hosts < 1:
-        raise UsageError(f"hosts must be at least 1, not {hosts}")
-    if paced is not None and paced <= 0:
-        raise UsageError(
-            f"paced must be positive (10 is ten times faster than real time), not {paced}"
-        )
-    return replace(
-        config,
-        parallelism=parallelism or config.parallelism,
-        hosts=config.hosts if hosts is None else hosts,
-        host=replace(config.host, pace=paced or config.host.pace),
-    )
 
 
 def _record_failure(root: JobRoot, error: str) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobmanager.config import JobConfig
+    from planner.options import Parallelism
     from planner.physical import PhysicalPlan
     from rvertex.types import Strategy
 
@@ -91,6 +92,30 @@ def applied(config: JobConfig, options: RunOptions) -> JobConfig:
         retain_us = KEEP_ALL if retain == ALL else duration_us(retain, what="retain")
         config = replace(config, retain_us=retain_us)
     return replace(config, host=host)
+
+
+def configured(
+    config: JobConfig, parallelism: Parallelism | None, hosts: int | None, paced: float | None
+) -> JobConfig:
+    """The configuration with what is said of where and how fast a job runs.
+
+    Raises:
+        UsageError: a number cannot be.
+    """
+    if parallelism not in (None, "auto") and (isinstance(parallelism, str) or parallelism < 1):
+        raise UsageError(f"parallelism must be at least 1, or 'auto', not {parallelism}")
+    if hosts is not None and hosts < 1:
+        raise UsageError(f"hosts must be at least 1, not {hosts}")
+    if paced is not None and paced <= 0:
+        raise UsageError(
+            f"paced must be positive (10 is ten times faster than real time), not {paced}"
+        )
+    return replace(
+        config,
+        parallelism=parallelism or config.parallelism,
+        hosts=config.hosts if hosts is None else hosts,
+        host=replace(config.host, pace=paced or config.host.pace),
+    )
 
 
 def planned(plan: PhysicalPlan, options: RunOptions, *, is_new: bool) -> PhysicalPlan:
