@@ -19,6 +19,7 @@ from rvertex.operators.shift import Shift
 
 if TYPE_CHECKING:
     from planner.physical import PhysicalPlan, Stage, StageCost, StageInput
+    from rvertex.types import Recovery
 
 Format = Literal["text", "mermaid", "json"]
 
@@ -136,11 +137,18 @@ def stages_text(plan: PhysicalPlan) -> str:
             lines.append(f"  reads {', '.join(stage.reads)}")
         if stage.cost is not None:
             lines += [f"  {line}" for line in _cost(stage.cost)]
+        if stage.recovery is not None:
+            lines.append(f"  {_recovery(stage.recovery, stage.why_recovery)}")
         if stage.is_sink:
             lines.append(f"  -> {plan.output}")
             lines.append("     " + ", ".join(f"{f.name} {f.type}" for f in stage.schema))
         blocks.append(lines)
     return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
+
+
+def _recovery(recovery: Recovery, why: str) -> str:
+    replicas = f" x {recovery.replicas}" if recovery.replicas > 1 else ""
+    return f"recovered by {recovery.strategy}{replicas}: {why}"
 
 
 def _cost(cost: StageCost) -> list[str]:
@@ -172,7 +180,11 @@ def mermaid(plan: PhysicalPlan) -> str:
 
 
 def _box(stage: Stage) -> list[str]:
-    return [f"<b>{stage.name}</b> x {stage.parallelism}", *stage.operators]
+    lines = [f"<b>{stage.name}</b> x {stage.parallelism}", *stage.operators]
+    if stage.cost is not None and stage.recovery is not None:
+        rows = f"{format_count(stage.cost.rows_in)} rows to {format_count(stage.cost.rows_out)}"
+        lines.append(f"<i>{rows}, {stage.recovery.strategy}</i>")
+    return lines
 
 
 def _input(edge: StageInput) -> str:

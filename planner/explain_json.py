@@ -56,6 +56,7 @@ def _stage(plan: PhysicalPlan, stage: Stage) -> dict[str, Any]:
         "reads": list(stage.reads),
         "inputs": [_input(edge) for edge in stage.inputs],
         "is_sink": stage.is_sink,
+        "recovery": _recovery(stage),
         "estimate": None if stage.cost is None else _estimate(stage.cost),
     }
 
@@ -68,6 +69,17 @@ def _input(edge: StageInput) -> dict[str, Any]:
         "keys": list(edge.keys),
         "durability": edge.durability,
         "why": edge.reason,
+    }
+
+
+def _recovery(stage: Stage) -> dict[str, Any] | None:
+    if stage.recovery is None:
+        return None
+    return {
+        "strategy": stage.recovery.strategy,
+        "replicas": stage.recovery.replicas,
+        "horizon_us": stage.recovery.horizon_us,
+        "why": stage.why_recovery,
     }
 
 

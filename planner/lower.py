@@ -29,6 +29,7 @@ from planner.options import (
 )
 from planner.physical import PhysicalPlan, Routing, Story, check_size
 from planner.properties import is_stateless
+from planner.recovering import with_choices
 from planner.sizing import add_costs, widths
 from planner.stages import Draft, Feed, build_vertices, pair_spec, stateless_spec, summarise
 from planner.statistics import Discover, Discovery, Look
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.query import Query
+    from planner.recover_node import RecoveryChoice
 
 _NO_COLUMNS = pa.schema([])
 
@@ -77,16 +79,14 @@ def lower(
         story = Story(logical_text(query.plan), logical_text(plan), steps)
         lowering = _Lowering(plan, story, n, widths, grid_us, discovery)
         add_costs(lowering.drafts, estimates(plan, known))
-        for draft in lowering.drafts:
-            draft.recovery = draft.recovery or query.recovery
         return lowering
 
     if parallelism != "auto":
-        return _physical(attempt(parallelism, {}), root)
+        return _physical(attempt(parallelism, {}), root, query.recovery)
     recommended = widths(attempt(PARALLELISM, {}).drafts)
     if max(recommended.values()) == 1:
-        return _physical(attempt(1, {}), root)
-    return _physical(attempt(PARALLELISM, recommended), root)
+        return _physical(attempt(1, {}), root, query.recovery)
+    return _physical(attempt(PARALLELISM, recommended), root, query.recovery)
 
 
 def _check_parallelism(parallelism: Parallelism) -> None:
@@ -98,7 +98,7 @@ def _check_parallelism(parallelism: Parallelism) -> None:
         )
 
 
-def _physical(lowering: _Lowering, root: str) -> PhysicalPlan:
+def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -> PhysicalPlan:
     plan, drafts, last = lowering.plan, lowering.drafts, lowering.last
     root = root.rstrip("/")
     output = plan.uri.rstrip("/") if plan.uri is not None else f"{root}/output"
@@ -116,6 +116,7 @@ def _physical(lowering: _Lowering, root: str) -> PhysicalPlan:
         cti_every_us=lowering.cti_every_us,
         story=lowering.story,
     )
+    physical = with_choices(physical, drafts, recovery)
     physical.validate()
     return physical
 

@@ -21,7 +21,14 @@ from planner.fingerprint import fingerprint
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
+    from rvertex.types import (
+        Durability,
+        InputChannel,
+        OutputEdge,
+        Recovery,
+        VertexId,
+        VertexSpec,
+    )
 
 VERTICES_MAX = 4096
 CHANNELS_MAX = 65_536
@@ -107,6 +114,9 @@ class Stage:
     schema: pa.Schema
     is_sink: bool = False
     cost: StageCost | None = None
+    #: How its vertices are recovered, and why so.
+    recovery: Recovery | None = None
+    why_recovery: str = ""
 
 
 @dataclass(frozen=True, slots=True)

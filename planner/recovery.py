@@ -14,11 +14,20 @@ import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
 from rstream.batch import VE, VS, only_events
-from rvertex.horizon import chain_horizon, chain_output_duration, greatest_us, horizon_of
+from rvertex.horizon import (
+    chain_horizon,
+    chain_output_duration,
+    greatest_us,
+    horizon_of,
+    output_duration_of,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.physical import PhysicalPlan
     from rvertex.horizon import Durations
+    from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourceSpec
     from rvertex.types import Recovery, Strategy, VertexSpec
 
@@ -39,30 +48,117 @@ def recovered_with(
         InvalidPlanError: the two contradict each other, or a vertex cannot be replayed.
     """
     plan = with_horizons(plan)
+    durations = durations_of(plan)
     if strategy is None and replicas is None:
-        for vertex in plan.vertices:
-            _check_replay(vertex, vertex.recovery.strategy)
+        for v in plan.vertices:
+            checked(plan, v, durations[v.id], v.recovery.strategy, v.recovery.replicas)
         return plan
     count = _replicas(strategy, replicas)
     name: Strategy = strategy or ("replication" if count > 1 else "checkpoint")
+    decided: dict[str, Recovery] = {}
+    for v in plan.vertices:
+        if v.recovery.strategy != "strong":
+            found = checked(plan, v, durations[v.id], name, count)
+            decided[v.stage] = further(found, decided.get(v.stage, found))
+    return with_recovery(plan, decided, dict.fromkeys(decided, "as this run is asked to"))
+
+
+def with_recovery(
+    plan: PhysicalPlan, decided: Mapping[str, Recovery], why: Mapping[str, str]
+) -> PhysicalPlan:
+    """The plan with the vertices of these stages recovered so; ``why`` is told of each."""
     vertices = tuple(
-        v if v.recovery.strategy == "strong" else replace(v, recovery=_recovery(v, name, count))
-        for v in plan.vertices
+        replace(v, recovery=decided[v.stage]) if v.stage in decided else v for v in plan.vertices
     )
-    return replace(plan, vertices=vertices)
+    stages = tuple(
+        replace(stage, recovery=decided[stage.name], why_recovery=why[stage.name])
+        if stage.name in decided
+        else stage
+        for stage in plan.stages
+    )
+    return replace(plan, vertices=vertices, stages=stages)
+
+
+def further(one: Recovery, other: Recovery) -> Recovery:
+    """The one whose state reaches back further."""
+    if one.horizon_us is None or other.horizon_us is None:
+        return one if one.horizon_us is None else other
+    return one if one.horizon_us > other.horizon_us else other
+
+
+def checked(
+    plan: PhysicalPlan, vertex: VertexSpec, durations: Durations, strategy: Strategy, replicas: int
+) -> Recovery:
+    """That recovery of a vertex whose events live no longer than ``durations``.
+
+    Raises:
+        InvalidPlanError: it cannot be replayed, and why.
+    """
+    if strategy == "replay" and vertex.recovery.horizon_us is None:
+        raise InvalidPlanError(
+            f"{vertex.id} cannot be recovered by replay: {unbounded(plan, vertex, durations)}; "
+            f"{_remedy(plan, vertex, durations)}"
+        )
+    return replace(vertex.recovery, strategy=strategy, replicas=replicas)
 
 
 def with_horizons(plan: PhysicalPlan) -> PhysicalPlan:
     """The plan with how far back the state of each vertex reaches."""
-    lifetimes: dict[str, int | None] = {}
+    durations = durations_of(plan)
     vertices = []
-    for vertex in plan.vertices:  # upstream first
-        durations = _durations(vertex, lifetimes)
-        horizon_us = chain_horizon(vertex.operators, durations)
+    for vertex in plan.vertices:
+        horizon_us = chain_horizon(vertex.operators, durations[vertex.id])
         vertices.append(replace(vertex, recovery=replace(vertex.recovery, horizon_us=horizon_us)))
-        longest = chain_output_duration(vertex.operators, durations)
-        lifetimes.update(dict.fromkeys(vertex.output_streams, longest))
     return replace(plan, vertices=tuple(vertices))
+
+
+def durations_of(plan: PhysicalPlan) -> dict[str, Durations]:
+    """By vertex the greatest lifetimes of the events of its ports."""
+    lifetimes: dict[str, int | None] = {}
+    found: dict[str, Durations] = {}
+    for vertex in plan.vertices:  # upstream first
+        found[vertex.id] = _durations(vertex, lifetimes)
+        longest = chain_output_duration(vertex.operators, found[vertex.id])
+        lifetimes.update(dict.fromkeys(vertex.output_streams, longest))
+    return found
+
+
+def unbounded(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> str:
+    """Which operator remembers without bound, in the words of ``explain``."""
+    shows = plan.stage(vertex.stage).operators[-len(vertex.operators) :]
+    for operator, show in zip(vertex.operators, shows, strict=True):
+        if horizon_of(operator, durations) is None:
+            what = show.split(":")[0]
+            if _is_bounded_by_lifetimes(operator, durations):
+                return f"'{what}' remembers events while they live, which has no bound"
+            return f"'{what}' remembers its input for an unbounded time"
+        durations = (output_duration_of(operator, durations),)
+    raise AssertionError(f"{vertex.id} has a horizon")
+
+
+def _is_bounded_by_lifetimes(operator: OperatorSpec, durations: Durations) -> bool:
+    return horizon_of(operator, tuple(1 for _ in durations)) is not None
+
+
+def _remedy(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> str:
+    """What would make replay possible."""
+    for operator in vertex.operators:
+        if horizon_of(operator, durations) is None:
+            if not _is_bounded_by_lifetimes(operator, durations):
+                break
+            above = {vertex.id, *plan.ancestors(vertex.id)}
+            sources = [
+                v.stage
+                for v in plan.vertices
+                if v.id in above and v.source is not None and longest_us(v.source.spec) is None
+            ]
+            where = f" of {sources[0]}" if sources else ""
+            return (
+                f'promise a bound with .hint(max_duration="1h") at the source{where}, set one with '
+                ".set_duration(...) or a window before it, or choose checkpoint or replication"
+            )
+        durations = (output_duration_of(operator, durations),)
+    return "choose checkpoint or replication"
 
 
 def with_durable_channels(plan: PhysicalPlan) -> PhysicalPlan:
@@ -85,33 +181,10 @@ def _replicas(strategy: Strategy | None, replicas: int | None) -> int:
     return replicas
 
 
-def _recovery(vertex: VertexSpec, strategy: Strategy, replicas: int) -> Recovery:
-    _check_replay(vertex, strategy)
-    return replace(vertex.recovery, strategy=strategy, replicas=replicas)
-
-
-def _check_replay(vertex: VertexSpec, strategy: Strategy) -> None:
-    if strategy == "replay" and vertex.recovery.horizon_us is None:
-        raise InvalidPlanError(
-            f"{vertex.id} cannot be recovered by replay: {_reason(vertex)}; choose checkpoint or "
-            "replication"
-        )
-
-
-def _reason(vertex: VertexSpec) -> str:
-    """Which operator remembers without bound, as far as the plan knows."""
-    durations: Durations = (1,) * max(1, 1 + max((c.port for c in vertex.inputs), default=0))
-    for operator in vertex.operators:
-        if horizon_of(operator, durations) is None:
-            return f"{type(operator).__name__} remembers its input for an unbounded time"
-        durations = (chain_output_duration([operator], durations),)
-    return "lifetimes of its input have no bound that the plan knows"
-
-
 def _durations(vertex: VertexSpec, lifetimes: dict[str, int | None]) -> Durations:
     """The greatest lifetime of the events of each port."""
     if vertex.source is not None:
-        return (_longest_us(vertex.source.spec),)
+        return (longest_us(vertex.source.spec),)
     ports = 1 + max(c.port for c in vertex.inputs)
     return tuple(
         greatest_us(tuple(lifetimes[c.stream] for c in vertex.inputs if c.port == port))
@@ -119,15 +192,15 @@ def _durations(vertex: VertexSpec, lifetimes: dict[str, int | None]) -> Duration
     )
 
 
-def _longest_us(source: SourceSpec) -> int | None:
+def longest_us(source: SourceSpec) -> int | None:
     """The greatest lifetime of a source's events; None: the plan does not know."""
     if source.items is not None:
         events = only_events(source.items)
         spans = pc.subtract(events.column(VE), events.column(VS))
         return int(pc.max(spans).as_py() or 1)
-    if source.ve is None:
-        return 1
-    return source.ve if isinstance(source.ve, int) else None
+    if source.ve is None or isinstance(source.ve, int):
+        return source.ve or 1
+    return source.max_duration_us
 
 
 def _durable(vertex: VertexSpec) -> VertexSpec:

@@ -20,7 +20,7 @@ from rvertex.operators.join import TemporalJoin
 from rvertex.operators.left_join import LeftJoin
 from rvertex.operators.project import Project
 from rvertex.source_input import late_side
-from rvertex.types import Durability, InputChannel, OutputEdge, Recovery, VertexId, VertexSpec
+from rvertex.types import Durability, InputChannel, OutputEdge, VertexId, VertexSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -196,12 +196,7 @@ def _vertex(draft: Draft, index: int, root: str, folder: str, output: str | None
         outputs=tuple(outputs),
         output_payload=draft.payload,
         state_schema=fingerprint(meaning),
-        recovery=_recovery(draft.recovery),
     )
-
-
-def _recovery(choice: RecoveryChoice | None) -> Recovery:
-    return Recovery() if choice is None else Recovery(choice.strategy, choice.replicas)
 
 
 def _inputs(feed: Feed, index: int, root: str) -> list[InputChannel]:

@@ -36,7 +36,9 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = str(tmp_path_factory.mktemp("expected") / "job")
-    return jobmanager.run(two_exchanges(events), root=root, executor="local").wait(WAIT_S)
+    return jobmanager.run(
+        two_exchanges(events).recover_with("checkpoint"), root=root, executor="local"
+    ).wait(WAIT_S)
 
 
 def cancelled(events: Path, root: Path, config: JobConfig) -> None:
@@ -47,7 +49,7 @@ def cancelled(events: Path, root: Path, config: JobConfig) -> None:
         if status["events_in"] > 2_000 and jobs:
             jobs[0].cancel()
 
-    query = two_exchanges(events)
+    query = two_exchanges(events).recover_with("checkpoint")
     options: dict[str, Any] = {"executor": "local", "paced": PACE, "config": config}
     jobs.append(jobmanager.run(query, root=str(root), on_status=on_status, **options))
     assert jobs[0].wait(WAIT_S)["state"] == "cancelled"
@@ -112,7 +114,11 @@ def test_no_more_is_left_than_is_named(
     root = tmp_path / "job"
     config = with_limits(JobConfig(tick_s=0.02), **LIMITS)
     job = jobmanager.run(
-        two_exchanges(events), root=str(root), executor="local", paced=PACE, config=config
+        two_exchanges(events).recover_with("checkpoint"),
+        root=str(root),
+        executor="local",
+        paced=PACE,
+        config=config,
     )
     assert outcome(job.wait(WAIT_S)) == outcome(expected)
     stored = 0

@@ -80,7 +80,7 @@ def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, ("checkpoint", 1)),
+        ({}, ("replay", 1)),
         ({"replicas": 3}, ("replication", 3)),
         ({"recovery": "replication"}, ("replication", 2)),
         ({"recovery": "replay"}, ("replay", 1)),
