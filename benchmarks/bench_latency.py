@@ -62,7 +62,29 @@ def main() -> None:
         print("Flink: skipped, apache-flink is not installed here", flush=True)
     else:
         print("Flink: skipped, this benchmark does not run it yet", flush=True)
+    print(table(result))
     print(json.dumps(result))
+
+
+def table(result: Result) -> str:
+    """p50 / p99 / p99.9 in ms as Markdown, a line for each system and query."""
+    rates = sorted(
+        {rate for queries in result.values() for rows in queries.values() for rate in rows}
+    )
+    lines = ["| system | query | " + " | ".join(f"{rate:,}/s" for rate in rates) + " |"]
+    lines.append("|---" * (2 + len(rates)) + "|")
+    for system, queries in result.items():
+        for query, rows in queries.items():
+            cells = [_cell(rows.get(rate)) for rate in rates]
+            lines.append(f"| {system} | {query} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(row: dict[str, Any] | None) -> str:
+    if row is None or row["p50_ms"] is None:
+        return "did not keep up"
+    text = " / ".join(f"{row[name]:,.1f}" for name in ("p50_ms", "p99_ms", "p999_ms"))
+    return text if row["kept_up"] else f"{text} (growing)"
 
 
 def _ours(args: argparse.Namespace, result: Result) -> None:

@@ -57,10 +57,11 @@ class Strategy:
 REPLICATION = {"recovery": "replication", "replicas": 2}
 STRATEGIES = (
     Strategy("checkpoint"),
+    Strategy("checkpoint_with_spares", hosts=6),
     Strategy("replay", {"recovery": "replay"}),
-    Strategy("replication", REPLICATION, hosts=6),
+    Strategy("replication", REPLICATION),
     Strategy("mixed", hosts=6, is_mixed=True),
-    Strategy("replication_both_lost", REPLICATION, hosts=6, kills=(2,), is_whole_vertex=True),
+    Strategy("replication_both_lost", REPLICATION, kills=(2,), is_whole_vertex=True),
 )
 
 
@@ -93,7 +94,51 @@ def main() -> None:
             f"{args.rate:,} events/s, windows of {args.window_ms} ms",
             Path(args.picture),
         )
+    print(table(result))
     print(json.dumps(result))
+
+
+#: Column of the table, and the number it shows.
+COLUMNS = {
+    "pause, ms": "gap_ms",
+    "usual pause, ms": "normal_gap_ms",
+    "latency is back, ms": "recovered_ms",
+    "p50 / p99 / max, ms": ("p50_ms", "p99_ms", "max_ms"),
+    "usual p50 / p99, ms": ("normal_p50_ms", "normal_p99_ms"),
+    "later than 1 s": "late_share",
+    "items again": "recomputed_items",
+    "bytes again": "reread_bytes",
+    "CPU s per million": "cpu_s_per_million",
+    "MB written per million": "written_bytes_per_million",
+    "equal": "equal",
+}
+
+
+def table(result: dict[str, dict[int, dict[str, Any]]]) -> str:
+    """The result as Markdown."""
+    lines = ["| strategy | killed | " + " | ".join(COLUMNS) + " |", "|---" * 13 + "|"]
+    for strategy, rows in result.items():
+        for kills, row in rows.items():
+            cells = [_cell(names, row) for names in COLUMNS.values()]
+            lines.append(f"| {strategy} | {kills} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(names: str | tuple[str, ...], row: dict[str, Any]) -> str:
+    found = [row.get(name) for name in ([names] if isinstance(names, str) else names)]
+    return " / ".join(_number(value, names) for value in found)
+
+
+def _number(value: Any, names: str | tuple[str, ...]) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    if names == "written_bytes_per_million":
+        return f"{value / 1e6:.1f}"
+    if names == "late_share":
+        return f"{value:.1%}"
+    return f"{value:,.1f}" if names == "cpu_s_per_million" else f"{value:,.0f}"
 
 
 def _arguments() -> argparse.Namespace:
@@ -101,8 +146,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=50_000, help="events per second")
     parser.add_argument("--keys", type=int, default=100)
     parser.add_argument("--window-ms", type=int, default=20)
-    parser.add_argument("--kill-at", type=float, default=5.0, help="seconds from the start")
-    parser.add_argument("--after", type=float, default=8.0, help="seconds from the kill")
+    parser.add_argument("--kill-at", type=float, default=4.5, help="seconds from the start")
+    parser.add_argument("--after", type=float, default=7.0, help="seconds from the kill")
     parser.add_argument("--checkpoint-interval", type=float, default=1.0)
     parser.add_argument("--executor", choices=["spark", "local"], default="spark")
     parser.add_argument("--master", default="local[8]")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from recovery_measures import Run
 
-BEFORE_S, AFTER_S = 3.0, 9.0
+BEFORE_S, AFTER_S = 3.0, 7.0
 COLOURS = {1: "tab:blue", 2: "tab:red"}
 
 
