@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from rstream.batch import VE, VS, empty_events, event_schema
 from rvertex.errors import OperatorTypeError
+from rvertex.horizon import greatest_us, sum_us
 from rvertex.operators.anti_join import AntiJoin, AntiJoinOperator
 from rvertex.operators.join import Side, TemporalJoin
 from rvertex.operators.left_join import interleaved
@@ -35,6 +36,7 @@ from rvertex.sorted_runs import SortedRuns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rvertex.horizon import Durations
     from rvertex.operators.protocol import Evaluator, Operator, OperatorState
 
 Columns = tuple[tuple[Side, str, str], ...]
@@ -77,6 +79,14 @@ class ConditionalJoin:
         if number:
             columns.append(("left", number, number))
         return TemporalJoin(self.left_on, self.right_on, tuple(columns))
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """As without a condition: matches live no longer than their events."""
+        return sum_us(durations[0], greatest_us(durations))
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """No row outlives its left event."""
+        return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> ConditionalJoinOperator:
         """A new operator; it holds nothing yet."""

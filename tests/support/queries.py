@@ -207,7 +207,7 @@ def whole_windows() -> Query:
         bids()
         .group_by("auction")
         .window(tumbling("20ms"))
-        .agg(n=agg.count(), spread=agg.stddev("price"), product=agg.product(col("price") + 1))
+        .agg(n=agg.count(), high=agg.quantile("price", 0.9), product=agg.product(col("price") + 1))
         .to_parquet()
     )
 
