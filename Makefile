@@ -71,7 +71,7 @@ lint: $(STAMP)
 	$(BIN)/mypy $(CODE)
 
 fast: $(STAMP)
-	$(PYTEST) -m "not spark and not slow"
+	$(PYTEST) -n auto -m "not spark and not slow"
 
 java:
 	@if [ -n "$$JAVA_HOME" ]; then java="$$JAVA_HOME/bin/java"; else java=java; fi; \
