@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from rstream.batch import KIND, VE, VS, event_schema, only_events
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex import reorder
 from rvertex.delay_estimate import DelayEstimate, lateness
 from rvertex.errors import LateRowError
 from rvertex.reorder import FRONTIER, LatePolicy, Reorder
@@ -272,3 +273,12 @@ def test_an_estimated_delay_is_what_most_rows_needed() -> None:
 def test_a_lateness_beyond_int64_counts_as_the_longest() -> None:
     far = lateness(np.array([MIN_TIME, 5]), np.array([INF_TIME, 3]))
     assert far.tolist() == [INF_TIME - 1, 0]
+
+
+def test_times_of_the_grid_are_found_as_by_dividing_every_row() -> None:
+    random = np.random.default_rng(3)
+    for step, every in ((3, 1_000), (40, 7), (1, 1_000_000), (100_000, 1_000)):
+        frontier = np.cumsum(random.integers(0, step, 500)) - 20_000
+        found = reorder._on_grid(frontier, every)
+        assert np.unique(found).tolist() == np.unique(frontier // every * every).tolist()
+    assert len(reorder._on_grid(np.full(3, MIN_TIME), 10)) == 0
