@@ -62,7 +62,14 @@ class Drainer:
             self._is_asked = True
 
 
-@pytest.mark.parametrize("recovery", ["checkpoint", "replay", "replication"])
+@pytest.mark.parametrize(
+    "recovery",
+    [
+        "replication",
+        pytest.param("checkpoint", marks=pytest.mark.slow),
+        pytest.param("replay", marks=pytest.mark.slow),
+    ],
+)
 def test_a_host_is_drained_without_a_restart(
     recovery: str, events: Path, expected: jobmanager.Job, tmp_path: Path
 ) -> None:
