@@ -20,6 +20,7 @@ from jobmanager.joining import answered
 from jobmanager.low_water_marks import low_water_marks
 from jobmanager.messages import DeleteFiles
 from jobmanager.tracker import CheckpointRef
+from rvertex.journal import is_shared
 from rvertex.messages import Collect, Mark
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def checkpoint_taken(job: Ledger, notice: CheckpointTaken) -> None:
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None:  # what others know is looked after with their checkpoints
         unknown = [p for p in notice.parts if p not in vertex.parts]
-        job.out.append(DeleteFiles((notice.name, *unknown)))
+        own = tuple(p for p in (notice.name, *unknown) if not is_shared(p))
+        if own:
+            job.out.append(DeleteFiles(own))
         return
     instance.reached(notice.inputs, notice.outputs)
     instance.parts = notice.parts

@@ -16,7 +16,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-from jobmanager.instances import new_instance, order, publish, stop
+from jobmanager.instances import new_instance, order, publish, restart, stop
 from jobmanager.ledger import US_PER_S
 from jobmanager.messages import Feed, TwinLevel
 from jobmanager.placement import free_slot
@@ -57,10 +57,16 @@ def _replace_missing(job: Ledger, vertex: VertexState) -> None:
 
 
 def _leave_draining(job: Ledger, vertex: VertexState) -> None:
-    """A twin for every instance on a host that is to become empty."""
+    """A twin for every instance on a host that is to become empty.
+
+    Where two instances cannot be, one ends before the other begins.
+    """
     for instance in list(vertex.instances):
         if job.hosts[instance.slot].is_draining:
-            if instance.replaces is None:
+            if vertex.shape.is_exclusive:
+                stop(job, vertex, instance, flush=True)
+                restart(job, [vertex.shape.id])
+            elif instance.replaces is None:
                 _begin_twin(job, vertex, instance, DRAIN)
             else:  # itself a twin: its elder is at work
                 stop(job, vertex, instance, flush=False)

@@ -55,7 +55,7 @@ class Stragglers:
 
     def _may_try(self, job: Ledger, vertex: VertexState) -> bool:
         """Whether a twin would be something new, and has a host to be on."""
-        is_single = not vertex.replaced()
+        is_single = not vertex.replaced() and not vertex.shape.is_exclusive
         _, next_us = self._pauses.get(vertex.shape.id, (0, 0))
         has_host = free_slot(job, vertex, ready_only=True) is not None
         return is_single and has_host and vertex.due_us is None and job.now_us >= next_us

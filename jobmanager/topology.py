@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rvertex.values import draws_values
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,6 +47,8 @@ class VertexShape:
     inputs: tuple[StreamShape, ...]
     outputs: tuple[StreamShape, ...]
     recovery: Recovery
+    #: Of two instances one cannot go on: they write down what is no function of their input.
+    is_exclusive: bool = False
 
     @property
     def input_count(self) -> int:
@@ -83,6 +87,8 @@ class Topology:
                 inputs=tuple(self.streams[c.stream] for c in spec.inputs),
                 outputs=tuple(outputs),
                 recovery=spec.recovery,
+                is_exclusive=spec.recovery.strategy == "strong"
+                or any(draws_values(operator) for operator in spec.operators),
             )
 
     def writer(self, stream: str) -> str:

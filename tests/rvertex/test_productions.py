@@ -1,0 +1,399 @@
+"""Strong and logged instances in any order, several at once: what was once seen never changes.
+
+Instances of one vertex run on one store with a background that the test steps, so that an old one
+may wake up between any two actions of its successor. All items that any instance ever made
+visible are compared, by sequence number.
+
+Cannot catch: orders within one store operation, and hosts (tests/jobmanager/test_strong.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rstream import ManualClock, MemoryBlobs, StreamLimits, open_reader
+from rvertex.checkpointing import Turn
+from rvertex.environment import HostEnvironment, HostLimits
+from rvertex.errors import CorruptJournalError, OvertakenError
+from rvertex.journal import Journal
+from rvertex.messages import CheckpointTaken, VertexFinished
+from rvertex.opening import open_instance
+from rvertex.operators.apply import Apply
+from rvertex.operators.user_operator import UserOperator
+from rvertex.sources.spec import SourcePartition, SourceSpec
+from rvertex.step import VertexRunner
+from rvertex.types import OutputEdge, Recovery, VertexId, VertexSpec
+from rvertex.user_code import UserCode
+from rvertex.values import open_values
+from tests.support.builders import Item, cti, ev, make_items
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rstream.blobs import BlobStore
+    from rvertex.context import VertexContext
+    from rvertex.messages import HostNotice
+    from rvertex.operators.protocol import OperatorSpec
+
+PAYLOAD = pa.schema([("k", pa.int64())])
+DRAWN = pa.schema([("k", pa.int64()), ("r", pa.float64()), ("total", pa.float64())])
+ROWS = 30
+
+
+class Draws:
+    """Adds up the random numbers that it draws, two for some events."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+
+    def open(self, ctx: VertexContext) -> None:
+        self.ctx = ctx
+
+    def execute(self, events: pa.RecordBatch, ctis: list[int]) -> Any:
+        rows = []
+        for vs, ve, k, *_ in (row.values() for row in events.to_pylist()):
+            drawn = self.ctx.random() if k % 3 else float(self.ctx.lookup(looked_up, k))
+            self.total += drawn
+            rows.append((vs, ve, k, drawn, self.total))
+        names = ["_vs", "_ve", *DRAWN.names]
+        return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+    def get_snapshot(self) -> dict[str, Any]:
+        return {"total": self.total}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.total = state["total"]
+
+
+def looked_up(key: int) -> float:
+    return key + random.random()
+
+
+def rolled(batch: pa.RecordBatch) -> Any:
+    """Another answer each time."""
+    r = [random.random() for _ in range(batch.num_rows)]
+    return {"k": batch.column("k"), "r": r, "total": r}
+
+
+def vertex(operators: list[OperatorSpec], recovery: Recovery) -> VertexSpec:
+    items: list[Item] = []
+    for t in range(ROWS):
+        items += [ev(t, k=t % 7), *([cti(t + 1)] if t % 4 == 0 else [])]
+    source = SourceSpec(
+        format="items",
+        path="",
+        schema=PAYLOAD,
+        columns=pa.schema([]),
+        vs=None,
+        cti_every_us=5,
+        items=make_items(items, PAYLOAD),
+    )
+    return VertexSpec(
+        id=VertexId("v.0"),
+        stage="v",
+        index=0,
+        inputs=(),
+        source=SourcePartition(source, (), 0),
+        operators=tuple(operators),
+        outputs=(
+            OutputEdge(("a", "b"), ("out/a", "out/b"), ("k",), "async"),
+            OutputEdge(("c",), ("out/c",), (), "async", is_sink=True),
+        ),
+        output_payload=DRAWN,
+        state_schema="tag",
+        recovery=recovery,
+    )
+
+
+def drawing() -> list[OperatorSpec]:
+    code = UserCode("Draws", Draws, draws_values=True)
+    return [UserOperator(code, DRAWN), UserOperator(code, DRAWN)]
+
+
+LOGGED = vertex(drawing(), Recovery())
+STRONG = vertex([Apply(UserCode("rolled", rolled, False), DRAWN)], Recovery("strong"))
+STRONG_DRAWING = vertex(drawing(), Recovery("strong"))
+
+
+class Stepped:
+    """A background whose tasks run when the test says."""
+
+    def __init__(self) -> None:
+        self.tasks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+
+    def submit(self, task: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.tasks.append((task, future))
+        return future
+
+    def submit_later(self, delay_s: float, task: Callable[[], object]) -> None:
+        self.submit(task)
+
+    def wait_for(self, *_: Any) -> bool:
+        raise AssertionError("nothing waits here")
+
+    def close(self) -> None:
+        self.tasks.clear()
+
+    def run(self, count: int = 1) -> None:
+        for _ in range(min(count, len(self.tasks))):
+            task, future = self.tasks.popleft()
+            try:
+                future.set_result(task())
+            except Exception as error:
+                future.set_exception(error)
+
+
+class Server:
+    """Nobody reads over the network."""
+
+    address = ""
+
+    def publish(self, *_: Any) -> None: ...
+
+    def withdraw(self, *_: Any) -> None: ...
+
+
+class Wiring:
+    """The surroundings of one host: the shared store, a background of its own."""
+
+    def __init__(self, store: MemoryBlobs, clock: ManualClock) -> None:
+        self.background, self.clock, self._store = Stepped(), clock, store
+
+    def open_store(self, uri: str) -> BlobStore:
+        return self._store if uri == "root" else self._store.child(uri)
+
+
+class Instance:
+    """A runner on a host of its own; ``failure``: why it ended."""
+
+    def __init__(self, world: World, epoch: int, checkpoint: str) -> None:
+        self.world, self.epoch = world, epoch
+        self.wiring = Wiring(world.store, world.clock)
+        self.failure: Exception | None = None
+        self.is_finished = False
+        env = HostEnvironment(
+            host=f"h{epoch}",
+            writers={},
+            root="root",
+            server=Server(),  # type: ignore[arg-type]
+            secret="",
+            wiring=self.wiring,  # type: ignore[arg-type]
+            limits=world.limits,
+            notify=self.notify,
+            wake=lambda: None,
+        )
+        self.runner = VertexRunner(epoch, open_instance(world.spec, checkpoint, env), env, Turn())
+
+    def notify(self, notice: HostNotice) -> None:
+        if isinstance(notice, VertexFinished):
+            self.is_finished = True
+        elif isinstance(notice, CheckpointTaken) and self is self.world.newest:
+            self.world.announce(notice)
+
+    def turn(self) -> None:
+        if self.failure is not None:
+            return
+        try:
+            self.runner.turn()
+        except OvertakenError as error:
+            self.failure = error
+            self.runner.close()
+            return
+        self.world.look(self)
+
+
+class World:
+    """A vertex, its instances, the checkpoints that are known, all that was seen."""
+
+    def __init__(self, spec: VertexSpec, step_rows_max: int = 3, *, collect: bool = False) -> None:
+        self.spec, self.store, self.clock = spec, MemoryBlobs(), ManualClock(1)
+        self.limits = HostLimits(
+            step_rows_max=step_rows_max,
+            checkpoint_interval_s=2.0,
+            checkpoint_inline_bytes_max=0,
+            stream=StreamLimits(flush_interval_ms=1),
+        )
+        self.collect = collect
+        self.checkpoints: list[CheckpointTaken] = []
+        self.deleted: set[str] = set()
+        self.seen: dict[tuple[str, int], Any] = {}
+        self.instances: list[Instance] = []
+        self.newest: Instance | None = None
+        self.start()
+
+    def start(self, back: int = 0) -> None:
+        """A successor, from the newest checkpoint or from one before it."""
+        known = self.checkpoints[max(0, len(self.checkpoints) - 1 - back) :]
+        instance = Instance(self, len(self.instances) + 1, known[0].name if known else "")
+        self.instances.append(instance)
+        self.newest = instance
+
+    def announce(self, notice: CheckpointTaken) -> None:
+        """Know it; with ``collect`` only the last two are kept, with all that they name."""
+        self.checkpoints.append(notice)
+        if self.collect and len(self.checkpoints) > 2:
+            old = self.checkpoints.pop(0)
+            named = {part for c in self.checkpoints for part in c.parts}
+            for path in {old.name, *old.parts} - named:
+                self.store.delete(path)
+                self.deleted.add(path)
+
+    def look(self, instance: Instance) -> None:
+        """Every item in the memory of an instance is what was seen before at its number."""
+        for stream in instance.runner.outputs:
+            _, items = stream.read_tail(stream.tail_first_seq, 10_000)
+            if items is None:
+                continue
+            for seq, row in enumerate(items.batch.to_pylist(), items.first_seq):
+                assert self.seen.setdefault((stream.stream_id, seq), row) == row, seq
+
+    def act(self, action: int) -> None:
+        """0: the newest turns; 1: its background; 2: time; 3, 4: an old one wakes; 5: restart."""
+        assert self.newest is not None
+        old = self.instances[len(self.instances) // 2 - 1]
+        match action:
+            case 0:
+                self.newest.turn()
+            case 1:
+                self.newest.wiring.background.run(2)
+            case 2:
+                self.clock.advance(1_000_000)
+            case 3:
+                old.turn()
+            case 4:
+                old.wiring.background.run()
+            case _:
+                self.start(back=action - 5)
+        if self.newest.failure is not None:
+            self.start()
+
+    def finish(self) -> list[list[Any]]:
+        """Go on until the end; the items of every stream, from Parquet."""
+        for _ in range(2_000):
+            for action in (0, 1, 2):
+                self.act(action)
+            assert self.newest is not None
+            if self.newest.is_finished:
+                break
+        else:
+            raise AssertionError("it does not end")
+        answers = [self._durable(name) for name in ("a", "b", "c")]
+        for (name, seq), row in self.seen.items():
+            assert answers["abc".index(name)][seq] == row, (name, seq)
+        return answers
+
+    def _durable(self, name: str) -> list[Any]:
+        reader = open_reader(self.store.child(f"out/{name}"), 0)
+        rows: list[Any] = []
+        while (items := reader.read_next()) is not None:
+            assert items.first_seq == len(rows)
+            rows += items.batch.to_pylist()
+        return rows
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG, STRONG_DRAWING], ids=["logged", "strong", "both"])
+@settings(max_examples=12, deadline=None)
+@given(
+    actions=st.lists(st.sampled_from([0, 0, 0, 1, 1, 1, 2, 3, 4, 5, 6]), max_size=80),
+    rows=st.integers(1, 9),
+    collect=st.booleans(),
+)
+def test_one_history(spec: VertexSpec, actions: list[int], rows: int, collect: bool) -> None:
+    world = World(spec, rows, collect=collect)
+    for action in actions:
+        world.act(action)
+    answers = world.finish()
+    assert [len([r for r in rows if r["_kind"] == 0]) for rows in answers][2] == ROWS
+    # Whoever sleeps on wakes up too late.
+    before = {path: data for path, data in world.store.blobs.items() if "out/" not in path}
+    for instance in world.instances[:-1]:
+        for _ in range(20):
+            instance.turn()
+            instance.wiring.background.run(5)
+    assert {p for p in before if p.startswith("productions/")} == {
+        p for p in world.store.blobs if p.startswith("productions/")
+    }
+    assert [world._durable(name) for name in "abc"] == answers
+
+
+def run(world: World, turns: int) -> None:
+    for _ in range(turns):
+        for action in (0, 1, 2):
+            world.act(action)
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
+def test_what_is_held_is_not_seen(spec: VertexSpec) -> None:
+    world = World(spec, 4)
+    for _ in range(10):
+        world.act(0)
+    assert not world.seen, "nothing is durable yet"
+    assert world.newest is not None
+    assert len(world.newest.wiring.background.tasks) == 1, "and no further step is made"
+    world.newest.wiring.background.run()
+    world.act(0)
+    assert world.seen
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
+def test_one_that_wakes_up_is_refused(spec: VertexSpec) -> None:
+    world = World(spec, 4)
+    old = world.newest
+    assert old is not None
+    run(world, 2)
+    world.act(0)
+    world.act(0)  # a step of the old one is under way
+    world.start()
+    run(world, 4)
+    for _ in range(10):
+        old.wiring.background.run()
+        old.turn()
+    assert isinstance(old.failure, OvertakenError)
+    world.finish()
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
+def test_what_is_written_down_goes_with_the_checkpoints(spec: VertexSpec) -> None:
+    world = World(spec, 2, collect=True)
+    folder = "productions" if spec is STRONG else "values"
+    world.finish()
+    assert len(world.deleted) > 6
+    left = world.store.list(folder)
+    assert 1 <= len(left) < 14, left
+    assert max(left) > max(path for path in world.deleted if path.startswith(folder))
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
+def test_what_is_gone_or_damaged_is_named(spec: VertexSpec) -> None:
+    world = World(spec, 2)
+    run(world, 20)
+    folder = "productions" if spec is STRONG else "values"
+    names = world.store.list(folder)
+    kept = world.store.blobs[names[1]]
+    world.store.blobs[names[1]] = kept[:-1]
+    world.checkpoints.clear()
+    with pytest.raises(CorruptJournalError, match=names[1]):
+        world.start()
+    world.store.delete(names[1])
+    with pytest.raises(CorruptJournalError, match=names[1]):
+        world.start()
+
+
+def test_only_checkpoints_and_strong_vertices_draw() -> None:
+    store = MemoryBlobs()
+    for recovery in (Recovery("replication", 2), Recovery("replay", horizon_us=1)):
+        spec = replace(LOGGED, recovery=recovery)
+        assert open_values(spec, None, store, None) is None  # type: ignore[arg-type]
+    plain = replace(LOGGED, operators=STRONG.operators)
+    assert open_values(plain, None, store, None) is None  # type: ignore[arg-type]
+    assert not Journal(store, "values/v.0").numbers()
