@@ -83,7 +83,8 @@ class FaultyFileSystem(LocalFileSystem):  # type: ignore[misc]
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
-        return str(LocalFileSystem._strip_protocol(path.removeprefix("faulty://")))
+        absolute = "/" + path.removeprefix("faulty://").lstrip("/")
+        return str(LocalFileSystem._strip_protocol(absolute))
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         with FAULTS.call("put"):
