@@ -158,6 +158,7 @@ def _arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.quick:
         args.rate, args.kill_at, args.after, args.no_spark = 5_000, 3.0, 3.0, True
+        args.only = args.only or ["checkpoint", "replication"]
     return args
 
 
