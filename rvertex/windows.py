@@ -18,6 +18,9 @@ import numpy as np
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import InvalidWindowError
 
+#: With at least so many rows for each quotient, searching is faster than dividing.
+_ROWS_PER_QUOTIENT = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -88,3 +91,19 @@ def growing(times: np.ndarray, last: int | None) -> np.ndarray:
     if last is not None:
         keep &= times > last
     return times[keep]
+
+
+def floor_divided(times: np.ndarray, unit: int) -> np.ndarray:
+    """``times // unit`` of non-decreasing times int64[n].
+
+    Where many rows share a quotient, its bounds are searched for: a division per row costs more.
+    """
+    if len(times) == 0:
+        return times
+    first, last = int(times[0]) // unit, int(times[-1]) // unit
+    if last - first > len(times) // _ROWS_PER_QUOTIENT:
+        quotients: np.ndarray = times // unit
+        return quotients
+    numbers = np.arange(first, last + 1, dtype=np.int64)
+    bounds = np.searchsorted(times, numbers[1:] * unit)
+    return np.repeat(numbers, np.diff(bounds, prepend=0, append=len(times)))

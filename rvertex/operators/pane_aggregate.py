@@ -20,7 +20,7 @@ from rstream.batch import VE, VS, int64_column
 from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups
 from rvertex.operators.protocol import OperatorState
 from rvertex.run import Run
-from rvertex.windows import Windows, growing
+from rvertex.windows import Windows, floor_divided, growing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,9 +97,8 @@ class PaneAggregate:
             head = 0
         if tail > head:
             middle = events.slice(head, tail - head)
-            panes, keys, lanes = closed_groups(
-                self._grouping, middle, vs[head:tail] // unit, at=None
-            )
+            numbers = floor_divided(vs[head:tail], unit)
+            panes, keys, lanes = closed_groups(self._grouping, middle, numbers, at=None)
             out.append(self._rows(panes, keys, lanes))
         self._update(last, events.slice(tail))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import InvalidWindowError
-from rvertex.windows import Windows, growing
+from rvertex.windows import Windows, floor_divided, growing
 from tests.support.naive import output_ctis
 
 lengths = st.one_of(st.integers(1, 12), st.integers(1, 2**63 - 1), st.just(2**63 - 1))
@@ -69,3 +69,11 @@ def test_panes() -> None:
 def test_senseless_windows_are_refused(size: int, every: int) -> None:
     with pytest.raises(InvalidWindowError, match="at least 1 microsecond"):
         Windows(size, every)
+
+
+def test_quotients_of_sorted_times_are_those_of_dividing_each() -> None:
+    random = np.random.default_rng(5)
+    for step, unit in ((3, 1_000), (40, 7), (1, 10**6), (10**6, 1_000), (2, 3)):
+        times = np.cumsum(random.integers(0, step, 700)) - 50_000
+        assert floor_divided(times, unit).tolist() == (times // unit).tolist()
+    assert floor_divided(np.empty(0, np.int64), 5).tolist() == []
