@@ -282,7 +282,7 @@ class Shadow:
             match = SEGMENT.fullmatch(name)
             if match is None or int(match[3]) <= self._next_seq:
                 continue
-            table = pq.read_table(pa.BufferReader(blobs[name]))
+            table = pq.read_table(pa.BufferReader(blobs[name]), use_threads=False)
             skip = self._next_seq - int(match[2])
             for data in table.column("notice").to_pylist()[skip:]:
                 self.core.recall([LOG_CODEC.decode(data)])
@@ -309,7 +309,7 @@ class Shadow:
 
 def read_hashes(data: bytes) -> list[int]:
     """Content hashes of the items of a segment."""
-    table = pq.read_table(pa.BufferReader(data)).drop_columns(["_seq"])
+    table = pq.read_table(pa.BufferReader(data), use_threads=False).drop_columns(["_seq"])
     if not table.num_rows:
         return []
     return hashes(table.combine_chunks().to_batches()[0])

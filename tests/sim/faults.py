@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from tests.sim.world import HostProcess, World
 
+#: Hosts are there after half a second, and an undisturbed job takes one or two.
+FIRST_BY_S = 0.8
+PAUSE_S = 0.4
 WAYS_TO_DIE = ("before", "torn", "after")
 
 
@@ -24,8 +27,9 @@ def inject(world: World, kinds: Sequence[str]) -> list[str]:
     random = world.scheduler.random
     chosen = [kind for kind in kinds if random.random() < max(0.3, 1 / len(kinds))]
     for kind in chosen:
+        at_s = random.uniform(0.0, FIRST_BY_S)
         for _ in range(random.randint(1, 4)):
-            at_s = random.expovariate(1 / 0.7) if random.random() < 0.8 else random.uniform(0, 10)
+            at_s += random.expovariate(1 / PAUSE_S)
             world.calm_s = max(world.calm_s, at_s + 60)
             world.scheduler.after(at_s, None, partial(_happen, world, kind))
     return chosen

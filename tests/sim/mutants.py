@@ -99,9 +99,7 @@ def old_marks_collect_a_new_instance() -> Mutant:
             stream._first_seq = max(stream._first_seq, former)
         return done
 
-    return Mutant(
-        Host, "_start", start, ("crash_host", "cut_control", "lost_spill"), ((Host, "_run", run),)
-    )
+    return Mutant(Host, "_start", start, ("crash_host",), ((Host, "_run", run),))
 
 
 def checkpoint_announced_before_its_outputs_are_durable() -> Mutant:

@@ -142,7 +142,8 @@ class HostProcess:
         self._next(bool(worked))
 
     def _next(self, worked: bool) -> None:
-        pause_s = self._world.scheduler.between(0.0005, 0.01 if worked else 0.05) * self.slowness
+        longest_s = self._world.turn_s if worked else 0.05
+        pause_s = self._world.scheduler.between(0.0005, longest_s) * self.slowness
         if not self.is_over:
             self._world.scheduler.after(pause_s, self.process, self._turn, is_main=True)
 
@@ -236,6 +237,8 @@ class World:
         self.vertices = {str(v.id): v for v in workload.vertices}
         self.hosts: list[HostProcess] = []
         self.second_attempts = False
+        #: Longest turn of a host that has work, virtual seconds.
+        self.turn_s = scheduler.random.choice([0.01, 0.03, 0.06])
         self.slow_store_s = 0.0
         #: Virtual seconds at which the last fault has passed.
         self.calm_s = 0.0
