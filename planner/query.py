@@ -305,7 +305,9 @@ class Stream(UserSteps):
 
         "checkpoint": from its last snapshot. "replay": by reading its input again, as far back as
         its state reaches, which must be bounded. "replication": by ``replicas`` instances at work
-        at the same time (two, if not given). Strategies mix freely, and change no answer.
+        at the same time (two, if not given). "strong": each step is durable before any of it is
+        seen; code declared deterministic=False is recovered so by itself. Strategies mix
+        freely, and change no answer.
         """
         return Stream(Recover(self.plan, recovery_choice(strategy, replicas)))
 

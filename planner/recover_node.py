@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from planner.logical import LogicalNode
 
-#: What users may ask for; "strong" follows from code that is not deterministic.
-Choice = Literal["checkpoint", "replay", "replication"]
+#: What users may ask for; code that is not deterministic gets "strong" without being asked.
+Choice = Literal["checkpoint", "replay", "replication", "strong"]
 _CHOICES: tuple[Choice, ...] = get_args(Choice)
 REPLICAS_MAX = 8
 
@@ -59,7 +59,7 @@ def recovery_choice(strategy: str, replicas: int | None) -> RecoveryChoice:
     found = next((choice for choice in _CHOICES if choice == strategy), None)
     if found is None:
         raise InvalidPlanError(
-            f'recover_with({strategy!r}): it is "checkpoint", "replay" or "replication"'
+            f'recover_with({strategy!r}): it is "checkpoint", "replay", "replication" or "strong"'
         )
     if found != "replication":
         if replicas is not None:

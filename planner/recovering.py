@@ -24,6 +24,7 @@ from planner.recovery import (
     unbounded,
     with_horizons,
     with_recovery,
+    with_strong_flushed,
 )
 from planner.user_node import codes_in
 from rvertex.gathered import Custom
@@ -61,7 +62,7 @@ def with_choices(
         found, reason = _decided(plan, vertex, draft, default, durations[vertex.id])
         if vertex.stage not in decided or further(found, decided[vertex.stage]) is found:
             decided[vertex.stage], why[vertex.stage] = found, reason
-    return with_recovery(plan, decided, why)
+    return with_strong_flushed(with_recovery(plan, decided, why))
 
 
 def _decided(
@@ -73,7 +74,7 @@ def _decided(
 ) -> tuple[Recovery, str]:
     strange = _not_repeatable(draft)
     if strange:
-        if draft.recovery is not None and draft.recovery.strategy != "checkpoint":
+        if draft.recovery is not None and draft.recovery.strategy not in ("checkpoint", "strong"):
             raise InvalidPlanError(
                 f'stage {draft.name}: recover_with("{draft.recovery.strategy}") needs code that '
                 f"gives the same again, and {strange[0]} is declared deterministic=False; "

@@ -8,7 +8,7 @@ sources on (:func:`with_horizons`).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow.compute as pc
 
@@ -21,6 +21,7 @@ from rvertex.horizon import (
     horizon_of,
     output_duration_of,
 )
+from rvertex.values import draws_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +30,12 @@ if TYPE_CHECKING:
     from rvertex.horizon import Durations
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourceSpec
-    from rvertex.types import Recovery, Strategy, VertexSpec
+    from rvertex.types import InputChannel, OutputEdge, Recovery, Strategy, VertexSpec
 
+End = TypeVar("End", "InputChannel", "OutputEdge")
+
+#: Why a channel out of a strong stage is flushed, as ``explain`` says it.
+WHY_STRONG = "what its writer gave cannot be computed again"
 REPLICAS = 2
 #: With more, each item would be computed more often than anybody has hosts to lose.
 REPLICAS_MAX = 8
@@ -92,8 +97,15 @@ def checked(
     """That recovery of a vertex whose events live no longer than ``durations``.
 
     Raises:
-        InvalidPlanError: it cannot be replayed, and why.
+        InvalidPlanError: it cannot be replayed or have replicas, and why.
     """
+    drawing = any(draws_values(operator) for operator in vertex.operators)
+    if drawing and strategy in ("replay", "replication"):
+        raise InvalidPlanError(
+            f"{vertex.id} cannot be recovered by {strategy}: its code takes values from outside "
+            "(ctx.now, ctx.random or ctx.lookup), which one instance at a time records; "
+            "choose checkpoint or strong"
+        )
     if strategy == "replay" and vertex.recovery.horizon_us is None:
         raise InvalidPlanError(
             f"{vertex.id} cannot be recovered by replay: {unbounded(plan, vertex, durations)}; "
@@ -161,6 +173,33 @@ def _remedy(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> str
     return "choose checkpoint or replication"
 
 
+def with_strong_flushed(plan: PhysicalPlan) -> PhysicalPlan:
+    """The plan with the outputs of strong vertices flushed: they cannot be computed again."""
+    strong = {v.stage for v in plan.vertices if v.recovery.strategy == "strong"}
+    written = {s for v in plan.vertices if v.stage in strong for s in v.output_streams}
+    vertices = tuple(
+        replace(
+            v,
+            inputs=tuple(_flushed(c) if c.stream in written else c for c in v.inputs),
+            outputs=tuple(map(_flushed, v.outputs)) if v.stage in strong else v.outputs,
+        )
+        for v in plan.vertices
+    )
+    stages = tuple(
+        replace(
+            stage,
+            inputs=tuple(
+                replace(edge, durability="async", reason=WHY_STRONG)
+                if edge.upstream in strong and edge.durability == "volatile"
+                else edge
+                for edge in stage.inputs
+            ),
+        )
+        for stage in plan.stages
+    )
+    return replace(plan, vertices=vertices, stages=stages)
+
+
 def with_durable_channels(plan: PhysicalPlan) -> PhysicalPlan:
     """The plan with every channel flushed, so that what is written twice can be compared."""
     return replace(plan, vertices=tuple(_durable(v) for v in plan.vertices))
@@ -204,10 +243,10 @@ def longest_us(source: SourceSpec) -> int | None:
 
 
 def _durable(vertex: VertexSpec) -> VertexSpec:
-    inputs = tuple(
-        replace(c, durability="async") if c.durability == "volatile" else c for c in vertex.inputs
-    )
-    outputs = tuple(
-        replace(e, durability="async") if e.durability == "volatile" else e for e in vertex.outputs
-    )
-    return replace(vertex, inputs=inputs, outputs=outputs)
+    inputs = tuple(map(_flushed, vertex.inputs))
+    return replace(vertex, inputs=inputs, outputs=tuple(map(_flushed, vertex.outputs)))
+
+
+def _flushed(end: End) -> End:
+    """The same, flushed off the critical path if it was in memory only."""
+    return replace(end, durability="async") if end.durability == "volatile" else end

@@ -240,6 +240,7 @@ class _Scan:
         imported: Any = _MISSING
         current: Any = _MISSING
         path, line = "", code.co_firstlineno
+        is_lookup = False
         for step in dis.get_instructions(code):
             line = step.positions.lineno or line if step.positions else line
             name = step.argval
@@ -269,6 +270,10 @@ class _Scan:
                 case _:
                     current = _MISSING
                     continue
+            if is_lookup:  # what ctx.lookup() calls may do what it likes: its result is recorded
+                is_lookup = False
+                continue
+            is_lookup = path.endswith(("ctx.lookup", "context.lookup"))
             self._use(current, path, f"line {line} of {code.co_filename}")
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):

@@ -1,0 +1,236 @@
+"""Whole jobs whose code cannot be repeated, or draws values: what was seen is never contradicted.
+
+There is no expected answer: each run gives its own. So what a subscriber saw while hosts were cut
+off is compared, item by item, with what is durable at the end.
+
+Cannot catch: two instances that overlap at one operation of the store
+(tests/rvertex/test_productions.py).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jobmanager
+from jobmanager import JobConfig
+from jobmanager import job as job_module
+from planner import KeyedContext, KeyedProcess, Query, Stream, agg, tumbling
+from planner.errors import InvalidPlanError
+from planner.lower import lower
+from planner.recovery import recovered_with
+from rstream.batch import EVENT
+from rvertex.executor import LocalExecutor
+from tests.jobmanager.jobs import ROWS, WAIT_S, output_items, with_limits, write_events
+from tests.jobmanager.test_job import PACE
+from tests.jobmanager.trouble import BrittleWiring, Disturber, cut_off
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+pytestmark = pytest.mark.timeout(120)
+CONFIG = with_limits(
+    JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=100, report_interval_s=0.02
+)
+NOW_MIN_US = 1_600_000_000_000_000
+ROLLED = {"key": "int64", "roll": "float64", "at": "float64"}
+
+
+def rolled(batch: pa.RecordBatch) -> Any:
+    """Another answer each time, and the time."""
+    roll = [random.random() for _ in range(batch.num_rows)]
+    return {"key": batch.column("key"), "roll": roll, "at": [time.time()] * batch.num_rows}
+
+
+def looked_up(key: int) -> dict[str, float]:
+    return {"value": key + random.random()}
+
+
+class Drawing(KeyedProcess):
+    """Draws in events and in timers; what it drew stays in the state of the key."""
+
+    output = {"at": "int64", "total": "float64", "kind": "string"}  # noqa: RUF012
+    total: float = 0.0
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        found = ctx.lookup(looked_up, event.key)
+        self.total += ctx.random() + found["value"]
+        ctx.set_timer(event.vs - event.vs % 1_000_000 + 1_000_000)
+        ctx.emit(ctx.now(), self.total, "event")
+
+    def on_timer(self, timer: Any, ctx: KeyedContext) -> None:
+        ctx.emit(ctx.now(), self.total + ctx.random(), "timer")
+
+
+def source(path: str | Path) -> Stream:
+    return Stream.from_parquet(str(path), vs="t", delay="1s")
+
+
+def strong(path: str | Path) -> Query:
+    """Rolls below an exchange and a window, so a contradiction would show in both."""
+    rolls = source(path).apply(rolled, ROLLED, deterministic=False)
+    windows = rolls.group_by("key").window(tumbling("1s"))
+    return windows.agg(n=agg.count(), total=agg.sum("roll"), at=agg.max("at")).to_parquet()
+
+
+def strong_sink(path: str | Path) -> Query:
+    sums = source(path).group_by("key").window(tumbling("1s")).agg(n=agg.count())
+    return sums.apply(rolled, ROLLED, deterministic=False).to_parquet()
+
+
+def logged(path: str | Path) -> Query:
+    return source(path).group_by("key").process(Drawing).to_parquet()
+
+
+def strong_drawing(path: str | Path) -> Query:
+    return source(path).group_by("key").process(Drawing).recover_with("strong").to_parquet()
+
+
+QUERIES: list[Callable[[str | Path], Query]] = [strong, strong_sink, logged, strong_drawing]
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("strong") / "events.parquet")
+
+
+def subscribed(job: jobmanager.Job) -> tuple[threading.Thread, list[dict[str, Any]]]:
+    seen: list[dict[str, Any]] = []
+
+    def follow() -> None:
+        for batch in job.subscribe():
+            seen.extend(batch.to_pylist())
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    return thread, seen
+
+
+Rows = dict[tuple[int, int], tuple[Any, ...]]
+
+
+def by_number(seen: list[dict[str, Any]]) -> Rows:
+    """What was delivered, by partition and sequence number."""
+    return {(r.pop("partition"), r.pop("_seq")): tuple(r.values()) for r in map(dict, seen)}
+
+
+def durable(output: str) -> Rows:
+    """What is in Parquet, by partition and sequence number."""
+    parts = output_items(output)
+    return {(k, row[0]): row[2:] for k, part in enumerate(parts) for row in part if row[1] == EVENT}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [QUERIES[0], QUERIES[2], *(pytest.param(q, marks=pytest.mark.slow) for q in QUERIES[1::2])],
+)
+def test_what_a_subscriber_saw_stays_when_hosts_are_lost(
+    query: Callable[[str | Path], Query],
+    events: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    BrittleWiring.lines.clear()
+    monkeypatch.setattr(
+        job_module,
+        "LocalExecutor",
+        lambda vertices, hosts: LocalExecutor(vertices, hosts=hosts, wire=BrittleWiring),
+    )
+    disturber = Disturber([ROWS // 8, ROWS // 2, ROWS * 3 // 4], partial(cut_off, [0, 1]))
+    job = jobmanager.run(
+        query(events),
+        root=str(tmp_path / "job"),
+        executor="local",
+        hosts=2,
+        paced=PACE,
+        config=CONFIG,
+        on_status=disturber,
+    )
+    thread, seen = subscribed(job)
+    status = job.wait(WAIT_S)
+    thread.join(WAIT_S)
+    assert status["state"] == "finished"
+    assert disturber.calls >= 2
+    rows = durable(status["output"])
+    assert len(rows) > 100
+    assert len(seen) == len(rows)
+    assert by_number(seen) == rows
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "strong",
+        pytest.param("logged", marks=pytest.mark.slow),
+        pytest.param("strong_sink", marks=pytest.mark.slow),
+    ],
+)
+def test_what_was_durable_stays_when_the_driver_is_killed(
+    name: str, events: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "job"
+    command = [sys.executable, "-m", "tests.jobmanager.strong_driver"]
+    process = subprocess.Popen(
+        [*command, name, str(events), str(root)],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    told: list[dict[str, Any]] = []
+    try:
+        for line in process.stdout:
+            told.append(json.loads(line))
+            if len(told) >= 40:
+                break
+    finally:
+        process.kill()
+        process.wait(WAIT_S)
+        process.stdout.close()
+    before = durable(str(root / "output"))
+    status = jobmanager.resume(str(root)).wait(WAIT_S)
+    assert status["state"] == "finished"
+    rows = durable(status["output"])
+    assert before.items() <= rows.items()
+    assert len(told) > 20
+    assert by_number(told).items() <= rows.items()
+
+
+def test_every_kind_of_value_is_drawn(events: Path, tmp_path: Path) -> None:
+    status = jobmanager.run(
+        logged(events), root=str(tmp_path / "job"), executor="local", config=CONFIG
+    ).wait(WAIT_S)
+    rows = durable(status["output"]).values()
+    assert {kind for *_, kind in rows} == {"event", "timer"}
+    assert all(at > NOW_MIN_US for *_, at, _, _ in rows)
+
+
+def test_where_values_are_drawn_there_is_one_instance(events: Path) -> None:
+    for choice in ("replay", "replication"):
+        with pytest.raises(InvalidPlanError, match=f"cannot be recovered by {choice}: its code"):
+            lower(logged(events).recover_with(choice), root="r")
+    plan = lower(logged(events), root="r")
+    with pytest.raises(InvalidPlanError, match=r"values from outside \(ctx.now"):
+        recovered_with(plan, "replication", None)
+
+
+def test_what_a_strong_stage_gives_is_flushed(events: Path) -> None:
+    plan = lower(
+        source(events).recover_with("strong").group_by("key").process(Drawing).to_parquet(),
+        root="r",
+    )
+    first = [v for v in plan.vertices if v.source is not None]
+    assert {v.recovery.strategy for v in first} == {"strong"}
+    assert {e.durability for v in first for e in v.outputs} == {"async"}
+    assert {c.durability for v in plan.vertices for c in v.inputs} == {"async"}
