@@ -11,6 +11,7 @@ import pytest
 
 from jobmanager.config import JobConfig
 from jobmanager.driver import PAUSE_MAX_S, Driver
+from jobmanager.errors import JobRunningError
 from jobmanager.manager import JobManager
 from jobmanager.root import CANCEL, JobRoot
 from rstream import InlineBackground, MemoryBlobs, StoreError
@@ -195,3 +196,17 @@ def test_what_is_needless_is_deleted_when_the_store_can_be_reached_again() -> No
         assert store.failures == left
     scene.pass_time(1.0)
     assert not store.exists("checkpoints/a/zombie")
+
+
+def test_one_that_was_replaced_while_it_slept_writes_nothing_more() -> None:
+    store = MemoryBlobs()
+    scene = Scene(store)
+    JobRoot(store, pid=1, machine="elsewhere").take_over(1_000_000)
+    before = dict(store.blobs)
+    scene.hear_host()
+    scene.clock.advance(60_000_000)
+    with pytest.raises(JobRunningError, match="pid 1 on elsewhere"):
+        scene.driver.turn(0)
+    scene.driver.close()
+    assert store.blobs == before
+    assert scene.lines[0].is_closed

@@ -90,9 +90,10 @@ def _wrong_at_a_new_site(change: Callable[[Any], Any]) -> Mutant:
     def read(self: Any, seq: int, rows_max: int) -> Any:
         had_read, former = self._has_read, self._attached
         items = original(self, seq, rows_max)
-        is_new = had_read and self._attached is not former
-        if items is None or not is_new or items.batch.num_rows < 2:
+        self.is_new = getattr(self, "is_new", False) or (had_read and self._attached is not former)
+        if items is None or not self.is_new or items.batch.num_rows < 2:
             return items
+        self.is_new = False
         return Items(items.first_seq, change(items.batch))
 
     return Mutant(Inlet, "read", read, ("crash_host", "cut_data", "cut_control"))
