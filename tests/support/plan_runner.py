@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from rvertex.types import VertexSpec
 
 Streams = dict[str, list[Items]]
+#: More than any input has; what is read again is not cut a second time.
+_ALL = 1 << 20
 
 
 @dataclass(slots=True)
@@ -51,8 +53,8 @@ class Schedule:
 
         What was only read ahead is lost, so a vertex that died every time would stand still.
         """
-        dies = self.restores and vertex.consumed != last and self.next(2) == 0
-        return reborn(vertex) if dies else vertex
+        further = not vertex.is_replaying and vertex.get_snapshot().inputs != last
+        return reborn(vertex) if self.restores and further and self.next(2) == 0 else vertex
 
 
 def reborn(vertex: RVertex) -> RVertex:
@@ -100,7 +102,8 @@ def _run_vertex(spec: VertexSpec, streams: Streams, schedule: Schedule) -> None:
         if open_:
             k = open_[schedule.next(len(open_)) if len(schedule.numbers) > 1 else 0]
             at = vertex.read_positions[k]
-            vertex.offer(k, Items(at, inputs[k].slice(at, schedule.rows())))
+            rows = _ALL if vertex.is_replaying else schedule.rows()
+            vertex.offer(k, Items(at, inputs[k].slice(at, vertex.rows_wanted(k, rows))))
         else:
             assert spec.source is not None, f"{spec.id} waits for what does not come"
             vertex.end_source()
@@ -108,13 +111,13 @@ def _run_vertex(spec: VertexSpec, streams: Streams, schedule: Schedule) -> None:
         vertex = schedule.restored(vertex, last)
         _collect(vertex, spec, streams)
         vertex = schedule.restored(vertex, last)
-        last = last if vertex is before else vertex.consumed
+        last = last if vertex is before else vertex.get_snapshot().inputs
 
 
 def _source_rows(spec: VertexSpec) -> list[pa.RecordBatch]:
     assert spec.source is not None
     reader, batches = open_reader(spec.source, 0), []
-    while (batch := reader.read_next(1 << 20)) is not None:
+    while (batch := reader.read_next(_ALL)) is not None:
         batches.append(batch)
     reader.close()
     return [pa.concat_batches(batches) if batches else pa.record_batch({"none": []})]
