@@ -6,7 +6,7 @@ Cannot catch: orders of failure that these few runs do not produce (tests/sim).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import jobmanager
+from jobmanager import JobConfig
 from planner import Query, Stream, agg, cti, event, tumbling
 from rstream.errors import UsageError
 from rvertex.sources.files import list_files
-from tests.jobmanager.jobs import WAIT_S
+from tests.jobmanager.jobs import WAIT_S, with_limits, write_events
 
 if TYPE_CHECKING:
     from planner.ingest import Cti, Event
@@ -83,3 +84,30 @@ def test_what_cannot_be_put_aside_is_said(rows: Path, tmp_path: Path) -> None:
         jobmanager.read_late(root, "orders")
     with pytest.raises(UsageError, match="nothing of this kind"):
         jobmanager.read_dead_letters(root)
+
+
+def test_late_rows_are_the_same_after_failures(tmp_path: Path) -> None:
+    """A job that is cancelled on its way and resumed keeps each late row once."""
+    path = write_events(tmp_path / "events.parquet", 6_000)
+    events = Stream.from_parquet(str(path), vs="t", delay="p80", partitions=2)
+    query = events.group_by("key").window(tumbling("4s")).agg(n=agg.count()).to_parquet()
+    whole = jobmanager.run(query, root=str(tmp_path / "whole"), executor="local")
+    assert whole.wait(WAIT_S)["late_events"] > 100
+    limits = {"checkpoint_interval_s": 0.02, "step_rows_max": 100}
+    jobs: list[jobmanager.Job] = []
+
+    def disturb(status: dict[str, Any]) -> None:
+        if status["late_events"] > 50:
+            jobs[0].cancel()
+
+    config = with_limits(JobConfig(tick_s=0.02), **limits)
+    root = str(tmp_path / "disturbed")
+    jobs.append(
+        jobmanager.run(
+            query, root=root, executor="local", paced=40.0, config=config, on_status=disturb
+        )
+    )
+    assert jobs[0].wait(WAIT_S)["state"] == "cancelled"
+    status = jobmanager.resume(root).wait(WAIT_S)
+    assert status["output_digest"] == whole.status()["output_digest"]
+    assert jobmanager.read_late(root).equals(jobmanager.read_late(whole.root))
