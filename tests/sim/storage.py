@@ -56,6 +56,14 @@ class FaultyBlobs(MemoryBlobs):
         if how:
             self._die(how, full)
 
+    def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
+        found = self.blobs.get(self._root + path)
+        if found is None:
+            self.put(path, data)
+            return True
+        self._enter_reading("put_new", path)
+        return found == bytes(data)
+
     def get(self, path: str) -> bytes:
         self._enter_reading("get", path)
         return super().get(path)
