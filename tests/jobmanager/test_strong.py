@@ -31,6 +31,7 @@ from planner.recovery import recovered_with
 from rstream.batch import EVENT
 from rvertex.executor import LocalExecutor
 from tests.jobmanager.jobs import ROWS, WAIT_S, output_items, with_limits, write_events
+from tests.jobmanager.test_instances import Drainer
 from tests.jobmanager.test_job import PACE
 from tests.jobmanager.trouble import BrittleWiring, Disturber, cut_off
 
@@ -205,6 +206,28 @@ def test_what_was_durable_stays_when_the_driver_is_killed(
     assert before.items() <= rows.items()
     assert len(told) > 20
     assert by_number(told).items() <= rows.items()
+
+
+@pytest.mark.parametrize("query", [logged, pytest.param(strong, marks=pytest.mark.slow)])
+def test_a_drained_host_gives_its_vertices_away(
+    query: Callable[[str | Path], Query], events: Path, tmp_path: Path
+) -> None:
+    drainer = Drainer(tmp_path / "job", "h1.0")
+    job = jobmanager.run(
+        query(events),
+        root=str(tmp_path / "job"),
+        executor="local",
+        hosts=3,
+        paced=PACE,
+        config=CONFIG,
+        on_status=drainer,
+    )
+    thread, seen = subscribed(job)
+    status = job.wait(WAIT_S)
+    thread.join(WAIT_S)
+    assert status["state"] == "finished"
+    assert drainer.states & {"draining", "drained"}
+    assert by_number(seen) == durable(status["output"])
 
 
 def test_every_kind_of_value_is_drawn(events: Path, tmp_path: Path) -> None:
