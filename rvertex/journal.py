@@ -8,7 +8,8 @@ is too late stops.
 Invariants: (1) an entry, once created, never changes; (2) ``append`` succeeds only if the entry is
 this one and no later entry exists, so an instance that woke up after its successor cannot go on
 even where entries have been collected since; (3) the newest entry is never deleted while an
-instance may still append. Source: MillWheel VLDB'13, "strong productions", where a sequencer token
+instance may still append; (4) a journal deletes nothing: an entry that has a later one may be what
+that one rests on. Source: MillWheel VLDB'13, "strong productions", where a sequencer token
 in the store does what the exclusive creation of the next number does here.
 """
 
@@ -52,7 +53,8 @@ class Journal:
         if not self._store.put_new(name, data + _checksum(data)):
             raise OvertakenError(self._folder, number)
         if self.numbers()[-1] > number:
-            self._store.delete(name)  # it stands where an entry was collected; nobody reads it
+            # A successor has read it and gone on; or it stands where one was collected, and nobody
+            # reads it. From here they look the same, so it stays.
             raise OvertakenError(self._folder, number)
         return name
 
