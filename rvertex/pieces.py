@@ -78,7 +78,7 @@ class KnownPieces(Generic[P]):
         """Rows of a cut of long chunks: a power of two, changed only when it is far off."""
         row_bytes: int = max(table.nbytes // max(table.num_rows, 1), 1)
         fitting = max(min(PIECE_BYTES_MAX // row_bytes, PIECE_ROWS_MAX), 1)
-        if fitting // 2 <= self._rows_max <= fitting * 2:
+        if max(fitting // 2, 1) <= self._rows_max <= fitting * 2:
             return self._rows_max
         return 1 << (fitting.bit_length() - 1)
 

@@ -283,6 +283,15 @@ def test_any_history_is_written_as_it_is(history: list[tuple[int, int, int]]) ->
         store.blobs = {p: d for p, d in store.blobs.items() if p in kept}
 
 
+def test_rows_larger_than_a_piece_are_pieces_of_their_own() -> None:
+    store, writer = Blobs(), CheckpointWriter(FOLDER, 1)
+    snapshot = snapshot_of(t=pa.table({"x": [b"a" * 3_000_000, b"b" * 5_000_000]}))
+    written = [write(store, writer, snapshot, count) for count in (1, 2)]
+    assert [len(w.parts) for w in written] == [2, 2]
+    assert written[1].parts == written[0].parts
+    assert load(store, 2).snapshot == snapshot
+
+
 @pytest.mark.usefixtures("small_pieces")
 def test_a_table_that_grows_row_by_row_has_few_parts() -> None:
     store, writer = Blobs(), small_writer()
