@@ -15,16 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobmanager.manager import JobManager
-from jobmanager.messages import LOG_CODEC, Tell, TwinLevel
+from jobmanager.messages import LOG_CODEC, DeleteFiles, Tell, TwinLevel
 from jobmanager.recovery import plan_restarts
 from jobmanager.topology import Topology
 from rvertex.errors import CorruptCheckpointError
-from rvertex.messages import Collect
+from rvertex.messages import CheckpointTaken, Collect
 from rvertex.state import load_checkpoint
 from tests.sim.storage import root_of
 from tests.sim.workload import ROOT, hashes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobmanager.messages import Instruction, Notice
     from jobmanager.topology import StreamShape
     from jobmanager.tracker import CheckpointRef
@@ -218,6 +220,16 @@ class WatchedManager(JobManager):
         self._world = world
         #: (Old instance, its twin) -> what the old one had consumed when the twin was there.
         self._pairs: dict[tuple[int, int], Position] = {}
+        #: What checkpoints name, and what the last one of each instance does.
+        self._parts_of: dict[str, tuple[str, ...]] = {}
+        self._last_parts: dict[int, tuple[str, ...]] = {}
+
+    def recall(self, notices: Iterable[Notice]) -> None:
+        known = list(notices)
+        for notice in known:
+            if isinstance(notice, CheckpointTaken):
+                self._parts_of[notice.name] = notice.parts
+        super().recall(known)
 
     def handle(self, notice: Notice) -> list[Instruction]:
         newest = self.job.epoch
@@ -226,6 +238,8 @@ class WatchedManager(JobManager):
         before = repr(self.vertices.get(name)) if is_stale else ""
         if isinstance(notice, TwinLevel):
             self._is_level(notice)
+        if isinstance(notice, CheckpointTaken):
+            self._parts_of[notice.name] = self._last_parts[notice.epoch] = notice.parts
         out = super().handle(notice)
         if is_stale and repr(self.vertices[name]) != before:
             self._world.violate("stale epochs change nothing", repr(notice)[:200])
@@ -239,7 +253,18 @@ class WatchedManager(JobManager):
         for instruction in out:
             if isinstance(instruction, Tell) and isinstance(instruction.instruction, Collect):
                 self._nobody_needs(instruction.instruction)
+            elif isinstance(instruction, DeleteFiles):
+                self._nobody_names(instruction.names)
         return out
+
+    def _nobody_names(self, names: tuple[str, ...]) -> None:
+        """The next checkpoint of an instance may name what the one before it did."""
+        for vertex, instance in self.job.instances():
+            begun = self._parts_of.get(instance.checkpoint, ())
+            lost = {*self._last_parts.get(instance.epoch, begun)}.intersection(names)
+            if lost:
+                detail = f"{vertex.shape.id} {instance.epoch} may name {sorted(lost)}"
+                self._world.violate("nothing live collected", detail)
 
     def _is_level(self, notice: TwinLevel) -> None:
         """An instance goes only when its twin has come as far as it was when that began."""

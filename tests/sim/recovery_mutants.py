@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEATHS = ("crash_host", "crash_all")
-MOVES = ("crash_host", "drain", "straggler", "crash_joining")
 
 
 def replay_puts_out_what_it_repeats() -> Mutant:
@@ -108,7 +107,7 @@ def joins_do_not_hold_the_marks() -> Mutant:
             return self.tracker.newest(vertex).reads
         return tuple(map(min, zip(*rows, strict=True)))
 
-    return Mutant(Ledger, "consumed", consumed, MOVES)
+    return Mutant(Ledger, "consumed", consumed, ("drain",))
 
 
 def a_twin_counts_as_level_at_once() -> Mutant:
@@ -121,7 +120,7 @@ def a_twin_counts_as_level_at_once() -> Mutant:
                 twin.is_level_told = True
                 job.out.append(Feed(TwinLevel(vertex.shape.id, old.epoch, twin.epoch)))
 
-    return Mutant(jobmanager.joining, "compare_twins", compare_twins, ("drain", "straggler"))
+    return Mutant(jobmanager.joining, "compare_twins", compare_twins, ("drain",))
 
 
 def a_newcomer_has_no_parts() -> Mutant:
@@ -134,7 +133,7 @@ def a_newcomer_has_no_parts() -> Mutant:
         return instance
 
     more = ((jobmanager.joining, "new_instance", new_instance),)
-    return Mutant(jobmanager.instances, "new_instance", new_instance, MOVES, more)
+    return Mutant(jobmanager.instances, "new_instance", new_instance, ("crash_host",), more)
 
 
 def a_checkpoint_takes_all_its_parts_along() -> Mutant:

@@ -118,7 +118,12 @@ def _with_options(config: JobConfig, random: Random) -> JobConfig:
         twins_max=random.choice([1, 2, 4]),
         twin_wait_s=random.choice([1.0, 60.0]),
         join_wait_s=random.choice([1.0, 30.0]),
-        host=replace(config.host, checkpoint_bytes_max=bytes_max, checkpoint_interval_s=interval_s),
+        host=replace(
+            config.host,
+            checkpoint_bytes_max=bytes_max,
+            checkpoint_interval_s=interval_s,
+            checkpoint_inline_bytes_max=random.choice([0, config.host.checkpoint_inline_bytes_max]),
+        ),
     )
 
 
