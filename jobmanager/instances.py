@@ -257,12 +257,13 @@ def due(job: Ledger, name: str) -> None:
 def items_lost(job: Ledger, notice: ItemsLost) -> None:
     """A reader found nowhere what it needs: its writer writes it again.
 
-    Not if there is an instance that the reader has not tried: it will, when it hears of it.
+    Not if there is an instance that the reader has not tried: it will, when it hears of it. A pause
+    of newcomers is no reason to wait: the reader says it once.
     """
     if job.instance(notice.vertex, notice.epoch) is None:
         return
     name = job.topology.writer(notice.stream)
     writer = job.vertices[name]
     is_tried = all(i.epoch in notice.writer_epochs for i in writer.instances)
-    if is_tried and writer.due_us is None:
+    if is_tried and (writer.instances or writer.due_us is None):
         restart(job, [name])

@@ -175,6 +175,18 @@ def test_readers_that_have_not_tried_every_replica_restart_nobody() -> None:
     assert len(scene.instances("b")) == 2
 
 
+def test_what_a_reader_lacks_is_written_again_though_a_newcomer_has_failed() -> None:
+    scene = Scene(chain("volatile"), restart_pause_s=1.0)
+    scene.start_all()
+    b, c = scene.at("b").epoch, scene.at("c").epoch
+    scene.obey(scene.tell(StragglerFound("b", b)))
+    (_, (twin, _)) = scene.instances("b")
+    scene.tell(VertexFailed("b", twin, "operating", "disk full", ""))
+    assert scene.manager.vertices["b"].due_us is not None
+    out = scene.tell(ItemsLost("c", c, "bc", 0, (b,)))
+    assert started(out) == [("b", "b-2-0")]
+
+
 def test_when_one_replica_finishes_the_other_is_stopped() -> None:
     scene = replicated()
     out = scene.finish("b", 100, 50, epoch=3)
