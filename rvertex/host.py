@@ -88,6 +88,8 @@ class HostExit:
 class _Starting:
     order: StartVertex
     opening: Future[Opened]
+    #: What it was told to collect meanwhile.
+    marks: dict[str, int] = field(default_factory=dict)
 
     def abandon(self) -> None:
         """Close what is opened, now or when it is."""
@@ -294,6 +296,7 @@ class Host:
             runner = VertexRunner(order.epoch, opened, self._env, turn)
             undo.pop_all()
         self._runners[order.vertex] = runner
+        runner.collect(starting.marks)
         started = VertexStarted(self.spec.host, order.vertex, order.epoch, runner.vertex.consumed)
         self._notify(started)
         return True
@@ -331,10 +334,10 @@ class Host:
         return True
 
     def _collect(self, marks: Mapping[str, int]) -> None:
+        for starting in self._starting.values():
+            starting.marks.update(marks)
         for runner in [*self._runners.values(), *self._flushing]:
-            for stream in runner.outputs:
-                if stream.stream_id in marks:
-                    stream.garbage_collect(min(marks[stream.stream_id], stream.next_seq))
+            runner.collect(marks)
 
     def _leave(self, *, flush: bool) -> None:
         """Stop every instance; the host ends when they have ended."""

@@ -26,6 +26,7 @@ from rvertex.productions import Productions
 from rvertex.sources.readers import open_reader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from concurrent.futures import Future
 
     from rstream import RStream
@@ -51,6 +52,8 @@ class VertexRunner:
             edge.durability != "volatile" for edge in spec.outputs for _ in edge.streams
         ]
         self._inlets = [Inlet(channel, env, self._report_lost) for channel in spec.inputs]
+        #: Of each output stream: nobody needs what is below, be it written or still to be written.
+        self._needless_below = [0] * len(self.outputs)
         self._source: SourceReader | None = None
         self._source_ended = False
         self._ahead: Items | None = None
@@ -150,6 +153,19 @@ class VertexRunner:
         for stream, items in zip(self.outputs, result.outputs, strict=True):
             if items is not None:
                 stream.write(items.first_seq, items.batch)
+        self._collect()
+
+    def collect(self, marks: Mapping[str, int]) -> None:
+        """Forget what is below the marks: now what is there, the rest as it is written again."""
+        for k, stream in enumerate(self.outputs):
+            mark = marks.get(stream.stream_id, 0)
+            self._needless_below[k] = max(self._needless_below[k], mark)
+        self._collect()
+
+    def _collect(self) -> None:
+        for stream, mark in zip(self.outputs, self._needless_below, strict=True):
+            if stream.first_seq < mark:
+                stream.garbage_collect(mark)
 
     def _read_channels(self) -> bool:
         worked = False

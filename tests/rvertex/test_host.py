@@ -22,6 +22,8 @@ from rvertex.environment import HostLimits
 from rvertex.horizon import chain_horizon
 from rvertex.messages import (
     CheckpointTaken,
+    Collect,
+    Mark,
     Progress,
     StopHost,
     StopVertex,
@@ -338,6 +340,23 @@ def test_a_flush_that_fails_is_told_and_ends(managers: Callable[..., ScriptedMan
     failed = manager.wait_for(VertexFailed)
     assert failed.family == "operating"
     assert "no space left" in failed.message
+
+
+@pytest.mark.parametrize("when", ["while it is opened", "before it is there"])
+def test_what_readers_are_past_is_not_kept_when_it_is_written_again(
+    managers: Callable[..., ScriptedManager], when: str
+) -> None:
+    manager = managers([source("a.0", table(100), edge("a", "volatile"))], "h1", pace=1.0)
+    slow = GatedBlobs()
+    manager.stores["a"] = slow
+    if when == "before it is there":
+        slow.gate.set()
+    manager.start("h1", "a.0", 1)
+    manager.tell("h1", Collect("h1", (Mark("a", 100),)))
+    slow.gate.set()
+    manager.wait_for(Progress, has_written("a.0", 1, 110))
+    (stream,) = manager.hosts["h1"]._runners["a.0"].outputs
+    assert stream.first_seq == stream.tail_first_seq == 100
 
 
 def test_an_item_wakes_its_reader(managers: Callable[..., ScriptedManager]) -> None:
