@@ -81,6 +81,7 @@ def lost(job: Ledger, name: str, reason: str) -> None:
     if host is None:
         return
     host.losses += 1
+    job.trouble = f"host {name}: {reason}"
     if host.losses > job.config.host_restarts_max:
         what = f"host of slot {host.slot} was lost {host.losses} times: {reason}"
         job.end("failed", what)

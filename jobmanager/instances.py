@@ -73,7 +73,9 @@ def restart(job: Ledger, lost: Iterable[str]) -> None:
             vertex.restarts += 1
             vertex.fruitless_restarts += 1
         if vertex.fruitless_restarts > job.config.vertex_restarts_max:
-            job.end("failed", f"vertex {name} was restarted {vertex.restarts} times in vain")
+            last = f"; last, {job.trouble}" if job.trouble else ""
+            tries = vertex.fruitless_restarts - 1
+            job.end("failed", f"vertex {name} was restarted {tries} times in vain{last}")
             return
         vertex.is_new = vertex.is_finished = False
         vertex.cti, vertex.due_us = MIN_TIME, None
@@ -210,6 +212,7 @@ def failed(job: Ledger, notice: VertexFailed) -> None:
     if instance is None:
         return
     vertex, name = job.vertices[notice.vertex], notice.vertex
+    job.trouble = f"{name}: {notice.message}"
     is_unreadable = notice.family == "checkpoint" and bool(instance.checkpoint)
     if not is_unreadable and notice.family != "operating":
         job.end("failed", f"{name}: {notice.message}")

@@ -373,7 +373,10 @@ def collect(
     as MERGE would, by (_vs, sink vertex, seq).
     """
     if not isinstance(stream, Stream):
-        raise UsageError(f"collect() takes a Stream (without .to_parquet()), not {stream!r}")
+        raise UsageError(
+            f"collect() takes a Stream (without .to_parquet()), not a {type(stream).__name__}; "
+            ".window(...).agg(...) makes one of a group_by"
+        )
     with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:
         job = run(
             stream.to_parquet(),

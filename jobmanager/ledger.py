@@ -39,6 +39,8 @@ class Ledger:
         self.tracker = SnapshotTracker(topology)
         self.state = "starting"
         self.error = ""
+        #: What went wrong last, for the message of a job that gives up.
+        self.trouble = ""
         self.hosts: list[HostState] = []
         self.vertices = {v.id: VertexState(v) for v in topology.vertices.values()}
         self.epoch = 0

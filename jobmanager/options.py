@@ -53,7 +53,13 @@ def recorded(options: RunOptions) -> RunOptions:
     Raises:
         UsageError: one of them cannot be.
     """
+    unknown = sorted(set(options) - RunOptions.__annotations__.keys())
+    if unknown:
+        there = ", ".join(RunOptions.__annotations__)
+        raise UsageError(f"there is no option {unknown[0]!r}; there are {there}")
     strategy = options.get("recovery")
+    if strategy == "strong":
+        raise UsageError("recovery='strong' is for single stages: write .recover_with('strong')")
     if strategy is not None and strategy not in STRATEGIES:
         raise UsageError(f"recovery={strategy!r}: choose one of {', '.join(STRATEGIES)}")
     known = options.copy()
@@ -67,7 +73,7 @@ def recorded(options: RunOptions) -> RunOptions:
     if size is not None:
         known["checkpoint_bytes"] = _bytes(size)
     if retain is not None and retain != ALL:
-        known["retain"] = duration_us(retain, what="retain")
+        known["retain"] = duration_us(retain, what="retain (or 'all')")
     return known
 
 

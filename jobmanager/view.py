@@ -84,6 +84,7 @@ def vertex_table(
     "durable seq" is that of the output stream that is least far.
     """
     title = f"{status['job']}: {status['state']}"
+    title += _lost_rows(status)
     if status.get("error"):
         title += f": {status['error']}"
     table = Table(
@@ -148,9 +149,15 @@ def progress_line(status: dict[str, Any], rates: dict[str, float]) -> str:
         f"{status['events_in']:,} events in, {status['events_out']:,} out, "
         f"{sum(rates.values()):,.0f} events/s, CTI lag {_lag(max(lags, default=None))}, "
         f"{sum(row['tail_bytes'] for row in rows) / _MIB:.1f} MiB in tails, "
-        f"{status['restarts']} restarts"
+        f"{status['restarts']} restarts{_lost_rows(status)}"
     )
     return f"{text}: {status['error']}" if status["error"] else text
+
+
+def _lost_rows(status: dict[str, Any]) -> str:
+    """Rows that are not in the answer, where there are any."""
+    kinds = {"late": status.get("late_events", 0), "poisoned": status.get("poisoned_events", 0)}
+    return "".join(f", {n:,} {kind}" for kind, n in kinds.items() if n)
 
 
 def _lag(seconds: float | None) -> str:
