@@ -189,11 +189,11 @@ def started(job: Ledger, notice: VertexStarted) -> None:
     publish(job, job.vertices[notice.vertex])
 
 
-def finished(job: Ledger, notice: VertexFinished) -> None:
-    """An instance came to the end of its inputs: so has the vertex."""
+def finished(job: Ledger, notice: VertexFinished) -> bool:
+    """An instance came to the end of its inputs: so has the vertex. False: a stale one says so."""
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None:
-        return
+        return False
     vertex, digests = job.vertices[notice.vertex], notice.digests
     if vertex.digests and vertex.digests != digests:
         one, other = (f"outputs {[d.hex() for d in rows]}" for rows in (vertex.digests, digests))
@@ -202,8 +202,9 @@ def finished(job: Ledger, notice: VertexFinished) -> None:
     job.advanced_us = job.now_us
     if all(v.is_finished for v in job.vertices.values()):
         job.end("finished", "")
-        return
-    stop_needless(job)
+    else:
+        stop_needless(job)
+    return True
 
 
 def failed(job: Ledger, notice: VertexFailed) -> None:

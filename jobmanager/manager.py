@@ -130,8 +130,8 @@ class JobManager:
             case VertexStarted():
                 instances.started(job, notice)
             case VertexFinished():
-                instances.finished(job, notice)
-                collection.collect_durable(job)
+                if instances.finished(job, notice):
+                    collection.collect_durable(job)
             case VertexFailed():
                 instances.failed(job, notice)
             case ItemsLost():

@@ -50,7 +50,7 @@ def cancelled(events: Path, root: Path, config: JobConfig) -> None:
             jobs[0].cancel()
 
     query = two_exchanges(events).recover_with("checkpoint")
-    options: dict[str, Any] = {"executor": "local", "paced": PACE, "config": config}
+    options: dict[str, Any] = {"executor": "local", "paced": PACE / 2, "config": config}
     jobs.append(jobmanager.run(query, root=str(root), on_status=on_status, **options))
     assert jobs[0].wait(WAIT_S)["state"] == "cancelled"
 

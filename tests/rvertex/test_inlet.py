@@ -115,6 +115,12 @@ class Scene:
             assert self.read() is None
             time.sleep(0.001)
 
+    def read_until_left(self) -> None:
+        deadline_s = time.monotonic() + WAIT_S
+        while self.inlet._attached is not None:
+            assert self.read() is None
+            assert time.monotonic() < deadline_s
+
     def read_until_lost(self) -> None:
         deadline_s = time.monotonic() + WAIT_S
         while not self.lost:
@@ -201,7 +207,7 @@ def test_a_broken_site_is_no_loss_and_has_its_time(scene: Scene) -> None:
     scene.locate(1, 2)
     scene.read_until(4)
     scene.servers[1].withdraw("s", 1)
-    scene.read_nothing()
+    scene.read_until_left()
     assert not scene.lost
     scene.servers[1].publish("s", 1, one)
     one.append(items(4, 6))

@@ -35,6 +35,7 @@ ONCE_BROKEN = [
     (3215, tuple(KINDS)),
     (9011, tuple(KINDS)),
     (3790, tuple(KINDS)),
+    (116, tuple(KINDS)),
 ]
 
 
