@@ -16,7 +16,7 @@ from rstream import MemoryBlobs, RStream
 from rstream.batch import VS, Items, int64_column
 from rstream.clock import ManualClock
 from rstream.durable import DurableLog
-from rstream.flight import IDLE_WAIT_S, StreamServer
+from rstream.flight import StreamServer
 from rvertex.environment import HostEnvironment, HostLimits
 from rvertex.inlet import SILENCE_S, Inlet
 from rvertex.messages import Locate, Site
@@ -287,15 +287,13 @@ def test_unknown_until_it_is_located(scene: Scene) -> None:
     assert not scene.lost
 
 
-def test_a_switch_takes_well_under_a_tenth_of_a_second(scene: Scene) -> None:
+def test_a_switch_waits_for_no_clock(scene: Scene) -> None:
+    """What retries wait for is a clock that stands still here."""
     one, two = scene.stream(1), scene.stream(2)
     scene.locate(1, 2)
     for stream in (one, two):
         stream.append(items(0, 10))
     scene.read_until(10)
     two.append(items(10, 11))
-    begun_s = time.monotonic()
     scene.servers[1].withdraw("s", 1)
     scene.read_until(11)
-    # IDLE_WAIT_S of it is how long an idle push sleeps before it sees that it was withdrawn.
-    assert time.monotonic() - begun_s < IDLE_WAIT_S + 0.1
