@@ -246,7 +246,7 @@ def rate(feed: Feed, folder: str, seconds: float, setting: Setting) -> Rate:
         1,
         host,
         get_snapshot=feed.vertex.get_snapshot,
-        is_durable=lambda seqs: True,
+        is_durable=lambda seqs, at_once: True,
         turn=Turn(),
         loaded=None,
         positions=feed.vertex.consumed,
