@@ -198,7 +198,10 @@ def finished(job: Ledger, notice: VertexFinished) -> bool:
     if vertex.digests and vertex.digests != digests:
         one, other = (f"outputs {[d.hex() for d in rows]}" for rows in (vertex.digests, digests))
         raise NotDeterministicError(notice.vertex, one, other)
+    is_new = instance.state == "starting"
     vertex.finish(instance, notice)
+    if is_new:  # that it had started has yet to arrive
+        publish(job, vertex)
     job.advanced_us = job.now_us
     if all(v.is_finished for v in job.vertices.values()):
         job.end("finished", "")
