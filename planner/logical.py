@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from planner.hint_types import NO_HINTS, Hints
 from planner.nodes import Column, Node
+from planner.one_input import OneInput
 from planner.recover_node import Recover as Recover
 from planner.user_node import UserStep as UserStep
 from planner.windowing import Aggregate as Aggregate
@@ -63,10 +64,9 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(OneInput):
     """The events for which ``predicate`` is true."""
 
-    input: LogicalNode
     predicate: Node
     label: str = ""
 
@@ -74,20 +74,11 @@ class Filter:
     def schema(self) -> pa.Schema:
         return self.input.schema
 
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Filter:
-        (only,) = inputs
-        return replace(self, input=only)
-
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class Project(OneInput):
     """New payload columns, in this order."""
 
-    input: LogicalNode
     columns: tuple[tuple[str, Node], ...]
     label: str = ""
 
@@ -95,20 +86,11 @@ class Project:
     def schema(self) -> pa.Schema:
         return pa.schema([(name, node.type) for name, node in self.columns])
 
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Project:
-        (only,) = inputs
-        return replace(self, input=only)
-
 
 @dataclass(frozen=True, slots=True)
-class Explode:
+class Explode(OneInput):
     """One event per element of the list in ``column``."""
 
-    input: LogicalNode
     column: str
     label: str = ""
 
@@ -117,14 +99,6 @@ class Explode:
         at = self.input.schema.get_field_index(self.column)
         kind = self.input.schema.field(at).type
         return self.input.schema.set(at, pa.field(self.column, kind.value_type))
-
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Explode:
-        (only,) = inputs
-        return replace(self, input=only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +157,9 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Lifetime:
+class Lifetime(OneInput):
     """The same payload with other lifetimes."""
 
-    input: LogicalNode
     change: LifetimeChange
     label: str = ""
 
@@ -194,34 +167,17 @@ class Lifetime:
     def schema(self) -> pa.Schema:
         return self.input.schema
 
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Lifetime:
-        (only,) = inputs
-        return replace(self, input=only)
-
 
 @dataclass(frozen=True, slots=True)
-class Stitch:
+class Stitch(OneInput):
     """One event per key (columns ``on``) and stretch of time in which the key has any."""
 
-    input: LogicalNode
     on: tuple[str, ...]
     label: str = ""
 
     @property
     def schema(self) -> pa.Schema:
         return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Stitch:
-        (only,) = inputs
-        return replace(self, input=only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +204,9 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(OneInput):
     """Rows move to the vertex of their keys' hash; no keys: all to one vertex."""
 
-    input: LogicalNode
     keys: tuple[str, ...]
     label: str = ""
 
@@ -259,34 +214,17 @@ class Exchange:
     def schema(self) -> pa.Schema:
         return self.input.schema
 
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Exchange:
-        (only,) = inputs
-        return replace(self, input=only)
-
 
 @dataclass(frozen=True, slots=True)
-class Sink:
+class Sink(OneInput):
     """Where the answer goes; None: the job's own output folder."""
 
-    input: LogicalNode
     uri: str | None
     label: str = ""
 
     @property
     def schema(self) -> pa.Schema:
         return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Sink:
-        (only,) = inputs
-        return replace(self, input=only)
 
 
 LogicalNode = (

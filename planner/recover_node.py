@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from planner.errors import InvalidPlanError
+from planner.one_input import OneInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from planner.logical import LogicalNode
 
 #: What users may ask for; code that is not deterministic gets "strong" without being asked.
 Choice = Literal["checkpoint", "replay", "replication", "strong"]
@@ -30,24 +30,15 @@ class RecoveryChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Recover:
+class Recover(OneInput):
     """The same stream; the stage that computes it is recovered as ``choice`` says."""
 
-    input: LogicalNode
     choice: RecoveryChoice
     label: str = ""
 
     @property
     def schema(self) -> pa.Schema:
         return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Recover:
-        (only,) = inputs
-        return replace(self, input=only)
 
 
 def recovery_choice(strategy: str, replicas: int | None) -> RecoveryChoice:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.functions.user import USER
 from planner.nodes import Call, Node
+from planner.one_input import OneInput
 from rvertex.operators.apply import Apply
 from rvertex.operators.keyed_process import KeyedProcessing
 from rvertex.operators.user_operator import UserOperator
@@ -22,10 +23,9 @@ UserSpec = Apply | KeyedProcessing | UserOperator
 
 
 @dataclass(frozen=True, slots=True)
-class UserStep:
+class UserStep(OneInput):
     """What ``spec`` makes of the input. ``keys`` None: row by row, wherever the rows are."""
 
-    input: LogicalNode
     spec: UserSpec
     keys: tuple[str, ...] | None
     label: str = ""
@@ -45,14 +45,6 @@ class UserStep:
         return {Apply: "apply", KeyedProcessing: "process", UserOperator: "transform"}[
             type(self.spec)
         ]
-
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> UserStep:
-        (only,) = inputs
-        return replace(self, input=only)
 
     def __str__(self) -> str:
         """The step in one line, as plans show it."""

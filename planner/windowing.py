@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from planner.one_input import OneInput
 from planner.windows import AnyWindow, CountWindow, DataWindow, SessionWindow, Window
 from rvertex.aggregates import AggregateSpec, Argument
 from rvertex.operators.aggregate import FinalAggregate, PartialAggregate, WindowAggregate
@@ -64,10 +65,9 @@ _PHASES: dict[Phase, type[WindowAggregate | PartialAggregate | FinalAggregate]] 
 
 
 @dataclass(frozen=True, slots=True)
-class WindowAgg:
+class WindowAgg(OneInput):
     """Aggregates per key and window ``[k * every, k * every + size)``."""
 
-    input: LogicalNode
     keys: tuple[str, ...]
     size_us: int
     every_us: int
@@ -93,20 +93,11 @@ class WindowAgg:
         """Whether partial results may be merged: no function needs all rows at once."""
         return not any(a.spec.is_gathered for a in self.aggregates)
 
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> WindowAgg:
-        (only,) = inputs
-        return replace(self, input=only)
-
 
 @dataclass(frozen=True, slots=True)
-class DataWindowAgg:
+class DataWindowAgg(OneInput):
     """Aggregates per key and window that the key's events make; never split into phases."""
 
-    input: LogicalNode
     keys: tuple[str, ...]
     window: DataWindow
     aggregates: tuple[Aggregate, ...]
@@ -127,14 +118,6 @@ class DataWindowAgg:
                 return CountWindowAggregate(self.keys, count, specs)
             case _:
                 return SnapshotAggregate(self.keys, specs)
-
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> DataWindowAgg:
-        (only,) = inputs
-        return replace(self, input=only)
 
 
 def window_node(
