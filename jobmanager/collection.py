@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from jobmanager.config import KEEP_ALL
 from jobmanager.joining import answered
-from jobmanager.low_water_marks import low_water_marks
+from jobmanager.low_water_marks import LowWaterMarks, low_water_marks
 from jobmanager.messages import DeleteFiles
 from jobmanager.tracker import CheckpointRef
 from rvertex.journal import is_shared
@@ -105,15 +105,19 @@ def record_checkpoint(job: Ledger, notice: CheckpointTaken) -> CheckpointRef | N
 
 def collect_durable(job: Ledger) -> None:
     """Apply the low-water marks: delete old checkpoints, collect durable streams."""
-    low = low_water_marks(
-        job.topology, job.tracker, job.is_settled, job.consumed, lambda v, ref: _held(job, v, ref)
-    )
+    low = _low_water_marks(job)
     for name, ref in low.keep.items():
         dropped = [] if ref is None else job.tracker.drop_before(name, ref)
         if dropped:
             _delete(job, job.vertices[name], [r.name for r in dropped])
     durable = {s: seq for s, seq in low.marks.items() if job.topology.streams[s].is_durable}
     _tell_marks(job, {s: seq for s, seq in durable.items() if seq})
+
+
+def _low_water_marks(job: Ledger) -> LowWaterMarks:
+    return low_water_marks(
+        job.topology, job.tracker, job.is_settled, job.consumed, lambda v, ref: _held(job, v, ref)
+    )
 
 
 def _held(job: Ledger, vertex: str, needed: CheckpointRef) -> CheckpointRef:
@@ -131,9 +135,7 @@ def kept_marks(job: Ledger) -> dict[str, int | None]:
 
     A vertex that is settled keeps what is held for its age alone; None: nothing of that stream.
     """
-    low = low_water_marks(
-        job.topology, job.tracker, job.is_settled, job.consumed, lambda v, ref: _held(job, v, ref)
-    )
+    low = _low_water_marks(job)
     marks = dict(low.marks)
     for name, needed in low.keep.items():
         ref = needed
