@@ -7,15 +7,16 @@ program is a Python; shared pages are counted once (PSS). Elsewhere than on Linu
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from processes import is_python, pss_bytes, tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 INTERVAL_S = 0.25
-PROC = Path("/proc")
 
 
 @contextlib.contextmanager
@@ -40,35 +41,4 @@ def sampled_peak() -> Iterator[list[int]]:
 
 def python_bytes() -> int:
     """Memory of this process and its descendants that run Python, now."""
-    return sum(_pss_bytes(pid) for pid in _python_processes())
-
-
-def _python_processes() -> list[str]:
-    """This process and its descendants that run Python."""
-    children: dict[str, list[str]] = {}
-    for stat in PROC.glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parent = stat.read_text().rpartition(")")[2].split()[1]
-            children.setdefault(parent, []).append(stat.parent.name)
-    todo, found = [(PROC / "self").resolve().name], []
-    while todo:  # ends: processes form a tree
-        pid = todo.pop()
-        found.append(pid)
-        todo += children.get(pid, [])
-    return [pid for pid in found if _is_python(pid)]
-
-
-def _is_python(pid: str) -> bool:
-    try:
-        program = (PROC / pid / "cmdline").read_bytes().split(b"\0")[0]
-    except OSError:
-        return False
-    return b"python" in program.rpartition(b"/")[2]
-
-
-def _pss_bytes(pid: str) -> int:
-    with contextlib.suppress(OSError):
-        for line in (PROC / pid / "smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
+    return sum(pss_bytes(pid) for pid in tree(os.getpid()) if is_python(pid))

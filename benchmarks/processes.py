@@ -1,7 +1,8 @@
-"""What processes have used so far, from ``/proc``; zero elsewhere than on Linux."""
+"""Processes, and what they have used so far, from ``/proc``; zero elsewhere than on Linux."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,22 +40,46 @@ def _usage(pid: int) -> Usage:
     return Usage(cpu_s, int(counts["wchar"]))
 
 
-def descendants(pid: int) -> dict[int, str]:
-    """The processes below ``pid`` and their command lines."""
+def tree(pid: int) -> list[int]:
+    """A process and all below it."""
     children: dict[int, list[int]] = {}
     for stat in PROC.glob("[0-9]*/stat"):
-        try:
+        with contextlib.suppress(OSError):
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        children.setdefault(parent, []).append(int(stat.parent.name))
-    todo, found = list(children.get(pid, [])), dict[int, str]()
+            children.setdefault(parent, []).append(int(stat.parent.name))
+    todo, found = [pid], list[int]()
     while todo:  # ends: processes form a tree
         child = todo.pop()
+        found.append(child)
         todo += children.get(child, [])
-        try:
-            line = (PROC / str(child) / "cmdline").read_bytes()
-        except OSError:
-            continue
-        found[child] = line.replace(b"\0", b" ").decode(errors="replace")
     return found
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """The processes below ``pid`` and their command lines."""
+    found: dict[int, str] = {}
+    for child in tree(pid)[1:]:
+        with contextlib.suppress(OSError):
+            found[child] = " ".join(_command(child))
+    return found
+
+
+def is_python(pid: int) -> bool:
+    """Whether its program is a Python."""
+    try:
+        return "python" in _command(pid)[0].rpartition("/")[2]
+    except OSError:
+        return False
+
+
+def pss_bytes(pid: int) -> int:
+    """Its memory; pages that are shared count in parts. 0 if it is gone."""
+    with contextlib.suppress(OSError):
+        for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _command(pid: int) -> list[str]:
+    return (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")

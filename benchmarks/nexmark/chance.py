@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from rstream.hashing import fmix
+
 SEED = 20_260_101
 _GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
-_MIX_1 = np.uint64(0xBF58_476D_1CE4_E5B9)
-_MIX_2 = np.uint64(0x94D0_49BB_1331_11EB)
 _DRAWS = np.uint64(16)
 _HIGH_HALF = np.uint64(32)
 
@@ -22,12 +22,7 @@ def draws(event: np.ndarray, k: int) -> np.ndarray:
     x *= _DRAWS
     x += np.uint64(SEED * int(_DRAWS) + k)
     x *= _GOLDEN
-    x ^= x >> np.uint64(30)
-    x *= _MIX_1
-    x ^= x >> np.uint64(27)
-    x *= _MIX_2
-    x ^= x >> np.uint64(31)
-    return x
+    return fmix(x)
 
 
 def below(draw: np.ndarray, bound: int | np.ndarray) -> np.ndarray:

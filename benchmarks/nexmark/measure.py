@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from processes import PROC, is_python, pss_bytes, tree
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -26,7 +28,6 @@ INTERVAL_S = 0.2
 ORDER_WAIT_S = 240.0
 START_WAIT_S = 180.0
 STOP_WAIT_S = 30.0
-PROC = Path("/proc")
 WORKER = Path(__file__).parent / "worker.py"
 
 
@@ -133,9 +134,9 @@ def _sampled(pid: int) -> Iterator[Memory]:
 
     def sample() -> None:
         while not stop.is_set():  # ends with the block
-            sizes = {child: _pss_bytes(child) for child in _tree(pid)}
+            sizes = {child: pss_bytes(child) for child in tree(pid)}
             memory.peak = max(memory.peak, sum(sizes.values()))
-            python = sum(size for child, size in sizes.items() if _is_python(child))
+            python = sum(size for child, size in sizes.items() if is_python(child))
             memory.python = max(memory.python, python)
             stop.wait(INTERVAL_S)
 
@@ -149,42 +150,11 @@ def _sampled(pid: int) -> Iterator[Memory]:
         thread.join()
 
 
-def _tree(pid: int) -> list[str]:
-    """A process and its descendants."""
-    children: dict[str, list[str]] = {}
-    for stat in PROC.glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parent = stat.read_text().rpartition(")")[2].split()[1]
-            children.setdefault(parent, []).append(stat.parent.name)
-    todo, found = [str(pid)], list[str]()
-    while todo:  # ends: processes form a tree
-        child = todo.pop()
-        found.append(child)
-        todo += children.get(child, [])
-    return found
-
-
 def _cpu_s(pid: int) -> float:
     """Processor time of a process tree so far, with that of its processes that have ended."""
     ticks = 0
-    for child in _tree(pid):
+    for child in tree(pid):
         with contextlib.suppress(OSError):
-            fields = (PROC / child / "stat").read_text().rpartition(")")[2].split()
+            fields = (PROC / str(child) / "stat").read_text().rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _is_python(pid: str) -> bool:
-    try:
-        program = (PROC / pid / "cmdline").read_bytes().split(b"\0")[0]
-    except OSError:
-        return False
-    return b"python" in program.rpartition(b"/")[2]
-
-
-def _pss_bytes(pid: str) -> int:
-    with contextlib.suppress(OSError):
-        for line in (PROC / pid / "smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
