@@ -44,6 +44,9 @@ _CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.executor.heartbeatInterval": "2s",
 }
+#: The Java of this process moves messages, no rows: compiling its code a second time, for speed, is
+#: most of what it would do. What the user has in the variable stays.
+_JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 #: How long a cluster may take to offer as many task slots as hosts were asked for.
 EXECUTORS_WAIT_S = 60.0
 _REASON_CHARS_MAX = 500
@@ -105,6 +108,7 @@ def spark_context(master: str, daemon_module: str) -> SparkContext:
                 raise WrongMasterError(str(active.master), master)
             active.stop()
         os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault(*_JAVA_OPTIONS)
         conf = SparkConf().setMaster(master).setAppName("streamscope")
         conf.setIfMissing("spark.python.daemon.module", daemon_module)
         for key, value in _CONF.items():
