@@ -62,11 +62,17 @@ def statistics_of(spec: SourceSpec, units: Sequence[Unit]) -> SourceStatistics |
     What is wrong with the source is told by whoever reads it.
     """
     try:
-        sample = _sample(spec, units[:1])
-        rows, file_bytes = _sizes(spec, units, sample)
-        first_us, last_us = _span(spec, units, sample, rows)
+        return _found(spec, units)
     except StreamEngineError:
         return None
+    finally:
+        pa.default_memory_pool().release_unused()  # for a sample a whole row group is decoded
+
+
+def _found(spec: SourceSpec, units: Sequence[Unit]) -> SourceStatistics:
+    sample = _sample(spec, units[:1])
+    rows, file_bytes = _sizes(spec, units, sample)
+    first_us, last_us = _span(spec, units, sample, rows)
     lifetimes = int64_column(sample, VE) - int64_column(sample, VS)
     return SourceStatistics(
         rows=rows,
