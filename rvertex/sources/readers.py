@@ -18,7 +18,7 @@ from rvertex.sources.parquet import ParquetUnits
 from rvertex.sources.text import TextUnits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     import pyarrow as pa
 
@@ -101,8 +101,12 @@ class FileReader:
 
     def close(self) -> None:
         self._units.close()
+        self._events.close()  # it refers to this reader, and to the last row group
+        self._rest = None
 
-    def _all_events(self, units: tuple[Unit, ...], skip: int) -> Iterator[pa.RecordBatch]:
+    def _all_events(
+        self, units: tuple[Unit, ...], skip: int
+    ) -> Generator[pa.RecordBatch, None, None]:
         for unit in units:
             if unit.rows is not None and skip >= unit.rows:
                 skip -= unit.rows
