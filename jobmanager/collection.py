@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from jobmanager.config import KEEP_ALL
 from jobmanager.joining import answered
+from jobmanager.ledger import US_PER_S
 from jobmanager.low_water_marks import LowWaterMarks, low_water_marks
 from jobmanager.messages import DeleteFiles
 from jobmanager.tracker import CheckpointRef
@@ -24,9 +25,17 @@ from rvertex.journal import is_shared
 from rvertex.messages import Collect, Mark
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobmanager.ledger import Ledger
     from jobmanager.state import VertexState
     from rvertex.messages import CheckpointTaken, Progress
+
+
+#: The marks are applied so often while every vertex takes one checkpoint, and with the first notice
+#: after so long a time.
+COLLECTIONS_PER_ROUND = 16
+COLLECT_WAIT_S = 5
 
 
 def progress(job: Ledger, notice: Progress) -> None:
@@ -46,15 +55,19 @@ def progress(job: Ledger, notice: Progress) -> None:
         if vertex.advance(instance, report):
             host.losses = 0
             job.advanced_us = job.now_us
-    release_volatile(job)
+    release_volatile(job, [report.vertex for report in notice.vertices])
 
 
-def release_volatile(job: Ledger) -> None:
-    """Let writers forget what all readers of volatile streams have consumed."""
+def release_volatile(job: Ledger, vertices: Iterable[str]) -> None:
+    """Let writers forget what all readers of volatile streams beside these have consumed.
+
+    A stream is looked at when its writer or its reader reports, which both do all the time.
+    """
     marks: dict[str, int] = {}
-    for stream in job.topology.streams.values():
-        if not stream.is_durable and stream.reader is not None:
-            marks[stream.id] = job.held(stream.reader.vertex)[stream.reader.index]
+    for shape in (job.topology.vertices[v] for v in vertices if v in job.topology.vertices):
+        for stream in (*shape.inputs, *shape.outputs):
+            if not stream.is_durable and stream.reader is not None:
+                marks[stream.id] = job.held(stream.reader.vertex, stream.reader.index)
     _tell_marks(job, marks)
 
 
@@ -89,7 +102,7 @@ def checkpoint_taken(job: Ledger, notice: CheckpointTaken) -> None:
         return
     if notice.asked:
         answered(job, vertex, notice.epoch, ref)
-    collect_durable(job)
+    collect_now_and_then(job)
 
 
 def record_checkpoint(job: Ledger, notice: CheckpointTaken) -> CheckpointRef | None:
@@ -103,8 +116,21 @@ def record_checkpoint(job: Ledger, notice: CheckpointTaken) -> CheckpointRef | N
     return ref
 
 
+def collect_now_and_then(job: Ledger) -> None:
+    """There is something new: apply the marks now, or in a large plan when there is more.
+
+    The marks cost time in the size of the plan, so they are shared by that many notices.
+    """
+    job.uncollected += 1
+    is_over = all(v.is_finished for v in job.vertices.values())
+    is_late = job.now_us - job.collected_us > COLLECT_WAIT_S * US_PER_S
+    if is_over or is_late or job.uncollected * COLLECTIONS_PER_ROUND >= len(job.vertices):
+        collect_durable(job)
+
+
 def collect_durable(job: Ledger) -> None:
     """Apply the low-water marks: delete old checkpoints, collect durable streams."""
+    job.uncollected, job.collected_us = 0, job.now_us
     low = _low_water_marks(job)
     for name, ref in low.keep.items():
         dropped = [] if ref is None else job.tracker.drop_before(name, ref)

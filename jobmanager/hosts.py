@@ -19,6 +19,8 @@ from jobmanager.state import HostState
 from rvertex.messages import StopHost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobmanager.ledger import Ledger
     from jobmanager.messages import JobStarted
     from rvertex.messages import HostReady
@@ -101,22 +103,26 @@ def lost(job: Ledger, name: str, reason: str) -> None:
 def drain_requested(job: Ledger, name: str) -> None:
     """A user wants a host to be empty; what is on it moves, if there is somewhere to move to."""
     host = job.current(name)
-    if host is not None and not why_not_drained(job, host):
+    if host is not None and not drain_refusals(job)(host):
         host.is_draining = True
 
 
-def why_not_drained(job: Ledger, host: HostState) -> str:
-    """Why a host cannot be drained; empty if it can."""
-    if not host.is_open:
-        return f"it is {host.condition}"
+def drain_refusals(job: Ledger) -> Callable[[HostState], str]:
+    """Tells of a host why it cannot be drained now; empty if it can."""
     others = sum(h.is_open for h in job.hosts) - 1
-    if others == 0:
-        return "there is no other host"
-    for vertex in job.vertices.values():
-        replicas = vertex.shape.recovery.replicas
-        if not vertex.is_finished and replicas > others:
-            return f"{vertex.shape.id} has {replicas} replicas, other hosts there are only {others}"
-    return ""
+    unfinished = (v.shape for v in job.vertices.values() if not v.is_finished)
+    widest = max(unfinished, key=lambda shape: shape.recovery.replicas, default=None)
+
+    def why_not(host: HostState) -> str:
+        if not host.is_open:
+            return f"it is {host.condition}"
+        if others == 0:
+            return "there is no other host"
+        if widest is not None and (replicas := widest.recovery.replicas) > others:
+            return f"{widest.id} has {replicas} replicas, other hosts there are only {others}"
+        return ""
+
+    return why_not
 
 
 def let_drained_go(job: Ledger) -> None:

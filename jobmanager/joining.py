@@ -24,6 +24,8 @@ from jobmanager.state import Join
 from rvertex.messages import TakeCheckpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobmanager.ledger import Ledger
     from jobmanager.messages import StragglerFound
     from jobmanager.state import InstanceState, VertexState
@@ -34,9 +36,9 @@ DRAIN, SLOW = "drain", "slow"
 # ---- who is missing
 
 
-def fill(job: Ledger) -> None:
-    """Begin the joins that are due, and bring those that wait a step further."""
-    for vertex in job.vertices.values():
+def fill(job: Ledger, vertices: Iterable[VertexState]) -> None:
+    """Begin the joins of these that are due, and bring those that wait a step further."""
+    for vertex in vertices:
         if vertex.is_finished or not vertex.instances or vertex.due_us is not None:
             continue
         vertex.joins = [j for j in vertex.joins if job.hosts[j.slot].is_open]
@@ -154,9 +156,18 @@ def _settle_homes(vertex: VertexState) -> None:
 # ---- retiring
 
 
-def compare_twins(job: Ledger) -> None:
-    """Say which twins are level, or will not be. Nothing is decided here: it becomes a notice."""
-    for vertex, twin in job.instances():
+def compare_twins(job: Ledger, vertices: Iterable[str]) -> None:
+    """Say which twins are level, or will not be, of these vertices and of those they read.
+
+    Nothing is decided here: it becomes a notice.
+    """
+    concerned: dict[str, None] = {}
+    for name in vertices:
+        if name in job.vertices:
+            concerned[name] = None
+            concerned.update((s.writer.vertex, None) for s in job.topology.vertices[name].inputs)
+    found = [v for v in map(job.vertices.__getitem__, concerned) if len(v.instances) > 1]
+    for vertex, twin in [(v, i) for v in found for i in v.instances]:
         old = None if twin.replaces is None else job.instance(vertex.shape.id, twin.replaces)
         if old is None or twin.is_level_told or not job.is_running(twin):
             continue

@@ -53,6 +53,9 @@ class Ledger:
         self.advanced_us = 0
         #: Time of the latest checkpoint: the clock of retention.
         self.checkpointed_us = 0
+        #: Checkpoints and ends since the low-water marks were last applied, and when that was.
+        self.uncollected = 0
+        self.collected_us = 0
         self.out: list[Instruction] = []
 
     @property
@@ -81,10 +84,11 @@ class Ledger:
 
     def current(self, name: str) -> HostState | None:
         """The host of that name if it holds its slot and was not given up."""
-        for host in self.hosts:
-            if host.name == name and host.state in ("starting", "ready"):
-                return host
-        return None
+        slot = HostState.slot_of(name)
+        host = self.hosts[slot] if 0 <= slot < len(self.hosts) else None
+        if host is None or host.name != name or host.state not in ("starting", "ready"):
+            return None
+        return host
 
     def instance(self, vertex: str, epoch: int) -> InstanceState | None:
         """The instance that ``epoch`` names, if it is a present one."""
@@ -111,28 +115,35 @@ class Ledger:
         """Its instances on living hosts."""
         return [i for i in self.vertices[vertex].instances if self.is_live(i)]
 
-    def load(self, slot: int) -> int:
-        """How many unfinished instances are or will be on a slot."""
-        rows = [v for v in self.vertices.values() if not v.is_finished]
-        placed = sum(i.slot == slot for v in rows for i in v.instances)
-        return placed + sum(j.slot == slot for v in rows for j in v.joins)
+    def loads(self) -> list[int]:
+        """By slot, how many unfinished instances are or will be there."""
+        loads = [0] * len(self.hosts)
+        for vertex in self.vertices.values():
+            if not vertex.is_finished:
+                for slot in [i.slot for i in vertex.instances] + [j.slot for j in vertex.joins]:
+                    loads[slot] += 1
+        return loads
 
     # ---- the view of recovery and garbage collection
 
     def consumed(self, vertex: str) -> tuple[int, ...]:
         """Input seqs that all its instances, and those that join, have consumed."""
-        state = self.vertices[vertex]
-        rows = [i.consumed for i in state.instances] + [j.frozen for j in state.joins if j.frozen]
+        rows = self.positions(vertex)
         if not rows:
             return self.tracker.newest(vertex).reads
-        return tuple(map(min, zip(*rows, strict=True)))
+        return rows[0] if len(rows) == 1 else tuple(map(min, zip(*rows, strict=True)))
 
-    def held(self, vertex: str) -> tuple[int, ...]:
-        """Input seqs below which no memory is kept for it: a replayed vertex reads some again."""
-        consumed = self.consumed(vertex)
-        if self.vertices[vertex].shape.recovery.strategy != "replay":
-            return consumed
-        return tuple(map(min, consumed, self.tracker.newest(vertex).reads))
+    def positions(self, vertex: str) -> list[tuple[int, ...]]:
+        """The input seqs that each of its instances, and those that join, have consumed."""
+        state = self.vertices[vertex]
+        return [i.consumed for i in state.instances] + [j.frozen for j in state.joins if j.frozen]
+
+    def held(self, vertex: str, index: int) -> int:
+        """Seq of an input below which no memory is kept: a replayed vertex reads some again."""
+        seqs = [consumed[index] for consumed in self.positions(vertex)]
+        if not seqs or self.vertices[vertex].shape.recovery.strategy == "replay":
+            seqs.append(self.tracker.newest(vertex).reads[index])
+        return min(seqs)
 
     def is_serving(self, vertex: str) -> bool:
         """Whether an instance on a live host can serve its streams' memory."""

@@ -94,7 +94,7 @@ class JobManager:
             try:
                 self._dispatch(notice)
                 if job.is_open and is_logged(notice):
-                    joining.fill(job)
+                    joining.fill(job, self._concerned(notice))
                     hosts.let_drained_go(job)
             except (NotDeterministicError, NoCheckpointError) as error:
                 job.end("failed", str(error))
@@ -104,6 +104,7 @@ class JobManager:
         """Learn from the log of a predecessor; nothing is decided."""
         for notice in notices:
             takeover.recall(self.job, notice)
+        collection.collect_durable(self.job)
         self.job.out = []
 
     def is_stale(self, notice: Notice) -> bool:
@@ -116,7 +117,7 @@ class JobManager:
         match notice:
             case Progress():
                 collection.progress(job, notice)
-                joining.compare_twins(job)
+                joining.compare_twins(job, [report.vertex for report in notice.vertices])
             case Tick(now_us=now_us):
                 self._tick(now_us)
             case CheckpointTaken():
@@ -131,7 +132,7 @@ class JobManager:
                 instances.started(job, notice)
             case VertexFinished():
                 if instances.finished(job, notice):
-                    collection.collect_durable(job)
+                    collection.collect_now_and_then(job)
             case VertexFailed():
                 instances.failed(job, notice)
             case ItemsLost():
@@ -142,6 +143,17 @@ class JobManager:
                 self._own_finding(notice)
             case _:
                 assert_never(notice)
+
+    def _concerned(self, notice: Notice) -> Iterable[VertexState]:
+        """The vertices whose joins a notice may bring further.
+
+        What an instance says of itself concerns its vertex alone, but where a host is to be empty:
+        there the end of one twin is the beginning of the next.
+        """
+        told = VertexStarted | CheckpointTaken | VertexFinished
+        if not isinstance(notice, told) or any(host.is_draining for host in self.job.hosts):
+            return self.job.vertices.values()
+        return [self.job.vertices[notice.vertex]]
 
     def _own_finding(
         self, notice: DrainRequested | StragglerFound | TwinLevel | RestartDue

@@ -25,21 +25,25 @@ def slots_for_restart(job: Ledger, vertex: VertexState, moved: dict[int, int]) -
     What was on a slot whose host has still to start goes to a spare host, all of it to the same
     one. ``moved`` remembers that for one restart of several vertices.
     """
+    replicas = vertex.shape.recovery.replicas
     homes = [slot for slot in vertex.homes if job.hosts[slot].is_open]
     homes = [_spare(job, slot, homes, moved) for slot in homes]
+    if len(homes) >= replicas:
+        return homes[:replicas]
+    loads = job.loads()
     others = sorted(
         (h.slot for h in job.hosts if h.is_open and h.slot not in homes),
-        key=lambda slot: (job.load(slot), slot),
+        key=lambda slot: (loads[slot], slot),
     )
-    return (homes + others)[: vertex.shape.recovery.replicas]
+    return (homes + others)[:replicas]
 
 
 def _spare(job: Ledger, slot: int, homes: list[int], moved: dict[int, int]) -> int:
     """The slot itself if its host is ready or no host is idle; else that of an idle host."""
     if job.hosts[slot].state != "ready" and slot not in moved:
-        taken = {*homes, *moved.values()}
+        taken, loads = {*homes, *moved.values()}, job.loads()
         ready = (h.slot for h in job.hosts if h.state == "ready" and h.is_open)
-        idle = (s for s in ready if s not in taken and job.load(s) == 0)
+        idle = (s for s in ready if s not in taken and loads[s] == 0)
         moved[slot] = next(idle, slot)
     there = moved.get(slot, slot)
     return slot if there in homes else there
@@ -53,4 +57,5 @@ def free_slot(job: Ledger, vertex: VertexState, *, ready_only: bool) -> int | No
         for host in job.hosts
         if host.is_open and host.slot not in taken and (host.state == "ready" or not ready_only)
     ]
-    return min(free, key=lambda slot: (job.load(slot), slot), default=None)
+    loads = job.loads() if free else []
+    return min(free, key=lambda slot: (loads[slot], slot), default=None)

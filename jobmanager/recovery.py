@@ -49,11 +49,12 @@ def plan_restarts(
         NoCheckpointError: one that is needed turned out to be corrupt or gone before.
     """
     chosen: dict[str, CheckpointRef] = {}
-    wanted = set(lost)
+    waiting = set(lost)
     # Readers before writers: what a writer must provide follows from where its readers restart.
-    todo = deque(v for v in reversed(topology.vertices) if v in wanted)
+    todo = deque(v for v in reversed(topology.vertices) if v in waiting)
     while todo:  # ends: a vertex is chosen anew only with a strictly older checkpoint
         vertex = topology.vertices[todo.popleft()]
+        waiting.discard(vertex.id)
         limits = [_needed(stream, chosen, job) for stream in vertex.outputs]
         ref = tracker.usable(vertex.id, limits)
         if ref is None:
@@ -62,8 +63,10 @@ def plan_restarts(
             continue
         chosen[vertex.id] = ref
         for k, stream in enumerate(vertex.inputs):
-            if not _is_available(stream, ref.reads[k], chosen, job):
-                todo.append(stream.writer.vertex)
+            writer = stream.writer.vertex
+            if writer not in waiting and not _is_available(stream, ref.reads[k], chosen, job):
+                waiting.add(writer)
+                todo.append(writer)
     return {v: chosen[v] for v in topology.vertices if v in chosen}
 
 

@@ -7,13 +7,16 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.hosts import why_not_drained
+from jobmanager.hosts import drain_refusals
 from jobmanager.ledger import OPEN_STATES
+from jobmanager.state import HostState
 from rstream.types import INF_TIME, MIN_TIME
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobmanager.manager import JobManager
-    from jobmanager.state import HostState, InstanceState, Join, VertexState
+    from jobmanager.state import InstanceState, Join, VertexState
 
 _US_PER_S = 1_000_000
 #: The instance of a vertex that has none.
@@ -30,8 +33,10 @@ NOBODY: dict[str, Any] = {
 
 def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
     """The job as it stands; only JSON types."""
-    rows = [_vertex(manager, v) for v in manager.vertices.values()]
     states = manager.vertices.values()
+    newest = max((v.max_vs for v in states), default=MIN_TIME)
+    rows = [_vertex(manager, v, newest) for v in states]
+    why_not = drain_refusals(manager.job)
     return {
         "state": manager.state,
         "error": manager.error,
@@ -44,7 +49,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "poisoned_events": sum(v.poisoned_events for v in states),
         "restarts": sum(v.restarts for v in states),
         "output_digest": output_digest(manager),
-        "hosts": [_host(manager, h) for h in manager.hosts],
+        "hosts": [_host(manager, h, why_not) for h in manager.hosts],
         "vertices": rows,
     }
 
@@ -65,8 +70,11 @@ def output_digest(manager: JobManager) -> str:
     return total.hexdigest()
 
 
-def _vertex(manager: JobManager, vertex: VertexState) -> dict[str, Any]:
-    """A vertex: what its furthest instance says of it, then all its instances."""
+def _vertex(manager: JobManager, vertex: VertexState, newest_us: int) -> dict[str, Any]:
+    """A vertex: what its furthest instance says of it, then all its instances.
+
+    ``newest_us``: the newest event any source has read.
+    """
     instances = [_instance(manager, vertex, i) for i in vertex.instances]
     leader = vertex.leader
     furthest = next((row for row in instances if leader and row["epoch"] == leader.epoch), NOBODY)
@@ -82,7 +90,7 @@ def _vertex(manager: JobManager, vertex: VertexState) -> dict[str, Any]:
         "late_events": vertex.late_events,
         "poisoned_events": vertex.poisoned_events,
         "cti_us": vertex.cti,
-        "cti_lag_s": _lag_s(manager, vertex),
+        "cti_lag_s": _lag_s(vertex, newest_us),
         "tail_bytes": sum(row["tail_bytes"] for row in instances),
         "instances": [*instances, *(_joining(manager, join) for join in vertex.joins)],
     }
@@ -128,21 +136,24 @@ def _joining(manager: JobManager, join: Join) -> dict[str, Any]:
     }
 
 
-def _lag_s(manager: JobManager, vertex: VertexState) -> float | None:
+def _lag_s(vertex: VertexState, newest_us: int) -> float | None:
     """Event seconds from the newest event any source has read to this vertex's CTI."""
-    newest = max(v.max_vs for v in manager.vertices.values())
     if vertex.cti == INF_TIME or vertex.state == "finished":
         return 0.0
-    if newest == MIN_TIME or vertex.cti == MIN_TIME:
+    if MIN_TIME in (newest_us, vertex.cti):
         return None
-    return max(0.0, (newest - vertex.cti) / _US_PER_S)
+    return max(0.0, (newest_us - vertex.cti) / _US_PER_S)
 
 
 def _host_named(manager: JobManager, name: str) -> HostState | None:
-    return next((h for h in manager.hosts if h.name == name), None)
+    slot = HostState.slot_of(name)
+    host = manager.hosts[slot] if 0 <= slot < len(manager.hosts) else None
+    return host if host is not None and host.name == name else None
 
 
-def _host(manager: JobManager, host: HostState) -> dict[str, Any]:
+def _host(
+    manager: JobManager, host: HostState, why_not: Callable[[HostState], str]
+) -> dict[str, Any]:
     is_open = manager.state in OPEN_STATES
     return {
         "host": host.name,
@@ -150,5 +161,5 @@ def _host(manager: JobManager, host: HostState) -> dict[str, Any]:
         "machine": host.machine,
         "pid": host.pid,
         "address": host.address,
-        "cannot_drain": why_not_drained(manager.job, host) if is_open else "the job has ended",
+        "cannot_drain": why_not(host) if is_open else "the job has ended",
     }

@@ -38,6 +38,12 @@ class HostState:
         """Unique for the life of the job."""
         return f"h{self.slot}.{self.generation}"
 
+    @staticmethod
+    def slot_of(name: str) -> int:
+        """The slot in a host's name; -1 if it is no such name."""
+        slot = name[1:].partition(".")[0]
+        return int(slot) if slot.isdecimal() else -1
+
     @property
     def condition(self) -> str:
         """Its state as users see it."""

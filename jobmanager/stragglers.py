@@ -8,6 +8,7 @@ needed by a job manager that takes over.
 
 from __future__ import annotations
 
+import bisect
 import statistics
 from typing import TYPE_CHECKING
 
@@ -40,11 +41,13 @@ class Stragglers:
         stages = _stages(job)
         former, self._medians = self._medians, {}
         for vertex, instance in job.instances():
-            siblings = _siblings(vertex, instance, stages[vertex.shape.stage])
-            if vertex.is_finished or not siblings or not job.is_running(instance):
+            if vertex.is_finished or not job.is_running(instance):
+                continue
+            median = _median_of_siblings(vertex, instance, stages[vertex.shape.stage])
+            if median is None:
                 continue
             history = former.get(instance.epoch, [])
-            _remember(history, job.now_us, statistics.median_low(siblings), after_us)
+            _remember(history, job.now_us, median, after_us)
             self._medians[instance.epoch] = history
             is_behind = history[0][0] <= job.now_us - after_us and history[0][1] > instance.cti
             is_old = job.now_us - instance.opened_us > after_us
@@ -67,18 +70,28 @@ class Stragglers:
         self._pauses[vertex.shape.id] = (tries + 1, job.now_us + int(pause_s * US_PER_S))
 
 
-def _stages(job: Ledger) -> dict[str, list[VertexState]]:
-    stages: dict[str, list[VertexState]] = {}
+def _stages(job: Ledger) -> dict[str, list[int]]:
+    """By stage, the CTIs of its vertices in order."""
+    stages: dict[str, list[int]] = {}
     for vertex in job.vertices.values():
-        stages.setdefault(vertex.shape.stage, []).append(vertex)
+        stages.setdefault(vertex.shape.stage, []).append(_cti(vertex))
+    for ctis in stages.values():
+        ctis.sort()
     return stages
 
 
-def _siblings(vertex: VertexState, instance: InstanceState, stage: list[VertexState]) -> list[int]:
-    """The CTIs of those that have the like to do."""
-    others = [_cti(v) for v in stage if v is not vertex]
+def _median_of_siblings(
+    vertex: VertexState, instance: InstanceState, stage: list[int]
+) -> int | None:
+    """Median CTI of those that have the like to do, the lower of two; None if nobody has."""
+    own = bisect.bisect_left(stage, _cti(vertex))
     replicas = [i.cti for i in vertex.instances if i is not instance and i.replaces is None]
-    return others + replicas
+    if replicas:
+        return statistics.median_low([*stage[:own], *stage[own + 1 :], *replicas])
+    if len(stage) == 1:
+        return None
+    middle = (len(stage) - 2) // 2
+    return stage[middle if middle < own else middle + 1]
 
 
 def _cti(vertex: VertexState) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobmanager.collection import collect_durable, record_checkpoint
+from jobmanager.collection import collect_now_and_then, record_checkpoint
 from jobmanager.ledger import EPOCHS_PER_TAKEOVER
 from jobmanager.messages import HostLost, JobResumed
 from rvertex.messages import CheckpointTaken, HostReady, VertexFinished
@@ -30,10 +30,10 @@ def recall(job: Ledger, notice: Notice) -> None:
     match notice:
         case CheckpointTaken():
             if record_checkpoint(job, notice) is not None:
-                collect_durable(job)
+                collect_now_and_then(job)
         case VertexFinished(vertex=vertex):
             job.vertices[vertex].record_end(notice)
-            collect_durable(job)
+            collect_now_and_then(job)
         case HostReady(host=host):
             job.generation = max(job.generation, _generation(host))
         case HostLost(host=host):  # another one was ordered

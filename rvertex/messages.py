@@ -245,9 +245,8 @@ class MessageCodec(Generic[M]):
     def encode(self, message: M) -> bytes:
         """The message as msgpack."""
         assert type(message).__name__ in self._kinds, message
-        fields = dataclasses.asdict(message)  # type: ignore[call-overload]
         return msgpack.packb(  # type: ignore[no-any-return]
-            {"v": PROTOCOL_VERSION, "t": type(message).__name__, **fields}
+            {"v": PROTOCOL_VERSION, "t": type(message).__name__, **_plain(message)}
         )
 
     def decode(self, data: bytes) -> M:
@@ -268,6 +267,15 @@ class MessageCodec(Generic[M]):
         return _build(kind, fields)  # type: ignore[no-any-return]
 
 
+def _plain(value: Any) -> Any:
+    """What msgpack can write: dataclasses as maps, also in tuples, which are all of one kind."""
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value] if value and dataclasses.is_dataclass(value[0]) else value
+    if dataclasses.is_dataclass(value):
+        return {name: _plain(getattr(value, name)) for name in _hints(type(value))}
+    return value
+
+
 def _build(kind: type, fields: Any) -> Any:
     if not isinstance(fields, dict):
         raise InvalidMessageError(f"{kind.__name__}: expected a map")
@@ -282,6 +290,8 @@ def _value(kind: type, name: str, hint: Any, value: Any) -> Any:
         item = typing.get_args(hint)[0]
         if not isinstance(value, list):
             raise InvalidMessageError(f"{kind.__name__}.{name}: expected a list")
+        if all(type(v) is item for v in value):
+            return tuple(value)
         return tuple(_value(kind, name, item, v) for v in value)
     if dataclasses.is_dataclass(hint):
         return _build(hint, value)  # type: ignore[arg-type]

@@ -101,19 +101,16 @@ def _wrong_at_a_new_site(change: Callable[[Any], Any]) -> Mutant:
 def joins_do_not_hold_the_marks() -> Mutant:
     """What a newcomer will read is collected while its checkpoint is made."""
 
-    def consumed(self: Any, vertex: str) -> Any:
-        rows = [i.consumed for i in self.vertices[vertex].instances]
-        if not rows:
-            return self.tracker.newest(vertex).reads
-        return tuple(map(min, zip(*rows, strict=True)))
+    def positions(self: Any, vertex: str) -> Any:
+        return [i.consumed for i in self.vertices[vertex].instances]
 
-    return Mutant(Ledger, "consumed", consumed, ("drain",))
+    return Mutant(Ledger, "positions", positions, ("drain",))
 
 
 def a_twin_counts_as_level_at_once() -> Mutant:
     """The old instance goes as soon as the new one runs."""
 
-    def compare_twins(job: Any) -> None:
+    def compare_twins(job: Any, _: Any) -> None:
         for vertex, twin in job.instances():
             old = None if twin.replaces is None else job.instance(vertex.shape.id, twin.replaces)
             if old is not None and not twin.is_level_told and job.is_running(twin):
