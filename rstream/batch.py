@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rstream.dictionaries import is_form_of
 from rstream.errors import InvalidBatchError
 
 if TYPE_CHECKING:
@@ -89,10 +90,13 @@ def kinds(batch: pa.RecordBatch) -> np.ndarray:
 def validate_items(stream: str, batch: pa.RecordBatch, schema: pa.Schema) -> None:
     """Check a batch at the gateway, so that everything behind it may trust it.
 
+    Text may come as a dictionary (:mod:`rstream.dictionaries`).
+
     Raises:
         InvalidBatchError: wrong columns or types, an event with ``vs >= ve``, an unknown kind.
     """
-    if not batch.schema.equals(schema, check_metadata=False):
+    given = batch.schema
+    if not given.equals(schema, check_metadata=False) and not is_form_of(given, schema):
         raise InvalidBatchError(
             stream, f"expected columns {_describe(schema)}, got {_describe(batch.schema)}"
         )

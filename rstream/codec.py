@@ -10,6 +10,7 @@ the row group digests is the digest of ``[lo, hi)``.
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,15 +21,25 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rstream.batch import KIND, SEQ, VE, VS, Items
+from rstream.dictionaries import (
+    batch_bytes,
+    compact,
+    is_dictionary,
+    is_form_of,
+    join_batches,
+    plain_array,
+)
 from rstream.digest import StreamDigest
 from rstream.errors import CorruptSegmentError
 from rstream.types import SeqRange
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 FORMAT_VERSION = 1
 FOOTER_KEY = b"rstream"
+#: Where Arrow's readers look for the types of the columns.
+_ARROW_KEY = "ARROW:schema"
 ROW_GROUP_ROWS_MAX = 1 << 16
 ROW_GROUP_BYTES_MAX = 8 << 20
 #: Text is written as a dictionary where so many rows have each value so often on average.
@@ -47,39 +58,53 @@ class SegmentInfo:
     digests: tuple[str, ...]
 
 
-def encode_segment(stream: str, first_seq: int, batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+def encode_segment(
+    stream: str,
+    first_seq: int,
+    batches: Sequence[pa.RecordBatch],
+    *,
+    schema: pa.Schema | None = None,
+) -> pa.Buffer:
     """The bytes of a segment that holds consecutive ``batches``, at least one row.
 
-    Copies one row group at a time.
+    The file says that its columns are those of ``schema`` (None: of the batches), also where text
+    is written as the dictionaries that it came in. Copies one row group at a time.
     """
-    table = pa.Table.from_batches(batches)
-    rows = table.num_rows
+    rows = sum(batch.num_rows for batch in batches)
     assert rows > 0
-    row_bytes = max(table.nbytes // rows, 1)
+    row_bytes = max(sum(map(batch_bytes, batches)) // rows, 1)
     group_rows = max(min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES_MAX // row_bytes), 1)
-    schema = _file_schema(table.schema)
     sink = pa.BufferOutputStream()
     digests: list[str] = []
-    repeating = _repeating(table.slice(0, _SAMPLE_ROWS))
-    with pq.ParquetWriter(sink, schema, **_writer_options(schema, repeating)) as writer:
-        for lo in range(0, rows, group_rows):
-            part = Items(first_seq + lo, _one_batch(table.slice(lo, group_rows)))
+    first = next(_groups(batches, group_rows))
+    declared = _file_schema(schema or first.schema)
+    written = _file_schema(_written(first, schema or first.schema))
+    repeating = _repeating(first.slice(0, _SAMPLE_ROWS), written)
+    options = _writer_options(written, repeating)
+    is_declared = written.equals(declared)
+    with pq.ParquetWriter(sink, written, store_schema=is_declared, **options) as writer:
+        seq = first_seq
+        for batch in _groups(batches, group_rows):
             digest = StreamDigest()
-            digest.update(part.first_seq, part.batch)
+            digest.update(seq, batch)
             digests.append(digest.hexdigest())
-            seqs = pa.array(np.arange(part.first_seq, part.next_seq))
-            columns = [seqs, *part.batch.columns]
-            writer.write_table(pa.Table.from_arrays(columns, schema=schema), group_rows)
+            seqs = pa.array(np.arange(seq, seq + batch.num_rows))
+            columns = [seqs, *_columns(batch, written)]
+            writer.write_table(pa.Table.from_arrays(columns, schema=written), group_rows)
+            seq += batch.num_rows
         footer = {
             "version": FORMAT_VERSION,
             "stream": stream,
             "lo": first_seq,
             "hi": first_seq + rows,
-            "columns": _describe(schema),
+            "columns": _describe(declared),
             "group_rows": group_rows,
             "digests": digests,
         }
         writer.add_key_value_metadata({FOOTER_KEY.decode(): json.dumps(footer)})
+        if not is_declared:
+            told = base64.b64encode(declared.serialize().to_pybytes()).decode()
+            writer.add_key_value_metadata({_ARROW_KEY: told})
     return sink.getvalue()
 
 
@@ -160,15 +185,60 @@ def _file_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(SEQ, pa.int64(), nullable=False), *schema])
 
 
-def _repeating(sample: pa.Table) -> list[str]:
+def _groups(batches: Sequence[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:
+    """The rows of ``batches``, so many at a time."""
+    parts: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        lo = 0
+        while lo < batch.num_rows:
+            part = batch.slice(lo, rows_max - rows)
+            parts.append(part)
+            lo += part.num_rows
+            rows += part.num_rows
+            if rows == rows_max:
+                yield join_batches(parts)
+                parts, rows = [], 0
+    if parts:
+        yield join_batches(parts)
+
+
+def _written(first: pa.RecordBatch, declared: pa.Schema) -> pa.Schema:
+    """The form of each column in a file: a dictionary whose values come again is taken over."""
+    assert is_form_of(first.schema, declared), (first.schema, declared)
+    kinds = [
+        column.type if is_dictionary(column.type) and _pays(column) else field.type
+        for column, field in zip(first.columns, declared, strict=True)
+    ]
+    return pa.schema([f.with_type(kind) for f, kind in zip(declared, kinds, strict=True)])
+
+
+def _pays(column: pa.DictionaryArray) -> bool:
+    return len(column.dictionary) * _REPEATS_MIN <= len(column)
+
+
+def _columns(batch: pa.RecordBatch, written: pa.Schema) -> list[pa.Array]:
+    """The columns of a row group in the form in which they are written."""
+    columns = []
+    for column, field in zip(batch.columns, list(written)[1:], strict=True):
+        if not is_dictionary(field.type):
+            columns.append(plain_array(column))
+        elif not is_dictionary(column.type):
+            columns.append(column.cast(field.type))
+        else:
+            columns.append(column if _pays(column) else compact(column))
+    return columns
+
+
+def _repeating(sample: pa.RecordBatch, written: pa.Schema) -> list[str]:
     """The columns of text whose values come again and again: as dictionaries they cost less."""
     rows = sample.num_rows
     return [
         field.name
-        for field in sample.schema
+        for field in list(written)[1:]
         if pa.types.is_string(field.type)
         and rows >= _SAMPLE_ROWS
-        and pc.count_distinct(sample.column(field.name)).as_py() * _REPEATS_MIN <= rows
+        and pc.count_distinct(plain_array(sample.column(field.name))).as_py() * _REPEATS_MIN <= rows
     ]
 
 

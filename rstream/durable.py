@@ -36,8 +36,10 @@ SEAL_NAME = "_sealed"
 class DurableLog:
     """Segments of one stream in one folder. Safe to use from many threads."""
 
-    def __init__(self, store: BlobStore, stream: str) -> None:
+    def __init__(self, store: BlobStore, stream: str, *, schema: pa.Schema | None = None) -> None:
+        """``schema``: that of the items as files have it; None: that of what is written."""
         self._store = store
+        self._schema = schema
         self.stream = stream
         self._lock = threading.Lock()
         #: A listing, and what was written while it was made, belong together.
@@ -116,7 +118,7 @@ class DurableLog:
         seqs = SeqRange(cut.first_seq, cut.next_seq)
         name = segment_name(seqs)
         if not self._store.exists(name):
-            data = encode_segment(self.stream, cut.first_seq, cut.batches)
+            data = encode_segment(self.stream, cut.first_seq, cut.batches, schema=self._schema)
             try:
                 self._store.put(name, data)
             except StoreError:

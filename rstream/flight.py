@@ -18,7 +18,6 @@ import contextlib
 import hmac
 import os
 import socket
-import struct
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,6 @@ import msgpack
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from rstream.batch import Items
 from rstream.clock import SystemClock
 from rstream.control import HEARTBEAT_S, SILENCE_S, DisconnectedError, Hub, Link
 from rstream.errors import (
@@ -40,6 +38,7 @@ from rstream.errors import (
 )
 from rstream.local_sockets import nearest, new_socket_path, remove, with_socket
 from rstream.receive import PushedReader, loss_from_text, loss_to_text
+from rstream.wire import WireDecoder, WireEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +58,6 @@ CLOSE_WAIT_S = 5.0
 HELLO_WAIT_S = 10.0
 #: Names a folder with ``cert.pem`` and ``key.pem`` (valid for this host) and ``ca.pem``.
 TLS_FOLDER = "STREAMSCOPE_TLS"
-_SEQ = struct.Struct("<q")
 _NOTHING = pa.schema([])
 
 
@@ -109,6 +107,7 @@ class StreamServer:
         if stream is None:
             raise flight.FlightUnavailableError(f"stream {stream_id} epoch {epoch} is not here")
         reader = stream.register(seq, ahead=True)
+        wire = WireEncoder(stream.schema)
 
         def batches() -> Iterator[tuple[pa.RecordBatch, bytes]]:
             idle_s = 0.0
@@ -117,21 +116,18 @@ class StreamServer:
                     items = reader.read_next(PUSH_ROWS_MAX)
                     if items is not None:
                         idle_s = 0.0
-                        yield items.batch, _SEQ.pack(items.first_seq)
+                        yield wire.encode(items)
                     elif not reader.wait(IDLE_WAIT_S):
                         idle_s += IDLE_WAIT_S
                         if idle_s >= HEARTBEAT_S:
                             idle_s = 0.0
-                            yield (
-                                stream.schema.empty_table().to_batches()[0],
-                                _SEQ.pack(reader.next_seq),
-                            )
+                            yield wire.nothing, b""
             except (SequenceLostError, SequenceDiscardedError) as error:
                 raise flight.FlightServerError(loss_to_text(error)) from error
             finally:
                 reader.close()
 
-        return flight.GeneratorStream(stream.schema, batches())
+        return flight.GeneratorStream(wire.schema, batches())
 
 
 class RemoteReader(PushedReader):
@@ -201,7 +197,8 @@ class RemoteReader(PushedReader):
             ticket = {"stream": self._stream_id, "epoch": self._epoch, "seq": self._seq}
             packed = flight.Ticket(msgpack.packb(ticket))
             self._call = client.do_get(packed, _options(self._secret))
-            while not self._queue.is_closed and self._receive_one(self._call):
+            wire = WireDecoder(self._call.schema)
+            while not self._queue.is_closed and self._receive_one(self._call, wire):
                 pass
             self._break(OperatingError(f"{self._address}: the stream was withdrawn"))
         except Exception as error:  # whatever it was, nothing more will be received
@@ -212,7 +209,7 @@ class RemoteReader(PushedReader):
             if client is not None:
                 client.close()
 
-    def _receive_one(self, call: flight.FlightStreamReader) -> bool:
+    def _receive_one(self, call: flight.FlightStreamReader, wire: WireDecoder) -> bool:
         self._reading_since_s = self._clock.monotonic_s()
         try:
             chunk = call.read_chunk()
@@ -220,8 +217,7 @@ class RemoteReader(PushedReader):
             return False
         self._reading_since_s = None
         if chunk.data.num_rows:
-            (first_seq,) = _SEQ.unpack(chunk.app_metadata.to_pybytes())
-            self._take(Items(first_seq, chunk.data))
+            self._take(wire.decode(chunk.data, chunk.app_metadata.to_pybytes()))
         return True
 
 

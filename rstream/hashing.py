@@ -14,12 +14,14 @@ column on; partition: ``((h >> 32) * n) >> 32``.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rstream.dictionaries import Known, plain_array
 from rstream.errors import InvalidBatchError
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ _PARTITIONS_MAX = 2**31
 _BLOCK_ROWS = 8192
 #: Words of a string that are hashed place by place; what is longer, all at once.
 _WORDS_BY_PLACE = 64
+#: Dictionaries whose hashes are remembered.
+_DICTIONARIES_MAX = 64
 
 
 def fmix(x: np.ndarray) -> np.ndarray:
@@ -116,11 +120,7 @@ def _hash_values(array: pa.Array, exact: bool) -> np.ndarray:
     if words is not None:
         return fmix(words + GOLDEN)
     if pa.types.is_dictionary(kind):
-        of_values = hash_column(array.dictionary, exact=exact)
-        if not len(of_values):
-            return np.full(len(array), NULL_HASH, np.uint64)
-        taken: np.ndarray = of_values[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]
-        return taken
+        return _hash_dictionary(array, exact)
     if pa.types.is_null(kind):
         return np.full(len(array), NULL_HASH, np.uint64)
     if pa.types.is_decimal(kind):
@@ -135,6 +135,27 @@ def _hash_values(array: pa.Array, exact: bool) -> np.ndarray:
     if pa.types.is_fixed_size_list(kind):
         return _hash_lists(array.cast(pa.list_(kind.value_field)), exact)
     return _hash_bytes(array)
+
+
+def _hash_dictionary(array: pa.DictionaryArray, exact: bool) -> np.ndarray:
+    """Each value of a dictionary is hashed once, and not again for the batches that share it."""
+    known = Known(array.dictionary)
+    if not len(known.values):
+        return np.full(len(array), NULL_HASH, np.uint64)
+    if known.is_small:
+        of_values = _hashes_of(known, exact)
+    elif len(array) < len(known.values):
+        return hash_column(plain_array(array), exact=exact)
+    else:
+        of_values = hash_column(known.values, exact=exact)
+    indices = array.indices.fill_null(0) if array.indices.null_count else array.indices
+    taken: np.ndarray = of_values[value_buffer(indices, indices.type.to_pandas_dtype())]
+    return taken
+
+
+@functools.lru_cache(maxsize=_DICTIONARIES_MAX)
+def _hashes_of(known: Known, exact: bool) -> np.ndarray:
+    return hash_column(known.values, exact=exact)
 
 
 def _plain_words(array: pa.Array, exact: bool) -> np.ndarray | None:

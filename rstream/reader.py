@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from rstream.batch import CTI, KIND, VE, VS, event_schema, only_events, payload_schema
+from rstream.batch import CTI, KIND, VE, VS, Items, event_schema, only_events, payload_schema
 from rstream.blobs import BlobStore, open_store
 from rstream.clock import SystemClock
+from rstream.dictionaries import as_declared
 from rstream.digest import content_hashes
 from rstream.durable import DurableLog, SegmentCursor
 from rstream.errors import (
@@ -29,7 +30,6 @@ from rstream.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rstream.batch import Items
     from rstream.stream import RStream
 
 READ_ITEMS_MAX = 1 << 16
@@ -81,10 +81,11 @@ class LocalReader:
         in_memory, items = self._stream.read_tail(self._seq, max_items)
         if not in_memory:
             items = self._read_durable(max_items)
-        if items is not None:
-            assert items.first_seq == self._seq, (items.first_seq, self._seq)
-            self._seq = items.next_seq
-        return items
+        if items is None:
+            return None
+        assert items.first_seq == self._seq, (items.first_seq, self._seq)
+        self._seq = items.next_seq
+        return Items(items.first_seq, as_declared(items.batch, self._stream.schema))
 
     def wait(self, timeout_s: float) -> bool:
         return self._stream.wait_for(self._seq, timeout_s)

@@ -10,10 +10,9 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from rstream.batch import Items
 from rstream.blobs import BlobStore, open_store
+from rstream.dictionaries import batch_bytes, join_batches
 from rstream.durable import DurableLog, SegmentCursor
 from rstream.errors import SequenceDiscardedError, SequenceLostError
 from rstream.reader import READ_ITEMS_MAX
@@ -77,7 +76,7 @@ class ReceiveQueue:
             self._changed.notify_all()
         if len(parts) <= 1:
             return parts[0] if parts else None
-        return Items(parts[0].first_seq, pa.concat_batches([p.batch for p in parts]))
+        return Items(parts[0].first_seq, join_batches([p.batch for p in parts]))
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until something is queued, or nothing more will come; whether something is."""
@@ -257,4 +256,4 @@ def loss_from_text(text: str) -> SequenceLostError | None:
 
 
 def _cost(items: Items) -> int:
-    return int(items.batch.nbytes) + BATCH_OVERHEAD_BYTES
+    return batch_bytes(items.batch) + BATCH_OVERHEAD_BYTES

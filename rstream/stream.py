@@ -112,7 +112,7 @@ class RStream:
         """
         store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
         remove_temporaries(store)
-        log = DurableLog(store, stream_id or store.uri)
+        log = DurableLog(store, stream_id or store.uri, schema=item_schema(payload))
         log.check_schema(item_schema(payload))
         return cls(
             log,

@@ -14,12 +14,13 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from rstream.batch import Items
+from rstream.dictionaries import batch_bytes, join_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pyarrow as pa
 
 #: What a batch costs beside its buffers.
 BATCH_OVERHEAD_BYTES = 1024
@@ -97,7 +98,7 @@ class VolatileTail:
     def append(self, batch: pa.RecordBatch) -> None:
         """Take a batch at ``next_seq``, by reference."""
         assert batch.num_rows > 0
-        nbytes = batch.nbytes
+        nbytes = batch_bytes(batch)
         if self._flushing_seq == self._next_seq:
             self._unflushed_bytes = 0
         size = nbytes + BATCH_OVERHEAD_BYTES
@@ -126,7 +127,7 @@ class VolatileTail:
             rows += part.num_rows
             if rows >= min(items_max, JOIN_ROWS_MAX):
                 break
-        batch = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        batch = join_batches(parts)
         return Items(seq, batch.slice(0, items_max) if rows > items_max else batch)
 
     def cut(self, rows_max: int, bytes_max: int) -> Cut | None:
@@ -142,14 +143,15 @@ class VolatileTail:
         for items in self._from(first):
             part = items.from_seq(max(first, items.first_seq)).batch
             room_bytes = bytes_max - size
-            if part.nbytes > room_bytes:
-                fit = int(part.num_rows * room_bytes / part.nbytes)
+            part_bytes = batch_bytes(part)
+            if part_bytes > room_bytes:
+                fit = int(part.num_rows * room_bytes / part_bytes)
                 part = part.slice(0, max(fit, 0 if parts else 1))
             part = part.slice(0, rows_max - rows)
             if part.num_rows:
                 parts.append(part)
             rows += part.num_rows
-            size += part.nbytes
+            size += batch_bytes(part)
             if first + rows < items.next_seq or rows >= rows_max:
                 break
         self._flushing_seq = first + rows

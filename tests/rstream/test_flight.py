@@ -13,6 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 from cryptography import x509
@@ -159,12 +160,28 @@ def test_a_slow_reader_holds_the_sender_back(server: StreamServer, stream: RStre
 def test_whatever_ends_the_receiving_thread_is_a_break(
     server: StreamServer, stream: RStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(reader: RemoteReader, call: object) -> bool:
+    def fails(reader: RemoteReader, call: object, wire: object) -> bool:
         raise KeyError("no such thing")
 
     monkeypatch.setattr(RemoteReader, "_receive_one", fails)
     reader = RemoteReader(server.address, SECRET, "s", 1, 0)
     assert "no such thing" in str(broken(reader))
+    reader.close()
+
+
+def test_text_is_carried_as_dictionaries(server: StreamServer) -> None:
+    payload = pa.schema([("text", pa.dictionary(pa.int32(), pa.string()))])
+    stream = RStream.open(MemoryBlobs(), payload, durability="volatile")
+    server.publish("texts", 1, stream)
+    rows = [{"_kind": 0, "_vs": i, "_ve": i + 1, "text": f"text {i % 3}"} for i in range(9)]
+    batches = [pa.RecordBatch.from_pylist(rows[i : i + 3], schema=stream.schema) for i in (0, 3, 6)]
+    reader = RemoteReader(server.address, SECRET, "texts", 1, 0)
+    got = []
+    for k, batch in enumerate(batches):
+        stream.append(batch)
+        got += receive(reader, 3 * (k + 1))
+    assert [row for found in got for row in found.batch.to_pylist()] == rows
+    assert all(found.batch.schema.equals(stream.schema) for found in got)
     reader.close()
 
 

@@ -1,0 +1,181 @@
+"""Text that repeats, carried as Arrow dictionaries: a form of a column, not another type.
+
+A dictionary array is a small array of values and an index per row. The digest of a row, its key and
+what is stored of it are those of the plain value, so a batch may have either form wherever its
+schema (its *declared* form) says plain; :func:`as_declared` is the way back.
+
+Invariants: (1) joining batches costs time in their rows and in the dictionaries not met before: a
+dictionary is known by where it lies in memory, and what two of them have in common is remembered;
+(2) a joined dictionary has at most as many values as there are rows, or :data:`VALUES_MAX`, so it
+does not grow with the length of a stream; (3) what is remembered is bounded in number and bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: A joined dictionary with more values is cut down to those that occur, if they are fewer.
+VALUES_MAX = 1 << 16
+#: Larger dictionaries are not remembered.
+REMEMBERED_BYTES_MAX = 2 << 20
+_REMEMBERED_MAX = 64
+_JOINS_MAX = 32
+
+
+class Known:
+    """The values of a dictionary, equal to another one that lies at the same place in memory.
+
+    Whoever remembers it keeps it alive, so its place is not used again.
+    """
+
+    __slots__ = ("_place", "values")
+
+    def __init__(self, values: pa.Array) -> None:
+        self.values = values
+        places = tuple(0 if b is None else b.address for b in values.buffers())
+        self._place = (values.type, len(values), values.offset, places)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Known) and self._place == other._place
+
+    def __hash__(self) -> int:
+        return hash(self._place)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it may be remembered."""
+        return bool(self.values.nbytes <= REMEMBERED_BYTES_MAX)
+
+
+def is_dictionary(kind: pa.DataType) -> bool:
+    """Whether values of this type are carried as a dictionary."""
+    return bool(pa.types.is_dictionary(kind))
+
+
+def has_dictionaries(schema: pa.Schema) -> bool:
+    """Whether any column is one."""
+    return any(is_dictionary(kind) for kind in schema.types)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values."""
+    return kind.value_type if is_dictionary(kind) else kind
+
+
+def plain_array(array: pa.Array) -> pa.Array:
+    """The values themselves, one per row."""
+    return array.dictionary_decode() if is_dictionary(array.type) else array
+
+
+def is_form_of(found: pa.Schema, declared: pa.Schema) -> bool:
+    """Whether batches of schema ``found`` may stand for those of ``declared``."""
+    return found.names == declared.names and all(
+        a.equals(b) or (is_dictionary(a) and a.value_type.equals(b))
+        for a, b in zip(found.types, declared.types, strict=True)
+    )
+
+
+def as_declared(batch: pa.RecordBatch, declared: pa.Schema) -> pa.RecordBatch:
+    """``batch`` with dictionaries decoded where ``declared`` says plain."""
+    if batch.schema.equals(declared):
+        return batch
+    columns = [
+        column if column.type.equals(kind) else plain_array(column)
+        for column, kind in zip(batch.columns, declared.types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=declared)
+
+
+def batch_bytes(batch: pa.RecordBatch) -> int:
+    """What the rows of a batch take; a dictionary counts for no more than its indices do.
+
+    Many batches share one, each of which would count it as a whole.
+    """
+    if not has_dictionaries(batch.schema):
+        return int(batch.nbytes)
+    return sum(map(_array_bytes, batch.columns))
+
+
+def nulls(like: pa.Array, rows: int) -> pa.Array:
+    """Nulls that can be joined to ``like`` without looking at its dictionary."""
+    if not is_dictionary(like.type):
+        return pa.nulls(rows, like.type)
+    return pa.DictionaryArray.from_arrays(pa.nulls(rows, like.type.index_type), like.dictionary)
+
+
+def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of at least one batch as one; forms may differ, then it is plain where any is."""
+    schema = batches[0].schema
+    if len(batches) == 1:
+        return batches[0]
+    if not all(batch.schema.equals(schema) for batch in batches[1:]):
+        kinds = [
+            kinds[0] if all(k.equals(kinds[0]) for k in kinds) else plain_type(kinds[0])
+            for kinds in zip(*(batch.schema.types for batch in batches), strict=True)
+        ]
+        fields = [f.with_type(k) for f, k in zip(schema, kinds, strict=True)]
+        schema = pa.schema(fields)
+        batches = [as_declared(batch, schema) for batch in batches]
+    if not has_dictionaries(schema):
+        return pa.concat_batches(batches)
+    columns = [
+        _join_arrays([batch.column(i) for batch in batches]) for i in range(len(schema.names))
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def compact(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same rows over a dictionary of those values that occur."""
+    return array.dictionary_decode().dictionary_encode().cast(array.type)
+
+
+def _join_arrays(arrays: list[pa.Array]) -> pa.Array:
+    if not is_dictionary(arrays[0].type):
+        return pa.concat_arrays(arrays)
+    arrays = [a for a in arrays if len(a)] or arrays[:1]
+    given = [Known(a.dictionary) for a in arrays]
+    different = tuple(dict.fromkeys(known for known in given if len(known.values)))
+    if len(different) < 2:
+        values = different[0].values if different else arrays[0].dictionary
+        indices = pa.concat_arrays([a.indices for a in arrays])
+        return pa.DictionaryArray.from_arrays(indices, values)
+    if all(known.is_small for known in different):
+        values, places = _joined(different)
+    else:
+        values, places = _joined.__wrapped__(different)
+    at = dict(zip(different, places, strict=True))
+    kind = arrays[0].type.index_type
+    indices = pa.concat_arrays(
+        [
+            at[known].take(a.indices) if len(known.values) else pa.nulls(len(a), kind)
+            for known, a in zip(given, arrays, strict=True)
+        ]
+    )
+    joined = pa.DictionaryArray.from_arrays(indices, values)
+    return compact(joined) if len(values) > max(len(joined), VALUES_MAX) else joined
+
+
+@functools.lru_cache(maxsize=_JOINS_MAX)
+def _joined(different: tuple[Known, ...]) -> tuple[pa.Array, list[pa.Array]]:
+    """One dictionary for several, and for each where its values are in that."""
+    values = different[0].values
+    for known in different[1:]:
+        new = known.values.filter(pc.invert(pc.is_in(known.values, value_set=values)))
+        values = pa.concat_arrays([values, new.unique()]) if len(new) else values
+    return values, [
+        pc.index_in(known.values, value_set=values).cast(pa.int32()) for known in different
+    ]
+
+
+def _array_bytes(array: pa.Array) -> int:
+    if not is_dictionary(array.type):
+        return int(array.nbytes)
+    indices = int(array.indices.nbytes)
+    return indices + min(indices, int(array.dictionary.nbytes))
