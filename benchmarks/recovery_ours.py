@@ -19,18 +19,15 @@ from recovery_measures import Run
 
 import jobmanager
 from jobmanager import JobConfig
-from jobmanager.messages import LOG_CODEC
-from jobmanager.root import NOTICES
+from jobmanager.notice_log import read_notices
 from planner import Query, Stream, agg, tumbling
-from rstream import open_reader
-from rstream.batch import VS, only_events
+from rstream import open_store
 from rvertex.messages import CheckpointTaken, VertexStarted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from jobmanager import Job
-    from jobmanager.messages import Notice
 
 HOSTS = 4
 SOURCE_STAGE, WINDOW_STAGE = "s01", "s02"
@@ -201,7 +198,7 @@ def _recomputed(root: str, positions: Positions, bytes_per_row: float) -> Recomp
     reads: dict[tuple[str, tuple[int, ...]], tuple[tuple[int, ...], int]] = {}
     items, read_bytes = 0, 0.0
     started: set[str] = set()
-    for at_us, notice in _notices(root):
+    for at_us, notice in read_notices(open_store(root)):
         if isinstance(notice, CheckpointTaken):
             first = getattr(notice, "reads", notice.inputs)
             reads[notice.vertex, notice.inputs] = first, notice.size_bytes
@@ -215,15 +212,3 @@ def _recomputed(root: str, positions: Positions, bytes_per_row: float) -> Recomp
                 read_bytes += again * bytes_per_row * notice.vertex.startswith(SOURCE_STAGE)
             started.add(notice.vertex)
     return Recomputed(items, int(read_bytes))
-
-
-def _notices(root: str) -> list[tuple[int, Notice]]:
-    """The log, with the time of each notice."""
-    reader = open_reader(f"{root}/{NOTICES}", 0)
-    notices: list[tuple[int, Notice]] = []
-    while (items := reader.read_next()) is not None:
-        events = only_events(items.batch)
-        rows = zip(events.column(VS).to_pylist(), events.column("notice").to_pylist(), strict=True)
-        notices += [(at_us, LOG_CODEC.decode(data)) for at_us, data in rows]
-    reader.close()
-    return notices

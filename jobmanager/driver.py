@@ -7,9 +7,10 @@ takes over never relies on a file that was deleted for a reason it does not know
 asked for at a tick (requests, deletions, the status) may fail for a while: the next tick tries it
 again.
 
-Invariants: (1) one thread calls ``handle``; (2) a decision that deletes is durable first; (3) so is
-a takeover, because it numbers its instances by how many takeovers there were; (4) one that has
-slept looks first whether the root is still its own, and if not it ends and writes nothing.
+Invariants: (1) one thread calls ``handle``; (2) a decision that deletes is durable first, and the
+root still its own *after* that, so a successor knows of it; (3) the same holds for a beginning and
+a takeover, because it numbers its instances by how many takeovers there were; (4) one that finds
+that another has taken over ends, and writes nothing, not even a status.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Work that keeps the driver from listening for longer than this is not the hosts' silence.
 PAUSE_MAX_S = 5.0
+#: Of what the job cannot go on without; each try has the retries of the store.
+TRIES_MAX = 4
 
 
 class ControlService(Protocol):
@@ -201,8 +204,14 @@ class Driver:
         finally:
             if self._server is not None:
                 self._server.close()
-        if not self._is_replaced:
-            self._write_status()
+        if self._is_replaced:
+            return
+        if self.ended_s is not None:
+            with contextlib.suppress(OperatingError):  # what stays is for ``jobmanager gc``
+                self._delete_needless()
+            self._insist(self._last_status)
+        else:
+            self._last_status()
 
     def _look_after_root(self) -> None:
         """Take requests, delete what is needless, write the status; what fails waits for a tick.
@@ -212,21 +221,17 @@ class Driver:
             JobRunningError: another job manager has taken over.
         """
         try:
-            self._root.check_owner()
+            self._check_owner()
             for request in self._root.requests() if self.ended_s is None else ():
                 self._root.forget_request(request)
                 self._notices.put(_notice_of(request))
-            while self._needless:
-                self._root.store.delete(self._needless[0])
-                self._needless.popleft()
+            self._delete_needless()
             self._write_status()
-        except JobRunningError:
-            self._is_replaced = True
-            raise
         except OperatingError as error:
             now = self._clock.monotonic_s()
             self._failing_s = now if self._failing_s is None else self._failing_s
-            _log.warning("root", extra={"error": str(error)})
+            if self._failing_s == now:
+                _log.warning("the root cannot be reached; trying again: %s", error)
             if now - self._failing_s > self._config.store_wait_s:
                 raise
         else:
@@ -237,10 +242,44 @@ class Driver:
             _log.info("notice", extra={"notice": repr(notice)})
             self._log.append(notice)
         instructions = self._manager.handle(notice)
-        if isinstance(notice, JobResumed) or any(_is_final(i, notice) for i in instructions):
+        begins = isinstance(notice, JobStarted | JobResumed)
+        if begins or any(_is_final(i, notice) for i in instructions):
             self._log.flush()
+            self._insist(self._check_owner)
         for instruction in instructions:
             self._perform(instruction)
+
+    def _check_owner(self) -> None:
+        try:
+            self._root.check_owner()
+        except JobRunningError:
+            self._is_replaced = True
+            raise
+
+    def _delete_needless(self) -> None:
+        while self._needless:
+            self._root.store.delete(self._needless[0])
+            self._needless.popleft()
+
+    def _last_status(self) -> None:
+        self._check_owner()
+        self._write_status()
+
+    def _insist(self, action: Callable[[], None]) -> None:
+        """Do what the job cannot go on without; a store that fails is tried again.
+
+        Raises:
+            OperatingError: it has failed for ``store_wait_s``, or TRIES_MAX times.
+        """
+        since_s = self._clock.monotonic_s()
+        for _ in range(TRIES_MAX - 1):
+            try:
+                return action()
+            except OperatingError as error:
+                _log.warning("the root cannot be reached: %s", error)
+                if self._clock.monotonic_s() - since_s > self._config.store_wait_s:
+                    raise
+        return action()
 
     def _forgive_pause(self, now_s: float) -> None:
         """Stop the time of limits for as long as the driver did not listen.

@@ -142,9 +142,9 @@ class Job:
             except BaseException as error:
                 self._crash = error
                 self._status = {**self._status, "state": "failed", "error": str(error)}
-                if not isinstance(error, JobRunningError):  # then the root is another's
-                    with contextlib.suppress(OperatingError):  # the store may be what failed
-                        _record_failure(self._root, str(error))
+                # The root may be another's by now, or the store what failed.
+                with contextlib.suppress(JobRunningError, OperatingError):
+                    _record_failure(self._root, str(error))
             finally:
                 give_back(self._root)
                 self._ended.set()
@@ -216,23 +216,29 @@ def run(
     query = query.to_parquet() if isinstance(query, Stream) else query
     if not isinstance(query, Query):
         raise UsageError(f"run() takes a Query or a Stream, not {query!r}")
-    now_us = SystemClock().now_us()
-    job_root.create(
-        query,
-        {
-            "job": job_root.name,
-            "id": uuid.uuid4().hex,
-            "created_us": now_us,
-            "parallelism": config.parallelism,
-            "executor": executor,
-            "master": master,
-            "paced": paced,
-            "options": recorded(options),
-        },
-        now_us=now_us,
+    created_s, now_us, job_id = (
+        SystemClock().monotonic_s(),
+        SystemClock().now_us(),
+        uuid.uuid4().hex,
     )
+    job_root.check_free(now_us)
+    plan = lower(query, root=display_uri(job_root.uri), parallelism=config.parallelism)
+    plan = planned(plan, options, is_new=True)
+    runner = _runner(plan, executor, master, config, job_id)
+    settings = {
+        "job": job_root.name,
+        "id": job_id,
+        "created_us": now_us,
+        "parallelism": config.parallelism,
+        "executor": executor,
+        "master": master,
+        "paced": paced,
+        "options": recorded(options),
+    }
     with owned(job_root):
-        return _launch(job_root, query, executor, master, config, on_status, options, resumed=False)
+        job_root.create(query, settings, now_us=now_us)
+        job = Job(job_root, plan, on_status, created_s=created_s)
+        return _launch(job, runner, config, job_id, resumed=False)
 
 
 def resume(
@@ -262,19 +268,24 @@ def resume(
     finished = _finished(job_root)
     if finished is not None:
         return finished
+    created_s, job_id = SystemClock().monotonic_s(), settings["id"]
     with owned(job_root):
         for request in job_root.requests():
             job_root.forget_request(request)
-        return _launch(
-            job_root,
-            job_root.read_query(),
-            executor or settings["executor"],
-            master or settings["master"],
-            config,
-            on_status,
-            options,
-            resumed=True,
-        )
+        try:
+            plan = job_root.read_plan()
+            has_started = plan is not None
+            if plan is None:
+                query = job_root.read_query()
+                plan = lower(query, root=display_uri(job_root.uri), parallelism=config.parallelism)
+            plan = planned(plan, options, is_new=not has_started)
+            where = executor or settings["executor"], master or settings["master"]
+            runner = _runner(plan, *where, config, job_id)
+        except StreamEngineError as error:
+            _record_failure(job_root, str(error))
+            raise
+        job = Job(job_root, plan, on_status, created_s=created_s)
+        return _launch(job, runner, config, job_id, resumed=has_started)
 
 
 def _finished(root: JobRoot) -> Job | None:
@@ -285,38 +296,23 @@ def _finished(root: JobRoot) -> Job | None:
     return Job(root, plan, None, status=status)
 
 
-def _launch(
-    root: JobRoot,
-    query: Query,
-    executor: ExecutorName,
-    master: str,
-    config: JobConfig,
-    on_status: StatusCallback | None,
-    options: RunOptions,
-    *,
-    resumed: bool,
-) -> Job:
-    created_s = SystemClock().monotonic_s()
-    try:
-        plan = root.read_plan()
-        if plan is None:  # new, or never started
-            resumed = False
-            plan = lower(query, root=display_uri(root.uri), parallelism=config.parallelism)
-        plan = planned(plan, options, is_new=not resumed)
-        job_id = root.settings()["id"]
-        refuse_taken_output(plan.output, job_id)
-        runner = _open_executor(executor, plan, master, config)
-        check_hosts(plan, runner.hosts)
-        claim_output(plan.output, display_uri(root.uri), job_id)
-        if not resumed:
-            root.write_plan(plan)  # from here on the root holds a job that has started
-    except StreamEngineError as error:
-        _record_failure(root, str(error))
-        raise
-    job = Job(root, plan, on_status, created_s=created_s)
+def _runner(
+    plan: PhysicalPlan, executor: ExecutorName, master: str, config: JobConfig, job_id: str
+) -> Executor:
+    """What is to run the plan; refused before anything runs."""
+    refuse_taken_output(plan.output, job_id)
+    runner = _open_executor(executor, plan, master, config)
+    check_hosts(plan, runner.hosts)
+    return runner
+
+
+def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resumed: bool) -> Job:
+    claim_output(job.plan.output, job.root, job_id)
+    if not resumed:
+        job._root.write_plan(job.plan)  # from here on the root holds a job that has started
     driver = Driver(
-        root=root,
-        manager=JobManager(Topology(plan.vertices), config),
+        root=job._root,
+        manager=JobManager(Topology(job.plan.vertices), config),
         executor=runner,
         config=config,
         clock=SystemClock(),
@@ -349,6 +345,7 @@ def _check_executor(name: str, root: str) -> None:
 
 
 def _record_failure(root: JobRoot, error: str) -> None:
+    root.check_owner()
     status = {**root.read_status(), "job": root.name, "state": "failed", "error": error}
     root.write_status(
         {"root": display_uri(root.uri), "written_us": SystemClock().now_us(), **status}

@@ -1,42 +1,67 @@
-"""The job manager's notices as an rStream of its own: what a successor replays.
+"""The job managers' notices: what a successor replays.
 
-It becomes durable in the background; :meth:`NoticeLog.flush` waits until it is.
+Every job manager writes an rStream of its own, ``notices/<epoch>``. Before its first notice it puts
+a *fence* there: which epochs came before, and how much of each counts, because that is what it
+read. The log as a whole is what the newest fence says, then all that its own epoch has written. So
+what a predecessor that is not dead still flushes is in nobody's history, and can overwrite nothing.
+
+Notices become durable in the background; :meth:`NoticeLog.flush` waits until they are.
+
+Invariants: (1) only the owner of an epoch writes in its folder; (2) a fence is put once, before
+anything is decided; (3) an epoch without a fence has no notices.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from jobmanager.messages import LOG_CODEC
 from jobmanager.root import NOTICES
 from rstream import RStream
-from rstream.batch import EVENT, only_events
+from rstream.batch import EVENT, VS, only_events
+from rstream.durable import DurableLog, SegmentCursor
 from rstream.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jobmanager.config import JobConfig
     from jobmanager.messages import Notice
     from jobmanager.root import JobRoot
     from rstream.background import Background
+    from rstream.blobs import BlobStore
     from rstream.clock import Clock
 
 FLUSHES_MAX = 3
+FENCE = "_follows"
+_ITEMS_MAX = 4_096
 _NOTICE_PAYLOAD = pa.schema([pa.field("notice", pa.binary())])
 
 
+class LogPart(NamedTuple):
+    """Of this epoch's notices those below ``end`` count."""
+
+    epoch: int
+    end: int
+
+
 class NoticeLog:
-    """The job manager's notices, as an rStream of its own."""
+    """The log as one job manager sees it: what came before, and its own."""
 
     def __init__(
         self, root: JobRoot, clock: Clock, config: JobConfig, background: Background | None
     ) -> None:
+        """The root is owned. Puts the fence."""
+        self._store = root.store
         self._clock = clock
         self._flush_wait_s = config.notice_flush_wait_s
+        self._parts = fence(root)
         self._stream = RStream.open(
-            root.store.child(NOTICES),
+            root.store.child(folder_of(root.epoch)),
             _NOTICE_PAYLOAD,
             stream_id=NOTICES,
             clock=clock,
@@ -59,14 +84,8 @@ class NoticeLog:
             self._stream.append(batch)
 
     def replay(self) -> list[Notice]:
-        """All durable notices, in order."""
-        reader = self._stream.register(0)
-        notices: list[Notice] = []
-        while (items := reader.read_next()) is not None:
-            rows = only_events(items.batch).column("notice").to_pylist()
-            notices.extend(LOG_CODEC.decode(data) for data in rows)
-        reader.close()
-        return notices
+        """All notices of the job managers before this one, in order."""
+        return [notice for _, notice in _read(self._store, self._parts)]
 
     def flush(self) -> None:
         """Make all notices so far durable.
@@ -83,3 +102,53 @@ class NoticeLog:
     def close(self, *, flush: bool = True) -> None:
         """Flush, unless told not to, and close."""
         self._stream.close(flush=flush)
+
+
+def fence(root: JobRoot) -> list[LogPart]:
+    """Decide, as the owner of the root, which notices of its predecessors count, and give these."""
+    assert root.epoch, "owns nothing"
+    parts = parts_in_force(root.store)
+    ends = {str(part.epoch): part.end for part in parts}
+    root.store.put(f"{folder_of(root.epoch)}/{FENCE}", json.dumps(ends, indent=1).encode())
+    return parts
+
+
+def read_notices(store: BlobStore) -> Iterator[tuple[int, Notice]]:
+    """The durable notices below a root, in order, each with its time (us UTC)."""
+    return _read(store, parts_in_force(store))
+
+
+def parts_in_force(store: BlobStore) -> list[LogPart]:
+    """What a job manager that begins now goes by, oldest first."""
+    fences = [path for path in store.list(NOTICES) if path.endswith(f"/{FENCE}")]
+    if not fences:  # a root without epochs
+        return [LogPart(0, _durable_end(store, 0))]
+    newest = max(fences)
+    epoch = int(newest.split("/")[-2])
+    ends = {int(before): end for before, end in json.loads(store.get(newest)).items()}
+    before = [LogPart(epoch, end) for epoch, end in sorted(ends.items())]
+    return [*before, LogPart(epoch, _durable_end(store, epoch))]
+
+
+def folder_of(epoch: int) -> str:
+    """Where the notices of an epoch are; 0: those of a root from before there were epochs."""
+    return f"{NOTICES}/{epoch:010d}" if epoch else NOTICES
+
+
+def _durable_end(store: BlobStore, epoch: int) -> int:
+    return DurableLog(store.child(folder_of(epoch)), NOTICES).end()
+
+
+def _read(store: BlobStore, parts: list[LogPart]) -> Iterator[tuple[int, Notice]]:
+    for part in parts:
+        cursor = SegmentCursor(DurableLog(store.child(folder_of(part.epoch)), NOTICES))
+        seq = 0
+        while seq < part.end:
+            items = cursor.read(seq, min(part.end - seq, _ITEMS_MAX))
+            if items is None:
+                raise StoreError(f"{store.uri}/{folder_of(part.epoch)}", f"notice {seq} is gone")
+            rows = only_events(items.batch)
+            for at_us, data in zip(rows.column(VS), rows.column("notice"), strict=True):
+                yield at_us.as_py(), LOG_CODEC.decode(data.as_py())
+            seq = items.next_seq
+        cursor.close()

@@ -4,12 +4,17 @@
     query.pkl            the query as the user gave it (so that ``resume`` needs no file of his)
     plan.pkl             the physical plan with the discovered source units, durable before use
     status.json          the latest status, rewritten while the job runs
+    epochs/<epoch>       who became the job manager of this epoch; created exclusively, stays
     requests/            what users ask of the job manager; any process may write there
-    notices/             the job manager's own rStream
+    notices/<epoch>/     the rStream of that job manager
     streams/<stream>/    durable channels        checkpoints/<vertex>/    output/ (default sink)
 
 The pickles are read back only by commands the user runs on a root that he names; nothing that came
 over the network is unpickled.
+
+Invariants: (1) the owner is who created the newest epoch; (2) whoever checks that he is still the
+owner *after* his notices are durable, and then acts, does nothing that a successor does not know,
+because a successor reads them after it has created its epoch.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from pyspark import cloudpickle
 
 from jobmanager.errors import JobExistsError, JobRunningError, NoJobError
 from rstream.blobs import open_store
+from rstream.errors import StoreError
 
 if TYPE_CHECKING:
     from planner import Query
@@ -35,6 +41,7 @@ QUERY = "query.pkl"
 PLAN = "plan.pkl"
 STATUS = "status.json"
 REQUESTS = "requests"
+EPOCHS = "epochs"
 CANCEL = "cancel"
 DRAIN = "drain-"
 NOTICES = "notices"
@@ -53,11 +60,25 @@ class JobRoot:
         self.uri = self.store.uri
         self._pid = os.getpid() if pid is None else pid
         self._machine = socket.gethostname() if machine is None else machine
+        #: The job manager's epoch; 0: it owns nothing.
+        self.epoch = 0
+        self._claim = b""
 
     @property
     def name(self) -> str:
         """The last part of the root's path: how a job is called."""
         return self.uri.rstrip("/").rsplit("/", 1)[-1]
+
+    def check_free(self, now_us: int) -> None:
+        """A new job may be made here.
+
+        Raises:
+            JobExistsError: the root holds one that has started, or that somebody is about to start.
+        """
+        if self.store.exists(JOB):
+            owner = self._owner()
+            if self.store.exists(PLAN) or is_owned(owner, now_us):
+                raise JobExistsError(display_uri(self.uri), owner.get("state", "unknown"))
 
     def create(self, query: Query, settings: dict[str, Any], *, now_us: int) -> None:
         """Record a new job before anything of it runs; it replaces one that never started.
@@ -65,10 +86,7 @@ class JobRoot:
         Raises:
             JobExistsError: the root holds one already.
         """
-        if self.store.exists(JOB):
-            status = self.read_status()
-            if self.store.exists(PLAN) or is_owned(status, now_us):
-                raise JobExistsError(display_uri(self.uri), status.get("state", "unknown"))
+        self.check_free(now_us)
         self.store.put(QUERY, cloudpickle.dumps(query))
         self.store.put(JOB, _json(settings))
 
@@ -93,8 +111,13 @@ class JobRoot:
         return cloudpickle.loads(self.store.get(PLAN))  # type: ignore[no-any-return]
 
     def write_plan(self, plan: PhysicalPlan) -> None:
-        """Make the plan durable."""
-        self.store.put(PLAN, cloudpickle.dumps(plan))
+        """Make the plan durable.
+
+        Raises:
+            JobRunningError: another job manager has begun the job meanwhile.
+        """
+        if not self.store.put_new(PLAN, cloudpickle.dumps(plan)):
+            raise self._is_running(self._owner())
 
     def read_status(self) -> dict[str, Any]:
         """The latest status; empty before the first."""
@@ -103,8 +126,9 @@ class JobRoot:
         return json.loads(self.store.get(STATUS))  # type: ignore[no-any-return]
 
     def write_status(self, status: dict[str, Any]) -> None:
-        """Replace the status (atomically)."""
-        self.store.put(STATUS, _json(status))
+        """Replace the status (atomically); an owner's tells its epoch."""
+        owned = {"manager_epoch": self.epoch} if self.epoch else {}
+        self.store.put(STATUS, _json({**status, **owned}))
 
     def request(self, what: str) -> None:
         """Ask something of the job manager of this root, wherever it runs.
@@ -121,29 +145,71 @@ class JobRoot:
         """It was taken, or nobody is there to take it."""
         self.store.delete(f"{REQUESTS}/{what}")
 
+    def check_idle(self, now_us: int) -> int:
+        """Nobody of another process works on the root; gives the newest epoch.
+
+        Raises:
+            JobRunningError: a live job manager does.
+        """
+        epoch = self._newest_epoch()
+        owner = self._owner(epoch)
+        if is_owned(owner, now_us, pid=self._pid, machine=self._machine):
+            raise self._is_running(owner)
+        return epoch
+
     def take_over(self, now_us: int) -> None:
         """Become the owner, visibly to other processes, before anything else is done.
 
         Raises:
             JobRunningError: a live job manager of another process works on this root.
         """
-        status = self.read_status()
-        if is_owned(status, now_us, pid=self._pid, machine=self._machine):
-            raise self._is_running(status)
-        owner_fields = {"pid": self._pid, "machine": self._machine, "written_us": now_us}
-        starting = {"job": self.name, "state": "starting", "error": ""}
-        self.write_status({**status, **starting, **owner_fields})
+        self.claim(now_us, after=self.check_idle(now_us))
+
+    def claim(self, now_us: int, *, after: int | None = None) -> None:
+        """Become the owner, whoever was it before: create the epoch ``after`` this (the newest).
+
+        Raises:
+            JobRunningError: somebody else has created it meanwhile.
+        """
+        epoch = (self._newest_epoch() if after is None else after) + 1
+        me = {"pid": self._pid, "machine": self._machine, "written_us": now_us}
+        starting = {"job": self.name, "state": "starting", "error": "", **me}
+        claim = _json({**starting, "manager_epoch": epoch})
+        if not self.store.put_new(_epoch_name(epoch), claim):
+            raise self._is_running(self._owner())
+        self.epoch, self._claim = epoch, claim
+        self.write_status({**self.read_status(), **starting})
 
     def check_owner(self) -> None:
-        """Nobody else has taken over; to be asked after a pause, before anything is written.
+        """Nobody else has taken over; to be asked before anything is taken away.
+
+        It looks at its own claim too: where a store cannot create exclusively, one of two that
+        claimed an epoch in the same moment finds that of the other there.
 
         Raises:
             JobRunningError: another job manager has.
+            StoreError: the claim is not there any more, or the store failed.
         """
+        assert self.epoch, "owns nothing"
+        mine = _epoch_name(self.epoch)
+        try:
+            is_mine = self.store.get(mine) == self._claim
+        except FileNotFoundError as error:
+            raise StoreError(f"{display_uri(self.uri)}/{mine}", "the file is gone") from error
+        if not is_mine or self.store.exists(_epoch_name(self.epoch + 1)):
+            raise self._is_running(self._owner())
+
+    def _newest_epoch(self) -> int:
+        names = self.store.list(EPOCHS)
+        return int(names[-1].rpartition("/")[2]) if names else 0
+
+    def _owner(self, epoch: int | None = None) -> dict[str, Any]:
+        """The status of the newest job manager; before its first one, its claim."""
+        epoch = self._newest_epoch() if epoch is None else epoch
         status = self.read_status()
-        owner = status.get("pid", self._pid), status.get("machine", self._machine)
-        if owner != (self._pid, self._machine):
-            raise self._is_running(status)
+        if status.get("manager_epoch", 0) >= epoch:
+            return status
+        return json.loads(self.store.get(_epoch_name(epoch)))  # type: ignore[no-any-return]
 
     def _is_running(self, status: dict[str, Any]) -> JobRunningError:
         owner = f"pid {status['pid']} on {status['machine']}"
@@ -190,6 +256,10 @@ def _started_us(pid: int) -> int:
     except (OSError, ValueError, IndexError):
         return 0
     return (boot_s + ticks // os.sysconf("SC_CLK_TCK")) * 1_000_000
+
+
+def _epoch_name(epoch: int) -> str:
+    return f"{EPOCHS}/{epoch:010d}"
 
 
 def _json(value: dict[str, Any]) -> bytes:

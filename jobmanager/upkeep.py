@@ -2,11 +2,13 @@
 
 Theory of operation. A running job collects by itself; what it leaves is what retention held, what
 was kept for a job that has since ended, and files that no notice tells of (a checkpoint that was
-stored when its host died). What is needed follows from the log, as for a job manager that takes
-over: nobody lives. So whatever could be resumed before can be resumed after.
+stored when its host died, the state of a production that another instance made). What is needed
+follows from the log, as for a job manager that takes over: nobody lives. So whatever could be
+resumed before can be resumed after.
 
-Invariants: (1) the root is owned meanwhile; (2) the answer (sinks and side outputs) and the log are
-never touched; (3) volatile channels of an unfinished job are left alone.
+Invariants: (1) the root is owned meanwhile, with an epoch of its own; (2) the answer (sinks and
+side outputs) and the log are never touched; (3) volatile channels of an unfinished job are left
+alone; (4) the newest entry of a journal stays: it refuses an instance that wakes up.
 """
 
 from __future__ import annotations
@@ -16,22 +18,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobmanager.collection import kept_marks
-from jobmanager.errors import JobRunningError
 from jobmanager.manager import JobManager
-from jobmanager.notice_log import NoticeLog
+from jobmanager.notice_log import fence, read_notices
 from jobmanager.options import RunOptions, applied, merged
-from jobmanager.root import display_uri, is_owned
+from jobmanager.root import display_uri
 from jobmanager.topology import Topology
 from rstream.blobs import open_store
 from rstream.clock import SystemClock
 from rstream.durable import DurableLog
 from rstream.segments import parse_segment_name
+from rvertex.journal import PRODUCTIONS, STATES, VALUES
+from rvertex.messages import CheckpointTaken
+from rvertex.productions import parts_of_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from jobmanager.config import JobConfig
     from jobmanager.ledger import Ledger
+    from jobmanager.messages import Notice
     from jobmanager.root import JobRoot
     from planner.physical import PhysicalPlan
 
@@ -67,16 +72,18 @@ def collect_garbage(
     plan = root.read_plan()
     if plan is None:
         return Garbage((), 0)
-    with _owned_for_a_while(root):
+    with _owned_for_a_while(root, is_dry_run=is_dry_run):
         manager = JobManager(Topology(plan.vertices), config)
-        log = NoticeLog(root, SystemClock(), config, None)
-        manager.recall(log.replay())
-        log.close()
+        notices = [notice for _, notice in read_notices(root.store)]
+        manager.recall(notices)
         marks = kept_marks(manager.job)
         streams = list(_streams(plan, manager.job, marks))
-        found = [*_checkpoints(root, manager.job), *(f for s in streams for f in _segments(s))]
+        needless = _needless_files(root, manager.job, _announced(notices))
+        found = [(f"{display_uri(root.uri)}/{p}", root.store.size(p)) for p in needless]
+        found += [f for s in streams for f in _segments(s)]
         if not is_dry_run:
-            for name in _needless_checkpoints(root, manager.job):
+            root.check_owner()
+            for name in needless:
                 root.store.delete(name)
             for stream in streams:
                 DurableLog(open_store(stream.uri), stream.id).collect(_mark(stream))
@@ -84,31 +91,48 @@ def collect_garbage(
 
 
 @contextlib.contextmanager
-def _owned_for_a_while(root: JobRoot) -> Iterator[None]:
+def _owned_for_a_while(root: JobRoot, *, is_dry_run: bool) -> Iterator[None]:
     """Nobody resumes the job meanwhile; its status is then as it was."""
-    status, now_us = root.read_status(), SystemClock().now_us()
-    if is_owned(status, now_us):
-        raise JobRunningError(display_uri(root.uri), f"pid {status['pid']} on {status['machine']}")
+    now_us = SystemClock().now_us()
+    root.check_idle(now_us)
+    if is_dry_run:
+        yield
+        return
+    status = root.read_status()
     root.take_over(now_us)
     try:
+        fence(root)
         yield
     finally:
         root.write_status(status)
 
 
-def _needless_checkpoints(root: JobRoot, job: Ledger) -> list[str]:
+def _announced(notices: Iterable[Notice]) -> set[str]:
+    """Every file that a checkpoint was made of."""
+    taken = (n for n in notices if isinstance(n, CheckpointTaken))
+    return {name for notice in taken for name in (notice.name, *notice.parts)}
+
+
+def _needless_files(root: JobRoot, job: Ledger, announced: set[str]) -> list[str]:
+    """Checkpoints, entries of journals and states of productions that no resume can ask for."""
     needed = {
         name
         for vertex in job.topology.vertices
         for ref in job.tracker.refs(vertex)
         for name in (ref.name, *ref.parts)
     }
-    return [path for path in root.store.list(CHECKPOINTS) if path not in needed]
-
-
-def _checkpoints(root: JobRoot, job: Ledger) -> Iterator[tuple[str, int]]:
-    for path in _needless_checkpoints(root, job):
-        yield f"{display_uri(root.uri)}/{path}", root.store.size(path)
+    found = [path for path in root.store.list(CHECKPOINTS) if path not in needed]
+    for vertex in job.topology.vertices:
+        is_over = job.is_settled(vertex) and not any(r.name for r in job.tracker.refs(vertex))
+        for kind in (VALUES, PRODUCTIONS):
+            *entries, _ = root.store.list(f"{kind}/{vertex}") or [""]  # the newest refuses zombies
+            found += [e for e in entries if is_over or (e in announced and e not in needed)]
+        states = root.store.list(f"{STATES}/{vertex}")
+        if states and not is_over:
+            kept = [e for e in root.store.list(f"{PRODUCTIONS}/{vertex}") if e not in found]
+            needed |= parts_of_entries(root.store, kept)
+        found += [path for path in states if is_over or path not in needed]
+    return found
 
 
 def _streams(plan: PhysicalPlan, job: Ledger, marks: dict[str, int | None]) -> Iterator[_Stream]:

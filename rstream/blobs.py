@@ -252,7 +252,8 @@ class FsspecBlobs:
         except FileNotFoundError:
             return []
         skip = len(self._root) + 1
-        return sorted(name[skip:] for name in found)
+        below = f"{self._full(folder.strip('/'))}/"  # s3fs may give the folder itself
+        return sorted(name[skip:] for name in found if name.startswith(below))
 
     def _make_folder(self, folder: str) -> None:
         if folder not in self._made_folders:

@@ -30,7 +30,7 @@ from rvertex.state import CheckpointWriter, LoadedCheckpoint, checkpoint_path, l
 from rvertex.vertex import StepResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
     from rstream.blobs import BlobStore
@@ -223,6 +223,13 @@ def open_history(spec: VertexSpec, checkpoint: str, store: BlobStore) -> History
         tuple(entry.result() for entry in entries),
         entries[0].before,
     )
+
+
+def parts_of_entries(store: BlobStore, names: Sequence[str]) -> set[str]:
+    """The parts of states that these entries name."""
+    data = zip(names, store.get_many(names), strict=True)
+    entries = (_Entry(name, blob) for name, blob in data if blob is not None)
+    return {part for entry in entries for part in entry.production.parts}
 
 
 class _Entry:

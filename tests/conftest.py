@@ -1,8 +1,17 @@
-"""Options and fixtures that all tests share."""
+"""Options and fixtures that all tests share; a real S3 endpoint, one per session."""
 
 from __future__ import annotations
 
+import uuid
+from typing import TYPE_CHECKING
+
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from rstream import BlobStore
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -14,3 +23,42 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def rewrite(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be rewritten."""
     return bool(request.config.getoption("--rewrite"))
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3_bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    import s3fs
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_endpoint)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    bucket = f"bucket-{uuid.uuid4().hex[:8]}"
+    s3fs.S3FileSystem(skip_instance_cache=True).mkdir(bucket)
+    return f"s3://{bucket}"
+
+
+@pytest.fixture(params=["path", "memory", "s3"])
+def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    """A store that several processes could share, of every kind that creates exclusively."""
+    from rstream import open_store
+
+    match request.param:
+        case "path":
+            return open_store(str(tmp_path / "root"))
+        case "memory":
+            return open_store(f"memory://{tmp_path}")
+        case _:
+            return open_store(f"{request.getfixturevalue('s3_bucket')}/root")

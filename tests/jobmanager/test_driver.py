@@ -5,7 +5,7 @@ Cannot catch: what real hosts, stores and connections do (test_job.py, tests/sim
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,7 @@ from jobmanager.config import JobConfig
 from jobmanager.driver import PAUSE_MAX_S, Driver
 from jobmanager.errors import JobRunningError
 from jobmanager.manager import JobManager
+from jobmanager.notice_log import NoticeLog, read_notices
 from jobmanager.root import CANCEL, JobRoot
 from rstream import InlineBackground, MemoryBlobs, StoreError
 from rstream.clock import ManualClock
@@ -21,6 +22,8 @@ from tests.jobmanager.shapes import chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pyarrow as pa
 
     from rvertex.host import HostSpec
 
@@ -62,17 +65,21 @@ class Lines:
 class Scene:
     """A driver of one host that has reported."""
 
-    def __init__(self, store: MemoryBlobs) -> None:
+    def __init__(
+        self, store: MemoryBlobs, on_status: Callable[[dict[str, Any]], None] = lambda status: None
+    ) -> None:
         self.clock = ManualClock(1_000_000)
         self.manager = JobManager(chain("volatile"), CONFIG)
         self.lines: list[Lines] = []
+        root = JobRoot(store)
+        root.claim(self.clock.now_us())
         self.driver = Driver(
-            root=JobRoot(store),
+            root=root,
             manager=self.manager,
             executor=Hosts(),
             config=CONFIG,
             clock=self.clock,
-            on_status=lambda status: None,
+            on_status=on_status,
             background=InlineBackground(),
             open_control=self._open,
         )
@@ -96,6 +103,12 @@ class Scene:
     def hear_host(self) -> None:
         """The host reports, so that it is not taken for dead."""
         self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(Progress("h0.0", ())))
+
+    def hear_zombie(self) -> None:
+        """An instance that was replaced has stored a checkpoint, which is to be deleted."""
+        name, at = "checkpoints/a/zombie", (10,)
+        late = CheckpointTaken("a", 99, name, at, at, 5, at, (), 0, asked=False)
+        self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(late))
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass at once, then have two turns: one may only queue a notice."""
@@ -122,15 +135,24 @@ def test_a_driver_that_did_not_listen_gives_nobody_up() -> None:
 
 def test_lines_end_even_if_the_log_cannot_be_closed() -> None:
     class Full(MemoryBlobs):
-        """A store that takes nothing."""
+        """A store that is full from some time on."""
 
-        def put(self, path: str, data: object) -> None:
-            raise StoreError(path, "no space left")
+        is_full = False
+
+        def put(self, path: str, data: bytes | pa.Buffer) -> None:
+            if self.is_full:
+                raise StoreError(path, "no space left")
+            super().put(path, data)
 
         def child(self, folder: str) -> Full:
             return self
 
-    scene = Scene(Full())
+    store = Full()
+    scene = Scene(store)
+    store.is_full = True
+    again = HostReady("h0.0", 1, 1, "m", "grpc://h0.0")
+    scene.lines[0].on_message("h0.0#1", NOTICE_CODEC.encode(again))
+    scene.driver.turn(0)
     with pytest.raises(StoreError, match="no space left"):
         scene.driver.close()
     assert scene.lines[0].is_closed
@@ -187,9 +209,7 @@ def test_what_is_needless_is_deleted_when_the_store_can_be_reached_again() -> No
     store = Fragile()
     scene = Scene(store)
     store.put("checkpoints/a/zombie", b"state")
-    at = (10,)
-    late = CheckpointTaken("a", 99, "checkpoints/a/zombie", at, at, 5, at, (), 0, asked=False)
-    scene.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(late))
+    scene.hear_zombie()
     for left in (2, 1, 0):
         assert store.exists("checkpoints/a/zombie")
         scene.pass_time(1.0)
@@ -201,7 +221,7 @@ def test_what_is_needless_is_deleted_when_the_store_can_be_reached_again() -> No
 def test_one_that_was_replaced_while_it_slept_writes_nothing_more() -> None:
     store = MemoryBlobs()
     scene = Scene(store)
-    JobRoot(store, pid=1, machine="elsewhere").take_over(1_000_000)
+    JobRoot(store, pid=1, machine="elsewhere").claim(1_000_000)
     before = dict(store.blobs)
     scene.hear_host()
     scene.clock.advance(60_000_000)
@@ -210,3 +230,62 @@ def test_one_that_was_replaced_while_it_slept_writes_nothing_more() -> None:
     scene.driver.close()
     assert store.blobs == before
     assert scene.lines[0].is_closed
+
+
+def test_one_that_was_replaced_since_its_last_look_decides_nothing() -> None:
+    """Its notices are durable, in its own folder, and nothing follows from them."""
+    store = MemoryBlobs()
+    scene = Scene(store)
+    store.put("checkpoints/a/zombie", b"state")
+    successor = JobRoot(store, pid=1, machine="elsewhere")
+    successor.claim(1_000_000)
+    known = NoticeLog(successor, scene.clock, CONFIG, InlineBackground()).replay()
+    scene.hear_zombie()
+    with pytest.raises(JobRunningError, match="pid 1 on elsewhere"):
+        scene.driver.turn(0)
+    scene.driver.close()
+    assert store.exists("checkpoints/a/zombie")
+    assert [notice for _, notice in read_notices(store)] == known
+
+
+def test_the_last_status_is_insisted_on() -> None:
+    """A job that has finished does not fail because its status could not be written at once."""
+    failures, told = [3], []
+
+    def on_status(status: dict[str, Any]) -> None:
+        if status["state"] == "cancelled" and failures[0]:
+            failures[0] -= 1
+            raise StoreError("status.json", "busy")
+        told.append(status["state"])
+
+    scene = Scene(MemoryBlobs(), on_status)
+    scene.driver.cancel()
+    scene.driver.turn(0)
+    scene.driver.close()
+    assert (failures, told[-1]) == ([0], "cancelled")
+
+
+def test_a_last_status_that_cannot_be_written_is_trouble_that_can_be_resumed() -> None:
+    def on_status(status: dict[str, Any]) -> None:
+        if status["state"] == "cancelled":
+            raise StoreError("status.json", "busy")
+
+    scene = Scene(MemoryBlobs(), on_status)
+    scene.driver.cancel()
+    scene.driver.turn(0)
+    with pytest.raises(StoreError, match="busy"):
+        scene.driver.close()
+    assert scene.lines[0].is_closed
+
+
+def test_what_is_needless_when_the_job_ends_is_deleted_too() -> None:
+    store = MemoryBlobs()
+    scene = Scene(store)
+    store.put("checkpoints/a/zombie", b"state")
+    scene.hear_zombie()
+    scene.driver.turn(0)
+    scene.driver.cancel()
+    scene.driver.turn(0)
+    assert store.exists("checkpoints/a/zombie")
+    scene.driver.close()
+    assert not store.exists("checkpoints/a/zombie")

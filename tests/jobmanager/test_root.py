@@ -1,4 +1,7 @@
-"""The files of a job's root, and who may work on it. Cannot catch: two that begin at once."""
+"""The files of a job's root, and who may work on it; S3 is moto's real HTTP server.
+
+Cannot catch: stores whose exclusive creation is none (moto's, of many megabytes).
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,34 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jobmanager.errors import JobExistsError, JobRunningError, NoJobError
-from jobmanager.root import CANCEL, DRAIN, STATUS_STALE_US, JobRoot, display_uri, is_owned
+from jobmanager.root import (
+    CANCEL,
+    DRAIN,
+    EPOCHS,
+    STATUS,
+    STATUS_STALE_US,
+    JobRoot,
+    display_uri,
+    is_owned,
+)
 from planner import col
 from planner.lower import lower
 from rstream.blobs import MemoryBlobs
 from rstream.clock import SystemClock
+from rstream.errors import StoreError
 from tests.support.queries import bids, stateless
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rstream.blobs import BlobStore
 
 NOW_US = SystemClock().now_us()
 SETTINGS = {"job": "j", "id": "1"}
@@ -89,10 +106,88 @@ def test_take_over_is_visible(root: JobRoot) -> None:
     root.take_over(NOW_US + 1)
     status = root.read_status()
     assert (status["state"], status["pid"], status["events_in"]) == ("starting", os.getpid(), 7)
+    assert status["manager_epoch"] == root.epoch == 1
     root.write_status(owned_by())
     with pytest.raises(JobRunningError, match=f"pid {os.getppid()} on "):
         root.take_over(NOW_US + 1)
-    assert root.read_status() == owned_by()
+    assert root.read_status() == owned_by(manager_epoch=1)
+
+
+def rivals(store: BlobStore, count: int) -> list[JobRoot]:
+    """Job managers on other machines, whose deaths cannot be seen."""
+    return [JobRoot(store, pid=7, machine=f"m{i}") for i in range(count)]
+
+
+def test_of_those_that_begin_at_once_one_is_the_owner(shared_store: BlobStore) -> None:
+    roots = rivals(shared_store, 6)
+    ready = threading.Barrier(len(roots))
+
+    def begin(root: JobRoot) -> str:
+        ready.wait()
+        try:
+            root.take_over(NOW_US)
+            root.check_owner()
+        except JobRunningError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(len(roots)) as pool:
+        refused = list(pool.map(begin, roots))
+    assert refused.count("") == 1
+    owner = f"pid 7 on m{refused.index('')}"
+    assert all(not reason or owner in reason for reason in refused), refused
+
+
+def test_a_claim_counts_before_its_owner_has_said_more(root: JobRoot) -> None:
+    first, second = rivals(root.store, 2)
+    first.claim(NOW_US)
+    root.store.delete(STATUS)
+    with pytest.raises(JobRunningError, match="pid 7 on m0"):
+        second.take_over(NOW_US + 1)
+    first.write_status(owned_by(machine="m0", pid=7, state="failed"))
+    second.take_over(NOW_US + 2)
+    assert (first.epoch, second.epoch) == (1, 2)
+    second.check_owner()
+    with pytest.raises(JobRunningError, match="pid 7 on m1"):
+        first.check_owner()
+
+
+def test_a_status_that_a_replaced_one_still_wrote_frees_nothing(root: JobRoot) -> None:
+    first, second, third = rivals(root.store, 3)
+    first.claim(NOW_US)
+    second.claim(NOW_US)
+    first.write_status(owned_by(state="failed"))
+    with pytest.raises(JobRunningError, match="pid 7 on m1"):
+        third.take_over(NOW_US + 1)
+    second.check_owner()
+
+
+def test_without_exclusive_creation_the_one_that_was_overwritten_notices(root: JobRoot) -> None:
+    first, second = rivals(root.store, 2)
+    first.claim(NOW_US)
+    name, *_ = root.store.list(EPOCHS)
+    root.store.delete(name)  # as if the second had not seen it
+    second.claim(NOW_US)
+    second.check_owner()
+    with pytest.raises(JobRunningError, match="pid 7 on m1"):
+        first.check_owner()
+
+
+def test_a_claim_that_is_gone_is_trouble_with_the_store(root: JobRoot) -> None:
+    root.claim(NOW_US)
+    root.store.delete(root.store.list(EPOCHS)[0])
+    with pytest.raises(StoreError, match="epochs/0000000001: the file is gone"):
+        root.check_owner()
+
+
+def test_a_job_is_begun_once(root: JobRoot) -> None:
+    """One that slept between its claim and its plan finds that of another."""
+    first, second = rivals(root.store, 2)
+    for each in (first, second):
+        each.claim(NOW_US)
+    second.write_plan(lower(stateless(), root="ROOT", parallelism=1))
+    with pytest.raises(JobRunningError, match="pid 7 on m1"):
+        first.write_plan(lower(stateless(), root="ROOT", parallelism=2))
 
 
 @pytest.mark.parametrize(

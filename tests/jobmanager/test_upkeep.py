@@ -11,16 +11,19 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig, JobRunningError
-from jobmanager.notice_log import NoticeLog
+from jobmanager.notice_log import read_notices
 from jobmanager.root import JobRoot
 from jobmanager.upkeep import Garbage, collect_garbage
 from rstream import StreamLimits
-from rstream.clock import SystemClock
 from rvertex.messages import CheckpointTaken
 from tests.jobmanager.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
+from tests.jobmanager.test_strong import logged, strong
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from planner import Query
 
 PACE = 40.0
 FLUSHED_OFTEN = StreamLimits(flush_interval_ms=20)
@@ -32,7 +35,9 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
 
 
-def cancelled(events: Path, root: Path, **options: Any) -> None:
+def cancelled(
+    events: Path, root: Path, make: Callable[[Path], Query] = two_exchanges, **options: Any
+) -> None:
     """A job that was cancelled half way, after many checkpoints."""
     jobs: list[jobmanager.Job] = []
 
@@ -43,9 +48,8 @@ def cancelled(events: Path, root: Path, **options: Any) -> None:
     config = with_limits(
         JobConfig(tick_s=0.02), checkpoint_interval_s=0.02, step_rows_max=200, stream=FLUSHED_OFTEN
     )
-    query = two_exchanges(events)
     job = jobmanager.run(
-        query,
+        make(events),
         root=str(root),
         executor="local",
         paced=PACE,
@@ -78,7 +82,7 @@ def test_what_is_said_to_go_goes_and_the_job_can_be_resumed(events: Path, tmp_pa
     gone = before.keys() - files(root).keys()
     assert gone == set(told.files)
     assert sum(before[path] for path in gone) == told.size_bytes > 0
-    assert JobRoot(str(root)).read_status() == status
+    assert JobRoot(str(root)).read_status() == {**status, "manager_epoch": 2}
     assert gc(root, retain=0) == Garbage((), 0)
     resumed = jobmanager.resume(str(root)).wait(WAIT_S)
     whole = jobmanager.run(two_exchanges(events), root=str(tmp_path / "whole"), executor="local")
@@ -90,8 +94,8 @@ def test_retention_is_as_it_was_asked_for_when_the_job_was_run(
 ) -> None:
     root = tmp_path / "job"
     cancelled(events, root, retain="all")
-    log = NoticeLog(JobRoot(str(root)), SystemClock(), JobConfig(), None)
-    announced = [n.name for n in log.replay() if isinstance(n, CheckpointTaken)]
+    notices = (notice for _, notice in read_notices(JobRoot(str(root)).store))
+    announced = [n.name for n in notices if isinstance(n, CheckpointTaken)]
     assert len(announced) > 10
     gc(root)
     assert [name for name in announced if not (root / name).exists()] == []
@@ -114,6 +118,29 @@ def test_of_a_finished_job_the_answer_is_left(events: Path, tmp_path: Path) -> N
 
 def in_streams(path: str) -> bool:
     return "/streams/" in path or "/checkpoints/" in path
+
+
+@pytest.mark.parametrize("make", [strong, logged])
+def test_of_journals_the_newest_entries_are_left(
+    make: Callable[[Path], Query], events: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "job"
+    cancelled(events, root, make, retain="all")
+    before = journals(root)
+    gc(root, retain=0)
+    between = journals(root)
+    assert between < before, "entries that only old checkpoints need have gone"
+    status = jobmanager.resume(str(root), retain="all").wait(WAIT_S)
+    assert status["state"] == "finished", status
+    gc(root, retain=0)
+    newest = {path.rpartition("/")[0]: path for path in sorted(journals(root))}
+    assert journals(root) == set(newest.values()), "each journal refuses who wakes up"
+    assert not any("/production-state/" in path for path in journals(root))
+
+
+def journals(root: Path) -> set[str]:
+    kinds = ("/values/", "/productions/", "/production-state/")
+    return {path for path in files(root) if any(kind in path for kind in kinds)}
 
 
 def test_a_root_that_somebody_works_on_is_left_alone(events: Path, tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ import pyarrow.parquet as pq
 
 from jobmanager.manager import JobManager
 from jobmanager.messages import LOG_CODEC, DeleteFiles, Tell, TwinLevel
+from jobmanager.notice_log import FENCE, folder_of, parts_in_force
 from jobmanager.recovery import plan_restarts
 from jobmanager.topology import Topology
+from rstream import MemoryBlobs
 from rvertex.errors import CorruptCheckpointError
 from rvertex.messages import CheckpointTaken, Collect
 from rvertex.state import load_checkpoint
@@ -297,21 +299,32 @@ class Shadow:
 
     def __init__(self, workload: Workload) -> None:
         self.topology = Topology(workload.vertices)
+        self._config = workload.config
         self.core = JobManager(self.topology, workload.config)
         self.chosen: dict[str, CheckpointRef] = {}
-        self._next_seq = 0
+        self._fence = ""
+        self._next_seqs: dict[str, int] = {}
 
     def catch_up(self, blobs: dict[str, bytes]) -> None:
-        """Replay the notices that became durable since the last time."""
-        for name in sorted(n for n in blobs if n.startswith(NOTICES)):
-            match = SEGMENT.fullmatch(name)
-            if match is None or int(match[3]) <= self._next_seq:
+        """Replay the notices in force that became durable since the last time."""
+        newest = max((n for n in blobs if n.startswith(NOTICES) and n.endswith(FENCE)), default="")
+        if newest != self._fence:  # another job manager has begun, and said what counts
+            self._fence = newest
+            self.core = JobManager(self.topology, self._config)
+            self._next_seqs = {}
+        for part in parts_in_force(MemoryBlobs(blobs, HOME)):
+            self._replay(blobs, f"{HOME}{folder_of(part.epoch)}/", part.end)
+
+    def _replay(self, blobs: dict[str, bytes], folder: str, end: int) -> None:
+        for name in sorted(n for n in blobs if n.startswith(folder)):
+            match, next_seq = SEGMENT.fullmatch(name), self._next_seqs.get(folder, 0)
+            if match is None or int(match[3]) <= next_seq or int(match[2]) >= end:
                 continue
             table = pq.read_table(pa.BufferReader(blobs[name]), use_threads=False)
-            skip = self._next_seq - int(match[2])
-            for data in table.column("notice").to_pylist()[skip:]:
+            wanted = slice(next_seq - int(match[2]), end - int(match[2]))
+            for data in table.column("notice").to_pylist()[wanted]:
                 self.core.recall([LOG_CODEC.decode(data)])
-            self._next_seq = int(match[3])
+            self._next_seqs[folder] = min(int(match[3]), end)
 
     def restarts(self) -> dict[str, CheckpointRef]:
         """Everybody is dead: who starts from where."""

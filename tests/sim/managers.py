@@ -74,7 +74,7 @@ class ManagerProcess:
             root.take_over(clock.now_us())
             world.taken_over_by(self)
         else:
-            root.write_status(self._owner(clock.now_us()))
+            root.claim(clock.now_us())
         self.core = WatchedManager(world.workload, world.scheduler)
         self.driver = Driver(
             root=root,
