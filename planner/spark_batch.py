@@ -5,20 +5,21 @@ stream the source readers and nothing else: expressions are Spark SQL (:mod:`pla
 temporal join is an equality join with a condition on the lifetimes, a window aggregate explodes
 each event into its windows and groups. The plan is taken as the query has it, not optimised.
 
-What differs from the stream: there is no sequence. (1) ``first``, ``last``, ``max_by``, count
-windows and the payload of a stitch go by ``_vs`` alone; where several events of a group start
-together with different values, the stream takes the one that MERGE orders first (last), a batch has
-no such order and refuses. Values for a user's aggregate come by ``_vs``, then by value. (2) Floats
-are added in any order, so sums and means agree up to rounding. (3) Expressions are evaluated where
-they are needed only. (4) All rows of the sources pass through the driver. (5) RE2 and Java read
-some regular expressions differently.
+What differs from the stream: (1) its sequence is known from the sources on through steps that work
+row by row and keep starts in order; after any other step events that start together have no order.
+``first``, ``last``, ``max_by``, count windows, the payload of a stitch, keyed processes and users'
+operators then refuse what would depend on it, and values for a user's aggregate come by value. (2)
+Floats are added in any order, so sums and means agree up to rounding. (3) Expressions are evaluated
+where they are needed only. (4) All rows of the sources pass through the driver. (5) RE2 and Java
+read some regular expressions differently.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -34,10 +35,10 @@ from planner.spark_sql import (
     explained,
     pairs,
     physical,
-    to_sql,
 )
-from planner.spark_sql.aggregates import Take, user_function
-from planner.spark_sql.lifetimes import changed, changed_mean_us, gaps, moved
+from planner.spark_sql.aggregates import Take, register
+from planner.spark_sql.frame import PLACE, Frame
+from planner.spark_sql.lifetimes import changed, changed_mean_us, gaps, keeps_order, moved
 from planner.spark_sql.types import type_name
 from planner.spark_sql.user_code import with_user_code
 from planner.traversal import NodeMap, topological
@@ -45,7 +46,6 @@ from planner.user_node import codes_in
 from planner.windows import CountWindow, SessionWindow
 from rstream.batch import VE, VS, event_schema
 from rstream.types import INF_TIME
-from rvertex.gathered import Custom
 from rvertex.spark import spark_context
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
-    from planner.nodes import Node
     from planner.spark_sql.lifetimes import Times
 
 _LIFETIME = [f"`{VS}`", f"`{VE}`"]
@@ -63,26 +62,6 @@ _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.variable.substitute": "false",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """Events as a DataFrame: ``_vs``, ``_ve``, and ``c0``, ``c1``, ... for ``schema``."""
-
-    df: DataFrame
-    schema: pa.Schema
-    #: Mean length of a lifetime, as far as the sources tell. It says how joins cut time, no more.
-    lifetime_us: int
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """What the columns, and the lifetime, are called in Spark SQL."""
-        named = {name: f"c{i}" for i, name in enumerate(self.schema.names)}
-        return {VS: VS, VE: VE, **named}
-
-    def sql(self, node: Node) -> str:
-        """An expression over the columns."""
-        return to_sql(node, self.columns)
 
 
 def collect(
@@ -97,7 +76,7 @@ def collect(
     """
     session = open_session(spark_context(master, daemon_module))
     try:
-        frame = compile_plan(plan, session, parallelism)
+        frame = _placeless(compile_plan(plan, session, parallelism))
         table = frame.df.orderBy(*frame.df.columns).toArrow()
     except (PySparkException, Py4JError) as error:
         raise explained(str(error)) from error
@@ -131,9 +110,7 @@ def _compile(
         case logical.Source():
             return _source(node, session, parallelism)
         case _ if codes_in(node):
-            (below,) = inputs
-            df = with_user_code(node, below.df, below.schema)
-            return Frame(df, node.schema, below.lifetime_us)
+            return with_user_code(node, *inputs)
         case logical.Filter(predicate=predicate):
             (below,) = inputs
             return replace(below, df=below.df.where(below.sql(predicate)))
@@ -142,7 +119,7 @@ def _compile(
             made = [below.sql(expr) for _, expr in columns]
             return _selected(below, node.schema, made)
         case logical.Explode(column=column):
-            (below,) = inputs
+            below = _placeless(*inputs)
             made = [
                 f"explode({sql})" if name == column else sql
                 for name, sql in list(below.columns.items())[2:]
@@ -152,6 +129,7 @@ def _compile(
             return _union(node, inputs)
         case logical.Lifetime(change=change):
             (below,) = inputs
+            below = below if keeps_order(change) else _placeless(below)
             return _changed(below, changed(change), changed_mean_us(change, below.lifetime_us))
         case logical.Clip():
             return _clip(node, *inputs)
@@ -181,34 +159,40 @@ def _compile(
 
 def _selected(below: Frame, schema: pa.Schema, made: Sequence[str]) -> Frame:
     named = [f"{sql} as c{i}" for i, sql in enumerate(made)]
-    return Frame(below.df.selectExpr(*_LIFETIME, *named), schema, below.lifetime_us)
+    df = below.df.selectExpr(*_LIFETIME, *named, *below.place)
+    return Frame(df, schema, below.lifetime_us, below.has_place)
 
 
 def _source(node: logical.Source, session: SparkSession, parallelism: int) -> Frame:
     events = source_events(node, parallelism)
-    names = [VS, VE, *(f"c{i}" for i in range(len(node.schema)))]
+    names = [VS, VE, *(f"c{i}" for i in range(len(node.schema))), PLACE]
     columns = [column.cast(physical(column.type)) for column in events.columns]
+    columns.append(pa.array(np.arange(events.num_rows)))
     table = pa.Table.from_arrays(columns, names=names)
     lifetime = 1
     if table.num_rows:
         vs, ve = (table[name].to_numpy().astype(float) for name in (VS, VE))
         lifetime = max(1, min(INF_TIME, int((ve - vs).mean())))
-    return Frame(session.createDataFrame(table), node.schema, lifetime)
+    return Frame(session.createDataFrame(table), node.schema, lifetime, has_place=True)
+
+
+def _placeless(below: Frame) -> Frame:
+    return replace(below, df=below.df.drop(PLACE), has_place=False)
 
 
 def _union(node: logical.Union | logical.Join, inputs: Sequence[Frame]) -> Frame:
-    df = inputs[0].df
-    for other in inputs[1:]:
-        df = df.unionAll(other.df)
+    df, *others = (_placeless(frame).df for frame in inputs)
+    for other in others:
+        df = df.unionAll(other)
     return Frame(df, node.schema, max(frame.lifetime_us for frame in inputs))
 
 
 def _changed(below: Frame, times: Times, lifetime_us: int) -> Frame:
     """The same payload with other lifetimes."""
     found = below.df.where(times.kept).selectExpr("*", *times.made)
-    payload = list(below.columns.values())[2:]
-    df = found.selectExpr(f"{times.vs} as `{VS}`", f"{times.ve} as `{VE}`", *payload)
-    return Frame(df, below.schema, lifetime_us)
+    kept = [*list(below.columns.values())[2:], *below.place]
+    df = found.selectExpr(f"{times.vs} as `{VS}`", f"{times.ve} as `{VE}`", *kept)
+    return replace(below, df=df, lifetime_us=lifetime_us)
 
 
 def _join(node: logical.Join, left: Frame, right: Frame) -> Frame:
@@ -272,7 +256,8 @@ def _overlapping(conditions: Sequence[str], left: Frame, right: Frame, how: str)
 
 def _sliced(frame: Frame, prefix: str, slice_us: int) -> DataFrame:
     columns, exploded = pairs.slices(frame.df.columns, prefix, slice_us)
-    return frame.df.selectExpr(*columns).selectExpr("*", exploded)
+    df: DataFrame = frame.df.selectExpr(*columns).selectExpr("*", exploded)
+    return df
 
 
 def _aggregate(node: logical.WindowAgg, below: Frame) -> Frame:
@@ -294,10 +279,10 @@ def _grouped(
 ) -> Frame:
     """Aggregates of ``rows`` per key and ``by``; ``times`` and ``kept`` read these and ``more``."""
     keys = [below.columns[key] for key in node.keys]
-    takes = [Take.of(a, i, below.columns, below.schema) for i, a in enumerate(node.aggregates)]
+    takes = [Take.of(a, i, below) for i, a in enumerate(node.aggregates)]
     for i, aggregate in enumerate(node.aggregates):
         if aggregate.function == "user":
-            _register(rows.sparkSession, i, aggregate, below.schema)
+            register(rows.sparkSession, i, aggregate, below.schema)
     partial = {name: sql for take in takes for name, sql in take.partial.items()} | dict(more or {})
     grouped = rows.groupBy(*by, *keys).agg(
         *(expr(f"{sql} as {name}") for name, sql in {"_rows": "count(1)", **partial}.items())
@@ -309,22 +294,6 @@ def _grouped(
         *(f"{sql} as c{i}" for i, sql in enumerate(made)),
     )
     return Frame(df, node.schema, lifetime_us)
-
-
-def _register(
-    session: SparkSession, index: int, aggregate: logical.Aggregate, schema: pa.Schema
-) -> None:
-    """A user's aggregate as a function of the array of its values."""
-    assert aggregate.column is not None, aggregate
-    assert isinstance(aggregate.argument, Custom), aggregate
-    target, kind = aggregate.argument.target, schema.field(aggregate.column).type
-    stored, made = physical(kind), physical(target.type)
-
-    def result(values: list[object]) -> object:
-        found = target.result(target.add(target.init(), pa.array(values, stored).cast(kind)))
-        return pa.scalar(found, target.type).cast(made).as_py()
-
-    session.udf.register(user_function(index), result, type_name(target.type))
 
 
 def _sessions(node: logical.DataWindowAgg, window: SessionWindow, below: Frame) -> Frame:
@@ -356,7 +325,7 @@ def _stitched(node: logical.Stitch, below: Frame) -> Frame:
     """One event per island, with the payload of its first."""
     keys = [below.columns[name] for name in node.on]
     takes = [
-        Take.of(logical.Aggregate("first", name, name), i, below.columns, below.schema)
+        Take.of(logical.Aggregate("first", name, name), i, below)
         for i, name in enumerate(below.schema.names)
     ]
     partial = {name: sql for take in takes for name, sql in take.partial.items()}
@@ -374,7 +343,8 @@ def _counted(node: logical.DataWindowAgg, count: int, below: Frame) -> Frame:
     """Each event with the number of its window, then grouped; windows that are full."""
     keys = [below.columns[key] for key in node.keys]
     payload = list(below.columns.values())[2:]
-    number, checked = data_windows.numbers(keys, count, payload)
+    number = data_windows.number(keys, count, below.order)
+    checked = "_number" if below.has_place else data_windows.checked_number(keys, payload)
     rows = below.df.selectExpr("*", f"{number} as _number")
     rows = rows.selectExpr("*", f"{checked} as _window")
     more = {"_from": f"min({VS})", "_to": data_windows.after_last()}
@@ -393,6 +363,6 @@ def _snapshots(node: logical.DataWindowAgg, below: Frame) -> Frame:
     )
     same = [f"l{key} <=> r{key}" for key in keys]
     found = _overlapping(same, below, Frame(points, below.schema, 1), "inner")
-    columns = [f"l{name} as {name}" for name in (VS, VE, *list(below.columns.values())[2:])]
+    columns = [f"l{name} as {name}" for name in (*below.columns.values(), *below.place)]
     rows = found.selectExpr(*columns, f"r{VS} as _from", "r_next as _to")
     return _grouped(node, below, rows, ["_from", "_to"], ("_from", "_to"), below.lifetime_us)

@@ -1,26 +1,28 @@
 """Aggregates as Spark SQL: what is computed per group, and the result made of that.
 
-Sums of integers are exact and must fit into int64. ``first``, ``last``, ``max_by`` and ``min_by``
-refuse to choose between different values where the stream would go by sequence; a user's aggregate
-gets its values by start, and those that start together by value.
+Sums of integers are exact and must fit into int64. ``first``, ``last``, ``max_by``, ``min_by`` and
+aggregates of users take events that start together by their place in the stream. Where that is not
+known, they refuse to choose between different values; a user's aggregate gets them by value.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from planner.spark_sql.casts import cast, failure
 from planner.spark_sql.lets import let
-from planner.spark_sql.types import type_name
+from planner.spark_sql.types import physical, type_name
 from rstream.batch import VS
+from rvertex.gathered import Custom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from planner.logical import Aggregate
+    from planner.spark_sql.frame import Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +33,25 @@ class Take:
     result: str
 
     @staticmethod
-    def of(aggregate: Aggregate, index: int, columns: Mapping[str, str], schema: pa.Schema) -> Take:
+    def of(aggregate: Aggregate, index: int, below: Frame) -> Take:
         name = f"a{index}"
         if aggregate.column is None:
             return Take({name: "count(1)"}, name)
-        column = columns[aggregate.column]
-        kind = schema.field(aggregate.column).type
+        column = below.columns[aggregate.column]
+        kind = below.schema.field(aggregate.column).type
         shown = f"{aggregate.function}({aggregate.column})"
         match aggregate.function:
             case "sum" | "mean" as function:
                 return _added(function, name, column, kind, shown)
             case "first" | "last" as function:
-                return _picked(function, name, column, shown)
+                return _picked(function, name, column, shown, below)
             case "max_by" | "min_by" as function:
-                return _ranked(function, name, column, shown)
+                return _ranked(function, name, column, shown, below)
             case "variance" | "stddev" as function:
                 return _spread(function, name, column, aggregate.argument)
             case "user":
                 values = f"transform(array_sort({name}), pair -> pair.x)"
-                pairs = f"collect_list(named_struct('vs', {VS}, 'x', {column}))"
+                pairs = f"collect_list(struct({', '.join(below.order)}, {column} as x))"
                 return Take({name: pairs}, f"{user_function(index)}({values})")
             case function:
                 made = _OF_VALUES[function](column, aggregate.argument)
@@ -115,35 +117,46 @@ def _spread(function: str, name: str, column: str, ddof: object) -> Take:
     return Take(partial, f"if({name}_n > {ddof}, {root}, null)")
 
 
-def _picked(function: str, name: str, column: str, shown: str) -> Take:
-    """The value at the least (greatest) ``_vs``: the least and the greatest such value must agree.
+def _picked(function: str, name: str, column: str, shown: str, below: Frame) -> Take:
+    """The value at the least (greatest) ``_vs``, and of these at the least (greatest) place.
 
-    ``~_vs`` runs against ``_vs`` and, unlike ``-_vs``, does not overflow.
+    Without places the least and the greatest such value must agree; ``~_vs`` runs against ``_vs``
+    and, unlike ``-_vs``, does not overflow.
     """
-    rising = f"named_struct('vs', {VS}, 'x', {column})"
-    falling = f"named_struct('vs', ~{VS}, 'x', {column})"
-    one, other = (rising, falling) if function == "first" else (falling, rising)
-    low, high = f"{name}_low", f"{name}_high"
-    agrees = f"if({low}.x <=> {high}.x, {low}.x, {_ambiguous(shown)})"
-    return Take({low: f"min({one})", high: f"max({other})"}, agrees)
+    best, other = ("min", "max") if function == "first" else ("max", "min")
+    found = {name: f"{best}(struct({', '.join(below.order)}, {column} as x))"}
+    if below.has_place:
+        return Take(found, f"{name}.x")
+    against = f"{name}_against"
+    found[against] = f"{other}(struct(~{VS} as vs, {column} as x))"
+    return Take(found, f"if({name}.x <=> {against}.x, {name}.x, {_ambiguous(shown)})")
 
 
-def _ranked(function: str, name: str, column: str, shown: str) -> Take:
-    """The value at the greatest (least) rank, there at the least time; one value must be there."""
-    pairs = f"filter({name}, pair -> pair.rank is not null)"
-    time = "~pair.vs" if function == "max_by" else "pair.vs"
+def _ranked(function: str, name: str, column: str, shown: str, below: Frame) -> Take:
+    """The value at the greatest (least) rank, there at the least time, there at the least place.
+
+    Without places, one value must be there.
+    """
+    place = below.place[0] if below.has_place else "0L"
+    pairs = f"filter({name}, pair -> pair.x.rank is not null)"
     best = "array_max" if function == "max_by" else "array_min"
-    keys = f"{best}(transform({pairs}, pair -> named_struct('rank', pair.rank, 'time', {time})))"
+    rank = f"{best}(transform({pairs}, pair -> pair.x.rank))"
 
-    def picked(key: str) -> str:
-        is_best = f"pair.rank <=> {key}.rank and {time} <=> {key}.time"
-        found = f"transform(filter({pairs}, pair -> {is_best}), pair -> pair.value)"
+    def first(rank: str) -> str:
+        found = f"filter({pairs}, pair -> pair.x.rank <=> {rank})"
+        made = "struct(pair.x.vs as vs, pair.place as place, pair.x.value as value)"
+        return let(f"array_sort(transform({found}, pair -> {made}))", picked)
+
+    def picked(rows: str) -> str:
+        one = f"get({rows}, 0)"
+        if below.has_place:
+            return f"{one}.value"
         return let(
-            f"array_distinct({found})",
-            lambda values: f"if(size({values}) > 1, {_ambiguous(shown)}, get({values}, 0))",
+            f"filter({rows}, row -> row.vs = {one}.vs and not row.value <=> {one}.value)",
+            lambda others: f"if(size({others}) > 0, {_ambiguous(shown)}, {one}.value)",
         )
 
-    return Take({name: f"collect_list({column})"}, let(keys, picked))
+    return Take({name: f"collect_list(struct({column} as x, {place} as place))"}, let(rank, first))
 
 
 def _ambiguous(shown: str) -> str:
@@ -151,3 +164,17 @@ def _ambiguous(shown: str) -> str:
         f"{shown}: several events of a window start together with different values; "
         "their order is known to the stream only"
     )
+
+
+def register(session: Any, index: int, aggregate: Aggregate, schema: pa.Schema) -> None:
+    """Make a user's aggregate a function of the array of its values."""
+    assert aggregate.column is not None, aggregate
+    assert isinstance(aggregate.argument, Custom), aggregate
+    target, kind = aggregate.argument.target, schema.field(aggregate.column).type
+    stored, made = physical(kind), physical(target.type)
+
+    def result(values: list[object]) -> object:
+        found = target.result(target.add(target.init(), pa.array(values, stored).cast(kind)))
+        return pa.scalar(found, target.type).cast(made).as_py()
+
+    session.udf.register(user_function(index), result, type_name(target.type))

@@ -1,8 +1,8 @@
 """Windows that the events of a key make, as Spark SQL: their rules again, for a bag of rows.
 
 All follows from ``_vs`` and ``_ve``. What the stream decides by sequence among events of a key that
-start together has no counterpart here: sessions and snapshots do not depend on it, and a count
-window that would have to is refused.
+start together has a counterpart only where their places are known: sessions and snapshots do not
+depend on it, and a count window that would have to is refused.
 """
 
 from __future__ import annotations
@@ -60,10 +60,15 @@ def next_endpoint(keys: Sequence[str]) -> str:
     return f"lead({VS}) {over(keys, f'order by {VS}')}"
 
 
-def numbers(keys: Sequence[str], count: int, payload: Sequence[str]) -> tuple[str, str]:
-    """``_number``, that of each event's count window, and the same refused where ties decide it."""
-    place = f"row_number() {over(keys, f'order by {VS}')} - 1"
-    number = f"cast(floor(({place}) / {count}) as bigint)"
+def number(keys: Sequence[str], count: int, order: Sequence[str]) -> str:
+    """That of each event's count window."""
+    by = f"order by {', '.join(order)}"
+    before = f"row_number() {over(keys, by)} - 1"
+    return f"cast(floor(({before}) / {count}) as bigint)"
+
+
+def checked_number(keys: Sequence[str], payload: Sequence[str]) -> str:
+    """``_number``, refused where ties decide it."""
     ties = over([*keys, VS])
     row = f"struct({', '.join([VE, *payload])})"
     wrong = failure(
@@ -73,7 +78,7 @@ def numbers(keys: Sequence[str], count: int, payload: Sequence[str]) -> tuple[st
     differ = (
         f"min(_number) {ties} <> max(_number) {ties} and min({row}) {ties} <> max({row}) {ties}"
     )
-    return number, f"if({differ}, {wrong}, _number)"
+    return f"if({differ}, {wrong}, _number)"
 
 
 def session_end(longest_us: int | None) -> str:

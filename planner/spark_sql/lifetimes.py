@@ -47,6 +47,11 @@ def changed(change: LifetimeChange) -> Times:
             return _chopped(change)
 
 
+def keeps_order(change: LifetimeChange) -> bool:
+    """Whether events that start together afterwards did before, and stay in their order."""
+    return isinstance(change, SetDuration | Extend | Shift)
+
+
 def changed_mean_us(change: LifetimeChange, mean_us: int) -> int:
     """About how long events live after ``change``, if it was ``mean_us`` before."""
     match change:

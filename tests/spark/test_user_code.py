@@ -5,6 +5,7 @@ Cannot catch: functions whose result depends on the batches that Spark makes.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,8 +13,24 @@ import pyarrow.compute as pc
 import pytest
 
 import jobmanager
-from planner import KeyedContext, KeyedProcess, Stream, Timer, agg, col, event, tumbling, udf
+from planner import (
+    KeyedContext,
+    KeyedProcess,
+    Stream,
+    Timer,
+    agg,
+    col,
+    count_window,
+    event,
+    hopping,
+    lit,
+    session,
+    snapshot,
+    tumbling,
+    udf,
+)
 from planner.spark_sql import BatchDataError, UnsupportedInBatchError
+from rstream.types import INF_TIME
 from tests.spark.batches import assert_twins, batched
 
 if TYPE_CHECKING:
@@ -37,11 +54,6 @@ def odd_twice(batch: pa.RecordBatch) -> Any:
 
 def picky(batch: pa.RecordBatch) -> Any:
     return {"y": [100 // (x - 5) for x in batch.column("x").to_pylist()]}
-
-
-class Nothing(KeyedProcess):
-    def on_event(self, event: Any, ctx: KeyedContext) -> None:
-        pass
 
 
 def test_user_code_row_by_row() -> None:
@@ -87,8 +99,133 @@ def test_a_process_on_spark_is_that_of_this_process(tmp_path: Path) -> None:
     assert status["spark"][1] == 1
 
 
+class Bursts(KeyedProcess):
+    """Timers of two names, moved, deleted, in the past and set by timers; rows that start later."""
+
+    output = {"n": "int64", "total": "float64", "when": "timestamp", "what": "string"}  # noqa: RUF012
+    n: int = 0
+    total: float = 0.0
+    seen: list[int]
+    last: str | None
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.n += 1
+        self.total += 0.5 if event.x is None else event.x
+        self.seen.append(event.vs)
+        self.last = str(ctx.key)
+        ctx.set_timer(event.vs + 4, "burst")
+        ctx.set_timer(event.vs - event.vs % 3, "now")
+        if event.vs % 4 == 0:
+            ctx.delete_timer("burst")
+        if event.vs % 5 == 0:
+            ctx.emit(self.n, self.total, event.t, what="later", vs=event.vs + 7)
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        ctx.emit(self.n, self.total / (self.n - 2 if timer.name == "burst" else 1), None, self.last)
+        if timer.name == "burst":
+            self.n, self.total, self.seen = 0, 0.0, self.seen[-1:]
+            ctx.set_timer(timer.at + 2, "after")
+        elif timer.name == "after":
+            self.last = None
+
+
+class Running(KeyedProcess):
+    """Its rows follow the order of events."""
+
+    output = {"x": "int64", "before": "int64"}  # noqa: RUF012
+    before: int | None
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        ctx.emit(event.x, self.before)
+        self.before = event.x
+
+
+class Once:
+    """The first of each text, and at the end how many there were."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, int] = {}
+
+    def execute(self, events: pa.RecordBatch, ctis: list[int]) -> Any:
+        rows = [r for r in events.to_pylist() if self._is_new(r["k"], 100 // (r["x"] or 1))]
+        return {n: [r[n] for r in rows] for n in ("_vs", "_ve", "k")}, ctis
+
+    def _is_new(self, k: str, _: int) -> bool:
+        self.seen[k] = self.seen.get(k, 0) + 1
+        return self.seen[k] == 1
+
+    def get_snapshot(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.seen = state["seen"]
+
+
+class AtEnd(Once):
+    """A row when the stream ends, also when nothing came."""
+
+    def execute(self, events: pa.RecordBatch, ctis: list[int]) -> Any:
+        self.seen["n"] = self.seen.get("n", 0) + events.num_rows
+        if ctis and ctis[-1] == INF_TIME:
+            return {"_vs": [500], "_ve": [501], "k": [f"{self.seen['n']} rows"]}
+        return None
+
+
+TIES = Stream.from_items(
+    {"k": "float64", "x": "int64"},
+    [event(t // 3, k=[0.0, -0.0, math.nan, None][t % 4], x=t * 7 % 11) for t in range(40)],
+    partitions=3,
+)
+
+
+def test_processes() -> None:
+    grouped = ROWS.group_by("k")
+    skipped = grouped.process(Bursts, on_error="skip")
+    assert assert_twins(skipped).num_rows > 20
+    both = ROWS.with_columns(f=col("x") * 1.5).group_by("f", "k")
+    assert assert_twins(both.process(Bursts, on_error="skip")).num_rows > 20
+    assert assert_twins(TIES.filter(col("x") > 1).shift(3).group_by("k").process(Running)).num_rows
+    assert assert_twins(TIES.union(TIES).group_by("k").process(Totals)).num_rows == 3
+    with pytest.raises(BatchDataError, match="Running cannot be run as a batch: its rows depend"):
+        batched(TIES.union(TIES.shift(1)).group_by("k").process(Running))
+
+
+def test_operators() -> None:
+    made = TIES.with_columns(k=(col("x") % 4).cast("string")).transform(Once, {"k": "string"})
+    assert assert_twins(made).num_rows == 4
+    keyed = ROWS.group_by("k").transform(Once, {"k": "string"})
+    assert assert_twins(keyed).num_rows == 3
+    for rows in (ROWS, ROWS.filter(col("x") > 99)):
+        assert assert_twins(rows.transform(AtEnd, {"k": "string"})).num_rows == 1
+
+
+def test_ties_go_by_place_where_it_is_known() -> None:
+    some = TIES.with_columns(same=lit(1)).set_duration(5)
+    for window in (hopping(8, 4), snapshot(), session(2), count_window(3)):
+        made = some.group_by("k").window(window).agg(
+            first=agg.first("x"), last=agg.last("x"), most=agg.max_by("x", "same"),
+            least=agg.min_by("x", col("x") % 3), n=agg.count(),
+        )  # fmt: skip
+        assert assert_twins(made).num_rows > 2
+    assert assert_twins(some.stitch("k")).num_rows == 3
+
+
+class Endless(Running):
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        ctx.emit(event.x, int(ctx.at_end))
+
+
+class Drawing(Running):
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        ctx.emit(event.x, ctx.now())
+
+
 def test_what_has_no_twin_or_fails() -> None:
-    with pytest.raises(UnsupportedInBatchError, match=r"process Nothing by k.*sequence of ev"):
-        batched(ROWS.group_by("k").process(Nothing))
+    with pytest.raises(UnsupportedInBatchError, match=r"process Drawing by k.*values from outside"):
+        batched(ROWS.group_by("k").process(Drawing))
+    with pytest.raises(BatchDataError, match=r"Endless .*ctx.at_end is about how far a stream"):
+        batched(ROWS.group_by("k").process(Endless, on_error="skip"))
+    with pytest.raises(BatchDataError, match=r"Totals: raised TypeError.*key 'b', time 7, event"):
+        batched(ROWS.group_by("k").process(Totals))
     with pytest.raises(BatchDataError, match="picky raised"):
         batched(ROWS.apply(picky, {"y": "int64"}))

@@ -17,6 +17,7 @@ from planner.windows import CountWindow, SessionWindow
 from rstream.batch import EVENT, KIND, VE, VS, event_schema
 from tests.support import naive, naive_lifetimes, naive_windows
 from tests.support.naive_lifetimes import naive_lifetime_rows
+from tests.support.random_user_code import naive_user_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,6 +62,8 @@ def naive_rows(node: LogicalNode) -> list[Row]:
             return _aggregate(node)
         case plans.DataWindowAgg():
             return _of_data_windows(node)
+        case plans.UserStep():
+            return naive_user_rows(node, naive_rows(node.input))
         case plans.Recover(input=below) | plans.Sink(input=below):
             return naive_rows(below)
     raise AssertionError(node)

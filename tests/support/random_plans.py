@@ -32,6 +32,7 @@ from planner import (
 )
 from planner import logical as plans
 from rstream.types import INF_TIME
+from tests.support.random_user_code import Greatest, user_steps
 
 if TYPE_CHECKING:
     from planner.ingest import Cti, Event
@@ -131,12 +132,14 @@ def _made(draw: st.DrawFn, steps: int, ordered: bool, temporal: bool) -> Made:
             made = made.then(draw(_grouped(made.stream, windows, ordered)))
         elif kind == "lifetime":
             made = draw(_lifetime(made, ordered))
+        elif kind == "user":
+            made = made.then(draw(user_steps(made.stream, ordered)))
         else:
             made = made.then(draw(STATELESS[kind](made.stream)))
     return made
 
 
-PLAIN = ["filter", "change", "words", "union", "join", "chain", "window"]
+PLAIN = ["filter", "change", "words", "union", "join", "chain", "window", "user"]
 TEMPORAL = ["lifetime", "lifetime", "clip", "join"]
 
 
@@ -283,6 +286,7 @@ def _grouped(draw: st.DrawFn, stream: Stream, windows: list[AnyWindow], ordered:
         "spread": agg.variance("x"),
         "deviation": agg.stddev(small, ddof=0),
         "user": agg.user(Spread(), "x"),
+        "great": agg.user(Greatest(), col("x").cast(int)),
         "best": agg.max_by("s", "x"),
         "first": agg.first("x"),
         "last": agg.last("x"),
