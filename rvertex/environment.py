@@ -7,16 +7,18 @@ by reference on the same host, over Flight on another, from Parquet where all of
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rstream import RStream, StreamLimits, open_reader
+from rvertex.merge import PENDING_BYTES_MAX
 from rvertex.state import INLINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rstream import StreamReader
+    from rstream.limits import Durability
     from rvertex.messages import HostNotice, Locate, Site
     from rvertex.types import InputChannel, VertexSpec
     from rvertex.wiring import StreamService, Wiring
@@ -28,8 +30,11 @@ class HostLimits:
 
     #: Rows one read or one source chunk hands to a vertex.
     step_rows_max: int = 65_536
-    #: Read-ahead of MERGE per channel.
+    #: Read-ahead of MERGE per channel; whichever is reached first. One read may overshoot.
     pending_rows_max: int = 262_144
+    pending_bytes_max: int = PENDING_BYTES_MAX
+    #: A volatile channel keeps at most this much in memory, and no more than ``stream`` says.
+    channel_bytes_max: int = 32 << 20
     #: Least time between two checkpoints of an instance; None: time alone makes none due.
     checkpoint_interval_s: float | None = 5.0
     #: Bytes of input after which a checkpoint is due before that; None: input makes none due.
@@ -50,6 +55,12 @@ class HostLimits:
     #: Digest comparison of writes that come twice.
     verify: bool = False
     stream: StreamLimits = field(default_factory=StreamLimits)
+
+    def stream_limits(self, durability: Durability) -> StreamLimits:
+        """Those of a stream of that durability."""
+        if durability != "volatile" or self.stream.tail_bytes_max <= self.channel_bytes_max:
+            return self.stream
+        return replace(self.stream, tail_bytes_max=self.channel_bytes_max)
 
 
 class HostEnvironment:
@@ -125,7 +136,7 @@ class HostEnvironment:
                         stream_id=stream_id,
                         start_seq=seqs[len(streams)],
                         durability=edge.durability,
-                        limits=self.limits.stream,
+                        limits=self.limits.stream_limits(edge.durability),
                         background=self.background,
                         clock=self.clock,
                         verify=self.limits.verify,

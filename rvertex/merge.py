@@ -7,8 +7,9 @@ input index, seq), and every distinct CTI time ``<= bound`` of the union of the 
 Invariants: (1) what is released of a channel is a prefix of it, and ``consumed`` is the seq of its
 first unreleased item; (2) what was only read ahead is not state; (3) the concatenation of all
 releases does not depend on the order of arrival nor on how the channels were cut; (4) an item
-costs time once: what stays pending is neither sorted nor copied again. With one channel everything
-read is released at once, without a copy.
+costs time once: what stays pending is neither sorted nor copied again; (5) the channel with the
+least promise is always wanted, whatever the limits, so waiting for it never ends in a deadlock.
+With one channel everything read is released at once, without a copy.
 Source: StreamScope NSDI'16, "MERGE"; differs: the channels are sorted, so an event promises too,
 and every CTI of the union passes, not only those that raise the minimum.
 """
@@ -22,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import CTI, EVENT, VS, Items, event_schema, int64_column, kinds
+from rstream.dictionaries import join_batches
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ChannelOrderError
 from rvertex.operators.protocol import OperatorState
@@ -32,25 +34,36 @@ from rvertex.types import Position
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+#: Read-ahead of one channel, unless a host says otherwise.
+PENDING_BYTES_MAX = 16 << 20
+
 
 class Merge:
     """Merges channels ``0..k-1`` into one run per port, all runs with the same CTIs.
 
-    Channels of port 0 come before those of port 1. ``pending_rows_max`` bounds what is read ahead
-    of a channel that does not hold the others back.
+    Channels of port 0 come before those of port 1. ``pending_rows_max`` and ``pending_bytes_max``
+    bound what is read ahead of a channel that does not hold the others back; one read may
+    overshoot them.
     """
 
     def __init__(
-        self, payloads: Sequence[pa.Schema], ports: Sequence[int], *, pending_rows_max: int
+        self,
+        payloads: Sequence[pa.Schema],
+        ports: Sequence[int],
+        *,
+        pending_rows_max: int,
+        pending_bytes_max: int = PENDING_BYTES_MAX,
     ) -> None:
         assert len(payloads) == len(ports) > 0, (len(payloads), len(ports))
         assert list(ports) == sorted(ports), ports
         assert pending_rows_max > 0, pending_rows_max
+        assert pending_bytes_max > 0, pending_bytes_max
         self._ports = tuple(ports)
         self._port_schemas = [
             event_schema(payloads[self._ports.index(port)]) for port in range(ports[-1] + 1)
         ]
         self._pending_rows_max = pending_rows_max
+        self._pending_bytes_max = pending_bytes_max
         self._channels = [_Channel(i) for i in range(len(ports))]
         #: The greatest CTI released.
         self._last_cti: int = MIN_TIME
@@ -75,7 +88,8 @@ class Merge:
         channel = self._channels[i]
         if channel.bound == INF_TIME:
             return False
-        if channel.pending_rows < self._pending_rows_max:
+        has_room = channel.pending_bytes < self._pending_bytes_max
+        if has_room and channel.pending_rows < self._pending_rows_max:
             return True
         return channel.bound == self._bound()
 
@@ -167,10 +181,11 @@ class Merge:
 class _Chunk:
     """Read-ahead of one channel: a batch of items with its times and kinds at hand."""
 
-    __slots__ = ("batch", "kind", "vs")
+    __slots__ = ("batch", "kind", "nbytes", "vs")
 
     def __init__(self, batch: pa.RecordBatch, vs: np.ndarray, kind: np.ndarray) -> None:
         self.batch, self.vs, self.kind = batch, vs, kind
+        self.nbytes: int = batch.nbytes
 
     def __len__(self) -> int:
         return len(self.vs)
@@ -213,7 +228,7 @@ class _Channel:
         self._pending: deque[_Chunk] = deque()
         self._last_kind = CTI
         self.next_seq = next_seq
-        self.pending_rows = 0
+        self.pending_rows = self.pending_bytes = 0
         #: Time of the last item read, which no later item precedes.
         self.promise = consumed_time
         #: Time of the last item released.
@@ -235,6 +250,7 @@ class _Channel:
         self._require_normal_form(chunk)
         self._pending.append(chunk)
         self.pending_rows += len(chunk)
+        self.pending_bytes += chunk.nbytes
         self.next_seq = items.next_seq
         self.promise, self._last_kind = int(chunk.vs[-1]), int(chunk.kind[-1])
 
@@ -245,11 +261,13 @@ class _Channel:
             chunk = self._pending[0]
             rows = chunk.rows_released(bound)
             if rows == len(chunk):
+                self.pending_bytes -= chunk.nbytes
                 taken.append(self._pending.popleft())
                 continue
             if rows:
                 taken.append(chunk.part(0, rows))
-                self._pending[0] = chunk.part(rows, len(chunk))
+                self._pending[0] = rest = chunk.part(rows, len(chunk))
+                self.pending_bytes -= chunk.nbytes - rest.nbytes
             break
         if taken:
             self.pending_rows -= sum(map(len, taken))
@@ -258,6 +276,7 @@ class _Channel:
 
     def check(self) -> None:
         assert self.pending_rows == sum(map(len, self._pending))
+        assert self.pending_bytes == sum(chunk.nbytes for chunk in self._pending)
         assert self.consumed_time <= self.promise, (self.consumed_time, self.promise)
 
     def _require_normal_form(self, chunk: _Chunk) -> None:
@@ -284,4 +303,4 @@ def _in_order(pieces: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch
         return pa.RecordBatch.from_arrays(empty, schema=schema)
     if len(pieces) == 1:
         return pieces[0]
-    return in_time_order(pa.concat_batches(pieces))[0]
+    return in_time_order(join_batches(pieces))[0]

@@ -66,7 +66,12 @@ def open_instance(spec: VertexSpec, checkpoint: str, env: HostEnvironment) -> Op
         loaded = read_checkpoint(env.store, checkpoint, spec) if checkpoint else None
     snapshot = None if loaded is None else loaded.snapshot
     values = open_values(spec, snapshot, env.store, World(env.clock))
-    vertex = RVertex(spec, pending_rows_max=env.limits.pending_rows_max, values=values)
+    vertex = RVertex(
+        spec,
+        pending_rows_max=env.limits.pending_rows_max,
+        pending_bytes_max=env.limits.pending_bytes_max,
+        values=values,
+    )
     if snapshot is not None:
         vertex.load(snapshot)
     pace = _open_pace(spec, env)

@@ -28,7 +28,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.aside import LATE, PutsAside, sides_of, to_side_items
 from rvertex.context import DrawsValues
 from rvertex.errors import ReplayDifferenceError
-from rvertex.merge import Merge
+from rvertex.merge import PENDING_BYTES_MAX, Merge
 from rvertex.replay import ReplayPoints
 from rvertex.run import Run, to_items
 from rvertex.source_input import SourceInput
@@ -61,12 +61,17 @@ class RVertex:
     """One vertex: ``load(snapshot)``, then any number of ``offer`` and ``execute``."""
 
     def __init__(
-        self, spec: VertexSpec, *, pending_rows_max: int, values: Values | None = None
+        self,
+        spec: VertexSpec,
+        *,
+        pending_rows_max: int,
+        pending_bytes_max: int = PENDING_BYTES_MAX,
+        values: Values | None = None,
     ) -> None:
         """``values``: what user code may draw from; without, it may draw nothing."""
         self.spec = spec
         self._values = values
-        self._pending_rows_max = pending_rows_max
+        self._pending_rows_max, self._pending_bytes_max = pending_rows_max, pending_bytes_max
         self._open()
 
     def _open(self) -> None:
@@ -81,7 +86,12 @@ class RVertex:
         else:
             payloads = [c.payload for c in spec.inputs]
             channel_ports = [c.port for c in spec.inputs]
-            self._input = Merge(payloads, channel_ports, pending_rows_max=self._pending_rows_max)
+            self._input = Merge(
+                payloads,
+                channel_ports,
+                pending_rows_max=self._pending_rows_max,
+                pending_bytes_max=self._pending_bytes_max,
+            )
             ports = [payloads[channel_ports.index(p)] for p in range(max(channel_ports) + 1)]
         self._operators = []
         #: By operator, the input side first: the names of what it puts aside.

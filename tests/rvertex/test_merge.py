@@ -217,3 +217,37 @@ def test_many_channels_of_many_rows() -> None:
     want = np.concatenate(rows, axis=1)
     assert np.array_equal(got, want[:, np.lexsort((want[2], want[1], want[0]))])
     assert run.events.schema.names == [VS, VE, "c", "n"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(channels(), st.randoms(use_true_random=False))
+def test_a_limit_in_bytes_never_stalls(
+    case: tuple[list[list[Row]], list[int]], random: Random
+) -> None:
+    """With room for one row: the channel that the others wait for is always wanted."""
+    tables, ports = case
+    tables = [[*(r for r in rows if r[0] < INF_TIME), (INF_TIME, CTI)] for rows in tables]
+    batches = [channel_batch(c, rows) for c, rows in enumerate(tables)]
+    merge = Merge([PAYLOAD] * len(ports), ports, pending_rows_max=1 << 20, pending_bytes_max=1)
+    for _ in range(sum(map(len, tables)) + 1):
+        merge.release()
+        merge.check()
+        wanted = [i for i in range(len(tables)) if merge.wants(i)]
+        if wanted:
+            i = random.choice(wanted)
+            at = merge.read_positions[i]
+            merge.offer(i, Items(at, batches[i].slice(at, 2)))
+    assert merge.is_finished
+    assert merge.consumed == merge.read_positions == tuple(map(len, tables))
+
+
+def test_a_channel_that_is_ahead_waits_by_bytes() -> None:
+    batch = channel_batch(0, [(t, EVENT) for t in range(10)])
+    merge = Merge([PAYLOAD] * 2, [0, 0], pending_rows_max=1 << 20, pending_bytes_max=batch.nbytes)
+    merge.offer(0, Items(0, batch.slice(0, 9)))
+    assert merge.wants(0)
+    merge.offer(0, Items(9, batch.slice(9)))
+    assert (merge.wants(0), merge.wants(1)) == (False, True)
+    merge.offer(1, Items(0, channel_batch(1, [(5, CTI)])))
+    assert merge.release() is not None
+    assert merge.wants(0)
