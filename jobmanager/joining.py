@@ -204,6 +204,9 @@ def twin_level(job: Ledger, notice: TwinLevel) -> None:
     vertex = job.vertices[notice.vertex]
     if old is None or new is None or vertex.is_finished:
         return
+    if not _has_all(job, vertex, new):  # a reader was restarted since: it is told again later
+        old.is_level_told = new.is_level_told = False
+        return
     if new.replaces == old.epoch:
         rows = vertex.instances
         rows.remove(new)

@@ -31,20 +31,7 @@ def remove_overlap(uri_or_store: str | BlobStore) -> int:
     Only while nobody writes to the stream. One listing where there is nothing to do.
     """
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
-    names = [parse_segment_name(name) for name in store.list()]
-    deleted = 0
-    end = 0
-    copied: set[SeqRange] = set()
-    for seqs in _by_start(seqs for seqs in names if seqs is not None):
-        if seqs.lo < end and seqs not in copied:
-            if seqs.hi > end:
-                rest = SeqRange(end, seqs.hi)
-                _copy(store, rest)
-                copied.add(rest)
-            store.delete(segment_name(seqs))
-            deleted += 1
-        end = max(end, seqs.hi)
-    return deleted
+    return _disjoint(store)[1]
 
 
 def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
@@ -55,10 +42,34 @@ def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
     names = sealed_names(store)
     if names is None:
-        remove_overlap(store)
-        names = tuple(name for name in store.list() if parse_segment_name(name) is not None)
+        names = tuple(segment_name(seqs) for seqs in _disjoint(store)[0])
         store.put(SEAL_NAME, json.dumps({"segments": names}, indent=1).encode())
     return names
+
+
+def _disjoint(store: BlobStore) -> tuple[list[SeqRange], int]:
+    """Which segments stay, of those that are there now, in order; and how many were deleted.
+
+    What a writer that is not gone adds meanwhile is neither looked at nor named.
+    """
+    names = [parse_segment_name(name) for name in store.list()]
+    deleted = 0
+    end = 0
+    kept: dict[SeqRange, None] = {}
+    for seqs in _by_start(seqs for seqs in names if seqs is not None):
+        if seqs in kept:
+            continue
+        if seqs.lo >= end:
+            kept[seqs] = None
+        else:
+            if seqs.hi > end:
+                rest = SeqRange(end, seqs.hi)
+                _copy(store, rest)
+                kept[rest] = None
+            store.delete(segment_name(seqs))
+            deleted += 1
+        end = max(end, seqs.hi)
+    return list(kept), deleted
 
 
 def _by_start(segments: Iterable[SeqRange]) -> list[SeqRange]:

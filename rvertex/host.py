@@ -21,6 +21,7 @@ import threading
 import traceback
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
@@ -39,6 +40,7 @@ from rvertex.messages import (
     StopVertex,
     TakeCheckpoint,
     VertexFailed,
+    VertexProgress,
     VertexStarted,
 )
 from rvertex.opening import open_instance
@@ -236,8 +238,11 @@ class Host:
             self.how = self.how or "orphaned"
 
     def _report(self) -> None:
-        rows = tuple(r.progress() for r in self._runners.values())
-        self._notify(Progress(self.spec.host, rows))
+        rows: list[VertexProgress] = []
+        for runner in list(self._runners.values()):
+            tell = partial(_add_progress, rows, runner)
+            self._guard(tell, runner.spec.id, runner.epoch)
+        self._notify(Progress(self.spec.host, tuple(rows)))
 
     def _perform_all(self) -> bool:
         worked = False
@@ -337,7 +342,7 @@ class Host:
         for starting in self._starting.values():
             starting.marks.update(marks)
         for runner in [*self._runners.values(), *self._flushing]:
-            runner.collect(marks)
+            self._guard(partial(runner.collect, marks), runner.spec.id, runner.epoch)
 
     def _leave(self, *, flush: bool) -> None:
         """Stop every instance; the host ends when they have ended."""
@@ -345,10 +350,10 @@ class Host:
         for vertex in [*self._runners, *self._starting]:
             self._stop(vertex, EPOCH_MAX, flush=flush)
 
-    def _guard(self, action: Callable[[], bool], vertex: str, epoch: int) -> bool:
+    def _guard(self, action: Callable[[], bool | None], vertex: str, epoch: int) -> bool:
         """Run ``action``; what it raises becomes a notice and ends only this instance."""
         try:
-            return action()
+            return bool(action())
         except Exception as error:
             self._report_failure(vertex, epoch, error)
             return True
@@ -364,6 +369,10 @@ class Host:
             except Exception as second:
                 detail += f"\nto close it failed too: {_message(second)}"
         self._notify(VertexFailed(vertex, epoch, _family(error), _message(error), detail))
+
+
+def _add_progress(rows: list[VertexProgress], runner: VertexRunner) -> None:
+    rows.append(runner.progress())
 
 
 def _family(error: Exception) -> str:

@@ -295,6 +295,8 @@ def test_a_twin_waits_until_readers_need_nothing_of_its_elder() -> None:
     scene.obey(scene.tell(DrainRequested("h1.0")))
     twin = scene.instances("b")[1][0]
     assert scene.progress("b", 70, 35, epoch=twin) == [], "c needs bc from 10, it has it from 30"
+    assert scene.tell(TwinLevel("b", 2, twin)) == [], "said before c was restarted"
+    assert scene.instances("b") == [(2, "h1.0"), (twin, "h0.0")]
     scene.progress("c", 30, 15)
     assert scene.instances("b") == [(twin, "h0.0")]
 

@@ -63,6 +63,26 @@ def test_disjoint_segments_are_left_alone() -> None:
     assert store.list() == before
 
 
+def test_what_a_zombie_flushes_while_a_stream_is_sealed_is_not_named() -> None:
+    class Haunted(MemoryBlobs):
+        """After each listing an old writer adds a segment that overlaps."""
+
+        def list(self, folder: str = "") -> list[str]:
+            found = super().list(folder)
+            if found:
+                zombie.write(items(len(found), 15))
+            return found
+
+    blobs: dict[str, bytes] = {}
+    zombie = DurableLog(MemoryBlobs(blobs), "s")
+    for lo, hi in ((0, 7), (5, 12), (12, 15)):
+        zombie.write(items(lo, hi))
+    names = seal(Haunted(blobs))
+    ranges = [(s.lo, s.hi) for name in names if (s := parse_segment_name(name))]
+    assert ranges == [(0, 7), (7, 12), (12, 15)]
+    assert read_events(MemoryBlobs(blobs))["x"].to_pylist() == list(range(15))
+
+
 def test_a_sealed_stream_is_what_was_there_then() -> None:
     store = MemoryBlobs()
     log = DurableLog(store, "s")

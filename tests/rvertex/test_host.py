@@ -352,6 +352,27 @@ def test_a_flush_that_fails_is_told_and_ends(managers: Callable[..., ScriptedMan
     assert "no space left" in failed.message
 
 
+@pytest.mark.parametrize("where", ["progress", "collect"])
+def test_what_goes_wrong_beside_a_turn_ends_one_vertex_only(
+    managers: Callable[..., ScriptedManager], where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = [source(f"{s}.0", table(400), edge(s, "async")) for s in "ab"]
+    manager = managers(specs, "h1", pace=1.0)
+    for spec in specs:
+        manager.start("h1", str(spec.id), 1)
+        manager.wait_for(Progress, has_written(str(spec.id), 1, 10))
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug of ours")
+
+    monkeypatch.setattr(manager.hosts["h1"]._runners["a.0"], where, broken)
+    manager.tell("h1", Collect("h1", (Mark("a", 5),)))
+    failed = manager.wait_for(VertexFailed)
+    assert (failed.vertex, failed.epoch, failed.family) == ("a.0", 1, "bug")
+    assert "RuntimeError: a bug of ours" in failed.message
+    finish(manager, "b.0")
+
+
 @pytest.mark.parametrize("when", ["while it is opened", "before it is there"])
 def test_what_readers_are_past_is_not_kept_when_it_is_written_again(
     managers: Callable[..., ScriptedManager], when: str
