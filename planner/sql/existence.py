@@ -1,8 +1,9 @@
 """EXISTS and NOT EXISTS, which are about time too: an event is alive only while it is true.
 
 ``NOT EXISTS`` is the anti join, with a condition where it says more than equalities. ``EXISTS``
-joins with the times at which there is a match: the keys of the subquery with lifetimes that touch
-or overlap made one, so that no event comes out twice.
+joins with the times at which there is a match, where lifetimes that touch or overlap are made one,
+so that no event comes out twice. These times are told apart by the keys alone, or by all that the
+conditions read of the outer event, as events that agree in that have the same matches.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from sqlglot import exp
 
-from planner.expressions import col
+from planner.expressions import col, when
 from planner.nodes import Column
 from planner.sql.expressions import Expressions
 from planner.sql.joins import and_parts, filtered
@@ -47,10 +49,7 @@ def exists(
     inner, keys, others = _correlated(select, from_(select, names), outer, names)
     if not keys:
         raise text.error(test, "EXISTS needs an equality with the outer query in its WHERE")
-    if others and not negated:
-        raise text.error(
-            others[0], "a condition with the outer query is an equality: inner.key = outer.key"
-        )
+    read = {} if negated else _read(others, inner, outer, names)
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
     ours, on = _ours(outer.stream, [key[0] for key in keys], taken)
     theirs = [free_name("match_key", taken) for _ in keys]
@@ -61,13 +60,58 @@ def exists(
     )
     how = "anti" if negated else "inner"
     with text.located(test):
-        matches = matches if negated else matches.stitch(on=theirs)
+        marks = {free_name("outer_value", taken): value for value in read.values()}
+        ours = ours.with_columns(**marks) if marks else ours
+        if not negated and not others:
+            matches = matches.stitch(on=theirs)
         pairs = ours.join(matches, left_on=on, right_on=theirs)
         where = _where(others, pairs, inner, kept, outer, names)
         joined = ours.join(matches, left_on=on, right_on=theirs, how=how, where=where)
+        if others and not negated:
+            joined = _while_matched(ours, joined, [*on, *marks], taken)
         if negated and ours is outer.stream:
             return outer.with_stream(joined)
         return outer.with_stream(joined.select(*outer.stream.schema.names))
+
+
+def _while_matched(ours: Stream, pairs: Stream, by: list[str], taken: set[str]) -> Stream:
+    """Each event while it is in a pair; ``by``: columns that tell which pairs it is in."""
+    theirs = {free_name("match_value", taken): col(name) for name in by}
+    times = pairs.select(**theirs).stitch(on=list(theirs))
+    return ours.join(times, left_on=by, right_on=list(theirs))
+
+
+def _read(others: list[exp.Expr], inner: Scope, outer: Scope, names: Names) -> dict[str, Expr]:
+    """The columns of the outer query in ``others``, each as a value that is null for none.
+
+    A null key matches nothing, so each is two: whether it is null, and what it is otherwise.
+    """
+    found: dict[str, Expr] = {}
+    for node in (c for part in others for c in part.find_all(exp.Column)):
+        if inner.candidates(node) or not outer.candidates(node):
+            continue
+        name = outer.column(node, names.text)
+        if name in outer.stream.schema.names:
+            kind = outer.stream.schema.field(name).type
+            value = _never_null(col(name), kind)
+            if value is None:
+                raise names.text.error(
+                    node, f"a condition of EXISTS cannot read a column of type {kind}"
+                )
+            found[name] = value
+            found[f"{name} is null"] = when(col(name).is_null()).then(1).otherwise(0)
+    return found
+
+
+def _never_null(value: Expr, kind: pa.DataType) -> Expr | None:
+    types = pa.types
+    if types.is_integer(kind) or types.is_floating(kind):
+        return value.fill_null(0)
+    if types.is_boolean(kind) or types.is_temporal(kind):
+        return value.cast("int64").fill_null(0)
+    if types.is_dictionary(kind) or types.is_string(kind) or types.is_large_string(kind):
+        return value.cast("string").fill_null("")
+    return None
 
 
 def _correlated(
@@ -134,8 +178,11 @@ def _key(part: exp.Expr, inner: Scope, outer: Scope, names: Names) -> tuple[Expr
 
 def _names_outer(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
     """Whether a column in ``node`` is one of the outer query (and none of the inner)."""
+    theirs = set(outer.relations) - set(inner.relations)
     columns = node.find_all(exp.Column)
-    return any(not inner.candidates(c) and outer.candidates(c) for c in columns)
+    return any(
+        not inner.candidates(c) and (outer.candidates(c) or c.table in theirs) for c in columns
+    )
 
 
 def _ours(stream: Stream, keys: list[Expr], taken: set[str]) -> tuple[Stream, list[str]]:

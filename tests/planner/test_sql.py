@@ -368,6 +368,51 @@ def test_exists_is_true_while_there_is_a_match() -> None:
     ]
 
 
+def test_exists_with_conditions_on_both() -> None:
+    """Instant by instant, with equal events, nulls, and conditions that are true of nulls."""
+    values = [None, -1, 0, 2, 2]
+    left = Stream.from_items(
+        {"k": "int64", "x": "int64", "w": "string", "f": "bool", "t": "timestamp"},
+        [
+            event(i, i + 3 + i % 7, k=None if i == 4 else i % 2, x=values[i % 5],
+                  w=[None, "", "a"][i % 3], f=[None, True, False][i // 4 % 3], t=i % 4 * 1000)
+            for i in [*range(12), 3, 3, 8]
+        ],
+    )  # fmt: skip
+    right = Stream.from_items(
+        {"k": "int64", "x": "int64", "u": "string"},
+        [event(i, i + 1 + i % 4, k=i % 2, x=values[i % 5], u="ab"[i % 2]) for i in range(0, 20, 3)],
+    )
+    conditions: dict[str, Callable[[Any, Any], bool | None]] = {
+        "r.x > l.x": lambda a, b: None not in (a["x"], b["x"]) and b["x"] > a["x"],
+        "(l.x IS NULL OR w = 'a')": lambda a, b: a["x"] is None or a["w"] == "a",
+        "u >= w AND f IS NOT NULL": lambda a, b: (
+            a["w"] is not None and b["u"] >= a["w"] and a["f"] is not None
+        ),
+        "l.k + l.x = x": lambda a, b: None not in (a["x"], b["x"]) and a["k"] + a["x"] == b["x"],
+        "l.t > TIMESTAMP '1970-01-01 00:00:00'": lambda a, b: a["t"].microsecond > 0,
+    }  # fmt: skip
+    lefts, rights = rows(left.to_parquet()), rows(right.to_parquet())
+    for text, holds in conditions.items():
+        query = f"SELECT * FROM l WHERE EXISTS (SELECT * FROM r WHERE r.k = l.k AND {text})"
+        stream = sql(query, {"l": left, "r": right})
+        assert isinstance(stream, Stream)
+        found = rows(stream.to_parquet())
+        for time in range(-1, 30):
+            alive = [r for r in rights if r["_vs"] <= time < r["_ve"]]
+            expected = [
+                payload(a) for a in lefts
+                if a["_vs"] <= time < a["_ve"]
+                and any(a["k"] == b["k"] and holds(a, b) for b in alive)
+            ]  # fmt: skip
+            got = [payload(r) for r in found if r["_vs"] <= time < r["_ve"]]
+            assert sorted(got) == sorted(expected), (text, time)
+
+
+def payload(row: dict[str, Any]) -> str:
+    return repr({name: value for name, value in row.items() if name not in ("_vs", "_ve")})
+
+
 def test_the_key_of_the_right_side_is_null_where_a_left_join_found_nothing() -> None:
     stream = compiled("SELECT s.k FROM s LEFT JOIN t ON s.k = t.k WHERE t.k IS NULL")
     assert [row["k"] for row in rows(stream.to_parquet())] == [None]
