@@ -36,7 +36,7 @@ from rstream.errors import (
     UnauthorizedError,
     UsageError,
 )
-from rstream.local_sockets import nearest, new_socket_path, remove, with_socket
+from rstream.local_sockets import nearest, remove, serve_beside, with_socket
 from rstream.receive import PushedReader, loss_from_text, loss_to_text
 from rstream.wire import WireDecoder, WireEncoder
 
@@ -72,9 +72,10 @@ class StreamServer:
         self._streams: dict[tuple[str, int], RStream] = {}
         self._lock, self._is_closed = threading.Lock(), False
         server, self.address = _serve(host, secret, self)
-        self._servers, self._path = [server], new_socket_path() if beside else None
-        if self._path is not None:
-            self._servers.append(_serve(f"unix:{self._path}", secret, self)[0])
+        self._servers, self._path = [server], None
+        if beside:
+            near, self._path = serve_beside(lambda path: _serve(f"unix:{path}", secret, self)[0])
+            self._servers += near
             self.address = with_socket(self.address, self._path)
 
     def publish(self, stream_id: str, epoch: int, stream: RStream) -> None:

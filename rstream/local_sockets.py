@@ -5,19 +5,28 @@ reader that finds the file, and somebody who answers there, is on the same machi
 other uses TCP. So nobody has to know who is where, containers and shared folders included.
 
 Invariants: (1) the folder belongs to this user and nobody else may enter it; (2) sockets that
-nobody answers, left by killed processes, are removed by the next server.
+nobody answers, left by killed processes, are removed by the next server; (3) where no socket can be
+had there is TCP, and one warning a process that says why.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import os
 import secrets
 import socket
 import stat
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+Server = TypeVar("Server")
 #: A path that is longer cannot be bound.
 PATH_BYTES_MAX = 100
 #: Left-over sockets that one server looks at.
@@ -31,21 +40,45 @@ def new_socket_path() -> str | None:
     if not hasattr(socket, "AF_UNIX"):
         return None
     folder = Path(tempfile.gettempdir()) / f"streamscope-sockets-{os.getuid()}"
+    path = str(folder / secrets.token_hex(8))
+    if len(path.encode()) > PATH_BYTES_MAX:
+        return _none(f"{folder} has too long a name, set TMPDIR to a shorter one")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-            return None
+            return _none(f"{folder} is not a folder that only this user may enter")
         _sweep(folder)
-    except OSError:
-        return None
-    path = str(folder / secrets.token_hex(8))
-    return path if len(path.encode()) <= PATH_BYTES_MAX else None
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.bind(path)
+        remove(path)
+    except OSError as error:
+        return _none(f"{folder}: {error}")
+    return path
 
 
-def with_socket(address: str, path: str) -> str:
-    """An address that names both."""
-    return f"{address}{_SEPARATOR}{path}"
+def serve_beside(serve: Callable[[str], Server]) -> tuple[list[Server], str | None]:
+    """Have ``serve`` bind a socket; none, and None, if there is none to be had."""
+    path = new_socket_path()
+    if path is None:
+        return [], None
+    try:
+        return [serve(path)], path
+    except Exception as error:  # whatever it raises, TCP is there
+        remove(path)
+        _none(f"{Path(path).parent}: {error}")
+        return [], None
+
+
+@functools.cache
+def _none(reason: str) -> None:
+    """Say once why there is no socket."""
+    _log.warning("readers on this machine use TCP, because no socket can be had: %s", reason)
+
+
+def with_socket(address: str, path: str | None) -> str:
+    """An address that names both, if there is a socket."""
+    return address if path is None else f"{address}{_SEPARATOR}{path}"
 
 
 def nearest(address: str) -> str:

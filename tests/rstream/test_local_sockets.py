@@ -16,13 +16,13 @@ from rstream.flight import StreamServer
 from rstream.local_sockets import is_answered, nearest, new_socket_path, with_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="s") as short:  # a test's own folder has a long name
-        monkeypatch.setattr(local_sockets.tempfile, "gettempdir", lambda: short)
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: short)
         yield Path(short) / f"streamscope-sockets-{os.getuid()}"
 
 
@@ -63,10 +63,50 @@ def test_a_folder_that_others_may_enter_is_not_used(folder: Path) -> None:
     assert new_socket_path() is None
 
 
+def no_folder(short: Path, patch: pytest.MonkeyPatch) -> None:
+    """A file stands where the folder has to be."""
+    short.parent.mkdir(exist_ok=True)
+    short.write_text("x")
+
+
+def a_long_name(short: Path, patch: pytest.MonkeyPatch) -> None:
+    deep = short.parent / ("x" * 100)
+    deep.mkdir()
+    patch.setattr(tempfile, "gettempdir", lambda: str(deep))
+
+
+def no_place(short: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tempfile, "gettempdir", lambda: "/proc/nowhere")
+
+
+def a_name_that_cannot_be_bound(short: Path, patch: pytest.MonkeyPatch) -> None:
+    path = str(short / "missing" / "s")
+    patch.setattr(local_sockets, "new_socket_path", lambda: path)
+
+
+@pytest.mark.parametrize("trouble", [no_folder, a_long_name, no_place, a_name_that_cannot_be_bound])
+def test_without_a_socket_there_is_tcp_and_one_warning(
+    trouble: Callable[[Path, pytest.MonkeyPatch], None],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    local_sockets._none.cache_clear()
+    trouble(folder, monkeypatch)
+    for _ in range(2):
+        server = StreamServer("127.0.0.1", "secret", beside=True)
+        assert "#" not in server.address
+        host, port = server.address.removeprefix("grpc://").split(":")
+        socket.create_connection((host, int(port))).close()
+        server.close()
+    (told,) = [r.getMessage() for r in caplog.records if r.name == "rstream.local_sockets"]
+    assert told.startswith("readers on this machine use TCP, because")
+
+
 def test_a_path_that_is_too_long_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deep = tmp_path / ("x" * 100)
     deep.mkdir()
-    monkeypatch.setattr(local_sockets.tempfile, "gettempdir", lambda: str(deep))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(deep))
     assert new_socket_path() is None
