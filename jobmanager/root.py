@@ -106,9 +106,8 @@ class JobRoot:
 
     def read_plan(self) -> PhysicalPlan | None:
         """The physical plan, or None if the job failed before it had one."""
-        if not self.store.exists(PLAN):
-            return None
-        return cloudpickle.loads(self.store.get(PLAN))  # type: ignore[no-any-return]
+        data = self.store.get(PLAN) if self.store.exists(PLAN) else b""
+        return cloudpickle.loads(data) if data else None
 
     def write_plan(self, plan: PhysicalPlan) -> None:
         """Make the plan durable.
@@ -116,8 +115,13 @@ class JobRoot:
         Raises:
             JobRunningError: another job manager has begun the job meanwhile.
         """
-        if not self.store.put_new(PLAN, cloudpickle.dumps(plan)):
+        data = cloudpickle.dumps(plan)
+        if self.store.put_new(PLAN, data):
+            return
+        self.check_owner()
+        if self.read_plan() is not None:
             raise self._is_running(self._owner())
+        self.store.put(PLAN, data)  # in place of one that somebody died over
 
     def read_status(self) -> dict[str, Any]:
         """The latest status; empty before the first."""
@@ -209,10 +213,10 @@ class JobRoot:
         status = self.read_status()
         if status.get("manager_epoch", 0) >= epoch:
             return status
-        return json.loads(self.store.get(_epoch_name(epoch)))  # type: ignore[no-any-return]
+        return json.loads(self.store.get(_epoch_name(epoch)) or b"{}")  # type: ignore[no-any-return]
 
     def _is_running(self, status: dict[str, Any]) -> JobRunningError:
-        owner = f"pid {status['pid']} on {status['machine']}"
+        owner = f"pid {status.get('pid', '?')} on {status.get('machine', '?')}"
         return JobRunningError(display_uri(self.uri), owner)
 
 

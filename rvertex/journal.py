@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 #: Folders of journals, and of the parts of states that productions name.
 VALUES, PRODUCTIONS, STATES = "values", "productions", "production-state"
+#: Only where the file system of the root has no hard links (:func:`rstream.blobs._link_new`).
+UNFILLED = (
+    "it is empty: whoever created it died before filling it, so nothing rests on it; "
+    "delete this file and resume"
+)
 _CHECKSUM_BYTES = 16
 _DIGITS = 16
 
@@ -73,6 +78,8 @@ class Journal:
         for name, data in zip(names, self._store.get_many(names), strict=True):
             if data is None:
                 raise CorruptJournalError(name, "the file is gone")
+            if not data:
+                raise CorruptJournalError(name, UNFILLED)
             entry = data[:-_CHECKSUM_BYTES]
             if _checksum(entry) != data[-_CHECKSUM_BYTES:]:
                 raise CorruptJournalError(name, "its checksum does not match")

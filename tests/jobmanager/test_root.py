@@ -20,6 +20,7 @@ from jobmanager.root import (
     CANCEL,
     DRAIN,
     EPOCHS,
+    PLAN,
     STATUS,
     STATUS_STALE_US,
     JobRoot,
@@ -178,6 +179,17 @@ def test_a_claim_that_is_gone_is_trouble_with_the_store(root: JobRoot) -> None:
     root.store.delete(root.store.list(EPOCHS)[0])
     with pytest.raises(StoreError, match="epochs/0000000001: the file is gone"):
         root.check_owner()
+
+
+def test_files_that_somebody_died_over_count_as_absent(root: JobRoot) -> None:
+    """Where a file system has no links, a crash may leave what was to be created empty."""
+    root.store.put(f"{EPOCHS}/0000000001", b"")
+    root.store.put(PLAN, b"")
+    assert root.read_plan() is None
+    root.take_over(NOW_US)
+    root.write_plan(lower(stateless(), root="ROOT", parallelism=1))
+    root.check_owner()
+    assert (root.epoch, root.read_plan() is not None) == (2, True)
 
 
 def test_a_job_is_begun_once(root: JobRoot) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rstream.blobs import MemoryBlobs
+from rstream.blobs import MemoryBlobs, open_store
 from rvertex.errors import CorruptJournalError, OvertakenError
 from rvertex.journal import Journal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
 
@@ -41,6 +45,32 @@ def test_one_that_wakes_up_late_is_stopped_where_entries_were_collected() -> Non
     store.delete(journal.name(1))
     with pytest.raises(OvertakenError):
         Journal(store, "values/v").append(1, b"zombie")
+
+
+def test_an_entry_that_its_writer_died_over_is_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system without hard links; a crash between creating and filling the file."""
+    store = open_store(str(tmp_path))
+    journal = Journal(store, "values/v")
+    journal.append(0, b"first")
+
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "this file system has no links")
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "link", no_links)
+    with monkeypatch.context() as dying:
+        dying.setattr(os, "replace", dies)
+        with pytest.raises(KeyboardInterrupt):
+            journal.append(1, b"second")
+    with pytest.raises(CorruptJournalError, match=r"0000000000000001.*is empty.*delete this file"):
+        journal.read(journal.numbers())
+    store.delete(journal.name(1))
+    journal.append(1, b"again")
+    assert journal.read([0, 1]) == [b"first", b"again"]
 
 
 class GoneOnMeanwhile(MemoryBlobs):
