@@ -257,7 +257,9 @@ def _aggregate(node: logical.WindowAgg) -> str:
         else f"hopping {span} every {format_us(node.every_us)}"
     )
     phase = "" if node.phase == "complete" else f"{node.phase} "
-    return f"{phase}aggregate {window}{_by(node)}: {_items(node)}"
+    whole = ", ".join(node.needs_all_values)
+    why = f" (in one step, as {whole} needs all values of a window)" if whole else ""
+    return f"{phase}aggregate {window}{_by(node)}: {_items(node)}{why}"
 
 
 def _by(node: logical.WindowAgg | logical.DataWindowAgg) -> str:

@@ -91,7 +91,12 @@ class WindowAgg(OneInput):
     @property
     def can_be_split(self) -> bool:
         """Whether partial results may be merged: no function needs all rows at once."""
-        return not any(a.spec.is_gathered for a in self.aggregates)
+        return not self.needs_all_values
+
+    @property
+    def needs_all_values(self) -> tuple[str, ...]:
+        """The functions of which no partial results can be merged."""
+        return tuple(dict.fromkeys(a.function for a in self.aggregates if a.spec.is_gathered))
 
 
 @dataclass(frozen=True, slots=True)
