@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobmanager.instances import location, lose_slot, order, publish, remove, restart
+from jobmanager.instances import lose_slot, order, publish, remove, restart
 from jobmanager.ledger import EPOCHS_PER_TAKEOVER, US_PER_S
 from jobmanager.messages import Feed, HostLost, JobResumed, Refuse, StartHost
 from jobmanager.placement import first_slots
@@ -68,10 +68,6 @@ def ready(job: Ledger, notice: HostReady) -> None:
         return
     host.state, host.heard_us = "ready", job.now_us
     host.address, host.machine, host.pid = notice.address, notice.machine, notice.pid
-    for vertex in job.vertices.values():
-        found = location(job, vertex)
-        if found is not None:
-            job.tell(host.name, found)
     for vertex, instance in job.instances():
         if instance.slot == host.slot and instance.state == "waiting":
             order(job, vertex, instance)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jobmanager.ledger import Ledger
-    from jobmanager.state import VertexState
+    from jobmanager.state import HostState, VertexState
     from jobmanager.tracker import CheckpointRef
     from rvertex.messages import ItemsLost, VertexFailed, VertexFinished, VertexStarted
 
@@ -58,6 +58,7 @@ def order(job: Ledger, vertex: VertexState, instance: InstanceState) -> None:
         return
     instance.state, instance.host = "starting", host.name
     name, epoch, turns = vertex.shape.id, instance.epoch, vertex.shape.recovery.replicas
+    _locate_inputs(job, vertex, host)
     job.tell(
         host.name,
         StartVertex(host.name, name, epoch, instance.checkpoint, instance.turn, turns),
@@ -170,10 +171,27 @@ def location(job: Ledger, vertex: VertexState) -> Locate | None:
 
 
 def publish(job: Ledger, vertex: VertexState) -> None:
-    """Tell every host where the streams of ``vertex`` are."""
+    """Tell the hosts that read ``vertex`` where its streams are; others when they are to read it.
+
+    Where a sink is, is told to one host: thereby the shell hears of it, for subscribers.
+    """
     found = location(job, vertex)
-    for host in job.hosts:
-        if found is not None and host.state == "ready":
+    if found is None:
+        return
+    readers = dict.fromkeys(s.reader.vertex for s in vertex.shape.outputs if s.reader is not None)
+    slots = {i.slot for name in readers for i in job.vertices[name].instances}
+    ready = [job.hosts[slot] for slot in sorted(slots) if job.hosts[slot].state == "ready"]
+    if vertex.shape.is_sink and not ready:
+        ready = [host for host in job.hosts if host.state == "ready"][:1]
+    for host in ready:
+        job.tell(host.name, found)
+
+
+def _locate_inputs(job: Ledger, vertex: VertexState, host: HostState) -> None:
+    """Tell a host where all that a vertex reads is."""
+    for writer in dict.fromkeys(s.writer.vertex for s in vertex.shape.inputs):
+        found = location(job, job.vertices[writer])
+        if found is not None:
             job.tell(host.name, found)
 
 
