@@ -18,25 +18,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from rstream.batch import Items, item_schema
 from rstream.digest import StreamDigest
-from rstream.hashing import partition_of
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.aside import LATE, PutsAside, sides_of, to_side_items
 from rvertex.context import DrawsValues
 from rvertex.errors import ReplayDifferenceError
 from rvertex.merge import PENDING_BYTES_MAX, Merge
 from rvertex.replay import ReplayPoints
-from rvertex.run import Run, to_items
 from rvertex.source_input import SourceInput
+from rvertex.splitting import split
 from rvertex.types import ReplayFrom, Snapshot
 
 if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorState
-    from rvertex.types import OutputEdge, VertexSpec
+    from rvertex.run import Run
+    from rvertex.types import VertexSpec
 
 #: Events put aside in one step, by the name of their side output.
 Aside = dict[str, pa.RecordBatch]
@@ -290,7 +289,7 @@ class RVertex:
             self.output_cti = int(run.ctis[-1])
             self.is_finished = self.output_cti == INF_TIME
         sides = self._side_batches(aside)
-        main = [b for edge in self.spec.outputs if not edge.side for b in _split(run, edge)]
+        main = [b for edge in self.spec.outputs if not edge.side for b in split(run, edge)]
         return self._append([*main, *sides[len(main) :]])
 
     def _side_batches(self, aside: Aside) -> list[pa.RecordBatch | None]:
@@ -319,22 +318,3 @@ class RVertex:
             outputs.append(Items(seq, batch))
             self.output_seqs[k] = seq + batch.num_rows
         return StepResult(tuple(outputs))
-
-
-def _split(run: Run, edge: OutputEdge) -> list[pa.RecordBatch | None]:
-    """A batch of items for each stream of the edge: events by key, CTIs to all."""
-    if len(edge.streams) == 1:
-        return [None if run.is_empty else to_items(run)]
-    if run.events.num_rows == 0:
-        items = None if run.is_empty else to_items(run)
-        return [items] * len(edge.streams)
-    n = len(edge.streams)
-    part = partition_of([run.events.column(k) for k in edge.keys], n)
-    order = np.argsort(part.astype(np.uint16), kind="stable")
-    cuts = np.searchsorted(part[order], np.arange(n + 1))
-    grouped = run.events.take(pa.array(order))
-    batches: list[pa.RecordBatch | None] = []
-    for lo, hi in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
-        piece = Run(grouped.slice(lo, hi - lo), run.ctis)
-        batches.append(None if piece.is_empty else to_items(piece))
-    return batches
