@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rvertex.environment import HostLimits
@@ -57,3 +57,12 @@ class JobConfig:
     #: Longest wait for the job manager's own notices to become durable.
     notice_flush_wait_s: float = 30.0
     host: HostLimits = field(default_factory=HostLimits)
+    #: Reports of all hosts together: where they are many, each reports less often.
+    reports_per_s_max: float = 1_000.0
+    #: The status is written less often where it would take more than this share of the time.
+    status_share_max: float = 0.1
+
+    def host_limits(self, hosts: int) -> HostLimits:
+        """The limits of each of so many hosts."""
+        interval_s = max(self.host.report_interval_s, hosts / self.reports_per_s_max)
+        return replace(self.host, report_interval_s=interval_s)

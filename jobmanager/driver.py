@@ -138,7 +138,7 @@ class Driver:
         #: Monotonic seconds of the first order to start a vertex, and of the job's end.
         self.started_s: float | None = None
         self.ended_s: float | None = None
-        self._ticked_s = 0.0
+        self._ticked_s, self._status_due_s = 0.0, 0.0
         #: What hosts that replace others are told; the first ones begin when they begin.
         self._pace_started_us = 0
         self._is_resumed = False
@@ -226,7 +226,8 @@ class Driver:
                 self._root.forget_request(request)
                 self._notices.put(_notice_of(request))
             self._delete_needless()
-            self._write_status()
+            if self._clock.monotonic_s() >= self._status_due_s:
+                self._write_status()
         except OperatingError as error:
             now = self._clock.monotonic_s()
             self._failing_s = now if self._failing_s is None else self._failing_s
@@ -326,13 +327,14 @@ class Driver:
 
     def _host_spec(self, host: str) -> HostSpec:
         assert self._server is not None
+        limits = self._config.host_limits(self._executor.hosts)
         return HostSpec(
             host=host,
             job=self._root.name,
             root=self._root.uri,
             control_address=self._server.address,
             secret=self.secret,
-            limits=replace(self._config.host, pace_started_us=self._paced_from_us()),
+            limits=replace(limits, pace_started_us=self._paced_from_us()),
             bind=self._executor.bind,
             replaces=self._former(host),
         )
@@ -378,8 +380,10 @@ class Driver:
         self._send(peer, INSTRUCTION_CODEC.encode(StopHost(host, flush=True)))
 
     def _write_status(self) -> None:
-        status = status_of(self._manager, now_us=self._clock.now_us())
-        self._on_status(status)
+        began_s = self._clock.monotonic_s()
+        self._on_status(status_of(self._manager, now_us=self._clock.now_us()))
+        ended_s = self._clock.monotonic_s()
+        self._status_due_s = ended_s + (ended_s - began_s) / self._config.status_share_max
 
 
 def _notice_of(request: str) -> CancelRequested | DrainRequested:

@@ -150,10 +150,16 @@ class JobManager:
         What an instance says of itself concerns its vertex alone, but where a host is to be empty:
         there the end of one twin is the beginning of the next.
         """
-        told = VertexStarted | CheckpointTaken | VertexFinished
-        if not isinstance(notice, told) or any(host.is_draining for host in self.job.hosts):
-            return self.job.vertices.values()
-        return [self.job.vertices[notice.vertex]]
+        vertices = self.job.vertices
+        if any(host.is_draining for host in self.job.hosts):
+            return vertices.values()
+        match notice:
+            case VertexStarted() | CheckpointTaken() | VertexFinished():
+                return [vertices[notice.vertex]]
+            case HostReady():
+                return [vertex for vertex in vertices.values() if vertex.joins]
+            case _:
+                return vertices.values()
 
     def _own_finding(
         self, notice: DrainRequested | StragglerFound | TwinLevel | RestartDue
