@@ -17,6 +17,7 @@ from jobmanager.messages import Feed, HostLost, JobResumed, Refuse, StartHost
 from jobmanager.placement import first_slots
 from jobmanager.state import HostState
 from rvertex.messages import StopHost
+from rvertex.shipped import UNLOADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +81,9 @@ def lost(job: Ledger, name: str, reason: str) -> None:
         return
     host.losses += 1
     job.trouble = f"host {name}: {reason}"
+    if reason.startswith(UNLOADABLE):  # on the next host it would be the same
+        job.end("failed", reason.removeprefix(UNLOADABLE))
+        return
     if host.losses > job.config.host_restarts_max:
         what = f"host of slot {host.slot} was lost {host.losses} times: {reason}"
         job.end("failed", what)

@@ -30,6 +30,7 @@ from pyspark import cloudpickle
 from jobmanager.errors import JobExistsError, JobRunningError, NoJobError
 from rstream.blobs import open_store
 from rstream.errors import StoreError
+from rvertex.shipped import load_shipped
 
 if TYPE_CHECKING:
     from planner import Query
@@ -102,12 +103,12 @@ class JobRoot:
 
     def read_query(self) -> Query:
         """The query as the user gave it."""
-        return cloudpickle.loads(self.store.get(QUERY))  # type: ignore[no-any-return]
+        return load_shipped(self.store.get(QUERY))  # type: ignore[no-any-return]
 
     def read_plan(self) -> PhysicalPlan | None:
         """The physical plan, or None if the job failed before it had one."""
         data = self.store.get(PLAN) if self.store.exists(PLAN) else b""
-        return cloudpickle.loads(data) if data else None
+        return load_shipped(data) if data else None
 
     def write_plan(self, plan: PhysicalPlan) -> None:
         """Make the plan durable.

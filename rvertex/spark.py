@@ -28,6 +28,8 @@ from rstream.clock import SystemClock
 from rstream.errors import OperatingError, UsageError
 from rvertex.executor import join_all
 from rvertex.host import Host, HostSpec
+from rvertex.shipped import UNLOADABLE, load_shipped
+from rvertex.user_errors import UnknownCodeError
 from rvertex.wiring import FlightWiring
 
 if TYPE_CHECKING:
@@ -43,6 +45,10 @@ _CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.executor.heartbeatInterval": "2s",
+    # Memory of arrays is kept for the next ones: to give it back and to touch it again costs more.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+    "spark.executorEnv.MALLOC_TOP_PAD_": str(16 << 20),
 }
 #: The Java of this process moves messages, no rows: compiling its code a second time, for speed, is
 #: most of what it would do. What the user has in the variable stays.
@@ -248,7 +254,11 @@ class SparkHostBody:
         pa.set_cpu_count(1)  # a task has one core
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
-        vertices = cloudpickle.loads(self._plan)  # came through Spark's own closure
+        try:
+            vertices = load_shipped(self._plan)  # came through Spark's own closure
+        except UnknownCodeError as error:
+            yield f"{UNLOADABLE}{error}"
+            return
         wiring = FlightWiring(self._spec.host)
         yield Host(self._spec, vertices, wiring, attempt=attempt).run().how
 

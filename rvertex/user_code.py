@@ -17,6 +17,7 @@ from rstream.batch import event_schema
 from rstream.errors import IntegrityError, OperatingError
 from rvertex.aside import DEAD_LETTERS, Side
 from rvertex.user_errors import (
+    CrowdedTimersError,
     EndlessTimersError,
     NoLoggedValuesError,
     UserCodeError,
@@ -35,6 +36,7 @@ NOT_POISON = (
     OperatingError,
     NoLoggedValuesError,
     EndlessTimersError,
+    CrowdedTimersError,
     MemoryError,
 )
 

@@ -52,6 +52,37 @@ class EndlessTimersError(UsageError):
         )
 
 
+class CrowdedTimersError(UsageError):
+    """A key's timers set one another so close together that event time hardly gets on."""
+
+    def __init__(self, function: str, key: str, timers_max: int, span_us: int) -> None:
+        super().__init__(function, key, timers_max, span_us)
+        self.function, self.key = function, key
+        self.timers_max, self.span_us = timers_max, span_us
+
+    def __str__(self) -> str:
+        return (
+            f"{self.function}: {self.timers_max} timers of key {self.key} came due in one step, in "
+            f"{self.span_us} us of event time; times are microseconds: set timers further apart, "
+            "for example at ctx.time + 1_000_000"
+        )
+
+
+class UnknownCodeError(UsageError):
+    """A plan names a class or a function that cannot be imported where it is read."""
+
+    def __init__(self, name: str, machine: str, reason: str) -> None:
+        super().__init__(name, machine, reason)
+        self.name, self.machine, self.reason = name, machine, reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} cannot be imported on {self.machine} ({self.reason}); define it in the "
+            "query file itself, which travels with the plan, or put its module where the Python of "
+            "every worker finds it (PYTHONPATH, an installed package), then resume"
+        )
+
+
 class CutDependentError(IntegrityError):
     """A function that has to work row by row gave other values when it was given other batches."""
 

@@ -30,7 +30,12 @@ from rvertex.plain_values import event_class, plain_keys, plain_list
 from rvertex.run import Run
 from rvertex.timers import TimerQueue, timers_of
 from rvertex.user_code import NOT_POISON, OnError, Poison, UserCode, letter_sides
-from rvertex.user_errors import EndlessTimersError, UserCodeError, UserResultError
+from rvertex.user_errors import (
+    CrowdedTimersError,
+    EndlessTimersError,
+    UserCodeError,
+    UserResultError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,6 +45,13 @@ if TYPE_CHECKING:
 
 #: Timers that one key may set, one after the other, when the stream has ended.
 FINAL_TIMERS_MAX = 10_000
+#: Timers of one key that may come due in one go (up to the next event or CTI), unless they are
+#: further apart than TIMER_SPACING_MIN_US: a process that sets its next timer one microsecond later
+#: would run for minutes before event time had moved by a second.
+TIMERS_MAX = 100_000
+TIMER_SPACING_MIN_US = 100
+#: Timers of all keys in one go before those of each are counted.
+TIMERS_UNCOUNTED = 20_000
 
 
 _timer = partial(tuple.__new__, Timer)
@@ -211,29 +223,41 @@ class KeyedProcessOperator:
 
     def _fire(self, until: int) -> None:
         """Call the process for the timers that are due at or before ``until``."""
-        ctx, note = self.context, self._state.note
-        fire = self._fire_safely if self._poison.is_passed_over else self._fire_one
+        ctx = self.context
         ctx._in_timer = True
-        for at, slot, name in self._timers.pop(until):
+        if self._poison.is_passed_over:
+            for slot in self._due(until):
+                self._fire_safely(slot)
+        else:
+            self._fire_all(until)
+        ctx._in_timer = False
+
+    def _due(self, until: int) -> Iterator[Any]:
+        """The slots of the timers that are due, each with its timer at hand."""
+        ctx, note = self.context, self._state.note
+        counts: dict[int, tuple[int, int]] = {}
+        for fired, (at, slot, name) in enumerate(self._timers.pop(until)):
             if not slot._is_dirty:
                 note(slot)
             if ctx.at_end:
                 self._count_final(slot)
+            elif fired >= TIMERS_UNCOUNTED:
+                self._count_crowded(slot, at, counts)
             ctx._current, ctx._slot = _timer((at, name)), slot
-            fire(slot)
-        ctx._in_timer = False
+            yield slot
 
-    def _fire_one(self, slot: Any) -> None:
-        """Call for the timer at hand; what it raises is fatal."""
-        timer = self.context._current
+    def _fire_all(self, until: int) -> None:
+        """Call for every timer; what it raises is fatal."""
+        ctx, fits = self.context, self._fits
         try:
-            slot.on_timer(timer, self.context)
-            if not self._fits(slot):
-                self._refuse(slot)
+            for slot in self._due(until):
+                slot.on_timer(ctx._current, ctx)
+                if not fits(slot):
+                    self._refuse(slot)
         except NOT_POISON:
             raise
         except Exception as error:
-            at = timer[0]
+            at = ctx._current[0]
             raise self._poison.fatal(error, self._at[0], at, at + 1, None) from error
 
     def _fire_safely(self, slot: Any) -> None:
@@ -275,6 +299,17 @@ class KeyedProcessOperator:
         self.context.at_end = True
         self._fire(INF_TIME)
         self._frontier = INF_TIME
+
+    def _count_crowded(self, slot: Any, at: int, counts: dict[int, tuple[int, int]]) -> None:
+        """``counts``: by slot, how many have come due in this go and when the first was."""
+        count, first_at = counts.get(slot._number, (0, at))
+        counts[slot._number] = count + 1, first_at
+        if count >= TIMERS_MAX:
+            span_us = at - first_at
+            if span_us < count * TIMER_SPACING_MIN_US:
+                name = self._spec.process.name
+                raise CrowdedTimersError(name, repr(slot._key), TIMERS_MAX, span_us)
+            counts[slot._number] = 0, at
 
     def _count_final(self, slot: Any) -> None:
         count = self._final.get(slot._number, 0) + 1

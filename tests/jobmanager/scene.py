@@ -86,7 +86,11 @@ class Scene:
 
     def lose(self, host: str) -> list[Instruction]:
         """A host dies."""
-        out = self.tell(HostLost(host, "killed"))
+        return self.lose_to(host, "killed")
+
+    def lose_to(self, host: str, reason: str) -> list[Instruction]:
+        """A host ends for a reason."""
+        out = self.tell(HostLost(host, reason))
         self.obey(out)
         return out
 

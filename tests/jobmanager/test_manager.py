@@ -32,6 +32,7 @@ from rvertex.messages import (
     VertexFinished,
     VertexProgress,
 )
+from rvertex.shipped import UNLOADABLE
 from tests.jobmanager.scene import SECOND, Scene, started, taken
 
 
@@ -103,6 +104,13 @@ def test_old_epochs_change_nothing() -> None:
     late = taken("b", old, "zombie", 9, 9)
     assert scene.tell(late) == [DeleteFiles(("zombie",))]
     assert scene.at("b").consumed == before
+
+
+def test_a_plan_that_no_worker_can_load_fails_the_job_at_once() -> None:
+    scene = Scene(hosts=2)
+    reason = "my.Sessions cannot be imported on m; define it in the query file"
+    out = scene.lose_to("h0.0", f"{UNLOADABLE}{reason}")
+    assert out == [EndJob("failed", reason)]
 
 
 def test_second_attempts_and_old_hosts_are_refused() -> None:

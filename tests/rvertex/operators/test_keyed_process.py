@@ -25,7 +25,12 @@ from rvertex.operators import keyed_process
 from rvertex.operators.keyed_process import KeyedProcessing
 from rvertex.run import NO_CTIS, Run
 from rvertex.user_code import OnError, UserCode
-from rvertex.user_errors import EndlessTimersError, NoLoggedValuesError, UserCodeError
+from rvertex.user_errors import (
+    CrowdedTimersError,
+    EndlessTimersError,
+    NoLoggedValuesError,
+    UserCodeError,
+)
 from tests.support.builders import Ev, Item, cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
@@ -333,6 +338,36 @@ def test_timers_of_timers_are_later_and_end(monkeypatch: pytest.MonkeyPatch) -> 
         run_items(spec, [ev(0, k="a"), cti(INF_TIME)])
     with pytest.raises(UserCodeError, match="a timer sets timers for later times"):
         run_items(spec, [ev(0, k="b"), cti(3)])
+
+
+class Hasty(KeyedProcess):
+    """Its timers follow each other at a distance that the event says."""
+
+    period: int = 0
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.period = event.x
+        ctx.set_timer(event.vs + self.period)
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        ctx.set_timer(timer.at + self.period)
+
+
+def test_timers_that_hardly_let_time_pass_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyed_process, "TIMERS_MAX", 50)
+    monkeypatch.setattr(keyed_process, "TIMERS_UNCOUNTED", 10)
+    spec = spec_of(Hasty, pa.schema([]))
+
+    def fire(period: int) -> None:
+        operator = spec.open([KV])
+        events = make_run([ev(0, k="a", x=period)], KV).events
+        operator.process([Run(events, np.array([1_000_000]))])
+
+    with pytest.raises(
+        CrowdedTimersError, match=r"Hasty: 50 timers of key 'a' came due in one step, in 50 us"
+    ):
+        fire(1)
+    fire(100)
 
 
 def test_keys_without_state_are_forgotten() -> None:
