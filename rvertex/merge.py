@@ -16,14 +16,15 @@ and every CTI of the union passes, not only those that raise the minimum.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import CTI, EVENT, VS, Items, event_schema, int64_column, kinds
-from rstream.dictionaries import join_batches
+from rstream.batch import CTI, EVENT, KIND, VS, Items, event_schema, int64_column, kinds
+from rstream.dictionaries import batch_bytes, join_batches
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ChannelOrderError
 from rvertex.operators.protocol import OperatorState
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 #: Read-ahead of one channel, unless a host says otherwise.
 PENDING_BYTES_MAX = 16 << 20
+#: With at most so many CTIs, what stands between them is joined as slices.
+_SLICES_MIN = 2
+_ROWS_PER_SLICE = 4096
 
 
 class Merge:
@@ -104,18 +108,18 @@ class Merge:
     def release(self) -> list[Run] | None:
         """One run per port of what the promises allow, or None if that is nothing new."""
         bound = INF_TIME if len(self._channels) == 1 else self._bound()
-        pieces: list[list[pa.RecordBatch]] = [[] for _ in self._port_schemas]
+        taken: list[list[_Chunk]] = [[] for _ in self._port_schemas]
         times: list[np.ndarray] = []
         for channel, port in zip(self._channels, self._ports, strict=True):
             for chunk in channel.take(bound):
-                chunk.events_into(pieces[port], self._port_schemas[port])
+                taken[port].append(chunk)
                 times.append(chunk.cti_times())
         if not times:
             return None
         ctis = self._new_ctis(times)
         runs = [
-            Run(_in_order(events, schema), ctis)
-            for events, schema in zip(pieces, self._port_schemas, strict=True)
+            Run(_in_order(chunks, schema), ctis)
+            for chunks, schema in zip(taken, self._port_schemas, strict=True)
         ]
         return None if all(run.is_empty for run in runs) else runs
 
@@ -185,7 +189,7 @@ class _Chunk:
 
     def __init__(self, batch: pa.RecordBatch, vs: np.ndarray, kind: np.ndarray) -> None:
         self.batch, self.vs, self.kind = batch, vs, kind
-        self.nbytes: int = batch.nbytes
+        self.nbytes = batch_bytes(batch)
 
     def __len__(self) -> int:
         return len(self.vs)
@@ -207,17 +211,19 @@ class _Chunk:
         distinct: np.ndarray = times[keep]
         return distinct
 
-    def events_into(self, pieces: list[pa.RecordBatch], schema: pa.Schema) -> None:
-        """Append the events; they are copied only if CTIs stand between them."""
-        events = np.flatnonzero(self.kind == EVENT)
-        if len(events) == 0:
-            return
-        batch = pa.RecordBatch.from_arrays(self.batch.columns[1:], schema=schema)
-        first, last = int(events[0]), int(events[-1])
-        if last - first + 1 == len(events):
-            pieces.append(batch.slice(first, len(events)))
-        else:
-            pieces.append(batch.filter(pa.array(self.kind == EVENT)))
+    def events(self) -> list[pa.RecordBatch]:
+        """The events: what stands between the CTIs, or a copy if these are many."""
+        rows = self.batch.drop_columns([KIND])
+        ctis = np.flatnonzero(self.kind == CTI)
+        if len(ctis) > _SLICES_MIN + len(self) // _ROWS_PER_SLICE:
+            kept = rows.filter(pa.array(self.kind == EVENT))
+            return [kept] if kept.num_rows else []
+        bounds = [-1, *ctis.tolist(), len(self)]
+        return [
+            rows.slice(before + 1, after - before - 1)
+            for before, after in itertools.pairwise(bounds)
+            if after - before > 1
+        ]
 
 
 class _Channel:
@@ -296,11 +302,13 @@ class _Channel:
         raise ChannelOrderError(self._index, self.next_seq + row, int(vs[row]), before)
 
 
-def _in_order(pieces: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """The pieces, given in input order, as one batch sorted by ``_vs`` (stable)."""
+def _in_order(chunks: list[_Chunk], schema: pa.Schema) -> pa.RecordBatch:
+    """The events of ``chunks``, given in input order, as one batch sorted by ``_vs`` (stable)."""
+    pieces = [piece for chunk in chunks for piece in chunk.events()]
     if not pieces:
         empty = [pa.nulls(0, field.type) for field in schema]
         return pa.RecordBatch.from_arrays(empty, schema=schema)
-    if len(pieces) == 1:
-        return pieces[0]
-    return in_time_order(join_batches(pieces))[0]
+    joined = join_batches(pieces)
+    if all(a.vs[-1] <= b.vs[0] for a, b in itertools.pairwise(chunks)):
+        return joined
+    return in_time_order(joined)[0]
