@@ -26,7 +26,13 @@ from rstream.batch import Items
 from rvertex.errors import CorruptCheckpointError, CorruptJournalError
 from rvertex.journal import PRODUCTIONS, STATES, Journal
 from rvertex.messages import CheckpointTaken
-from rvertex.state import CheckpointWriter, LoadedCheckpoint, checkpoint_path, load_checkpoint
+from rvertex.state import (
+    CheckpointWriter,
+    LoadedCheckpoint,
+    aligned,
+    checkpoint_path,
+    load_checkpoint,
+)
 from rvertex.vertex import StepResult
 
 if TYPE_CHECKING:
@@ -264,7 +270,8 @@ class _Entry:
                 outputs.append(None)
                 continue
             seq, size = placed
-            batch = pa.ipc.open_stream(self._body.slice(offset, size)).read_next_batch()
+            data = aligned(self._body.slice(offset, size))
+            batch = pa.ipc.open_stream(data).read_next_batch()
             outputs.append(Items(seq, batch))
             offset += size
         return StepResult(tuple(outputs))

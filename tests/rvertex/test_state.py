@@ -99,6 +99,16 @@ def test_round_trip() -> None:
     assert decode_snapshot(DATA, name="c", state_schema="abc") == SNAPSHOT
 
 
+@pytest.mark.parametrize("length", range(8))
+def test_columns_that_are_read_back_begin_where_arrow_wants_them(length: int) -> None:
+    snapshot = replace(SNAPSHOT, state_schema="a" * length)
+    again = decode_snapshot(encode_snapshot(snapshot), name="c", state_schema="a" * length)
+    assert again == snapshot
+    for table in again.states[1].tables.values():
+        for chunk in (c for column in table.columns for c in column.chunks):
+            assert all(b is None or b.address % 8 == 0 for b in chunk.buffers())
+
+
 def test_round_trip_of_positions() -> None:
     positions = replace(
         SNAPSHOT,
