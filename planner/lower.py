@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner import logical
+from planner.carrying import sources_of_unions
 from planner.cost import estimates
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
@@ -36,6 +37,7 @@ from planner.statistics import Discover, Discovery, Look
 from planner.traversal import NodeMap, readers, topological
 from planner.user_node import codes_in, lettered
 from rvertex.operators.stitch import Stitch
+from rvertex.sources.carried import with_carried
 from rvertex.sources.discover import assign
 from rvertex.sources.discover import discover as discover_units
 from rvertex.sources.row_groups import marked
@@ -44,6 +46,7 @@ from rvertex.sources.statistics import statistics_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from planner.one_input import OneInput
     from planner.query import Query
     from planner.recover_node import RecoveryChoice
 
@@ -163,6 +166,8 @@ class _Lowering:
         self._flows: NodeMap[_Flow] = NodeMap()
         #: Folders of dead letters so far.
         self._letters: set[str] = set()
+        #: Sources whose text is never carried as dictionaries.
+        self._mixed = sources_of_unions(plan)
         counts = readers(plan)
         for node in topological(plan.input):
             flow = self._lower(node)
@@ -195,7 +200,7 @@ class _Lowering:
             case logical.Join() | logical.Clip():
                 return _Flow([self._pair(node, *inputs)])
             case logical.Stitch(on=on):
-                draft = self._open(inputs[0], kind="stitch")
+                draft = self._plain(inputs[0], node, "stitch")
                 draft.add(Stitch(on), describe(node), node.label)
                 draft.is_cheap = False
                 return _Flow([draft])
@@ -205,17 +210,17 @@ class _Lowering:
                 draft.is_cheap = draft.is_cheap and is_stateless(node)
                 return _Flow([draft])
             case logical.WindowAgg():
-                draft = self._open(inputs[0], kind="agg")
+                draft = self._plain(inputs[0], node, "agg")
                 draft.add(node.operator(), describe(node), node.label)
                 draft.is_cheap = draft.is_cheap and node.phase == "partial"
                 return _Flow([draft])
             case logical.DataWindowAgg():
-                draft = self._open(inputs[0], kind="agg")
+                draft = self._plain(inputs[0], node, "agg")
                 draft.add(node.operator(), describe(node), node.label)
                 draft.is_cheap = False
                 return _Flow([draft])
             case logical.UserStep():
-                draft = self._open(inputs[0], kind=node.kind)
+                draft = self._plain(inputs[0], node, node.kind)
                 draft.add(lettered(node, self._letters), describe(node), node.label)
                 draft.is_cheap = False
                 return _Flow([draft])
@@ -241,8 +246,10 @@ class _Lowering:
         draft = self._draft("source", n)
         draft.is_fixed = node.partitions is not None
         draft.label = node.label
-        draft.partitions = tuple(marked(p) for p in assign(spec, units, n))
-        draft.payload = spec.schema
+        carried = () if node in self._mixed else self._discovery.carried(spec)
+        parts = [marked(p) for p in assign(spec, units, n)]
+        draft.partitions = tuple(replace(p, spec=with_carried(p.spec, carried)) for p in parts)
+        draft.payload = draft.partitions[0].spec.schema
         draft.is_cheap = True
         draft.shows.append(describe(node))
         return draft
@@ -267,6 +274,12 @@ class _Lowering:
         draft = self._draft(default, self._width([flow]))
         self._connect(draft, 0, flow)
         draft.payload = flow.drafts[0].payload
+        return draft
+
+    def _plain(self, flow: _Flow, node: OneInput, kind: str) -> Draft:
+        """The same, with the columns in the form that the logical plan gives them."""
+        draft = self._open(flow, kind)
+        draft.decode(node.input.schema)
         return draft
 
     def _width(self, flows: list[_Flow]) -> int:

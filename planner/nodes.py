@@ -24,6 +24,7 @@ from planner.data_types import DURATION, TIMESTAMP, TIMESTAMP_UTC, plain
 from planner.durations import format_us
 from planner.errors import EvaluationError, ExpressionTypeError, UnknownColumnError
 from rstream.batch import VE, VS
+from rstream.dictionaries import is_dictionary, plain_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +83,9 @@ class Column(Node):
     type: pa.DataType | None = None
 
     def value(self, batch: pa.RecordBatch) -> Value:
-        return batch.column(self.name)
+        column = batch.column(self.name)
+        is_carried = is_dictionary(column.type) and column.type != self.type
+        return plain_array(column) if is_carried else column
 
     def __str__(self) -> str:
         return self.name

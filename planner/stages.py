@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from planner import logical
+from planner.carrying import decoding, told
 from planner.fingerprint import fingerprint
 from planner.nodes import Column, Node
 from planner.physical import Routing, Stage, StageCost, StageInput
 from rstream.batch import RESERVED
+from rstream.dictionaries import has_dictionaries
 from rvertex.aside import sides_of
 from rvertex.operators.anti_join import AntiJoin
 from rvertex.operators.clip import Clip
@@ -117,6 +119,17 @@ class Draft:
         found = {feed.port: feed.upstream.payload for feed in self.feeds}
         return [found[port] for port in sorted(found)]
 
+    def decode(self, wanted: pa.Schema) -> None:
+        """Put columns into the form of ``wanted`` where they are not."""
+        decode = decoding(self.payload, wanted)
+        if decode is not None:
+            self.add(decode, told(decode))
+
+    @property
+    def told(self) -> pa.Schema:
+        """The payload as the logical plan has it, without dictionaries that only carry text."""
+        return self.nodes[-1].schema if has_dictionaries(self.payload) else self.payload
+
     def add(self, operator: OperatorSpec, show: str, label: str = "") -> None:
         """Put an operator behind those that are there."""
         assert not self.is_closed, self.name
@@ -175,7 +188,8 @@ def _vertex(draft: Draft, index: int, root: str, folder: str, output: str | None
     outputs = [_output(feed, index, root) for feed in draft.exits]
     if output is not None:
         stream, uri = f"{draft.name}.{index}--out", f"{output}/partition={index}"
-        outputs.append(OutputEdge((stream,), (uri,), (), "async", is_sink=True))
+        payload = None if draft.told.equals(draft.payload) else draft.told
+        outputs.append(OutputEdge((stream,), (uri,), (), "async", is_sink=True, payload=payload))
     outputs += [_side_output(side, draft, index, folder) for side in _sides(draft)]
     source = draft.partitions[index] if draft.partitions else None
     meaning = (
@@ -254,7 +268,7 @@ def summarise(draft: Draft, *, is_sink: bool) -> Stage:
         operators=tuple(draft.shows),
         inputs=inputs,
         reads=reads,
-        schema=draft.payload,
+        schema=draft.told,
         is_sink=is_sink,
         cost=draft.cost,
     )

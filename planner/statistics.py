@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from planner.fingerprint import fingerprint
 from planner.logical import LogicalNode, Source
 from planner.traversal import topological
+from rvertex.sources.carried import columns_that_repeat
 from rvertex.sources.spec import SourceSpec, Unit
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Discovery:
     def __init__(self, discover: Discover) -> None:
         self._discover = discover
         self._units: dict[str, tuple[Unit, ...]] = {}
+        self._carried: dict[str, tuple[str, ...]] = {}
 
     def units(self, spec: SourceSpec) -> tuple[Unit, ...]:
         """What the source consists of.
@@ -46,6 +48,13 @@ class Discovery:
         if key not in self._units:
             self._units[key] = tuple(self._discover(spec))
         return self._units[key]
+
+    def carried(self, spec: SourceSpec) -> tuple[str, ...]:
+        """The columns of ``spec`` that pay as dictionaries."""
+        key = fingerprint((source_key(spec), spec.schema))
+        if key not in self._carried:
+            self._carried[key] = columns_that_repeat(spec, self.units(spec))
+        return self._carried[key]
 
     def statistics(self, plan: LogicalNode, look: Look) -> Statistics:
         """What ``look`` finds out about the sources of the plan."""

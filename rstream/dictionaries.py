@@ -74,6 +74,11 @@ def plain_array(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if is_dictionary(array.type) else array
 
 
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The same columns without dictionaries."""
+    return pa.schema([f.with_type(plain_type(f.type)) for f in schema])
+
+
 def is_form_of(found: pa.Schema, declared: pa.Schema) -> bool:
     """Whether batches of schema ``found`` may stand for those of ``declared``."""
     return found.names == declared.names and all(

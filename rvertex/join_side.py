@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import SEQ, VE
+from rstream.dictionaries import join_batches
 from rvertex.max_tree import MaxTree
 from rvertex.ordering import stable_order
 
@@ -73,7 +74,7 @@ class Rows:
             np.concatenate([self.codes, other.codes]),
             np.concatenate([self.ve, other.ve]),
             np.concatenate([self.ordinal, other.ordinal]),
-            pa.concat_batches([self.stored, other.stored]),
+            join_batches([self.stored, other.stored]),
         )
 
 
@@ -210,7 +211,7 @@ def living_rows(table: pa.Table, frontier: int) -> tuple[np.ndarray, np.ndarray,
     at = alive if order is None else alive[order]
     stored = table.drop_columns([ORDINAL, VE])
     assert stored.num_columns > 0, "a side stores at least its keys"
-    merged = pa.concat_batches(stored.to_batches()) if len(table) else None
+    merged = join_batches(stored.to_batches()) if len(table) else None
     batch = merged.take(pa.array(at)) if merged is not None else _no_rows(stored.schema)
     return ve[at], ordinal[at], batch
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import SEQ, VE, VS, int64_column
+from rstream.dictionaries import join_batches
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.lifetime import with_times
 from rvertex.run import Run
@@ -113,7 +114,7 @@ class Pending:
         """Hold what ``table`` says, numbered from 0; and give it back as one batch."""
         due = table.column(DUE).to_numpy()
         batches = table.drop_columns([DUE]).cast(self._schema).to_batches()
-        whole = pa.concat_batches(batches) if batches else empty_batch(self._schema)
+        whole = join_batches(batches) if batches else empty_batch(self._schema)
         assert len(self) == self.first == 0
         self.push(whole, due)
         return whole
@@ -156,7 +157,7 @@ class Pending:
         self._head += n
         self.first += n
         self._due -= n
-        return with_times(pa.concat_batches(taken), ve=ends) if n else empty_batch(self._schema)
+        return with_times(join_batches(taken), ve=ends) if n else empty_batch(self._schema)
 
     def _make_room(self, n: int) -> None:
         if self._tail + n <= self._times.shape[1]:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import CTI, EVENT, KIND, VE, VS, int64_column, item_schema, kinds, payload_schema
+from rstream.dictionaries import join_batches, nulls
 
 NO_CTIS = np.empty(0, np.int64)
 
@@ -84,10 +85,14 @@ def _spliced(
         pieces.append(pa.RecordBatch.from_arrays([kind, *piece.columns], schema=schema))
         if k < len(ctis):
             time = pa.array(ctis[k : k + 1])
-            nulls = [pa.nulls(1, f.type) for f in list(schema)[3:]]
-            row = [pa.array([CTI], pa.int8()), time, time, *nulls]
+            row = [
+                pa.array([CTI], pa.int8()),
+                time,
+                time,
+                *(nulls(c, 1) for c in events.columns[2:]),
+            ]
             pieces.append(pa.RecordBatch.from_arrays(row, schema=schema))
-    return pa.concat_batches(pieces)
+    return join_batches(pieces)
 
 
 def from_items(batch: pa.RecordBatch) -> Run:
@@ -108,4 +113,4 @@ def concat(runs: list[Run]) -> Run:
     assert runs
     if len(runs) == 1:
         return runs[0]
-    return Run(pa.concat_batches([r.events for r in runs]), np.concatenate([r.ctis for r in runs]))
+    return Run(join_batches([r.events for r in runs]), np.concatenate([r.ctis for r in runs]))

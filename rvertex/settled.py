@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rstream.batch import VS, int64_column
+from rstream.dictionaries import join_batches
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.lifetime import frontier_after
 from rvertex.sorted_runs import empty_batch
@@ -60,4 +61,4 @@ class Settled:
         taken = [*waiting, events.slice(0, count)] if count else waiting
         if not taken:
             return empty_batch(self._schemas[i])
-        return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+        return join_batches(taken)

@@ -16,10 +16,13 @@ from collections import deque
 import numpy as np
 import pyarrow as pa
 
+from rstream.batch import VS, int64_column
+from rstream.dictionaries import join_batches
 from rstream.types import INF_TIME
 from rvertex.ordering import in_time_order
 
 _GROWTH = 2
+_ALONG_PART = 8
 _RUNS_MAX = 64
 
 
@@ -43,20 +46,20 @@ class SortedRuns:
         """Add ``events``, which arrived after all others; in any order."""
         if events.num_rows == 0:
             return
-        chunk = _Chunk(*in_time_order(events))
-        if not self._runs or not self._runs[-1].extend(chunk):
-            self._runs.append(_SortedRun(chunk))
+        if not self._runs or not self._runs[-1].extend(events):
+            self._runs.append(_SortedRun(_Chunk(*in_time_order(events))))
         while len(self._runs) > 1 and self._runs[-2].rows <= _GROWTH * self._runs[-1].rows:
             last = self._runs.pop()
             self._runs[-1].absorb(last)
 
     def take_below(self, time: int) -> pa.RecordBatch:
         """Remove the events with ``vs < time`` and return them sorted by (vs, arrival)."""
-        pieces = [piece for run in self._runs for piece in run.take_below(time)]
+        taken = [pieces for run in self._runs if (pieces := run.take_below(time))]
         self._runs = [run for run in self._runs if run.rows]
-        if not pieces:
+        if not taken:
             return empty_batch(self._schema)
-        return in_time_order(_joined(pieces))[0]
+        joined = _joined([piece for pieces in taken for piece in pieces])
+        return joined if len(taken) == 1 else in_time_order(joined)[0]
 
     def table(self) -> pa.Table:
         """Everything held, by reference; pushing it into an empty buffer restores this one."""
@@ -91,14 +94,21 @@ class _SortedRun:
         self.chunks = deque([chunk])
         self.rows = len(chunk.vs)
 
-    def extend(self, chunk: _Chunk) -> bool:
-        """Join ``chunk`` to the end, unless it overlaps more of the run than its own size pays."""
-        overlap = self._rows_after(int(chunk.vs[0]), _GROWTH * len(chunk.vs))
+    def extend(self, events: pa.RecordBatch) -> bool:
+        """Join ``events`` to the end, unless they overlap more of the run than their number pays.
+
+        They are sorted together with what they overlap, so each is copied for order once. What
+        little then stands before them goes along: a take finds one chunk.
+        """
+        overlap = self._rows_after(int(int64_column(events, VS).min()), _GROWTH * events.num_rows)
         if overlap is None:
             return False
         if overlap:
-            pieces = [*self._cut_end(overlap), chunk.events]
-            chunk = _Chunk(*in_time_order(_joined(pieces)))
+            before = self.rows - overlap
+            goes_along = before <= events.num_rows // _ALONG_PART
+            cut = self._cut_end(self.rows if goes_along else overlap)
+            events = _joined([*cut, events])
+        chunk = _Chunk(*in_time_order(events))
         self.chunks.append(chunk)
         self.rows += len(chunk.vs)
         return True
@@ -160,4 +170,4 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _joined(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+    return join_batches(pieces)

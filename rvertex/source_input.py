@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import EVENT, VS, empty_events, int64_column, kinds
+from rstream.batch import EVENT, VS, empty_events, event_schema, int64_column, kinds
+from rstream.dictionaries import as_declared, join_batches, plain_schema
 from rstream.types import MIN_TIME
 from rvertex.aside import LATE, Side
 from rvertex.delay_estimate import DelayEstimate
@@ -38,7 +39,7 @@ def late_side(spec: SourceSpec, stage: str) -> Side | None:
         return None
     if spec.items is not None and not _has_late(spec.items):
         return None
-    return Side(f"{LATE}/{stage}", late_payload(spec.schema))
+    return Side(f"{LATE}/{stage}", late_payload(plain_schema(spec.schema)))
 
 
 def _has_late(items: pa.RecordBatch) -> bool:
@@ -116,7 +117,10 @@ class SourceInput:
     def take_aside(self) -> list[pa.RecordBatch]:
         """The late rows since the last call, in row order."""
         late, self._late = self._late, []
-        return [pa.concat_batches(late)] if late else [empty_events(late_payload(self.payload))]
+        payload = late_payload(plain_schema(self.payload))
+        if not late:
+            return [empty_events(payload)]
+        return [as_declared(join_batches(late), event_schema(payload))]
 
     def snapshot(self) -> OperatorState:
         """The reorder buffer, its frontier, and the late rows that were not taken yet."""

@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import VE, VS, event_schema, int64_column
+from rstream.dictionaries import join_batches
 from rstream.types import MIN_TIME
 from rvertex.by_key import Timeline, sorting
 from rvertex.clipping import Clipping
@@ -270,7 +271,7 @@ def _joined(parts: list[_Begun], schema: pa.Schema) -> tuple[pa.RecordBatch, np.
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("vs", "ve", "ordinal", "codes")
     )
-    stored = pa.concat_batches([part.stored for part in parts])
+    stored = join_batches([part.stored for part in parts])
     order = sorting(ordinal)
     order = order[sorting(vs[order])]
     if not np.array_equal(order, np.arange(len(order))):

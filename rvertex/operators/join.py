@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import VE, VS, event_schema, int64_column
+from rstream.dictionaries import join_batches
 from rstream.types import MIN_TIME
 from rvertex.horizon import greatest_us, least_us
 from rvertex.int_index import UNKNOWN
@@ -383,7 +384,7 @@ def _gather(sources: list[_Source], columns: list[str], order: np.ndarray | None
         at = _joined([source.at for source in sources], order)
         return rows.select(columns).take(pa.array(at))
     parts = [s.rows.select(columns).take(pa.array(s.at)) for s in sources]
-    whole = pa.concat_batches(parts)
+    whole = join_batches(parts)
     return whole if order is None else whole.take(pa.array(order))
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rstream.batch import VE, VS, event_schema
+from rstream.dictionaries import join_batches
 from rvertex.operators.anti_join import AntiJoin, AntiJoinOperator
 from rvertex.operators.join import Side, TemporalJoin
 from rvertex.operators.parts import joined_states, part_state
@@ -109,7 +110,7 @@ def interleaved(held: SortedRuns, alone: Run, before: int, schema: pa.Schema) ->
     matches = held.take_below(before)
     if alone.events.num_rows == 0:
         return Run(matches, alone.ctis)
-    both = pa.concat_batches([matches, _widened(alone.events, schema)])
+    both = join_batches([matches, _widened(alone.events, schema)])
     return Run(in_time_order(both)[0], alone.ctis)
 
 

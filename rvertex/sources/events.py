@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.batch import event_schema
+from rstream.dictionaries import is_dictionary, plain_array
 from rstream.types import INF_TIME
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.times import Fault, is_time_type, parse_times
@@ -65,12 +66,18 @@ def _conform(raw: pa.RecordBatch, columns: pa.Schema, path: str) -> pa.RecordBat
         array = raw.column(field.name)
         if array.type != field.type:
             try:
-                array = array.cast(field.type)
+                array = _converted(array, field.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 reason = f"it is {array.type} here, but {field.type} in the plan"
                 raise SourceSchemaError(path, field.name, reason) from error
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def _converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not is_dictionary(kind):
+        return plain_array(array).cast(kind)
+    return plain_array(array).cast(kind.value_type).dictionary_encode().cast(kind)
 
 
 def _ends(

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rstream.dictionaries import is_dictionary
 from rvertex.errors import (
     CorruptSourceError,
     SourceChangedError,
@@ -21,11 +22,12 @@ from rvertex.errors import (
     SourceVanishedError,
 )
 from rvertex.sources.files import first_line, open_random
+from rvertex.sources.shared_dictionaries import SharedDictionaries
 from rvertex.sources.spec import Unit
 from rvertex.sources.times import Fault, parse_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rvertex.sources.spec import SourceSpec
 
@@ -37,6 +39,8 @@ class ParquetUnits:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
+        self._dictionaries = SharedDictionaries()
+        self._carried = [f.name for f in spec.columns if is_dictionary(f.type)]
         self._path: str | None = None
         self._file: pq.ParquetFile | None = None
 
@@ -52,9 +56,10 @@ class ParquetUnits:
             if times is not None:
                 yield from times
                 return
-            yield from file.iter_batches(
+            for batch in file.iter_batches(
                 BATCH_ROWS, row_groups=[unit.row_group], columns=names, use_threads=False
-            )
+            ):
+                yield self._dictionaries.share(batch)
         except FileNotFoundError as error:
             raise SourceVanishedError(unit.path, first_line(error)) from error
         except (pa.ArrowException, OSError) as error:
@@ -93,19 +98,19 @@ class ParquetUnits:
     def _open(self, path: str) -> pq.ParquetFile:
         if self._path != path or self._file is None:
             self.close()
-            self._file, self._path = open_parquet(path), path
+            self._file, self._path = open_parquet(path, self._carried), path
         return self._file
 
 
-def open_parquet(path: str) -> pq.ParquetFile:
-    """Open a file and read its footer.
+def open_parquet(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    """Open a file and read its footer; columns of ``dictionaries`` will be read as such.
 
     Raises:
         SourceVanishedError: the file is gone. CorruptSourceError: it is not Parquet.
     """
     source = open_random(path)
     try:
-        return pq.ParquetFile(source, pre_buffer=False)
+        return pq.ParquetFile(source, pre_buffer=False, read_dictionary=[*dictionaries])
     except (pa.ArrowException, OSError) as error:
         source.close()
         raise CorruptSourceError(path, None, first_line(error)) from error
