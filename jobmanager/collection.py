@@ -116,15 +116,16 @@ def record_checkpoint(job: Ledger, notice: CheckpointTaken) -> CheckpointRef | N
     return ref
 
 
-def collect_now_and_then(job: Ledger) -> None:
+def collect_now_and_then(job: Ledger, *, per_round: int = COLLECTIONS_PER_ROUND) -> None:
     """There is something new: apply the marks now, or in a large plan when there is more.
 
     The marks cost time in the size of the plan, so they are shared by that many notices.
+    ``per_round``: how often while every vertex takes one checkpoint.
     """
     job.uncollected += 1
     is_over = all(v.is_finished for v in job.vertices.values())
     is_late = job.now_us - job.collected_us > COLLECT_WAIT_S * US_PER_S
-    if is_over or is_late or job.uncollected * COLLECTIONS_PER_ROUND >= len(job.vertices):
+    if is_over or is_late or job.uncollected * per_round >= len(job.vertices):
         collect_durable(job)
 
 

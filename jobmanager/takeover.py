@@ -30,10 +30,10 @@ def recall(job: Ledger, notice: Notice) -> None:
     match notice:
         case CheckpointTaken():
             if record_checkpoint(job, notice) is not None:
-                collect_now_and_then(job)
+                collect_now_and_then(job, per_round=1)
         case VertexFinished(vertex=vertex):
             job.vertices[vertex].record_end(notice)
-            collect_now_and_then(job)
+            collect_now_and_then(job, per_round=1)
         case HostReady(host=host):
             job.generation = max(job.generation, _generation(host))
         case HostLost(host=host):  # another one was ordered
