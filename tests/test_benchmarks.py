@@ -6,25 +6,32 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
-@pytest.mark.slow
-def test_the_last_line_is_one_json_object(tmp_path: Path) -> None:
-    arguments = ["--rows", "200000", "--executor", "local"]
+def result_of(name: str, *arguments: str, folder: Path, timeout_s: float = 120) -> dict[str, Any]:
+    """Run a benchmark in a folder; the JSON object that is its last line."""
     done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "bench_smoke.py"), *arguments],
-        cwd=tmp_path,
+        [sys.executable, str(BENCHMARKS / name), *arguments],
+        cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout_s,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@pytest.mark.slow
+def test_the_last_line_is_one_json_object(tmp_path: Path) -> None:
+    arguments = ["--rows", "200000", "--executor", "local"]
+    result = result_of("bench_smoke.py", *arguments, folder=tmp_path)
     assert list(result) == ["filter_select", "tumbling_count", "temporal_join", "peak_bytes"]
     assert all(isinstance(number, int) and number > 0 for number in result.values())
 
@@ -32,16 +39,7 @@ def test_the_last_line_is_one_json_object(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_checkpoint_benchmark_runs(tmp_path: Path) -> None:
     arguments = ["--state-mb", "4", "--seconds", "0.2", "--rounds", "1"]
-    done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "bench_checkpoint.py"), *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
+    result = result_of("bench_checkpoint.py", *arguments, folder=tmp_path)
     for found in result["state"].values():
         assert found["uploaded_bytes"] < found["whole_bytes"]
 
@@ -59,16 +57,9 @@ def test_bids_do_not_depend_on_how_many_are_made(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.spark
 def test_workers_are_killed_and_the_answer_is_the_same(tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
-    done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "bench_recovery.py"), "--quick", "--picture", picture],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+    result = result_of(
+        "bench_recovery.py", "--quick", "--picture", str(picture), folder=tmp_path, timeout_s=240
     )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
     assert list(result) == ["checkpoint", "replication"]
     for rows in result.values():
         assert list(rows) == ["1", "2"]
@@ -79,16 +70,7 @@ def test_workers_are_killed_and_the_answer_is_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_latency_is_measured(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(BENCHMARKS / "bench_latency.py"), "--quick", "--executor", "local"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
+    result = result_of("bench_latency.py", "--quick", "--executor", "local", folder=tmp_path)
     assert list(result["ours"]) == ["filter", "window", "join"]
     for rows in result["ours"].values():
         for row in rows.values():

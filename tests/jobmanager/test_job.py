@@ -23,12 +23,10 @@ from jobmanager import (
     NoJobError,
     OutputTakenError,
 )
-from jobmanager import job as job_module
 from jobmanager.root import CANCEL, JobRoot
 from planner import Query, Stream, agg, col, tumbling
 from rstream import StreamLimits
 from rstream.errors import StoreError, UsageError
-from rvertex.executor import LocalExecutor
 from tests.jobmanager.jobs import (
     ROWS,
     WAIT_S,
@@ -40,7 +38,7 @@ from tests.jobmanager.jobs import (
     with_limits,
     write_events,
 )
-from tests.jobmanager.trouble import BrittleWiring, Disturber, cut_off
+from tests.jobmanager.trouble import Disturber, cut_off
 from tests.support.queries import QUERIES, bids
 
 if TYPE_CHECKING:
@@ -295,6 +293,7 @@ def test_what_is_not_a_query_is_told(events: Path, tmp_path: Path) -> None:
 # ---- trouble on the way
 
 
+@pytest.mark.usefixtures("brittle_lines")
 @pytest.mark.parametrize(
     "which",
     [[0, 1], pytest.param([0], marks=pytest.mark.slow), pytest.param([1], marks=pytest.mark.slow)],
@@ -304,14 +303,7 @@ def test_a_host_that_is_cut_off_is_replaced(
     events: Path,
     expected: jobmanager.Job,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    BrittleWiring.lines.clear()
-    monkeypatch.setattr(
-        job_module,
-        "LocalExecutor",
-        lambda vertices, hosts: LocalExecutor(vertices, hosts=hosts, wire=BrittleWiring),
-    )
     disturber = Disturber(
         [1, ROWS // 2, ROWS * 3 // 4],
         lambda status: cut_off(which, status),

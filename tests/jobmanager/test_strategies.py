@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import jobmanager
-from jobmanager import job as job_module
 from jobmanager.config import JobConfig
-from rvertex.executor import LocalExecutor
 from tests.jobmanager.jobs import (
     ROWS,
     outcome,
@@ -21,7 +19,7 @@ from tests.jobmanager.jobs import (
     with_limits,
     write_events,
 )
-from tests.jobmanager.trouble import BrittleWiring, Disturber, cut_off
+from tests.jobmanager.trouble import Disturber, cut_off
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +43,7 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanag
     return job
 
 
+@pytest.mark.usefixtures("brittle_lines")
 @pytest.mark.parametrize(
     ("strategy", "which"),
     [
@@ -63,14 +62,7 @@ def test_hosts_are_cut_off(
     events: Path,
     expected: jobmanager.Job,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    BrittleWiring.lines.clear()
-    monkeypatch.setattr(
-        job_module,
-        "LocalExecutor",
-        lambda vertices, hosts: LocalExecutor(vertices, hosts=hosts, wire=BrittleWiring),
-    )
     disturber = Disturber([1, ROWS // 2, ROWS * 3 // 4], lambda status: cut_off(which, status))
     config = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
     job = jobmanager.run(

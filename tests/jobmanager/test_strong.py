@@ -23,17 +23,15 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig
-from jobmanager import job as job_module
 from planner import KeyedContext, KeyedProcess, Query, Stream, agg, tumbling
 from planner.errors import InvalidPlanError
 from planner.lower import lower
 from planner.recovery import recovered_with
 from rstream.batch import EVENT
-from rvertex.executor import LocalExecutor
 from tests.jobmanager.jobs import ROWS, WAIT_S, output_items, with_limits, write_events
 from tests.jobmanager.test_instances import Drainer
 from tests.jobmanager.test_job import PACE
-from tests.jobmanager.trouble import BrittleWiring, Disturber, cut_off
+from tests.jobmanager.trouble import Disturber, cut_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,6 +130,7 @@ def durable(output: str) -> Rows:
     return {(k, row[0]): row[2:] for k, part in enumerate(parts) for row in part if row[1] == EVENT}
 
 
+@pytest.mark.usefixtures("brittle_lines")
 @pytest.mark.parametrize(
     "query",
     [QUERIES[0], QUERIES[2], *(pytest.param(q, marks=pytest.mark.slow) for q in QUERIES[1::2])],
@@ -140,14 +139,7 @@ def test_what_a_subscriber_saw_stays_when_hosts_are_lost(
     query: Callable[[str | Path], Query],
     events: Path,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    BrittleWiring.lines.clear()
-    monkeypatch.setattr(
-        job_module,
-        "LocalExecutor",
-        lambda vertices, hosts: LocalExecutor(vertices, hosts=hosts, wire=BrittleWiring),
-    )
     disturber = Disturber([ROWS // 8, ROWS // 2, ROWS * 3 // 4], partial(cut_off, [0, 1]))
     job = jobmanager.run(
         query(events),

@@ -11,11 +11,9 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig, JobFailedError
-from jobmanager import job as job_module
 from jobmanager.subscription import Sites, Writers
 from planner import Stream, agg, tumbling
 from rstream.batch import RESERVED
-from rvertex.executor import LocalExecutor
 from rvertex.messages import Locate, Site
 from tests.jobmanager.jobs import (
     ItemRows,
@@ -24,7 +22,7 @@ from tests.jobmanager.jobs import (
     with_limits,
     write_events,
 )
-from tests.jobmanager.test_job import PACE, ROWS, BrittleWiring, Disturber, cut_off
+from tests.jobmanager.test_job import PACE, ROWS, Disturber, cut_off
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +56,7 @@ def received(subscription: Subscription, batches: int | None = None) -> list[Ite
     return [items[k] for k in sorted(items)]
 
 
+@pytest.mark.usefixtures("brittle_lines")
 @pytest.mark.parametrize(("recovery", "which"), [("checkpoint", [0, 1]), ("replication", [1])])
 def test_what_is_seen_live_is_the_output(
     recovery: str,
@@ -65,15 +64,8 @@ def test_what_is_seen_live_is_the_output(
     events: Path,
     finished: jobmanager.Job,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Hosts are cut off on the way, twice; the subscriber sees each item once."""
-    BrittleWiring.lines.clear()
-    monkeypatch.setattr(
-        job_module,
-        "LocalExecutor",
-        lambda vertices, hosts: LocalExecutor(vertices, hosts=hosts, wire=BrittleWiring),
-    )
     disturber = Disturber([ROWS // 4, ROWS // 2], lambda status: cut_off(which, status))
     job = jobmanager.run(
         two_exchanges(events),

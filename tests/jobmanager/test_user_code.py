@@ -14,12 +14,10 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig, JobFailedError
-from jobmanager import job as job_module
 from jobmanager.root import JobRoot
 from planner import KeyedContext, KeyedProcess, Query, Stream, Timer, col, udf
-from rvertex.executor import LocalExecutor
 from tests.jobmanager.jobs import ROWS, WAIT_S, outcome, output_items, with_limits, write_events
-from tests.jobmanager.test_job import PACE, BrittleWiring, Disturber, cut_off
+from tests.jobmanager.test_job import PACE, Disturber, cut_off
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,20 +106,14 @@ def test_poison_is_kept_counted_and_shown(expected: dict[str, Any]) -> None:
     assert expected["outcome"][0] == "finished"
 
 
+@pytest.mark.usefixtures("brittle_lines")
 @pytest.mark.parametrize("which", [[0, 1], pytest.param([1], marks=pytest.mark.slow)])
 def test_lost_hosts_change_nothing(
     which: list[int],
     events: Path,
     expected: dict[str, Any],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    BrittleWiring.lines.clear()
-    monkeypatch.setattr(
-        job_module,
-        "LocalExecutor",
-        lambda vertices, hosts: LocalExecutor(vertices, hosts=hosts, wire=BrittleWiring),
-    )
     disturber = Disturber([1, ROWS // 2, ROWS * 3 // 4], partial(cut_off, which))
     config = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
     root = str(tmp_path / "job")

@@ -1,0 +1,20 @@
+"""What jobs in tests run on."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobmanager import job as job_module
+from rvertex.executor import LocalExecutor
+from tests.jobmanager.trouble import BrittleWiring
+
+
+@pytest.fixture
+def brittle_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of local hosts that :func:`tests.jobmanager.trouble.cut_off` can cut."""
+    BrittleWiring.lines.clear()
+    monkeypatch.setattr(
+        job_module,
+        "LocalExecutor",
+        lambda vertices, hosts: LocalExecutor(vertices, hosts=hosts, wire=BrittleWiring),
+    )
