@@ -30,6 +30,9 @@ class HostLimits:
 
     #: Rows one read or one source chunk hands to a vertex.
     step_rows_max: int = 65_536
+    #: A source chunk is so many times as long while it is narrow: at most ``narrow_bytes_max``.
+    narrow_steps: int = 2
+    narrow_bytes_max: int = 8 << 20
     #: Read-ahead of MERGE per channel; whichever is reached first. One read may overshoot.
     pending_rows_max: int = 262_144
     pending_bytes_max: int = PENDING_BYTES_MAX

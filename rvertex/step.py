@@ -197,7 +197,10 @@ class VertexRunner:
                 self._source_ended = True
                 self.vertex.end_source()
                 return True
+        limits = self._env.limits
         ready = self._pace.ready_rows(self._ahead.batch, VS)
+        if ready > limits.step_rows_max and self._ahead.batch.nbytes > limits.narrow_bytes_max:
+            ready = limits.step_rows_max
         ready = self.vertex.rows_wanted(0, ready)
         if ready == 0:
             return False
@@ -211,7 +214,8 @@ class VertexRunner:
         first_row = self.vertex.read_positions[0]
         if self._source is None:
             self._source = open_reader(self.spec.source, first_row)
-        batch = self._source.read_next(self._env.limits.step_rows_max)
+        limits = self._env.limits
+        batch = self._source.read_next(limits.step_rows_max * limits.narrow_steps)
         return None if batch is None else Items(first_row, batch)
 
     def _finish(self) -> bool:
