@@ -13,7 +13,7 @@ RUNS ?= 100
 SEED ?= 0
 KINDS ?= all
 TRACE ?= 20
-.PHONY: help bench-nexmark bench-peers sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency golden clean
+.PHONY: help bench-nexmark bench-peers sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -57,6 +57,12 @@ bench-recovery: setup  ## workers killed under an open-loop load, beside Spark's
 
 bench-latency: setup  ## open-loop latency at 1 k to 500 k events/s, beside Spark's streaming; JSON
 	$(BIN)/python benchmarks/bench_latency.py
+
+bench-scaling: $(STAMP)  ## cost per event as data, keys, windows, vertices and state grow; JSON on the last line
+	$(BIN)/python benchmarks/bench_scaling.py
+
+bench-thousand: $(STAMP)  ## what a thousand executors would do, from measured costs; JSON on the last line
+	$(BIN)/python benchmarks/thousand_executors.py
 
 golden: $(STAMP)  ## rewrite the golden files; read the difference before you commit it
 	$(PYTEST) -m "not spark and not slow" tests/planner tests/jobmanager --rewrite

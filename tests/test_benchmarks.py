@@ -75,3 +75,62 @@ def test_latency_is_measured(tmp_path: Path) -> None:
     for rows in result["ours"].values():
         for row in rows.values():
             assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["p999_ms"]
+
+
+@pytest.mark.slow
+def test_scaling_is_measured(tmp_path: Path) -> None:
+    picture = tmp_path / "picture.svg"
+    arguments = ["--curves", "keys", "state", "--points", "1", "2", "--rows", "20000"]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "bench_scaling.py"), *arguments, "--repeat", "1",
+         "--picture", picture],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert list(result) == ["keys", "state"]
+    assert [[x for x, _, _ in points] for points in result.values()] == [[1, 2], [1, 2]]
+    assert all(peak > 0 for points in result.values() for _, _, peak in points)
+    assert picture.stat().st_size > 1_000
+
+
+@pytest.mark.slow
+def test_a_thousand_executors_are_simulated(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "thousand_executors.py"), "--quick"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert list(result) == ["100 vertices", "exchange of 20 x 20", "channel"]
+    assert result["exchange of 20 x 20"]["channels"] == 400
+    assert all(row["processors_in_all"] > 0 for row in result.values() if "vertices" in row)
+
+
+def test_scripted_hosts_start_every_vertex_and_survive_a_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from thousand_hosts import Cluster
+
+    from tests.jobmanager.shapes import chain
+
+    cluster = Cluster(chain("volatile"), hosts=2)
+    cluster.start()
+    cluster.report()
+    cluster.checkpoint()
+    cluster.tick()
+    cluster.lose(range(1), kind="one")
+    assert {v.state for v in cluster.manager.vertices.values()} == {"running"}
+    successor = Cluster(chain("volatile"), hosts=2)
+    successor.resume(cluster.log)
+    assert {v.state for v in successor.manager.vertices.values()} == {"running"}
+    assert successor.manager.tracker.newest("c").name

@@ -1,0 +1,142 @@
+"""The curves of the scaling benchmark: what grows, the query, the small job of the same shape."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from bids import FIRST_ID, ROW_GROUP_ROWS, START_US, bids_folder
+
+from planner import Query, Stream, agg, col, hopping, tumbling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+M = 1_000_000
+#: Rows of the small job whose cost is taken off: its time is that of starting and ending.
+SMALL_ROWS = 10_000
+KEYS_ROWS, WINDOWS_ROWS, CHAIN_ROWS, PARTITIONS_ROWS = 5 * M, 10 * M, 2 * M, 5 * M
+#: Bids that look into the memory of the join.
+PROBE_ROWS = 2 * M
+#: What a join keeps for each remembered row: the row, its lifetime and its place by key.
+REMEMBERED_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Curve:
+    """``make(x, rows)``: the query for one point over so many rows of its main input."""
+
+    what: str
+    points: tuple[int, ...]
+    full: tuple[int, ...]
+    rows: Callable[[int], int]
+    make: Callable[[int, int], Query]
+    #: Events that a point has besides those of its main input.
+    more: Callable[[int], int] = lambda x: 0
+    #: What the cost is divided by besides events.
+    per: Callable[[int], int] = lambda x: 1
+    parallelism: Callable[[int], int] = lambda x: 2
+
+
+def bids(rows: int, partitions: int | None = None) -> Stream:
+    """So many bids, from files that are there or are written now."""
+    return Stream.from_parquet(str(bids_folder(rows) / "bids"), vs="time", partitions=partitions)
+
+
+def windowed(rows: int) -> Query:
+    """Count and sum by 1,000 keys over 2 s."""
+    groups = bids(rows).group_by("auction").window(tumbling("2s"))
+    return groups.agg(n=agg.count(), total=agg.sum("price")).to_parquet()
+
+
+def by_keys(keys: int, rows: int) -> Query:
+    """One window over all, by so many keys; of the results none is written."""
+    keyed = bids(rows).select("price", key=col("id") % keys)
+    sums = keyed.group_by("key").window(tumbling("1h")).agg(total=agg.sum("price"))
+    return sums.filter(col("total") < 0).to_parquet()
+
+
+def overlapping(windows: int, rows: int) -> Query:
+    """Every event belongs to so many windows; one result a key and second whatever that is."""
+    groups = bids(rows).group_by("auction").window(hopping(f"{windows}s", "1s"))
+    return groups.agg(n=agg.count(), total=agg.sum("price")).to_parquet()
+
+
+def chain(vertices: int, rows: int) -> Query:
+    """Every event goes through half so many unions, one after the other; half are idle filters."""
+    stream = bids(rows, 1).select("id", "price")
+    for step in range(vertices // 2):
+        stream = stream.union(stream.filter(col("id") < -step))
+    return stream.filter(col("id") < 0).to_parquet()
+
+
+def partitioned(partitions: int, rows: int) -> Query:
+    """Sums by 1,000 keys: so many sources, as many windows, the square of that in channels."""
+    groups = bids(rows, partitions).group_by("auction").window(tumbling("2s"))
+    return groups.agg(n=agg.count(), total=agg.sum("price")).to_parquet()
+
+
+def remembering(megabytes: int, rows: int) -> Query:
+    """Bids look up keys in the memory of a join; all of it stays to the end."""
+    remembered = str(memory_file(remembered_rows(megabytes) if rows > SMALL_ROWS else SMALL_ROWS))
+    right = Stream.from_parquet(remembered, vs="start", ve="stop").select("key", "value")
+    left = bids(rows).select("price", key=col("id") - FIRST_ID)
+    return left.join(right, on="key").filter(col("price") < 0).to_parquet()
+
+
+def remembered_rows(megabytes: int) -> int:
+    """How many rows make a memory of that size."""
+    return megabytes * M // REMEMBERED_BYTES
+
+
+def memory_file(rows: int) -> Path:
+    """``start, stop, key, value``: all begin before the bids and outlive them."""
+    path = Path(tempfile.gettempdir()) / f"{bids_folder(SMALL_ROWS).parent.name}" / f"memory-{rows}"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(".part")
+        with pq.ParquetWriter(scratch, _memory(0, 0).schema, compression="lz4") as writer:
+            for at in range(0, rows, ROW_GROUP_ROWS):
+                writer.write_table(_memory(at, min(rows, at + ROW_GROUP_ROWS)))
+        scratch.rename(path)
+    return path
+
+
+def _memory(lo: int, hi: int) -> pa.Table:
+    key = np.arange(lo, hi)
+    start, stop = np.full(hi - lo, START_US - 1), np.full(hi - lo, START_US + 3_600 * M)
+    times = [pa.array(t).cast(pa.timestamp("us")) for t in (start, stop)]
+    return pa.table({"start": times[0], "stop": times[1], "key": key, "value": key * 7})
+
+
+CURVES = {
+    "data": Curve(
+        "events", (M, 2 * M, 5 * M, 10 * M, 20 * M), (100 * M,),
+        rows=lambda x: x, make=lambda _, rows: windowed(rows),
+    ),
+    "keys": Curve(
+        "keys", (10, 100, 1_000, 10_000, 100_000, M, 10 * M), (),
+        rows=lambda x: max(x, KEYS_ROWS), make=by_keys,
+    ),
+    "windows": Curve(
+        "overlapping windows", (1, 3, 10, 30, 100), (),
+        rows=lambda _: WINDOWS_ROWS, make=overlapping,
+    ),
+    "chain": Curve(
+        "vertices in a chain (cost for each event and union)", (2, 4, 8, 16, 32, 64), (),
+        rows=lambda _: CHAIN_ROWS, make=chain, per=lambda x: x // 2, parallelism=lambda _: 1,
+    ),
+    "partitions": Curve(
+        "parallel sources, and as many windows", (1, 2, 4, 8, 16, 32), (64,),
+        rows=lambda _: PARTITIONS_ROWS, make=partitioned, parallelism=lambda x: x,
+    ),
+    "state": Curve(
+        "MB that a join remembers", (1, 4, 16, 64, 256), (1_024, 4_096),
+        rows=lambda _: PROBE_ROWS, make=remembering, more=remembered_rows,
+    ),
+}  # fmt: skip
