@@ -15,15 +15,21 @@ from planner.properties import is_point
 from planner.windowing import window_node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from planner.windows import AnyWindow
 
 
 def aggregated(
-    below: LogicalNode, keys: tuple[str, ...], window: AnyWindow, aggregates: Mapping[str, Agg]
+    below: LogicalNode,
+    keys: tuple[str, ...],
+    window: AnyWindow,
+    aggregates: Mapping[str, Agg],
+    unnamed: Sequence[object] = (),
 ) -> LogicalNode:
     """The aggregation of ``below``; see :meth:`planner.query.WindowedStream.agg`."""
+    if unnamed:
+        raise InvalidPlanError("agg() needs the name of each result: write agg(n=agg.count())")
     if not aggregates:
         raise InvalidPlanError("agg() takes at least one aggregate, as n=agg.count()")
     columns = {key: Column(key, below.schema.field(key).type) for key in keys}

@@ -370,7 +370,7 @@ class GroupedStream(GroupedUserSteps):
             )
         return WindowedStream(self.plan, self.keys, window)
 
-    def agg(self, **_aggregates: Agg) -> NoReturn:
+    def agg(self, *_unnamed: Agg, **_aggregates: Agg) -> NoReturn:
         """Refused: a stream has no end, so an aggregate needs a window."""
         raise InvalidPlanError(
             "agg(...) needs to know over which time: add .window(...) before it, such as "
@@ -386,12 +386,12 @@ class WindowedStream:
     keys: tuple[str, ...]
     spec: AnyWindow
 
-    def agg(self, **aggregates: Agg) -> Stream:
+    def agg(self, *unnamed: Agg, **aggregates: Agg) -> Stream:
         """One event per key and window that has events, alive as long as the window.
 
         The columns are the keys, then ``aggregates`` in the order given.
         """
-        return Stream(aggregated(self.plan, self.keys, self.spec, aggregates))
+        return Stream(aggregated(self.plan, self.keys, self.spec, aggregates, unnamed))
 
 
 def _columns(schema: pa.Schema) -> str:

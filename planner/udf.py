@@ -55,8 +55,8 @@ class Udf:
 @overload
 def udf(
     function: Callable[..., Any],
-    *,
     returns: TypeLike,
+    *,
     vectorised: bool = ...,
     nulls: Nulls = ...,
     deterministic: bool | None = ...,
@@ -76,8 +76,8 @@ def udf(
 
 def udf(
     function: Callable[..., Any] | None = None,
+    returns: TypeLike | None = None,
     *,
-    returns: TypeLike,
     vectorised: bool = False,
     nulls: Nulls = "skip",
     deterministic: bool | None = None,
@@ -92,6 +92,11 @@ def udf(
     Raises:
         InvalidPlanError: it cannot be sent, or reads a clock, a random number or the like.
     """
+    if returns is None:
+        raise InvalidPlanError(
+            "udf() has to know what type the function returns: write "
+            'udf(lambda x: x + 1, returns="int64"), or @udf(returns="int64") above it'
+        )
     if function is None:
         return lambda f: udf(
             f, returns=returns, vectorised=vectorised, nulls=nulls, deterministic=deterministic

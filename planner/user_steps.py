@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dis
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
@@ -61,6 +61,20 @@ class UserSteps:
         made = _schema(schema, "apply")
         spec = Apply(code, made, _on_error(on_error), check_cuts)
         return _stream(self.plan, spec, None)
+
+    def process(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: a process has state per key."""
+        raise InvalidPlanError(
+            "process(...) works per key: write .group_by('key').process(...); for code without "
+            "keys there are apply(...) and transform(...)"
+        )
+
+    def agg(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: a stream has no end, so an aggregate needs a window."""
+        raise InvalidPlanError(
+            "agg(...) needs to know over which time: add .window(...) before it, such as "
+            ".group_by('key').window(tumbling('10s')), or .window(...) alone without keys"
+        )
 
     def transform(
         self,

@@ -22,6 +22,7 @@ from planner import (
     hopping,
     lit,
     tumbling,
+    udf,
 )
 from planner.lower import lower
 from rstream.errors import UsageError
@@ -174,6 +175,11 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: S.group_by("k").window("10s"), "window() takes hopping(...), tumbling(...), "),  # type: ignore[arg-type]
     (lambda: S.window(tumbling("1s")).agg(), "agg() takes at least one aggregate"),
     (lambda: S.group_by("k").agg(n=agg.count()), "add .window(...) before it, such as"),
+    (lambda: S.window(tumbling("1s")).agg(agg.count()), "write agg(n=agg.count())"),
+    (lambda: S.group_by("k").agg(agg.count()), "add .window(...) before it, such as"),
+    (lambda: S.agg(n=agg.count()), ".group_by('key').window(tumbling('10s')), or .window(...)"),
+    (lambda: S.process(object), "write .group_by('key').process(...)"),
+    (lambda: udf(lambda x: x), 'write udf(lambda x: x + 1, returns="int64")'),  # type: ignore[call-overload]
     (lambda: S.window(tumbling("1s")).agg(n="x"), "takes agg.count() and its like"),  # type: ignore[arg-type]
     (lambda: S.window(tumbling("1s")).agg(n=agg.sum("k")), "'sum' does not take string"),
     (lambda: S.window(tumbling("1s")).agg(n=agg.max("tags")), "'max' does not take list"),
