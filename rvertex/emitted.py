@@ -31,10 +31,10 @@ _TESTS = {
 }
 _EMIT = """\
 def emit({parameters}*, vs=None, ve=None):
-    if vs is None and ve is None and not _ctx._in_timer:
+    if vs is None and ve is None:
         current = _ctx._current
         vs = current[0]
-        ve = current[1]
+        ve = vs + 1 if _ctx._in_timer else current[1]
     else:
         vs, ve = _times(vs, ve)
     if not ({tests}):

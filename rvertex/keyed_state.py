@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 #: So many changed keys are written to the log before any snapshot asks.
 CHANGED_MAX = 1 << 16
+#: Slots that are written together: few enough to stay in the processor's cache from one column to
+#: the next, as they lie anywhere in memory.
+_PIECE = 1 << 12
 _NUMBER, _IS_ALIVE, _TIMERS, _TIMES = "number", "is_alive", "timers", "times"
 _HEAD = (_NUMBER, _IS_ALIVE)
 _TIMER_TYPES = {_TIMERS: pa.list_(pa.string()), _TIMES: pa.list_(pa.int64())}
@@ -62,7 +65,8 @@ class KeyedState:
         slot._number = self._next_number
         self._next_number += 1
         self.slots[key] = slot
-        self.note(slot)
+        slot._is_dirty = True
+        self._changed.append(slot)
         return slot
 
     def note(self, slot: Any) -> None:
@@ -135,20 +139,23 @@ class KeyedState:
         self._changed.clear()
         if not changed:
             return
-        alive = self._code.alive(changed)
-        for slot in changed:
-            slot._is_dirty = False
-        if not all(alive):
-            for slot, stays in zip(changed, alive, strict=True):
-                if not stays:
-                    del self.slots[slot._key]
-        self._log.append(self._rows(changed, alive))
+        pieces = range(0, len(changed), _PIECE)
+        rows = [self._rows(changed[at : at + _PIECE]) for at in pieces]
+        self._log.append(pa.concat_batches(rows))
         while len(self._log) > 1 and self._log[-2].num_rows <= 2 * self._log[-1].num_rows:
             self._log[-2:] = [_merged(*self._log[-2:], is_first=len(self._log) == 2)]
         if len(self._log) == 1:
             self._log = [b for b in self._log if b.num_rows]
 
-    def _rows(self, slots: list[Any], alive: list[bool]) -> pa.RecordBatch:
+    def _rows(self, slots: list[Any]) -> pa.RecordBatch:
+        """The rows of slots that have changed, which they have no longer."""
+        alive = self._code.alive(slots)
+        for slot in slots:
+            slot._is_dirty = False
+        if not all(alive):
+            for slot, stays in zip(slots, alive, strict=True):
+                if not stays:
+                    del self.slots[slot._key]
         columns = [pa.array([s._number for s in slots], pa.int64()), pa.array(alive)]
         columns += _timer_columns(slots)
         columns += self.key_columns([s._key for s in slots])
@@ -163,10 +170,15 @@ def _timer_columns(slots: list[Any]) -> list[pa.Array]:
     if all(slot._timers is None for slot in slots):
         ends, slots = [0] * (len(slots) + 1), []
     for slot in slots:
-        if slot._timers is not None:
-            for name, at in timers_of(slot):
-                names.append(name)
-                times.append(at)
+        timers = slot._timers
+        if timers is not None:
+            if len(timers) == 3 and timers[1] is not None:
+                names.append(timers[0])
+                times.append(timers[1])
+            else:
+                for name, at in timers_of(slot):
+                    names.append(name)
+                    times.append(at)
         ends.append(len(names))
     offsets = pa.array(ends, pa.int32())
     pairs = zip((names, times), _TIMER_TYPES.values(), strict=True)

@@ -7,11 +7,15 @@ Invariants: (1) for every timer that is set there is an entry in the queue at or
 entry that comes up early is put back at the timer's time, so moving a timer later, as a session
 does with every event, costs nothing and leaves nothing behind; (2) what comes due depends on the
 timers that are set alone, not on the queue: a snapshot holds names and times only.
+
+Most processes set timers a fixed time ahead, so most times are greater than all before. These are
+kept in the order in which they come, and only others in a heap.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from rstream.types import INF_TIME
@@ -29,7 +33,9 @@ class TimerQueue:
     """The queue over the timers of all slots, which hold them in ``_timers`` (None: none)."""
 
     def __init__(self) -> None:
-        self._times: list[int] = []
+        #: The times of entries, each once: a rising part, and the others.
+        self._rising: deque[int] = deque()
+        self._others: list[int] = []
         #: By time: one entry, or a list of several.
         self._due: dict[int, Any] = {}
         #: No timer is due before this; INF_TIME if there is none.
@@ -63,14 +69,14 @@ class TimerQueue:
         What is done with one timer may set and delete others, also before ``until``, but none at
         or before its own time.
         """
-        while self._times and self._times[0] <= until:
-            at = heapq.heappop(self._times)
+        while self._due and self.next_at <= until:
+            at = self._take_time()
             due = self._due.pop(at)
-            self.next_at = self._times[0] if self._times else _NEVER
-            entries = sorted(due, key=_order) if type(due) is list else (due,)
-            for slot, name in entries:
+            for slot, name in sorted(due, key=_order) if type(due) is list else (due,):
                 timers = slot._timers
-                found = -1 if timers is None else _find(timers, name)
+                if timers is None:
+                    continue
+                found = 0 if timers[0] == name else _find(timers, name)
                 if found < 0 or timers[found + _QUEUED] != at:
                     continue
                 moved = timers[found + _AT]
@@ -85,12 +91,28 @@ class TimerQueue:
     def _push(self, slot: Any, at: int, name: str) -> None:
         due = self._due.setdefault(at, entry := (slot, name))
         if due is entry:
-            heapq.heappush(self._times, at)
-            self.next_at = self._times[0]
+            rising = self._rising
+            if not rising or at > rising[-1]:
+                rising.append(at)
+            else:
+                heapq.heappush(self._others, at)
+            if at < self.next_at:
+                self.next_at = at
         elif type(due) is list:
             due.append(entry)
         else:
             self._due[at] = [due, entry]
+
+    def _take_time(self) -> int:
+        """Remove the least time; ``next_at`` is the one after."""
+        rising, others = self._rising, self._others
+        if rising and (not others or rising[0] < others[0]):
+            at = rising.popleft()
+        else:
+            at = heapq.heappop(others)
+        first = rising[0] if rising else _NEVER
+        self.next_at = others[0] if others and others[0] < first else first
+        return at
 
 
 def timers_of(slot: Any) -> list[tuple[str, int]]:
