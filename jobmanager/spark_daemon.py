@@ -7,16 +7,12 @@ Nothing imported here may start a thread or open a connection.
 
 What is there before the fork is taken out of the garbage collector's sight: Spark has each worker
 collect all its garbage after every task, which took five times as long as a small task itself.
-
-Arrow is given jemalloc where it has it (elsewhere it says so and takes its default): that gives
-freed memory back within a second, while mimalloc kept as much again as was in use.
 """
 
 import gc
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
 
 import pandas  # pyarrow imports it at the first conversion
 import pyarrow.compute
