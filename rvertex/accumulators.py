@@ -121,7 +121,11 @@ class CountValues(CountRows):
         self._column = column
 
     def update(self, rows: Rows) -> None:
-        np.add.at(self._counts.writable(rows.groups), rows.valid(self._column)[0], 1)
+        column = rows.column(self._column)
+        one: int | np.ndarray = 1
+        if column.null_count:  # to add zeros costs less than to select
+            one = column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+        np.add.at(self._counts.writable(rows.groups), rows.codes, one)
 
 
 class _Seen:

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.accumulators import numbers, whole
+from rvertex.by_key import sorting
 from rvertex.errors import InvalidWindowError
 from rvertex.group_arrays import GroupArray
 from rvertex.operators.aggregate import aggregated_schema, gathering
@@ -104,7 +105,7 @@ class _Sessions:
         carried = np.flatnonzero(present & (window >= 0))
         before = len(carried)
         key = np.concatenate([carried, codes])
-        order = np.argsort(key, kind="stable")
+        order = sorting(key)
         key = key[order]
         time = np.concatenate([start[carried], vs])[order]
         until = np.concatenate([active[carried], plus(ve - 1, self._gap)])[order]
