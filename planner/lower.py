@@ -227,7 +227,7 @@ class _Lowering:
             case logical.Filter() | logical.Project() | logical.Explode():
                 assert is_stateless(node)
                 draft = self._open(inputs[0])
-                draft.add(stateless_spec(node), describe(node), node.label)
+                draft.add(stateless_spec(node, draft.payload), describe(node), node.label)
                 draft.is_cheap = draft.is_cheap and not codes_in(node)
                 return _Flow([draft])
             case logical.Recover(choice=choice):

@@ -164,7 +164,7 @@ def evaluate_all(nodes: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]
     arrays = []
     for tree in trees:
         assert tree.type is not None
-        arrays.append(_as_array(tree.value(rows), batch.num_rows, tree.type))
+        arrays.append(as_array(tree.value(rows), batch.num_rows, tree.type))
     return arrays
 
 
@@ -286,9 +286,12 @@ def _collect_columns(node: Node, seen: dict[str, None]) -> None:
     elif isinstance(node, Call):
         for arg in node.args:
             _collect_columns(arg, seen)
+    elif not isinstance(node, Literal):
+        seen.update(dict.fromkeys(node.columns()))
 
 
-def _as_array(value: Value, rows: int, type_: pa.DataType) -> pa.Array:
+def as_array(value: Value, rows: int, type_: pa.DataType) -> pa.Array:
+    """One value per row."""
     if isinstance(value, pa.Scalar):
         if rows == 0 or not value.is_valid:
             return pa.nulls(rows, type_)

@@ -9,6 +9,7 @@ from planner import logical
 from planner.carrying import decoding, told
 from planner.fingerprint import fingerprint
 from planner.nodes import Column, Node
+from planner.per_value import as_dictionary, by_value
 from planner.physical import Routing, Stage, StageCost, StageInput
 from rstream.batch import RESERVED
 from rstream.dictionaries import has_dictionaries
@@ -141,16 +142,22 @@ class Draft:
 
 
 def stateless_spec(
-    node: logical.Filter | logical.Project | logical.Explode,
+    node: logical.Filter | logical.Project | logical.Explode, payload: pa.Schema
 ) -> OperatorSpec:
-    """The operator of a stateless node; plain columns are passed by name, not computed."""
+    """The operator of a stateless node; plain columns are passed by name, not computed.
+
+    ``payload``: the columns that it gets; some may be carried as dictionaries.
+    """
+    given = zip(payload, node.input.schema, strict=True)
+    carried = {f.name for f, plain in given if not f.type.equals(plain.type)}
     match node:
         case logical.Filter(predicate=predicate):
-            return Filter(predicate)
+            return Filter(by_value(predicate, carried))
         case logical.Explode(column=column):
             return Explode(column)
         case logical.Project(columns=columns):
-            return Project(tuple((name, _by_name(expr)) for name, expr in columns))
+            found = [(name, as_dictionary(by_value(expr, carried))) for name, expr in columns]
+            return Project(tuple((name, _by_name(expr)) for name, expr in found))
 
 
 def pair_spec(node: logical.Join | logical.Clip) -> OperatorSpec:

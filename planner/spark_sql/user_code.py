@@ -113,7 +113,7 @@ def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
 
 def _stateless(node: logical.LogicalNode) -> OperatorSpec:
     assert isinstance(node, logical.Filter | logical.Project), node
-    return stateless_spec(node)
+    return stateless_spec(node, node.input.schema)
 
 
 def _with_sentinel(df: Any) -> Any:
