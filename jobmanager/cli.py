@@ -22,7 +22,7 @@ from jobmanager.query_file import load_query
 from jobmanager.root import CANCEL, DRAIN, JobRoot, is_owned
 from jobmanager.upkeep import collect_garbage
 from jobmanager.validate import validate as run_both
-from jobmanager.view import ProgressView, vertex_table
+from jobmanager.view import ProgressView, in_one_line, vertex_table
 from planner import explain as plan_text
 from planner.explain_json import document as plan_document
 from planner.lower import lower
@@ -275,7 +275,7 @@ def _status(root: str) -> dict[str, Any]:
 
 def _one_line(found: dict[str, Any]) -> str:
     text = f"{found['job']}: {found['state']}"
-    return f"{text}: {found['error']}" if found.get("error") else text
+    return f"{text}: {in_one_line(found['error'])}" if found.get("error") else text
 
 
 @app.command(name="list")

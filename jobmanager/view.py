@@ -86,7 +86,7 @@ def vertex_table(
     title = f"{status['job']}: {status['state']}"
     title += _lost_rows(status)
     if status.get("error"):
-        title += f": {status['error']}"
+        title += f": {in_one_line(status['error'])}"
     table = Table(
         title=Text(title), title_justify="left", box=SIMPLE, pad_edge=False, padding=(0, 1)
     )
@@ -151,7 +151,12 @@ def progress_line(status: dict[str, Any], rates: dict[str, float]) -> str:
         f"{sum(row['tail_bytes'] for row in rows) / _MIB:.1f} MiB in tails, "
         f"{status['restarts']} restarts{_lost_rows(status)}"
     )
-    return f"{text}: {status['error']}" if status["error"] else text
+    return f"{text}: {in_one_line(status['error'])}" if status["error"] else text
+
+
+def in_one_line(message: str) -> str:
+    """A message, which may quote what a user's code raised, without its line breaks."""
+    return "; ".join(line.strip() for line in message.splitlines() if line.strip())
 
 
 def _lost_rows(status: dict[str, Any]) -> str:

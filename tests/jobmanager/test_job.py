@@ -278,6 +278,14 @@ def test_options_that_make_no_sense(events: Path, tmp_path: Path) -> None:
             run_local(two_exchanges(events), tmp_path / "job", **option)
     with pytest.raises(UsageError, match="choose spark or local"):
         jobmanager.run(two_exchanges(events), root=str(tmp_path / "job"), executor="x")  # type: ignore[arg-type]
+    refused: list[dict[str, Any]] = [
+        {"replicas": 9},
+        {"replicas": 2, "hosts": 1},
+        {"recovery": "replication", "replicas": 1},
+    ]
+    for option in refused:
+        with pytest.raises(UsageError, match="replicas"):
+            run_local(two_exchanges(events), tmp_path / "job", **option)
     assert not (tmp_path / "job").exists()
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import jobmanager
 from jobmanager import JobRunningError
+from jobmanager.root import JobRoot
 from tests.jobmanager.jobs import (
     ROWS,
     WAIT_S,
@@ -23,6 +24,8 @@ from tests.jobmanager.jobs import (
     two_exchanges,
     write_events,
 )
+from tests.jobmanager.killed_driver import CONFIG
+from tests.jobmanager.trouble import Disturber
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +111,31 @@ def test_killed_again_and_again(events: Path, expected: jobmanager.Job, tmp_path
     final = jobmanager.resume(str(root)).wait(WAIT_S)
     assert outcome(final) == outcome(expected.status())
     assert output_items(final["output"]) == output_items(expected.output)
+
+
+def test_one_that_was_taken_for_dead_ends_and_its_successor_gives_the_answer(
+    events: Path, expected: jobmanager.Job, tmp_path: Path
+) -> None:
+    """As one that slept while another machine took over; here that one does nothing more."""
+    root = JobRoot(str(tmp_path / "job"))
+    others = JobRoot(str(tmp_path / "job"), pid=1, machine="elsewhere")
+    disturber = Disturber([ROWS // 2], lambda _: others.claim(0))
+    job = jobmanager.run(
+        two_exchanges(events),
+        root=str(tmp_path / "job"),
+        executor="local",
+        hosts=2,
+        paced=PACE,
+        config=CONFIG,
+        on_status=disturber,
+    )
+    with pytest.raises(JobRunningError, match="pid 1 on elsewhere"):
+        job.wait(WAIT_S)
+    assert disturber.calls == 1
+    status = jobmanager.resume(str(tmp_path / "job")).wait(WAIT_S)
+    assert root.read_status()["manager_epoch"] == 3
+    assert outcome(status) == outcome(expected.status())
+    assert output_items(status["output"]) == output_items(expected.output)
 
 
 def test_a_live_job_manager_is_not_joined_by_another(events: Path, tmp_path: Path) -> None:

@@ -93,6 +93,8 @@ def test_line() -> None:
         "CTI lag 3.2 s, 6.0 MiB in tails, 2 restarts"
     )
     assert progress_line(status(state="failed", error="why"), {}).endswith("restarts: why")
+    quoted = status(state="failed", error="f raised ValueError: a\r\n  b\non event 3")
+    assert progress_line(quoted, {}).endswith("restarts: f raised ValueError: a; b; on event 3")
 
 
 @pytest.mark.parametrize(
