@@ -1,7 +1,10 @@
 """What a row costs, by kind of work: core microseconds and bytes.
 
-Measured with benchmarks/ on one core; a factor of two between machines changes no decision, as only
-ratios and orders of magnitude are used.
+Rough by intention: chosen from whole jobs, rounded up, so that they hold a share of what hosts and
+streams cost besides. ``benchmarks/bench_operator_costs.py`` measures the operators alone beside
+them: most take a third to nine tenths of what stands here, steps that work row by row less than a
+fifth, ``clip`` a sixth, ``chop`` twice as much. What the model decides follows from orders of
+magnitude.
 """
 
 from __future__ import annotations
