@@ -6,6 +6,7 @@ catch: what the job manager makes of a loss (tests/jobmanager), a host that hang
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from rstream.batch import VS, Items, int64_column
 from rstream.clock import ManualClock
 from rstream.durable import DurableLog
 from rstream.flight import StreamServer
+from rstream.receive import PushedReader
 from rvertex.environment import HostEnvironment, HostLimits
 from rvertex.inlet import SILENCE_S, Inlet
 from rvertex.messages import Locate, Site
@@ -25,14 +27,14 @@ from rvertex.wiring import FlightWiring
 from tests.support.builders import cti, ev, make_items
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rstream.blobs import BlobStore
 
 PAYLOAD = pa.schema([("n", pa.int64())])
 CHANNEL = InputChannel("s", "store", 0, PAYLOAD, "volatile")
 SECRET = "x"
-WAIT_S = 5.0
+WAIT_S = 60.0
 HERE = "reader"
 
 
@@ -103,29 +105,53 @@ class Scene:
             self.seen += int64_column(items.batch, VS).tolist()
         return items
 
-    def read_until(self, count: int) -> None:
+    def read_until(self, count: int, rows_max: int = 100) -> None:
         deadline_s = time.monotonic() + WAIT_S
         while len(self.seen) < count:
-            self.read()
+            self.read(rows_max)
             assert time.monotonic() < deadline_s, (self.seen, self.lost)
         assert self.seen == list(range(count))
 
-    def read_nothing(self, turns: int = 20) -> None:
-        for _ in range(turns):
+    def read_nothing_at(self, epoch: int | None) -> None:
+        """Nothing on the way to this instance (None: to a folder), and nothing there."""
+        self._read_nothing_until(lambda: self.inlet._attached is not None and self.epoch == epoch)
+        for _ in range(20):
             assert self.read() is None
-            time.sleep(0.001)
+            assert self.epoch == epoch
 
     def read_until_left(self) -> None:
-        deadline_s = time.monotonic() + WAIT_S
-        while self.inlet._attached is not None:
+        self._read_nothing_until(lambda: self.inlet._attached is None)
+
+    def wait_at_none(self) -> None:
+        """It reads nowhere, however often it is asked."""
+        for _ in range(20):
             assert self.read() is None
+            assert self.inlet._attached is None
+
+    @property
+    def epoch(self) -> int | None:
+        """Of the instance that is read now; None: a folder is, or nothing."""
+        attached = self.inlet._attached
+        return None if attached is None or attached.site is None else attached.site.epoch
+
+    def receive_until(self, count: int) -> None:
+        """Wait until that many items are here, read or not."""
+        attached, deadline_s = self.inlet._attached, time.monotonic() + WAIT_S
+        assert attached is not None
+        assert isinstance(attached.reader, PushedReader)
+        queue = attached.reader._queue._queue
+        while len(self.seen) + sum(items.batch.num_rows for items in list(queue)) < count:
             assert time.monotonic() < deadline_s
+            threading.Event().wait(0.001)
+
+    def _read_nothing_until(self, is_so: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + WAIT_S
+        while not is_so():
+            assert self.read() is None
+            assert time.monotonic() < deadline_s, (self.epoch, self.lost)
 
     def read_until_lost(self) -> None:
-        deadline_s = time.monotonic() + WAIT_S
-        while not self.lost:
-            assert self.read() is None
-            assert time.monotonic() < deadline_s
+        self._read_nothing_until(lambda: bool(self.lost))
 
     def close(self) -> None:
         self.inlet.close()
@@ -153,7 +179,7 @@ def test_the_next_site_goes_on_where_the_first_one_broke(scene: Scene) -> None:
     two.append(items(0, 7))
     scene.read_until(10)
     scene.servers[1].withdraw("s", 1)
-    scene.read_nothing()
+    scene.read_nothing_at(2)
     two.append(items(7, 20))
     scene.read_until(20)
     assert not scene.lost
@@ -163,9 +189,8 @@ def test_what_was_received_before_a_break_is_read_first(scene: Scene) -> None:
     one, two = scene.stream(1), scene.stream(2)
     one.append(items(0, 50))
     scene.locate(1, 2)
-    while scene.read(1) is None:  # ends: the first item is on its way
-        pass
-    time.sleep(0.1)
+    scene.read_until(1, rows_max=1)
+    scene.receive_until(50)
     scene.servers[1].withdraw("s", 1)
     two.append(items(0, 60))
     two.garbage_collect(50)
@@ -191,7 +216,7 @@ def test_a_loss_is_reported_once_when_every_site_was_tried(scene: Scene) -> None
     scene.locate(2, 1)
     scene.read_until_lost()
     scene.clock.advance(100_000_000)
-    scene.read_nothing()
+    scene.wait_at_none()
     assert scene.lost == [("s", 0, (2, 1))]
     scene.stream(3).append(items(0, 3))
     scene.locate(2, 1, 3)
@@ -211,7 +236,7 @@ def test_a_broken_site_is_no_loss_and_has_its_time(scene: Scene) -> None:
     assert not scene.lost
     scene.servers[1].publish("s", 1, one)
     one.append(items(4, 6))
-    scene.read_nothing()
+    scene.wait_at_none()
     scene.clock.advance(501_000)
     scene.read_until(6)
 
@@ -222,7 +247,7 @@ def test_the_site_on_this_host_comes_first(scene: Scene) -> None:
     scene.locate(1, 2)
     assert scene.read() is not None, "it is read by reference, at once"
     far.append(items(0, 9))
-    scene.read_nothing()
+    scene.read_nothing_at(2)
     scene.env.withdraw(here, 2)
     scene.read_until(9)
 
@@ -238,7 +263,7 @@ def test_unless_it_is_behind(scene: Scene) -> None:
     scene.locate(2, 3)
     scene.read_until(6)
     scene.servers[3].withdraw("s", 3)
-    scene.read_nothing()
+    scene.read_nothing_at(2)
     here.append(items(0, 8))
     scene.read_until(8)
 
@@ -262,7 +287,7 @@ def test_without_sites_the_folder_is_read(scene: Scene) -> None:
     writer.close()
     scene.locate()
     scene.read_until(9)
-    scene.read_nothing(3)
+    scene.read_nothing_at(None)
 
 
 def test_a_folder_with_a_hole_is_a_loss_of_nobody(scene: Scene) -> None:
@@ -277,7 +302,7 @@ def test_a_site_that_gives_nothing_is_left_for_another(scene: Scene) -> None:
     two = scene.stream(2)
     two.append(items(0, 5))
     scene.locate(1, 2)
-    scene.read_nothing()
+    scene.read_nothing_at(1)
     scene.clock.advance(int(SILENCE_S * 1e6) + 1000)
     scene.read_until(5)
 
