@@ -7,8 +7,7 @@ the earlier one), hence by ``vs``, and does not depend on cutting; (2) with the 
 of the last merged ``vs`` and the last CTI, a row with ``ve <= frontier`` can match nothing any more
 and is not remembered; (3) a step costs time in its new rows and the pairs it emits.
 Theory: every new row probes what is remembered of the other side, all of which precedes it. Pairs
-of two new rows are found by sorting both sides together by (key, merged order): the rows of the
-other side that precede a row are then a range, of which a tree of maxima finds those still alive.
+of two new rows: see :mod:`rvertex.join_pairs`.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import VE, VS, event_schema, int64_column
+from rstream.batch import event_schema
 from rstream.dictionaries import join_batches
 from rstream.types import MIN_TIME
 from rvertex.horizon import greatest_us, least_us
 from rvertex.int_index import UNKNOWN
+from rvertex.join_pairs import NewRows, Pairs, Source, pairs_of, within_batch
 from rvertex.join_side import CodeMap, JoinSide, Rows, living_rows
-from rvertex.keys import KeyIndex, null_keys
-from rvertex.max_tree import MaxTree
+from rvertex.keys import KeyIndex
 from rvertex.operators.protocol import OperatorState
 from rvertex.ordering import stable_order
 from rvertex.run import Run
@@ -122,7 +121,7 @@ class Join:
         right.rank = np.arange(len(right)) + left.vs.searchsorted(right.vs, side="right")
         pairs = [*self._with_remembered(left, 1), *self._with_remembered(right, 0)]
         if len(left) and len(right):
-            pairs += _within_batch(left, right, self._in_batch)
+            pairs += within_batch(left, right, self._in_batch)
         self._advance([left, right], ctis)
         return Run(self._emit(pairs), ctis)
 
@@ -154,11 +153,11 @@ class Join:
 
     # A step.
 
-    def _new_rows(self, i: int, run: Run) -> _NewRows:
+    def _new_rows(self, i: int, run: Run) -> NewRows:
         on = self._spec.on(_SIDES[i])
-        return _NewRows(run.events, on, self._stored[i], self._sides[i].next_ordinal)
+        return NewRows(run.events, on, self._stored[i], self._sides[i].next_ordinal)
 
-    def _give_codes(self, left: _NewRows, right: _NewRows) -> None:
+    def _give_codes(self, left: NewRows, right: NewRows) -> None:
         """Codes of all new rows; -1 where a key is null, or can match nothing in this step.
 
         Keys of the smaller side are made known first. A key of the larger side that is unknown then
@@ -170,7 +169,7 @@ class Join:
             if rows.null_keys is not None:
                 rows.codes[rows.null_keys] = UNKNOWN
 
-    def _with_remembered(self, new: _NewRows, other: int) -> list[_Pairs]:
+    def _with_remembered(self, new: NewRows, other: int) -> list[Pairs]:
         """Pairs of a new row and an older one of side ``other``."""
         side = self._sides[other]
         if side.runs == 0 or len(new) == 0:
@@ -182,12 +181,12 @@ class Join:
         pairs = []
         for run, probe, place in side.find(codes, vs):
             later = known.take(probe) if len(known) < len(new) else probe
-            old = _Source(run.rows.stored, place)
+            old = Source(run.rows.stored, place)
             ends = np.minimum(new.ve.take(later), run.rows.ve.take(place))
-            pairs.append(_pairs(new, later, old, run.rows.ordinal.take(place), ends, other))
+            pairs.append(pairs_of(new, later, old, run.rows.ordinal.take(place), ends, other))
         return pairs
 
-    def _advance(self, news: list[_NewRows], ctis: np.ndarray) -> None:
+    def _advance(self, news: list[NewRows], ctis: np.ndarray) -> None:
         """Move the frontier, remember the new rows that outlive it, forget the old that do not."""
         for new in news:
             if len(new):
@@ -202,7 +201,7 @@ class Join:
         if len(self._keys) > 2 * self._remembered() + _CODES_SLACK:
             self._forget_keys()
 
-    def _surviving(self, new: _NewRows) -> Rows:
+    def _surviving(self, new: NewRows) -> Rows:
         alive = new.ve > self._frontier
         if new.null_keys is not None:
             alive &= ~new.null_keys
@@ -232,7 +231,7 @@ class Join:
 
     # The output.
 
-    def _emit(self, pairs: list[_Pairs]) -> pa.RecordBatch:
+    def _emit(self, pairs: list[Pairs]) -> pa.RecordBatch:
         if not pairs:
             return _no_events(self._schema)
         order = _pair_order(pairs)
@@ -251,116 +250,7 @@ class Join:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-class _NewRows:
-    """The rows of one port in this step."""
-
-    def __init__(
-        self, events: pa.RecordBatch, on: tuple[str, ...], stored: pa.Schema, first_ordinal: int
-    ) -> None:
-        self.on = on
-        self.vs, self.ve = int64_column(events, VS), int64_column(events, VE)
-        self.stored = events.select(stored.names)
-        self.keys = [events.column(name) for name in on]
-        self.null_keys = null_keys(self.keys)
-        self.first_ordinal = first_ordinal
-        self.codes = np.empty(0, np.int64)
-        #: Place in the merged order of this step.
-        self.rank = np.empty(0, np.int64)
-
-    def __len__(self) -> int:
-        return len(self.vs)
-
-    def known_rows(self) -> np.ndarray:
-        return np.flatnonzero(self.codes >= 0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Rows of a batch, by place."""
-
-    rows: pa.RecordBatch
-    at: np.ndarray
-
-
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Matches of new rows with one batch of earlier rows."""
-
-    sources: tuple[_Source, _Source]
-    rank: np.ndarray
-    ordinal: np.ndarray
-    vs: np.ndarray
-    ve: np.ndarray
-
-
-def _pairs(
-    new: _NewRows,
-    later: np.ndarray,
-    old: _Source,
-    ordinal: np.ndarray,
-    ends: np.ndarray,
-    other: int,
-) -> _Pairs:
-    """``later`` rows of ``new`` with ``old`` rows of side ``other``."""
-    recent = _Source(new.stored, later)
-    sources = (old, recent) if other == 0 else (recent, old)
-    return _Pairs(sources, new.rank.take(later), ordinal, new.vs.take(later), ends)
-
-
-def _within_batch(left: _NewRows, right: _NewRows, scratch: CodeMap) -> list[_Pairs]:
-    """Pairs of two new rows."""
-    at = _common_rows(left, right, scratch)
-    if len(at[0]) == 0 or len(at[1]) == 0:
-        return []
-    news = (left, right)
-    codes = np.concatenate([left.codes[at[0]], right.codes[at[1]]])
-    rank = np.concatenate([left.rank[at[0]], right.rank[at[1]]])
-    order = np.argsort(rank, kind="stable")
-    by_code = stable_order(codes[order])
-    order = order if by_code is None else order[by_code]
-    codes, is_right = codes[order], order >= len(at[0])
-    first = np.ones(len(codes), bool)
-    first[1:] = codes[1:] != codes[:-1]
-    group = np.maximum.accumulate(np.where(first, np.arange(len(codes)), 0))
-    pairs = []
-    for other, is_other in ((1, is_right), (0, ~is_right)):
-        # Of the other side's rows in this order, [lo, hi) share the key and come before.
-        before = np.cumsum(is_other) - is_other
-        probes = np.flatnonzero(~is_other)
-        lo, hi = before[group[probes]], before[probes]
-        new, old = news[1 - other], news[other]
-        later = _rows_of(at, order[probes], 1 - other)
-        earlier = _rows_of(at, order[np.flatnonzero(is_other)], other)
-        probe, place = MaxTree(old.ve[earlier]).above(lo, hi, new.vs[later])
-        if len(probe) == 0:
-            continue
-        later, earlier = later[probe], earlier[place]
-        ends = np.minimum(new.ve[later], old.ve[earlier])
-        source = _Source(old.stored, earlier)
-        pairs.append(_pairs(new, later, source, old.first_ordinal + earlier, ends, other))
-    return pairs
-
-
-def _rows_of(at: tuple[np.ndarray, np.ndarray], places: np.ndarray, side: int) -> np.ndarray:
-    """Row numbers of one side for places in the concatenation of both."""
-    rows: np.ndarray = at[0][places] if side == 0 else at[1][places - len(at[0])]
-    return rows
-
-
-def _common_rows(
-    left: _NewRows, right: _NewRows, scratch: CodeMap
-) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of each side whose key the other side has too."""
-    rows = [left.known_rows(), right.known_rows()]
-    for i, new in ((0, left), (1, right)):
-        other = (right, left)[i].codes[rows[1 - i]]
-        scratch.put(other, np.zeros(len(other), np.int32))
-        rows[i] = rows[i][scratch.get(new.codes[rows[i]]) >= 0]
-        scratch.clear(other)
-    return rows[0], rows[1]
-
-
-def _pair_order(pairs: list[_Pairs]) -> np.ndarray | None:
+def _pair_order(pairs: list[Pairs]) -> np.ndarray | None:
     """By (rank of the later row, ordinal of the earlier one); None if that is the order."""
     rank = _joined([p.rank for p in pairs], None)
     ordinal = _joined([p.ordinal for p in pairs], None)
@@ -377,7 +267,7 @@ def _joined(parts: list[np.ndarray], order: np.ndarray | None) -> np.ndarray:
     return whole if order is None else whole.take(order)
 
 
-def _gather(sources: list[_Source], columns: list[str], order: np.ndarray | None) -> pa.RecordBatch:
+def _gather(sources: list[Source], columns: list[str], order: np.ndarray | None) -> pa.RecordBatch:
     """The columns of the sources one after the other, put into ``order``."""
     rows = sources[0].rows
     if all(source.rows is rows for source in sources):
