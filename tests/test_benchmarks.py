@@ -44,6 +44,13 @@ def test_the_checkpoint_benchmark_runs(tmp_path: Path) -> None:
         assert found["uploaded_bytes"] < found["whole_bytes"]
 
 
+@pytest.mark.slow
+def test_the_costs_of_operators_are_measured(tmp_path: Path) -> None:
+    result = result_of("bench_operator_costs.py", "--rows", "20000", folder=tmp_path)
+    assert {"filter", "join", "process", "exchange"} <= result.keys()
+    assert all(found["us"] >= 0 and found["model_us"] > 0 for found in result.values())
+
+
 def test_bids_do_not_depend_on_how_many_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import bids
