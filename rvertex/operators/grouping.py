@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from rvertex.accumulators import Accumulator
 
 _DENSE_CELLS_MIN = 1 << 16
+#: Integer keys within a span of so many times the rows, or so many, are ranked by their value.
+_SPARSE_MAX = 2
+_SPAN_MIN = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +114,40 @@ def closed_groups(
 
     Returns: windows int64[g], key columns and lane columns, sorted by (window, key).
     """
-    index = KeyIndex(grouping.types)
-    codes = index.codes_of_rows(grouping.key_columns(events), events.num_rows)
-    keys = index.keys()
-    order = sorted_keys(keys, len(index))
-    rank = np.empty(len(index), np.int64)
-    rank[order] = np.arange(len(index))
-    key_rank = rank[codes] if at is None else rank[codes[at]]
+    key_rank, keys = _ranked_keys(grouping, events)
+    if at is not None:
+        key_rank = key_rank[at]
+    span = max(len(keys[0]) if keys else 1, 1)
     distinct, window_rank = _ranks(windows)
-    cells, cell_of_row = _ranks(window_rank * len(index) + key_rank)
+    cells, cell_of_row = _ranks(window_rank * span + key_rank)
     rows = Rows(cell_of_row, len(cells), events, at)
     lanes: list[pa.Array] = []
     for accumulator in grouping.accumulators():
         accumulator.update(rows)
         lanes += accumulator.columns()
-    key_codes = pa.array(order[cells % max(len(index), 1)])
-    return distinct[cells // max(len(index), 1)], [k.take(key_codes) for k in keys], lanes
+    ranks = pa.array(cells % span)
+    return distinct[cells // span], [k.take(ranks) for k in keys], lanes
+
+
+def _ranked_keys(grouping: Grouping, events: pa.RecordBatch) -> tuple[np.ndarray, list[pa.Array]]:
+    """The rank of each row's key, int64[n], and the key columns by rank.
+
+    Integers that lie close together need no index: the keys are all from the least to the greatest.
+    """
+    columns = grouping.key_columns(events)
+    if len(columns) == 1 and columns[0].type == pa.int64() and not columns[0].null_count:
+        values = columns[0].to_numpy(zero_copy_only=True)
+        low, high = (int(values.min()), int(values.max())) if len(values) else (0, -1)
+        if high - low < max(_SPARSE_MAX * len(values), _SPAN_MIN):
+            return values - np.int64(low), [pa.array(np.int64(low) + np.arange(high - low + 1))]
+    index = KeyIndex(grouping.types)
+    codes = index.codes_of_rows(columns, events.num_rows)
+    keys = index.keys()
+    order = sorted_keys(keys, len(index))
+    rank = np.empty(len(index), np.int64)
+    rank[order] = np.arange(len(index))
+    by = pa.array(order)
+    return rank[codes], [key.take(by) for key in keys]
 
 
 def numbered_groups(
