@@ -169,6 +169,8 @@ def _config(random: Random) -> JobConfig:
     host = HostLimits(
         step_rows_max=random.choice([1, 3, 10, 40]),
         pending_rows_max=random.choice([5, 30, 200]),
+        pending_bytes_max=1 if tail_bytes == 3_000 else 1 << 20,
+        channel_bytes_max=tail_bytes if tail_bytes == 8_000 else 1_000,
         checkpoint_interval_s=random.choice([0.01, 0.1, 0.5]),
         checkpoint_inline_bytes_max=0 if tail_bytes == 8_000 else 1 << 16,
         flush_wait_s=10.0,
