@@ -108,10 +108,11 @@ def _list_local(path: str) -> list[str]:
 
 def _list_remote(path: str) -> list[str]:
     """As :func:`_list_local`, through the project's one door to stores."""
-    found = open_store(path).list()
-    if not found:
+    store = open_store(path)
+    found = store.list()
+    if not found and not (store.exists("") and store.size("")):  # a folder has no size
         raise FileNotFoundError(2, "No such file or directory", path)
-    return found
+    return found or [""]
 
 
 def _is_visible(name: str) -> bool:
