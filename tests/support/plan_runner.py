@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rstream.batch import VE, VS, Items, events_table, item_schema
+from rstream.dictionaries import as_declared
 from rvertex.sources.readers import open_reader
 from rvertex.state import decode_snapshot, encode_snapshot
 from rvertex.vertex import RVertex
@@ -83,7 +84,8 @@ def answer(
     """The events of the sink, partition after partition, in sequence order."""
     streams = run_plan(plan, rows_max=rows_max, schedule=schedule)
     schema = item_schema(plan.schema)
-    batches = [i.batch for stream, _ in plan.sink_streams() for i in streams[stream]]
+    found = [i.batch for stream, _ in plan.sink_streams() for i in streams[stream]]
+    batches = [as_declared(batch, schema) for batch in found]
     return events_table(batches, schema)
 
 
