@@ -142,9 +142,7 @@ class Job:
             except BaseException as error:
                 self._crash = error
                 self._status = {**self._status, "state": "failed", "error": str(error)}
-                # The root may be another's by now, or the store what failed.
-                with contextlib.suppress(JobRunningError, OperatingError):
-                    _record_failure(self._root, str(error))
+                _record_failure(self._root, str(error))
             finally:
                 give_back(self._root)
                 self._ended.set()
@@ -307,17 +305,21 @@ def _runner(
 
 
 def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resumed: bool) -> Job:
-    claim_output(job.plan.output, job.root, job_id)
-    if not resumed:
-        job._root.write_plan(job.plan)  # from here on the root holds a job that has started
-    driver = Driver(
-        root=job._root,
-        manager=JobManager(Topology(job.plan.vertices), config),
-        executor=runner,
-        config=config,
-        clock=SystemClock(),
-        on_status=job._take_status,
-    )
+    try:
+        claim_output(job.plan.output, job.root, job_id)
+        if not resumed:
+            job._root.write_plan(job.plan)  # from here on the root holds a job that has started
+        driver = Driver(
+            root=job._root,
+            manager=JobManager(Topology(job.plan.vertices), config),
+            executor=runner,
+            config=config,
+            clock=SystemClock(),
+            on_status=job._take_status,
+        )
+    except StreamEngineError as error:
+        _record_failure(job._root, str(error))
+        raise
     job._start(driver, resumed=resumed)
     return job
 
@@ -345,11 +347,13 @@ def _check_executor(name: str, root: str) -> None:
 
 
 def _record_failure(root: JobRoot, error: str) -> None:
-    root.check_owner()
-    status = {**root.read_status(), "job": root.name, "state": "failed", "error": error}
-    root.write_status(
-        {"root": display_uri(root.uri), "written_us": SystemClock().now_us(), **status}
-    )
+    """Write it to the status, unless the root is another's by now, or the store what failed."""
+    with contextlib.suppress(JobRunningError, OperatingError):
+        root.check_owner()
+        status = {**root.read_status(), "job": root.name, "state": "failed", "error": error}
+        root.write_status(
+            {"root": display_uri(root.uri), "written_us": SystemClock().now_us(), **status}
+        )
 
 
 def _fresh_name() -> str:

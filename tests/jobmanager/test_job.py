@@ -271,6 +271,18 @@ def test_an_unusable_root_is_told(root: str, message: str, events: Path, tmp_pat
     assert "\n" not in str(caught.value)
 
 
+def test_a_job_whose_log_cannot_be_begun_has_failed(events: Path, tmp_path: Path) -> None:
+    """Not: is about to start, for as long as this process lives."""
+    root = tmp_path / "job"
+    root.mkdir()
+    (root / "notices").write_text("a file where the log has to be")
+    with pytest.raises(StoreError, match="notices"):
+        run_local(two_exchanges(events), root)
+    assert JobRoot(str(root)).read_status()["state"] == "failed"
+    (root / "notices").unlink()
+    assert jobmanager.resume(str(root)).wait(WAIT_S)["state"] == "finished"
+
+
 def test_options_that_make_no_sense(events: Path, tmp_path: Path) -> None:
     options: list[dict[str, Any]] = [{"hosts": 0}, {"parallelism": 0}, {"paced": 0.0}]
     for option in options:
