@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from queue import Queue
 
 import pytest
 
 import rstream.control
 from rstream.control import DisconnectedError, Hub, Link
+
+WAIT_S = 60.0
 
 
 class Wire:
@@ -21,7 +24,7 @@ class Wire:
         self.frames.put(frame)
 
     def read(self) -> bytes:
-        frame = self.frames.get(timeout=10)
+        frame = self.frames.get(timeout=WAIT_S)
         if frame is None:
             raise ConnectionError("end")
         return frame
@@ -51,7 +54,7 @@ def test_a_hanging_peer_is_reported_once() -> None:
         silent.set()
 
     link = Link(lambda frame: None, "a", on_silent, heartbeat_s=0.01, silence_s=0.03)
-    assert silent.wait(10)
+    assert silent.wait(WAIT_S)
     assert link.is_closed
     link.close()
     assert calls == [1]
@@ -61,10 +64,10 @@ def test_a_hanging_peer_is_noticed_while_a_write_to_it_blocks() -> None:
     released, calls = threading.Event(), Queue[int]()
 
     def blocks(frame: bytes) -> None:
-        released.wait(10)
+        released.wait(WAIT_S)
 
     link = Link(blocks, "a", lambda: calls.put(1), heartbeat_s=0.01, silence_s=0.05)
-    threading.Event().wait(0.1)
+    threading.Event().wait(0.1)  # longer than its silence may last
     assert not link.put(b"x")
     assert not link.put(b"x")
     released.set()
@@ -77,7 +80,7 @@ def test_a_broken_wire_closes_the_link() -> None:
         raise OSError("broken")
 
     link = Link(broken, "a", lambda: None)
-    link._thread.join(10)
+    link._thread.join(WAIT_S)
     assert not link.put(b"x")
     link.close()
 
@@ -95,16 +98,18 @@ def test_hub_reports_only_the_newest_link_of_a_peer() -> None:
         wire.write(b"\1" + b"hello%d" % k)
         thread = threading.Thread(target=hub.serve, args=("p", out.write, wire.read))
         thread.start()
+        deadline_s = time.monotonic() + WAIT_S
         while ("p", b"hello%d" % k) not in seen:
+            assert time.monotonic() < deadline_s, seen
             threading.Event().wait(0.001)
         wires.append(wire)
         threads.append(thread)
     wires[0].frames.put(None)
-    threads[0].join(10)
+    threads[0].join(WAIT_S)
     assert hub.peers == ["p"]
     hub.send("p", b"x")
     wires[1].frames.put(None)
-    threads[1].join(10)
+    threads[1].join(WAIT_S)
     assert hub.peers == []
     with pytest.raises(DisconnectedError, match="p"):
         hub.send("p", b"x")
@@ -118,10 +123,10 @@ def test_a_peer_that_does_not_take_its_messages_is_cut_off(monkeypatch: pytest.M
 
     def write(frame: bytes) -> None:
         stuck.set()
-        gate.wait(10)
+        gate.wait(WAIT_S)
 
     link = Link(write, "a", lambda: None)
-    assert stuck.wait(10)
+    assert stuck.wait(WAIT_S)
     assert [link.put(b"x") for _ in range(4)] == [True, True, False, False]
     assert link.is_closed
     gate.set()

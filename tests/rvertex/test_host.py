@@ -7,15 +7,14 @@ Cannot catch: a process that is killed (tests/spark), what a job manager decides
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import threading
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+import rvertex.inlet
 from rstream import MemoryBlobs, RStream, open_reader
 from rstream.errors import StoreError
 from rvertex.aggregates import AggregateSpec
@@ -40,7 +39,7 @@ from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
 from rvertex.types import InputChannel, OutputEdge, Recovery, VertexId, VertexSpec
 from tests.support.builders import Item, cti, ev, make_items
 from tests.support.exact import assert_same_items
-from tests.support.hosts import ScriptedManager
+from tests.support.hosts import WAIT_S, ScriptedManager
 from tests.support.lives import NotNegative
 
 if TYPE_CHECKING:
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
 PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.float64())])
 SUMS = (AggregateSpec("count", None, "n"), AggregateSpec("sum", "x", "total"))
 MS = 1_000
-#: Well under 0.1 s on a machine with nothing else to do.
-GAP_MAX_S = 0.5
 WINDOW = WindowAggregate(("k",), 40 * MS, 20 * MS, SUMS, points=True)
 JOIN = TemporalJoin(("k",), ("k",), (("left", "k", "k"), ("left", "x", "x"), ("right", "x", "y")))
 
@@ -215,7 +212,11 @@ def test_replay_in_the_middle_of_a_job(
     assert_same_items(output(manager), expected, "replayed")
 
 
-def test_readers_go_on_with_the_other_replica(managers: Callable[..., ScriptedManager]) -> None:
+def test_readers_go_on_with_the_other_replica(
+    managers: Callable[..., ScriptedManager], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waited for the silence of the dead one would end too late to be waited for."""
+    monkeypatch.setattr(rvertex.inlet, "SILENCE_S", 10 * WAIT_S)
     length_ms = 1200
     expected = run_all(managers(windows(length_ms), "h1"), "h1")
     src, last = windows(length_ms)
@@ -226,26 +227,10 @@ def test_readers_go_on_with_the_other_replica(managers: Callable[..., ScriptedMa
     manager.locate("src.0", (1, "h1"), (2, "h2"))
     manager.start("h3", "win.0", 3)
     manager.wait_for(Progress, has_written("win.0", 3, 10))
-    seen: list[tuple[float, int]] = []
-    is_over = threading.Event()
-
-    def watch() -> None:
-        """How far the reader is, as time goes on."""
-        while not is_over.wait(0.002):
-            runners = list(manager.hosts["h3"]._runners.values())
-            seen.extend((time.monotonic(), runner.vertex.consumed[0]) for runner in runners)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
     manager.wait_for(Progress, has_written("win.0", 3, 30))
     manager.kill("h1")
     finish(manager, "win.0")
-    is_over.set()
-    watcher.join()
     assert_same_items(output(manager), expected, "one replica killed")
-    moved_s = [at_s for (at_s, a), (_, b) in itertools.pairwise(seen) if b > a]
-    gap_s = max(b - a for a, b in itertools.pairwise(moved_s))
-    assert gap_s < GAP_MAX_S, f"the reader stood still for {gap_s:.3f} s"
 
 
 class GatedBlobs(MemoryBlobs):
@@ -391,12 +376,11 @@ def test_what_readers_are_past_is_not_kept_when_it_is_written_again(
 
 
 def test_an_item_wakes_its_reader(managers: Callable[..., ScriptedManager]) -> None:
-    """With a long idle wait, a job that moved by polling would take many times as long."""
-    manager = managers(windows(300), "h1", "h2", pace=1.0, idle_wait_s=1.0)
+    """A host that slept for all its idle wait even once would end too late to be waited for."""
+    manager = managers(windows(300), "h1", "h2", pace=1.0, idle_wait_s=10 * WAIT_S)
     manager.start("h1", "src.0", 1)
+    manager.wait_for(VertexStarted, lambda n: n.vertex == "src.0")
     manager.locate("src.0", (1, "h1"))
     manager.start("h2", "win.0", 1)
     manager.wait_for(VertexStarted, lambda n: n.vertex == "win.0")
-    begun_s = time.monotonic()
     finish(manager, "win.0")
-    assert time.monotonic() - begun_s < 2.0
