@@ -1,4 +1,7 @@
-"""What goes wrong, when: one small function per kind of fault, all driven by the seed."""
+"""What goes wrong, when: one small function per kind of fault, all driven by the seed.
+
+Those that wait for their moment are in :mod:`tests.sim.strikes`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING
 from jobmanager.root import DRAIN, REQUESTS
 from tests.sim.scheduler import Process
 from tests.sim.storage import FaultyBlobs, root_of
+from tests.sim.strikes import STRIKES, slot_of, spilled, volatile_streams
 from tests.sim.workload import ROOT
 
 if TYPE_CHECKING:
@@ -25,7 +29,8 @@ WAYS_TO_DIE = ("before", "torn", "after")
 def inject(world: World, kinds: Sequence[str]) -> list[str]:
     """Choose some of these kinds and let each happen a few times; gives the chosen ones."""
     random = world.scheduler.random
-    chosen = [kind for kind in kinds if random.random() < max(0.3, 1 / len(kinds))]
+    share = max(0.3, min(1.0, 2 / len(kinds)))
+    chosen = [kind for kind in kinds if random.random() < share]
     for kind in chosen:
         at_s = random.uniform(0.0, FIRST_BY_S)
         for _ in range(random.randint(1, 4)):
@@ -159,22 +164,14 @@ def clock_jump(world: World) -> None:
 
 def lost_spill(world: World) -> None:
     """What volatile streams have spilled vanishes, now and a little later."""
-    volatile = [
-        root_of(uri)
-        for vertex in world.workload.vertices
-        for edge in vertex.outputs
-        for uri in edge.uris
-        if edge.durability == "volatile"
-    ]
 
     def vanish(left: int) -> None:
-        for name in sorted(world.disk.blobs):
-            if name.endswith(".parquet") and name.startswith(tuple(volatile)):
-                del world.disk.blobs[name]
+        for name in sorted(spilled(world)):
+            del world.disk.blobs[name]
         if left:
             world.scheduler.after(0.1, None, partial(vanish, left - 1))
 
-    if volatile:
+    if volatile_streams(world):
         vanish(10)
 
 
@@ -211,7 +208,7 @@ def crash_joining(world: World) -> None:
 
     def look(left: int) -> None:
         slots = _slots_of_joins(world)
-        hosts = [h for h in world.live_hosts() if _slot(h) in slots]
+        hosts = [h for h in world.live_hosts() if slot_of(h) in slots]
         if hosts and not world.state:
             world.scheduler.random.choice(hosts).process.kill("killed while one joins")
         elif left and not world.state:
@@ -230,10 +227,6 @@ def _slots_of_joins(world: World) -> list[int]:
     ]
     slots = [j.slot for v in asked for j in v.joins]
     return slots + [i.slot for v in [*asked, *begun] for i in v.instances]
-
-
-def _slot(host: HostProcess) -> int:
-    return int(host.spec.host.removeprefix("h").split(".")[0])
 
 
 def second_manager(world: World) -> None:
@@ -276,5 +269,6 @@ KINDS: dict[str, Callable[[World], None]] = {
         straggler,
         crash_joining,
         second_manager,
+        *STRIKES,
     )
 }

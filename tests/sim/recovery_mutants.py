@@ -68,7 +68,7 @@ def marks_forget_what_replay_reads() -> Mutant:
 
 def memory_is_not_held_for_replay() -> Mutant:
     """What a replayed vertex has consumed is forgotten by its writers."""
-    return Mutant(Ledger, "held", Ledger.consumed)
+    return Mutant(Ledger, "held", lambda self, vertex, k: self.consumed(vertex)[k])
 
 
 def an_item_is_skipped_at_a_new_site() -> Mutant:
@@ -146,7 +146,7 @@ def a_checkpoint_takes_all_its_parts_along() -> Mutant:
 
 def a_replaced_manager_goes_on() -> Mutant:
     """A job manager that slept does not look whether another one has taken over."""
-    return Mutant(JobRoot, "check_owner", lambda self: None, ("second_manager", "crash_host"))
+    return Mutant(JobRoot, "check_owner", lambda self: None, ("woken_manager",))
 
 
 RECOVERY_MUTANTS: tuple[Callable[[], Mutant], ...] = (

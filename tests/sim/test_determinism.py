@@ -14,7 +14,7 @@ from tests.sim.run import simulate
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("seed", [3, 2024])
+@pytest.mark.parametrize("seed", [4, 2024])
 def test_one_seed_gives_one_trace(seed: int) -> None:
     one, two = simulate(seed), simulate(seed)
     assert one == two

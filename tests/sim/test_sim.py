@@ -11,6 +11,7 @@ import pytest
 
 from tests.sim.faults import KINDS
 from tests.sim.run import simulate
+from tests.sim.strikes import STRIKES
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -24,6 +25,8 @@ def test_jobs_under_faults_of_all_kinds(seed: int) -> None:
     assert outcome.violations == (), f"make sim RUNS=1 SEED={seed}\n" + "\n".join(outcome.tail)
 
 
+#: The kinds there were when these seeds were found: another one more, and they are other runs.
+FIRST_KINDS = tuple(kind for kind in KINDS if kind not in {f.__name__ for f in STRIKES})
 #: Seeds that once broke a law, and the kinds of fault they need; the commits tell their stories.
 ONCE_BROKEN = [
     (5, ()),
@@ -32,10 +35,10 @@ ONCE_BROKEN = [
     (17, ("mine_host",)),
     (18, ("mine_host",)),
     (31, ("store_errors",)),
-    (3215, tuple(KINDS)),
-    (9011, tuple(KINDS)),
-    (3790, tuple(KINDS)),
-    (116, tuple(KINDS)),
+    (3215, FIRST_KINDS),
+    (9011, FIRST_KINDS),
+    (3790, FIRST_KINDS),
+    (116, FIRST_KINDS),
     (312, ("pause_manager",)),
 ]
 

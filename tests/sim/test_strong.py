@@ -9,49 +9,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 
-from rvertex.types import InputChannel, OutputEdge, VertexSpec
 from tests.sim import run as run_module
 from tests.sim.run import simulate
-from tests.sim.workload import Workload, make_workload
+from tests.sim.workload import Workload, make_workload, with_strong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-End = TypeVar("End", InputChannel, OutputEdge)
 
 
 @pytest.fixture(autouse=True)
 def _half_of_them_strong() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "make_workload", with_strong)
+        patch.setattr(run_module, "make_workload", _strong_workload)
         yield
 
 
-def with_strong(seed: int) -> Workload:
-    """The workload of a seed, with other strategies."""
+def _strong_workload(seed: int) -> Workload:
     work = make_workload(seed)
-    random = Random(seed)
-    strong = {v.id for v in work.vertices if random.random() < 0.5}
-    written = {s for v in work.vertices if v.id in strong for s in v.output_streams}
-    vertices = tuple(_changed(v, v.id in strong, written) for v in work.vertices)
-    return replace(work, vertices=vertices)
-
-
-def _changed(vertex: VertexSpec, is_strong: bool, written: set[str]) -> VertexSpec:
-    inputs = tuple(_flushed(c) if c.stream in written else c for c in vertex.inputs)
-    if not is_strong:
-        return replace(vertex, inputs=inputs)
-    recovery = replace(vertex.recovery, strategy="strong", replicas=1)
-    outputs = tuple(map(_flushed, vertex.outputs))
-    return replace(vertex, inputs=inputs, outputs=outputs, recovery=recovery)
-
-
-def _flushed(end: End) -> End:
-    return replace(end, durability="async") if end.durability == "volatile" else end
+    return replace(work, vertices=with_strong(work.vertices, Random(seed)))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from jobmanager.config import KEEP_ALL, JobConfig
 from planner import Query, Stream, agg, col, cti, event, hopping, tumbling
@@ -18,11 +18,11 @@ from planner.recovery import with_durable_channels, with_horizons
 from rstream.digest import content_hashes
 from rstream.limits import StreamLimits
 from rvertex.environment import HostLimits
-from rvertex.types import Recovery
+from rvertex.types import InputChannel, OutputEdge, Recovery
 from tests.support.plan_runner import run_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 ROOT = "blobs://job"
 MS = 1_000
+#: Of the jobs, how many have strong vertices.
+STRONG_SHARE = 0.15
+End = TypeVar("End", InputChannel, OutputEdge)
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,11 @@ def make_workload(seed: int) -> Workload:
     config, hosts = _config(random), random.randint(1, 4)
     options = Random(seed * 7_919 + 2)
     config = _with_options(config, options)
+    vertices = _mix_recovery(mixed, hosts, options, is_verified=config.host.verify)
+    productions = Random(seed * 7_919 + 11)
     return Workload(
         shape.__name__,
-        _mix_recovery(mixed, hosts, options, is_verified=config.host.verify),
+        with_strong(vertices, productions) if productions.random() < STRONG_SHARE else vertices,
         tuple(plan.sink_streams()),
         config,
         hosts,
@@ -153,6 +158,26 @@ def _mix_durability(vertices: Iterable[VertexSpec], random: Random) -> tuple[Ver
 def hashes(batch: pa.RecordBatch) -> list[int]:
     """One hash per item of its content."""
     return [int(h) for h in content_hashes(batch)]
+
+
+def with_strong(vertices: Sequence[VertexSpec], random: Random) -> tuple[VertexSpec, ...]:
+    """Half of the vertices are strong; their code could be repeated, so the answer is known."""
+    strong = {v.id for v in vertices if random.random() < 0.5}
+    written = {s for v in vertices if v.id in strong for s in v.output_streams}
+    return tuple(_with_productions(v, v.id in strong, written) for v in vertices)
+
+
+def _with_productions(vertex: VertexSpec, is_strong: bool, written: set[str]) -> VertexSpec:
+    inputs = tuple(_flushed(c) if c.stream in written else c for c in vertex.inputs)
+    if not is_strong:
+        return replace(vertex, inputs=inputs)
+    recovery = replace(vertex.recovery, strategy="strong", replicas=1)
+    outputs = tuple(map(_flushed, vertex.outputs))
+    return replace(vertex, inputs=inputs, outputs=outputs, recovery=recovery)
+
+
+def _flushed(end: End) -> End:
+    return replace(end, durability="async") if end.durability == "volatile" else end
 
 
 def _config(random: Random) -> JobConfig:

@@ -237,8 +237,9 @@ class World:
         self.vertices = {str(v.id): v for v in workload.vertices}
         self.hosts: list[HostProcess] = []
         self.second_attempts = False
-        #: Longest turn of a host that has work, virtual seconds.
-        self.turn_s = scheduler.random.choice([0.01, 0.03, 0.06])
+        #: Longest turn of a host that has work, virtual seconds. Where turns are long, a small job
+        #: is still at work when its faults come.
+        self.turn_s = scheduler.random.choice([0.01, 0.06, 0.3])
         self.slow_store_s = 0.0
         #: Virtual seconds at which the last fault has passed.
         self.calm_s = 0.0
