@@ -2,24 +2,24 @@
 
 Queries: a filter; an exchange and short windows by key; a temporal join through an exchange. Ours
 runs on Spark ``local[8]`` and is seen through a subscription; Spark Structured Streaming, in its
-default trigger, is seen through its sink's log. The last line is one JSON object
-``{system: {query: {rate: {p50_ms, p99_ms, p999_ms, ...}}}}``.
+default trigger, is seen through its sink's log; Flink, if it is installed, through its print sink.
+The last line is one JSON object ``{system: {query: {rate: {p50_ms, p99_ms, p999_ms, ...}}}}``. Of
+windows it also tells ``beyond_p50_ms`` and ``beyond_p99_ms``, counted from the window's end.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from latency_load import QUERIES, Inputs
+from latency_load import QUERIES, WINDOW_US, Inputs
 from latency_ours import query as query_of
 from latency_ours import run_ours
-from open_loop import quantiles_ms
+from open_loop import beyond_windows, quantiles_ms
 
 import jobmanager
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 RATES = (1_000, 10_000, 100_000, 500_000)
+#: Windows of other lengths than WINDOW_US are looked at with one rate.
+WINDOWS_MS = (1,)
+WINDOWS_RATE = 10_000
 #: Events of the first moments do not count.
 WARM_US = 1_500_000
 #: A system whose last events are twice as late as usual, and this much more, did not keep up.
@@ -43,11 +46,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--executor", choices=["spark", "local"], default="spark")
     parser.add_argument("--no-ours", action="store_true", help="only the others")
+    parser.add_argument(
+        "--windows-ms", type=int, nargs="*", default=list(WINDOWS_MS), help="further lengths"
+    )
+    parser.add_argument("--no-flink", action="store_true", help="without Flink")
     parser.add_argument("--no-spark", action="store_true", help="without Structured Streaming")
     parser.add_argument("--quick", action="store_true", help="a smoke test")
     args = parser.parse_args()
     if args.quick:
-        args.rates, args.seconds, args.no_spark = [2_000], 2.5, True
+        args.rates, args.seconds, args.windows_ms = [2_000], 2.5, []
+        args.no_spark = args.no_flink = True
     result: Result = {}
     if not args.no_ours:
         _ours(args, result)
@@ -58,10 +66,8 @@ def main() -> None:
             rows = run_spark(query, args.rates, args.seconds)
             for rate in args.rates:
                 _report(result, "spark_structured_streaming", query, rate, rows.get(rate))
-    if importlib.util.find_spec("pyflink") is None:
-        print("Flink: skipped, apache-flink is not installed here", flush=True)
-    else:
-        print("Flink: skipped, this benchmark does not run it yet", flush=True)
+    if not args.no_flink:
+        _flink(args, result)
     print(table(result))
     print(json.dumps(result))
 
@@ -91,11 +97,10 @@ def _ours(args: argparse.Namespace, result: Result) -> None:
     place: dict[str, Any] = {"executor": args.executor, "hosts": 4}
     if args.executor == "spark":
         place["master"] = "local[8]"
-    for query in args.queries:
-        for number, rate in enumerate(args.rates):
+    for name, all_inputs in _loads(args).items():
+        for number, inputs in enumerate(all_inputs):
             folder = Path(tempfile.mkdtemp(prefix="streamscope-latency-"))
             try:
-                inputs = Inputs(query, rate, args.seconds)
                 inputs.write(folder)
                 if number == 0:  # starts what all share, and compares nothing
                     jobmanager.run(
@@ -104,7 +109,31 @@ def _ours(args: argparse.Namespace, result: Result) -> None:
                 measured = run_ours(inputs, folder, place)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-            _report(result, "ours", query, rate, measured)
+            _report(result, "ours", name, inputs.rate, measured, inputs.window_us)
+
+
+def _loads(args: argparse.Namespace) -> dict[str, list[Inputs]]:
+    """What is measured, by its name in the result."""
+    loads = {
+        query: [Inputs(query, rate, args.seconds) for rate in args.rates] for query in args.queries
+    }
+    for length_ms in args.windows_ms if "window" in args.queries else ():
+        inputs = Inputs("window", WINDOWS_RATE, args.seconds, length_ms * 1_000)
+        loads[f"window of {length_ms} ms"] = [inputs]
+    return loads
+
+
+def _flink(args: argparse.Namespace, result: Result) -> None:
+    from latency_flink import FLINK, run_flink
+
+    if not FLINK.exists():
+        print("Flink: skipped, it is not installed; make bench-peers does it", flush=True)
+        return
+    for name, all_inputs in _loads(args).items():
+        rows = run_flink(all_inputs)
+        for inputs in all_inputs:
+            found = rows.get(inputs.rate)
+            _report(result, "flink_sql", name, inputs.rate, found, inputs.window_us)
 
 
 def _report(
@@ -113,6 +142,7 @@ def _report(
     query: str,
     rate: int,
     measured: tuple[np.ndarray, np.ndarray] | None,
+    window_us: int = WINDOW_US,
 ) -> None:
     """``measured``: latencies, and when these events were due; None if output did not come."""
     row: dict[str, Any] = dict.fromkeys(("p50_ms", "p99_ms", "p999_ms", "max_ms"))
@@ -123,6 +153,9 @@ def _report(
         quantiles = quantiles_ms(warm, 0.5, 0.99, 0.999, 1)
         row = dict(zip(row, quantiles, strict=False))
         row["kept_up"] = quantiles_ms(last, 0.5)[0] < 2 * row["p50_ms"] + BEHIND_MS
+        if query.startswith("window"):
+            beyond = beyond_windows(latency, due, window_us)[due >= WARM_US]
+            row["beyond_p50_ms"], row["beyond_p99_ms"] = quantiles_ms(beyond, 0.5, 0.99)
     result.setdefault(system, {}).setdefault(query, {})[rate] = row
     print(f"{system}, {query}, {rate:,} events/s: {json.dumps(row)}", flush=True)
 

@@ -29,12 +29,13 @@ class Inputs:
     query: str
     rate: int
     seconds: float
+    window_us: int = WINDOW_US
 
     @property
     def load(self) -> Load:
         """The events."""
         rate = self.rate // 2 if self.query == "join" else self.rate
-        return Load(rate, self.seconds, KEYS, WINDOW_US)
+        return Load(rate, self.seconds, KEYS, self.window_us)
 
     def intervals(self) -> pa.Table | None:
         """``start, stop, key, tag``, as many as events; None if the query has none."""

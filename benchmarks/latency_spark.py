@@ -44,6 +44,7 @@ def run_spark(query: str, rates: list[int], seconds: float) -> Latencies:
         for number, rate in enumerate(rates):
             inputs = Inputs(query, rate, seconds)
             offset_us = now_us() + LEAD_US - started_us
+            offset_us += -offset_us % WINDOW_US  # windows begin where those of the load do
             _feed(inputs, folder, started_us, offset_us)
             rows += inputs.answers()
             closings = number if query == "window" else 0

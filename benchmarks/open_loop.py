@@ -161,6 +161,15 @@ def window_latencies(
     return latencies
 
 
+def beyond_windows(latencies_us: np.ndarray, due_us: np.ndarray, window_us: int) -> np.ndarray:
+    """Latencies counted from the end of the window that an event is in: what comes before is due.
+
+    ``due_us``: when each event was, after the start.
+    """
+    beyond: np.ndarray = latencies_us - (window_us - due_us % window_us)
+    return beyond
+
+
 def quantiles_ms(latencies_us: np.ndarray, *quantiles: float) -> list[float]:
     """Quantiles in milliseconds."""
     if len(latencies_us) == 0:
