@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rvertex.accumulators import doubles, numbers, one_nan
+from rvertex.by_key import group_starts, sorting
 from rvertex.keys import KeyIndex
 
 if TYPE_CHECKING:
@@ -145,7 +146,9 @@ class Distinct(Values):
     def shrink(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
         found = KeyIndex([self._kind]).codes([values])
         width = int(found.max(initial=0)) + 1
-        _, first = np.unique(codes * width + found, return_index=True)
+        pairs = codes * width + found
+        order = sorting(pairs)
+        first = order[group_starts(pairs.take(order))]
         first.sort()
         return codes[first], values.take(pa.array(first))
 
@@ -236,7 +239,7 @@ def _flat(rows: Rows, column: str) -> tuple[np.ndarray, pa.Array]:
 
 def _lists(codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
     """The values of each group as a list, in the order given."""
-    order = np.argsort(codes, kind="stable")
+    order = sorting(codes)
     counts = np.bincount(codes, minlength=groups)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values.take(pa.array(order)))
