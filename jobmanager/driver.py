@@ -245,7 +245,7 @@ class Driver:
         instructions = self._manager.handle(notice)
         begins = isinstance(notice, JobStarted | JobResumed)
         if begins or any(_is_final(i, notice) for i in instructions):
-            self._log.flush()
+            self._insist(self._log.flush)
             self._insist(self._check_owner)
         for instruction in instructions:
             self._perform(instruction)

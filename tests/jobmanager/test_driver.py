@@ -13,7 +13,7 @@ from jobmanager.config import JobConfig
 from jobmanager.driver import PAUSE_MAX_S, Driver
 from jobmanager.errors import JobRunningError
 from jobmanager.manager import JobManager
-from jobmanager.notice_log import NoticeLog, read_notices
+from jobmanager.notice_log import FLUSHES_MAX, NoticeLog, read_notices
 from jobmanager.root import CANCEL, JobRoot
 from rstream import InlineBackground, MemoryBlobs, StoreError
 from rstream.clock import ManualClock
@@ -246,6 +246,34 @@ def test_one_that_was_replaced_since_its_last_look_decides_nothing() -> None:
     scene.driver.close()
     assert store.exists("checkpoints/a/zombie")
     assert [notice for _, notice in read_notices(store)] == known
+
+
+def test_notices_that_cannot_be_made_durable_for_a_while_are_insisted_on() -> None:
+    class Busy(MemoryBlobs):
+        """The log cannot be written for a while."""
+
+        failures = 0
+
+        def child(self, folder: str) -> MemoryBlobs:
+            child = Busy(self.blobs, f"{folder}/")
+            child.put = self.put_below(child)  # type: ignore[method-assign]
+            return child
+
+        def put_below(self, child: MemoryBlobs) -> Callable[[str, bytes | pa.Buffer], None]:
+            def put(path: str, data: bytes | pa.Buffer) -> None:
+                if self.failures:
+                    self.failures -= 1
+                    raise StoreError(path, "busy")
+                MemoryBlobs.put(child, path, data)
+
+            return put
+
+    store = Busy()
+    scene = Scene(store)
+    store.failures = 2 * FLUSHES_MAX
+    scene.driver.cancel()
+    scene.driver.turn(0)
+    assert (store.failures, scene.manager.state) == (0, "cancelled")
 
 
 def test_the_last_status_is_insisted_on() -> None:
