@@ -152,7 +152,7 @@ def _median(x: int, runs: list[Measure], curve: Curve, rows: int | None) -> Poin
 
     def ns(whole: str, fixed: str) -> float:
         costs = [getattr(run, whole) - getattr(run, fixed) for run in runs]
-        return statistics.median(costs) / share * 1e9
+        return float(statistics.median(costs)) / share * 1e9
 
     return Point(
         x=x,

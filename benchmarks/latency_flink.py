@@ -74,7 +74,7 @@ class FlinkStream:
         inputs = 2 if query == "join" else 1
         servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(inputs)]
         ports = [str(server.getsockname()[1]) for server in servers]
-        command = [FLINK, SCRIPT, "--query", query, "--window-us", str(window_us)]
+        command = [str(FLINK), str(SCRIPT), "--query", query, "--window-us", str(window_us)]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [*command, "--ports", *ports], stdout=subprocess.PIPE, stderr=self._errors

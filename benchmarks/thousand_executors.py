@@ -231,7 +231,7 @@ def _write_and_read(
 
 # ---- the table
 
-ROWS = {
+ROWS: dict[str, str | tuple[str, str]] = {
     "vertices": "vertices",
     "channels": "channels",
     "seconds to plan": "plan_s",

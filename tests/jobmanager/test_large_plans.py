@@ -1,0 +1,86 @@
+"""What a job manager spares itself where plans are large, and that nothing is lost by it.
+
+Cannot catch: costs, which ``make bench-thousand`` measures.
+"""
+
+from __future__ import annotations
+
+from jobmanager.collection import COLLECTIONS_PER_ROUND
+from jobmanager.config import JobConfig
+from jobmanager.messages import DeleteFiles, Tell
+from rvertex.messages import CheckpointTaken, Collect
+from tests.jobmanager.scene import Scene
+from tests.jobmanager.shapes import siblings
+
+SINKS = 4 * COLLECTIONS_PER_ROUND
+
+
+def taken(scene: Scene, number: int, at: int) -> list[object]:
+    """A sink has taken a checkpoint; what the job manager says to that."""
+    vertex = f"b{number}"
+    epoch, where = scene.at(vertex).epoch, (at,)
+    name = f"{vertex}-{at}"
+    notice = CheckpointTaken(vertex, epoch, name, where, where, 1, where, (), 0, asked=False)
+    return list(scene.tell(notice))
+
+
+def test_marks_are_applied_for_several_checkpoints_at_once() -> None:
+    scene = Scene(siblings(SINKS), hosts=4)
+    scene.start_all()
+    answers = [taken(scene, k, at) for at in (10, 20) for k in range(SINKS)]
+    assert sum(bool(answer) for answer in answers) < SINKS
+    deleted = {n for out in answers for i in out if isinstance(i, DeleteFiles) for n in i.names}
+    marked = {
+        mark.stream: mark.seq
+        for out in answers
+        for i in out
+        if isinstance(i, Tell) and isinstance(i.instruction, Collect)
+        for mark in i.instruction.marks
+    }
+    late = 5  # at most so many of the last are still to be told
+    assert len(deleted) >= SINKS - late
+    assert sum(seq == 20 for seq in marked.values()) >= SINKS - late
+
+
+def test_a_checkpoint_after_a_while_applies_the_marks_at_once() -> None:
+    scene = Scene(siblings(SINKS), hosts=4)
+    scene.start_all()
+    assert taken(scene, 0, 10) == []
+    scene.pass_time(6.0)
+    assert taken(scene, 1, 10) != []
+
+
+def test_a_successor_keeps_no_checkpoint_that_was_deleted() -> None:
+    scene = Scene(siblings(SINKS), hosts=4)
+    scene.start_all()
+    answers = [taken(scene, k, at) for at in (10, 20, 30) for k in range(SINKS)]
+    deleted = {n for out in answers for i in out if isinstance(i, DeleteFiles) for n in i.names}
+    successor = Scene(siblings(SINKS), hosts=4, log=scene.log())
+    tracker = successor.manager.tracker
+    kept = {ref.name for k in range(SINKS) for ref in tracker.refs(f"b{k}")}
+    assert deleted
+    assert not kept & deleted
+    assert all(tracker.newest(f"b{k}").name == f"b{k}-30" for k in range(SINKS))
+
+
+def test_a_host_is_told_only_where_the_streams_are_that_it_reads() -> None:
+    scene = Scene(siblings(3), hosts=4)
+    told: list[tuple[str, str]] = []
+    for host in ("h0.0", "h1.0", "h2.0", "h3.0"):
+        at = len(scene.lines)
+        scene.ready(host)
+        told += [(host, line) for line in scene.lines[at:] if "Locate(vertex='a'" in line]
+    assert [host for host, _ in told] == ["h1.0", "h2.0", "h3.0"]
+
+
+def test_where_a_sink_is_is_told_to_somebody() -> None:
+    scene = Scene(siblings(1), hosts=2)
+    scene.start_all()
+    assert any("Locate(vertex='b0'" in line for line in scene.lines)
+
+
+def test_many_hosts_report_less_often() -> None:
+    config = JobConfig()
+    assert config.host_limits(4) == config.host
+    assert config.host_limits(1_000).report_interval_s == 1.0
+    assert config.host_limits(1_000).report_interval_s < config.host_silence_s
