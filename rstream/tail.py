@@ -183,7 +183,7 @@ class VolatileTail:
             self._drop_first()
         if self._head < len(self._items) and seq > self._first_seq:
             items = self._items[self._head].from_seq(max(seq, self._first_seq))
-            size = items.batch.nbytes + BATCH_OVERHEAD_BYTES
+            size = batch_bytes(items.batch) + BATCH_OVERHEAD_BYTES
             self._bytes += size - self._sizes[self._head]
             self._items[self._head], self._sizes[self._head] = items, size
         self._first_seq = max(self._first_seq, seq)
@@ -221,7 +221,7 @@ class VolatileTail:
             if items.first_seq >= hi:
                 break
             part = items.from_seq(max(lo, items.first_seq))
-            total += part.head(min(hi, items.next_seq) - part.first_seq).batch.nbytes
+            total += batch_bytes(part.head(min(hi, items.next_seq) - part.first_seq).batch)
         return total
 
     def _from(self, seq: int) -> Iterator[Items]:

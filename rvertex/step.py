@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from rstream.batch import VS, Items
+from rstream.dictionaries import batch_bytes
 from rvertex.checkpointing import Checkpointer
 from rvertex.errors import LimitExceededError, ReplayDifferenceError
 from rvertex.inlet import Inlet
@@ -180,7 +181,7 @@ class VertexRunner:
         return worked
 
     def _offer(self, k: int, items: Items) -> None:
-        self.checkpoints.note_input(items.batch.nbytes)
+        self.checkpoints.note_input(batch_bytes(items.batch))
         self.vertex.offer(k, items)
 
     def _report_lost(self, stream: str, seq: int, tried: tuple[int, ...]) -> None:
@@ -199,7 +200,10 @@ class VertexRunner:
                 return True
         limits = self._env.limits
         ready = self._pace.ready_rows(self._ahead.batch, VS)
-        if ready > limits.step_rows_max and self._ahead.batch.nbytes > limits.narrow_bytes_max:
+        if (
+            ready > limits.step_rows_max
+            and batch_bytes(self._ahead.batch) > limits.narrow_bytes_max
+        ):
             ready = limits.step_rows_max
         ready = self.vertex.rows_wanted(0, ready)
         if ready == 0:

@@ -20,6 +20,7 @@ from rstream.dictionaries import (
 )
 from rstream.digest import StreamDigest, content_hashes
 from rstream.hashing import partition_of
+from rstream.tail import BATCH_OVERHEAD_BYTES, VolatileTail
 from rstream.types import SeqRange
 from rstream.wire import SLOTS, WireDecoder, WireEncoder
 
@@ -167,3 +168,17 @@ def test_a_dictionary_is_sent_once() -> None:
     assert first > 20_000
     assert max(rest) < 30
     assert batch_bytes(batch.slice(0, 10)) < 1000
+
+
+def test_a_tail_counts_a_dictionary_no_more_than_its_rows() -> None:
+    batch = carried(["a", "b"] * 50, [f"{i} is a text that is not there" for i in range(1000)])
+    tail = VolatileTail(0)
+    for _ in range(4):
+        tail.append(batch)
+    rows_bytes = 4 * (batch_bytes(batch) + BATCH_OVERHEAD_BYTES)
+    assert tail.bytes == rows_bytes < batch.nbytes
+    tail.mark_durable(150)
+    tail.drop_below(150)
+    tail.check()
+    assert tail.bytes < rows_bytes
+    assert tail.unflushed_bytes < rows_bytes
