@@ -1,7 +1,7 @@
 """``python -m tests.sim --runs N --seed S``: runs seeds S, S+1, ...; prints the seed of a failure.
 
 ``--kinds crash_host,zombie`` restricts the faults, ``--kinds none`` leaves them out; ``--trace``
-prints the last events of a failed run.
+prints the last events of a failed run; ``--stats`` which faults, strategies and notices were met.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def main() -> int:
     kinds = tuple(KINDS) if options.kinds == "all" else _kinds(options.kinds)
     started_s = perf_counter()
     failed: list[Outcome] = []
+    met: Counter[str] = Counter()
+    seeds: Counter[str] = Counter()
     totals: Counter[str] = Counter()
     for seed in range(options.seed, options.seed + options.runs):
         outcome = simulate(seed, kinds)
@@ -35,6 +37,8 @@ def main() -> int:
             checkpoints=outcome.checkpoints,
             deletions=outcome.deletions,
         )
+        met.update(dict(outcome.met))
+        seeds.update(what for what, n in outcome.met if n)
         if options.verbose:
             print(seed, outcome.workload, *outcome.faults, outcome.steps, outcome.trace)
         if not outcome.is_ok:
@@ -42,6 +46,8 @@ def main() -> int:
             _show(outcome, trace_lines=options.trace, kinds=options.kinds)
             if len(failed) >= options.failures:
                 break
+    if options.stats:
+        print(*(f"{met[w]:9,} in {seeds[w]:5,} runs: {w}" for w in sorted(seeds)), sep="\n")
     elapsed_s = perf_counter() - started_s
     rate = options.runs / elapsed_s
     counts = ", ".join(f"{n:,} {what}" for what, n in totals.items())
@@ -56,6 +62,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kinds", default="all")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many")
     parser.add_argument("--trace", type=int, default=0, help="lines to show of a failed run")
+    parser.add_argument("--stats", action="store_true", help="what the runs have met")
     parser.add_argument("--verbose", action="store_true")
     return parser.parse_args()
 

@@ -21,7 +21,7 @@ from jobmanager.recovery import plan_restarts
 from jobmanager.topology import Topology
 from rstream import MemoryBlobs
 from rvertex.errors import CorruptCheckpointError
-from rvertex.messages import CheckpointTaken, Collect
+from rvertex.messages import CheckpointTaken, Collect, StartVertex
 from rvertex.state import load_checkpoint
 from tests.sim.storage import root_of
 from tests.sim.workload import ROOT, hashes
@@ -56,6 +56,13 @@ class Checkers:
             for edge in vertex.outputs
             for stream, uri in zip(edge.streams, edge.uris, strict=True)
         }
+        self._volatile = {
+            root_of(uri)
+            for vertex in workload.vertices
+            for edge in vertex.outputs
+            if edge.durability == "volatile"
+            for uri in edge.uris
+        }
         self._roots = {stream: root for root, stream in self._folders.items()}
         self._schemas = {str(v.id): v.state_schema for v in workload.vertices}
         self._seen: dict[tuple[str, int], int] = {}
@@ -80,6 +87,7 @@ class Checkers:
         elif match is not None and match[1] in self._folders:
             self.segments += 1
             stream, lo = self._folders[match[1]], int(match[2])
+            self._world.met["segment spilled"] += match[1] in self._volatile
             content = read_hashes(data)
             if len(content) != int(match[3]) - lo:
                 self._world.violate("no gap", f"{path} holds {len(content)} items")
@@ -243,6 +251,7 @@ class WatchedManager(JobManager):
         if isinstance(notice, CheckpointTaken):
             self._parts_of[notice.name] = self._last_parts[notice.epoch] = notice.parts
         out = super().handle(notice)
+        self._count(notice, out, is_stale=is_stale)
         if is_stale and repr(self.vertices[name]) != before:
             self._world.violate("stale epochs change nothing", repr(notice)[:200])
         for vertex, instance in self.job.instances():
@@ -258,6 +267,16 @@ class WatchedManager(JobManager):
             elif isinstance(instruction, DeleteFiles):
                 self._nobody_names(instruction.names)
         return out
+
+    def _count(self, notice: Notice, out: list[Instruction], *, is_stale: bool) -> None:
+        met, kind = self._world.met, type(notice).__name__
+        met[f"notice {kind}"] += 1
+        met["notice of one that is gone"] += is_stale
+        for instruction in out:
+            order = instruction.instruction if isinstance(instruction, Tell) else None
+            if isinstance(order, StartVertex) and order.checkpoint:
+                strategy = self.vertices[order.vertex].shape.recovery.strategy
+                met[f"instance from a checkpoint by {strategy}"] += 1
 
     def _nobody_names(self, names: tuple[str, ...]) -> None:
         """The next checkpoint of an instance may name what the one before it did."""

@@ -43,6 +43,7 @@ def inject(world: World, kinds: Sequence[str]) -> list[str]:
 def _happen(world: World, kind: str) -> None:
     if not world.state:
         world.scheduler.note(f"fault {kind}")
+        world.scheduler.met[f"fault {kind}"] += 1
         KINDS[kind](world)
 
 

@@ -41,6 +41,8 @@ class Outcome:
     segments: int
     checkpoints: int
     deletions: int
+    #: What was met, and how often: faults, strategies, notices.
+    met: tuple[tuple[str, int], ...]
 
     @property
     def is_ok(self) -> bool:
@@ -85,6 +87,7 @@ def _simulate(seed: int, kinds: Sequence[str], workload: Workload) -> Outcome:
         checkers.segments,
         checkers.checkpoints,
         checkers.deletions,
+        tuple(sorted(scheduler.met.items())),
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
-from collections import deque
+from collections import Counter, deque
 from concurrent.futures import Future
 from functools import partial
 from random import Random
@@ -68,6 +68,8 @@ class Scheduler:
         self.now_s = 0.0
         self.steps = 0
         self.violations: list[str] = []
+        #: What a run has met, and how often.
+        self.met: Counter[str] = Counter()
         self._heap: list[tuple[float, int, Process | None, bool, Callable[[], object]]] = []
         self._order = itertools.count()
         self._trace = hashlib.blake2b(digest_size=16)

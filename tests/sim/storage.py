@@ -108,10 +108,12 @@ class FaultyBlobs(MemoryBlobs):
                 return how
         if disk.error_rate and disk.world.chance(disk.error_rate):
             disk.world.note(f"{process.name} {operation} {full} fails")
+            disk.world.met["store: an operation fails"] += 1
             raise StoreError(full, "simulated failure")
         return ""
 
     def _die(self, how: str, full: str) -> None:
+        self._disk.world.met[f"store: a process dies {how}"] += 1
         self._process.kill(f"died {how} {full}")
         raise CrashedError
 

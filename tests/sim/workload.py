@@ -50,6 +50,13 @@ class Workload:
     #: Stream -> content hash of each of its items, by seq.
     expected: dict[str, list[int]]
 
+    def features(self) -> set[str]:
+        """Which strategies and durabilities it has, and what else is not in every job."""
+        found = {f"strategy {v.recovery.strategy}" for v in self.vertices}
+        found |= {f"{edge.durability} streams" for v in self.vertices for edge in v.outputs}
+        found |= {"retention"} if self.config.retain_us else set()
+        return found | ({"verification"} if self.config.host.verify else set())
+
 
 def make_workload(seed: int) -> Workload:
     """The workload of a seed."""

@@ -235,6 +235,7 @@ class World:
         self.disk = disk
         self.network = Network(scheduler)
         self.vertices = {str(v.id): v for v in workload.vertices}
+        scheduler.met.update(f"job with {what}" for what in workload.features())
         self.hosts: list[HostProcess] = []
         self.second_attempts = False
         #: Longest turn of a host that has work, virtual seconds. Where turns are long, a small job
