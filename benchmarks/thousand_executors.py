@@ -150,8 +150,8 @@ def of_plan(branches: int, width: int, hosts: int) -> Result:
 def _in_quiet(costs: dict[str, Cost], rates: Rates) -> Result:
     """What is said per second, and the share of a processor that answers need."""
     told = {kind: rates.of(kind) for kind in costs if rates.of(kind)}
-    share_max = rates.config.status_share_max
-    told["status"] = min(told["status"], share_max / costs["status"].us * 1e6)
+    rows_per_s = rates.config.status_rows_per_s_max
+    told["status"] = min(told["status"], rows_per_s / (rates.vertices + rates.hosts))
     shares = {kind: rate * costs[kind].us / 1e6 for kind, rate in told.items()}
     talk = [kind for kind in told if kind != "status"]
     answers = sum(rate * costs[k].instructions / costs[k].notices for k, rate in told.items())

@@ -59,8 +59,8 @@ class JobConfig:
     host: HostLimits = field(default_factory=HostLimits)
     #: Reports of all hosts together: where they are many, each reports less often.
     reports_per_s_max: float = 1_000.0
-    #: The status is written less often where it would take more than this share of the time.
-    status_share_max: float = 0.1
+    #: Vertices and hosts that are written into statuses: where they are many, less often.
+    status_rows_per_s_max: float = 8_000.0
 
     def host_limits(self, hosts: int) -> HostLimits:
         """The limits of each of so many hosts."""

@@ -380,10 +380,10 @@ class Driver:
         self._send(peer, INSTRUCTION_CODEC.encode(StopHost(host, flush=True)))
 
     def _write_status(self) -> None:
-        began_s = self._clock.monotonic_s()
+        rows = len(self._manager.vertices) + len(self._manager.hosts)
+        wait_s = rows / self._config.status_rows_per_s_max
+        self._status_due_s = self._clock.monotonic_s() + wait_s
         self._on_status(status_of(self._manager, now_us=self._clock.now_us()))
-        ended_s = self._clock.monotonic_s()
-        self._status_due_s = ended_s + (ended_s - began_s) / self._config.status_share_max
 
 
 def _notice_of(request: str) -> CancelRequested | DrainRequested:
