@@ -244,7 +244,8 @@ class WatchedManager(JobManager):
     def handle(self, notice: Notice) -> list[Instruction]:
         newest = self.job.epoch
         epoch, name = getattr(notice, "epoch", None), getattr(notice, "vertex", "")
-        is_stale = epoch is not None and self.job.instance(name, epoch) is None
+        rows = self.vertices[name].instances if name in self.vertices else []
+        is_stale = epoch is not None and all(i.epoch != epoch for i in rows)
         before = repr(self.vertices.get(name)) if is_stale else ""
         if isinstance(notice, TwinLevel):
             self._is_level(notice)
@@ -252,7 +253,7 @@ class WatchedManager(JobManager):
             self._parts_of[notice.name] = self._last_parts[notice.epoch] = notice.parts
         out = super().handle(notice)
         self._count(notice, out, is_stale=is_stale)
-        if is_stale and repr(self.vertices[name]) != before:
+        if is_stale and repr(self.vertices.get(name)) != before:
             self._world.violate("stale epochs change nothing", repr(notice)[:200])
         for vertex, instance in self.job.instances():
             if instance.epoch > newest and not self.job.epoch > newest:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RUNS_MAX = 150
-LOSSES = ("crash_host", "cut_data", "cut_control", "zombie", "partition", "slow_network")
+REPLACED = ("drain", "straggler", "slow_network")
 LOST = ("lost_spill", "straggler")
 FIRST_SEED = 0
 OUTDATED = ("AttributeError", "KeyError", "NameError", "TypeError")
@@ -110,7 +110,7 @@ def stale_epochs_are_believed() -> Mutant:
         Ledger,
         "instance",
         lambda self, vertex, epoch: self.vertices[vertex].leader,
-        LOSSES,
+        REPLACED,
     )
 
 
@@ -200,7 +200,7 @@ def the_fenced_are_in_the_log() -> Mutant:
         JobManager,
         "is_stale",
         lambda self, notice: False,
-        ("drain", "straggler", "slow_network", "crash_manager"),
+        (*REPLACED, "crash_manager"),
     )
 
 
