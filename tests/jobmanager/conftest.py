@@ -6,7 +6,7 @@ import pytest
 
 from jobmanager import job as job_module
 from rvertex.executor import LocalExecutor
-from tests.jobmanager.trouble import BrittleWiring
+from tests.jobmanager.trouble import BrittleWiring, Gate
 
 
 @pytest.fixture
@@ -18,3 +18,11 @@ def brittle_lines(monkeypatch: pytest.MonkeyPatch) -> None:
         "LocalExecutor",
         lambda vertices, hosts: LocalExecutor(vertices, hosts=hosts, wire=BrittleWiring),
     )
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Stands before the sources of local hosts; open until the test closes it."""
+    gate = Gate()
+    gate.stand(monkeypatch)
+    return gate

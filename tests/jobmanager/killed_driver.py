@@ -10,6 +10,7 @@ from typing import Any
 import jobmanager
 from jobmanager import JobConfig
 from tests.jobmanager.jobs import WAIT_S, two_exchanges, with_limits
+from tests.jobmanager.trouble import Gate
 
 CONFIG = with_limits(
     JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=100, report_interval_s=0.02
@@ -21,8 +22,11 @@ def show(status: dict[str, Any]) -> None:
     print(json.dumps({"state": status["state"], "events_in": status["events_in"]}), flush=True)
 
 
-def main(events: str, root: str, paced: str) -> None:
-    """Run, or go on with, the job at ``root``."""
+def main(events: str, root: str, paced: str, events_in: str) -> None:
+    """Run, or go on with, the job at ``root``; it reads some more than ``events_in``, and waits."""
+    gate = Gate()
+    gate.close_at(int(events_in))
+    gate.stand()
     if Path(root, "job.json").exists():
         job = jobmanager.resume(root, config=CONFIG, on_status=show)
     else:

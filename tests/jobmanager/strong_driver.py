@@ -7,10 +7,15 @@ import sys
 
 import jobmanager
 from tests.jobmanager import test_strong
+from tests.jobmanager.jobs import ROWS
+from tests.jobmanager.trouble import Gate
 
 
 def main(query: str, events: str, root: str) -> None:
-    """Run the query of that name in ``test_strong``."""
+    """Run the query of that name in ``test_strong``; it waits before the end."""
+    gate = Gate()
+    gate.close_at(ROWS // 2)
+    gate.stand()
     job = jobmanager.run(
         getattr(test_strong, query)(events),
         root=root,

@@ -18,10 +18,12 @@ from jobmanager import JobConfig
 from planner import Query, Stream, agg, cti, event, tumbling
 from rstream.errors import UsageError
 from rvertex.sources.files import list_files
-from tests.jobmanager.jobs import WAIT_S, with_limits, write_events
+from tests.jobmanager.jobs import ROWS, WAIT_S, with_limits, write_events
+from tests.jobmanager.trouble import run_and_cancel
 
 if TYPE_CHECKING:
     from planner.ingest import Cti, Event
+    from tests.jobmanager.trouble import Gate
 
 #: Seconds at which the rows start, in the order in which they are read.
 STARTS_S = [10, 20, 9, 21, 22, 15, 3, 40, 39]
@@ -86,7 +88,7 @@ def test_what_cannot_be_put_aside_is_said(rows: Path, tmp_path: Path) -> None:
         jobmanager.read_dead_letters(root)
 
 
-def test_late_rows_are_the_same_after_failures(tmp_path: Path) -> None:
+def test_late_rows_are_the_same_after_failures(gate: Gate, tmp_path: Path) -> None:
     """A job that is cancelled on its way and resumed keeps each late row once."""
     path = write_events(tmp_path / "events.parquet", 6_000)
     events = Stream.from_parquet(str(path), vs="t", delay="p80", partitions=2)
@@ -94,20 +96,10 @@ def test_late_rows_are_the_same_after_failures(tmp_path: Path) -> None:
     whole = jobmanager.run(query, root=str(tmp_path / "whole"), executor="local")
     assert whole.wait(WAIT_S)["late_events"] > 100
     limits = {"checkpoint_interval_s": 0.02, "step_rows_max": 100}
-    jobs: list[jobmanager.Job] = []
-
-    def disturb(status: dict[str, Any]) -> None:
-        if status["late_events"] > 50:
-            jobs[0].cancel()
-
     config = with_limits(JobConfig(tick_s=0.02), **limits)
     root = str(tmp_path / "disturbed")
-    jobs.append(
-        jobmanager.run(
-            query, root=root, executor="local", paced=40.0, config=config, on_status=disturb
-        )
-    )
-    assert jobs[0].wait(WAIT_S)["state"] == "cancelled"
+    options: dict[str, Any] = {"root": root, "paced": 40.0, "config": config}
+    run_and_cancel(query, gate, ROWS // 2, lambda status: status["late_events"] > 50, **options)
     status = jobmanager.resume(root).wait(WAIT_S)
     assert status["output_digest"] == whole.status()["output_digest"]
     assert jobmanager.read_late(root).equals(jobmanager.read_late(whole.root))

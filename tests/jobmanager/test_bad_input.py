@@ -7,7 +7,10 @@ item.
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,15 +26,17 @@ from tests.jobmanager.jobs import outcome, output_items, with_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from tests.jobmanager.trouble import Gate
 
 pytestmark = pytest.mark.timeout(120)
 ROWS = 400
 WAIT_S = 60.0
 #: A file that vanished might come back, so its vertex is restarted this often before the job fails.
 IMPATIENT = with_limits(JobConfig(vertex_failures_max=1), checkpoint_interval_s=0.0)
-#: The second file is opened 0.2 s after the start.
 PACE = 2.0
+#: What starts later in the first file, and so all of the second, waits for the test.
+HELD_US = ROWS // 2 * 1_000
 
 
 def csv(start: int) -> bytes:
@@ -153,8 +158,16 @@ CASES = {
 }
 
 
+def wait_for_output(folder: Path) -> None:
+    """Until something is durable."""
+    deadline_s = time.monotonic() + WAIT_S
+    while not any(folder.rglob("*.parquet")):
+        assert time.monotonic() < deadline_s, "nothing became durable"
+        threading.Event().wait(0.005)
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_failed_then_repaired_then_resumed(tmp_path: Path, name: str) -> None:
+def test_failed_then_repaired_then_resumed(tmp_path: Path, gate: Gate, name: str) -> None:
     case = CASES[name]
     data = tmp_path / "data"
     data.mkdir()
@@ -172,11 +185,14 @@ def test_failed_then_repaired_then_resumed(tmp_path: Path, name: str) -> None:
     if case.is_early:
         spoil()
     root = str(tmp_path / "job")
+    gate.close_at_time(HELD_US)
     job = jobmanager.run(
         case.query(data), root=root, executor="local", hosts=2, paced=PACE, config=IMPATIENT
     )
     if not case.is_early:
         spoil()
+    wait_for_output(Path(job.output))
+    gate.open()
     with pytest.raises(JobFailedError, match=case.message) as caught:
         job.wait(WAIT_S)
     assert "\n" not in str(caught.value)

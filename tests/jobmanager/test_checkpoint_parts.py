@@ -13,10 +13,13 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig
-from tests.jobmanager.jobs import WAIT_S, outcome, two_exchanges, with_limits, write_events
+from tests.jobmanager.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
+from tests.jobmanager.trouble import run_and_cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.jobmanager.trouble import Gate
 
 PACE = 40.0
 LIMITS = {
@@ -41,18 +44,11 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     ).wait(WAIT_S)
 
 
-def cancelled(events: Path, root: Path, config: JobConfig) -> None:
+def cancelled(events: Path, root: Path, config: JobConfig, gate: Gate) -> None:
     """A job that was cancelled when it had read half of its input."""
-    jobs: list[jobmanager.Job] = []
-
-    def on_status(status: dict[str, Any]) -> None:
-        if status["events_in"] > 2_000 and jobs:
-            jobs[0].cancel()
-
     query = two_exchanges(events).recover_with("checkpoint")
-    options: dict[str, Any] = {"executor": "local", "paced": PACE / 2, "config": config}
-    jobs.append(jobmanager.run(query, root=str(root), on_status=on_status, **options))
-    assert jobs[0].wait(WAIT_S)["state"] == "cancelled"
+    options: dict[str, Any] = {"root": str(root), "paced": PACE / 2, "config": config}
+    run_and_cancel(query, gate, ROWS // 2, **options)
 
 
 def named_parts(checkpoint: Path) -> set[str]:
@@ -93,10 +89,14 @@ def remove_part(vertex: Path, newest: Path) -> None:
 
 @pytest.mark.parametrize("harm", [damage_part, remove_part])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(
-    events: Path, expected: dict[str, Any], tmp_path: Path, harm: Callable[[Path, Path], None]
+    events: Path,
+    expected: dict[str, Any],
+    gate: Gate,
+    tmp_path: Path,
+    harm: Callable[[Path, Path], None],
 ) -> None:
     root = tmp_path / "job"
-    cancelled(events, root, CONFIG)
+    cancelled(events, root, CONFIG, gate)
     harmed = 0
     for vertex in sorted((root / "checkpoints").iterdir()):
         checkpoints = sorted(vertex.glob("*.ckpt"))

@@ -264,9 +264,22 @@ def test_a_job_that_fails_tells_how_to_go_on(tmp_path: Path) -> None:
 # ---- processes
 
 
-def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:
+#: The command with sources that never give a row.
+HELD = """
+from jobmanager.cli import main
+from tests.support.gate import SourceGate
+gate = SourceGate()
+gate.close_at_time(-1)
+gate.stand()
+main()
+"""
+
+
+def start(
+    *arguments: object, program: tuple[str, ...] = ("-m", "jobmanager"), **environment: str
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "jobmanager", *map(str, arguments)],
+        [sys.executable, *program, *map(str, arguments)],
         cwd=REPOSITORY,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
@@ -344,7 +357,7 @@ def test_an_interrupt_cancels(file: Path, tmp_path: Path) -> None:
 
 def test_a_killed_job_manager_is_told_as_interrupted(file: Path, tmp_path: Path) -> None:
     root, clean = tmp_path / "job", run_job(file, tmp_path / "clean")
-    process = start("run", file, "--root", root, "--executor", "local", "--paced", 40)
+    process = start("run", file, "--root", root, "--executor", "local", program=("-c", HELD))
     first_line(process)
     process.kill()
     finish(process)

@@ -23,7 +23,10 @@ from tests.jobmanager.jobs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.jobmanager.trouble import Gate
 
 PACE = 16.0
 pytestmark = pytest.mark.timeout(120)
@@ -43,13 +46,20 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanag
 
 
 class Drainer:
-    """Asks for a host to be drained when half of the events were read, and sees it leave."""
+    """Asks for a host to be drained when an eighth of the events was read, and sees it leave.
 
-    def __init__(self, root: Path, host: str) -> None:
+    Until it ``has_seen`` enough, the job waits.
+    """
+
+    def __init__(
+        self, root: Path, host: str, gate: Gate, has_seen: Callable[[Drainer], bool]
+    ) -> None:
         self._root, self._host = JobRoot(str(root)), host
+        self._gate, self._has_seen = gate, has_seen
         self._is_asked = False
         self.states: set[str] = set()
         self.roles: set[str] = set()
+        gate.close_at(ROWS // 2)
 
     def __call__(self, status: dict[str, Any]) -> None:
         hosts = {row["host"]: row for row in status["hosts"]}
@@ -60,6 +70,8 @@ class Drainer:
             assert not hosts[self._host]["cannot_drain"]
             self._root.request(DRAIN + self._host)
             self._is_asked = True
+        if self._has_seen(self):
+            self._gate.open()
 
 
 @pytest.mark.parametrize(
@@ -71,9 +83,9 @@ class Drainer:
     ],
 )
 def test_a_host_is_drained_without_a_restart(
-    recovery: str, events: Path, expected: jobmanager.Job, tmp_path: Path
+    recovery: str, events: Path, expected: jobmanager.Job, gate: Gate, tmp_path: Path
 ) -> None:
-    drainer = Drainer(tmp_path / "job", "h1.0")
+    drainer = Drainer(tmp_path / "job", "h1.0", gate, lambda d: {"draining", "twin"} <= d.roles)
     config = with_limits(JobConfig(tick_s=0.01, twins_max=16), step_rows_max=200)
     options: Any = {"recovery": recovery, "checkpoint_interval": "50ms"}
     job = jobmanager.run(

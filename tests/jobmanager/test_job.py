@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ from tests.jobmanager.jobs import (
     with_limits,
     write_events,
 )
-from tests.jobmanager.trouble import Disturber, cut_off
+from tests.jobmanager.trouble import Disturber, Gate, cut_off, run_and_cancel
 from tests.support.queries import QUERIES, bids
 
 if TYPE_CHECKING:
@@ -322,12 +323,10 @@ def test_a_host_that_is_cut_off_is_replaced(
     which: list[int],
     events: Path,
     expected: jobmanager.Job,
+    gate: Gate,
     tmp_path: Path,
 ) -> None:
-    disturber = Disturber(
-        [1, ROWS // 2, ROWS * 3 // 4],
-        lambda status: cut_off(which, status),
-    )
+    disturber = Disturber([1, ROWS // 2, ROWS * 3 // 4], partial(cut_off, which), gate)
     config = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
     status = run_local(
         two_exchanges(events),
@@ -337,27 +336,20 @@ def test_a_host_that_is_cut_off_is_replaced(
         config=config,
         on_status=disturber,
     )
-    assert disturber.calls >= 1
+    assert disturber.calls == 3
     assert status["restarts"] >= disturber.calls
     assert outcome(status) == outcome(expected.status())
     assert output_items(status["output"]) == output_items(expected.output)
 
 
-def test_cancelled_and_resumed(events: Path, expected: jobmanager.Job, tmp_path: Path) -> None:
+def test_cancelled_and_resumed(
+    events: Path, expected: jobmanager.Job, gate: Gate, tmp_path: Path
+) -> None:
     root = str(tmp_path / "job")
     config = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
-    jobs: list[jobmanager.Job] = []
-    disturber = Disturber([ROWS // 4], lambda _: jobs[0].cancel())
-    query = two_exchanges(events)
-    jobs.append(
-        jobmanager.run(
-            query, root=root, executor="local", paced=PACE, config=config, on_status=disturber
-        )
-    )
-    assert jobs[0].wait(WAIT_S)["state"] == "cancelled"
-    for part, whole in zip(
-        output_items(jobs[0].output), output_items(expected.output), strict=False
-    ):
+    options: dict[str, Any] = {"root": root, "paced": PACE, "config": config}
+    job = run_and_cancel(two_exchanges(events), gate, ROWS // 4, **options)
+    for part, whole in zip(output_items(job.output), output_items(expected.output), strict=False):
         assert part == whole[: len(part)]
     status = jobmanager.resume(root).wait(WAIT_S)
     assert outcome(status) == outcome(expected.status())

@@ -30,6 +30,8 @@ from tests.jobmanager.trouble import Disturber
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.jobmanager.trouble import Gate
+
 REPOSITORY = Path(__file__).parents[2]
 PACE = 40.0
 pytestmark = pytest.mark.timeout(120)
@@ -52,16 +54,16 @@ Status = dict[str, object]
 
 
 def kill_when(
-    is_due: Callable[[Status], bool],
+    events_in: int,
     events: Path,
     root: Path,
     *,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Status:
-    """Run the job in a process and SIGKILL that as soon as a status is due; gives this status."""
+    """Run the job in a process and SIGKILL that when it has read so many; gives its status then."""
     command = [sys.executable, "-m", "tests.jobmanager.killed_driver"]
     process = subprocess.Popen(
-        [*command, str(events), str(root), str(PACE)],
+        [*command, str(events), str(root), str(PACE), str(events_in)],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         text=True,
@@ -70,7 +72,7 @@ def kill_when(
     try:
         for line in process.stdout:
             status: Status = json.loads(line)
-            if is_due(status):
+            if int(str(status["events_in"])) >= events_in:
                 meanwhile()
                 return status
         raise AssertionError(f"the job ended with {process.wait()} before it was to be killed")
@@ -80,17 +82,13 @@ def kill_when(
         process.stdout.close()
 
 
-def has_read(events_in: int) -> Callable[[Status], bool]:
-    return lambda status: int(str(status["events_in"])) >= events_in
-
-
 @pytest.mark.parametrize(
     "share",
     [0.5, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.0, 0.25, 0.75, 1.0))],
 )
 def test_killed_once(share: float, events: Path, expected: jobmanager.Job, tmp_path: Path) -> None:
     root = tmp_path / "job"
-    kill_when(has_read(int(ROWS * share)), events, root)
+    kill_when(int(ROWS * share), events, root)
     durable = output_items(str(root / "output"))
     for part, whole in zip(durable, output_items(expected.output), strict=False):
         assert part == whole[: len(part)], "what was durable was not a prefix of the answer"
@@ -104,7 +102,7 @@ def test_killed_again_and_again(events: Path, expected: jobmanager.Job, tmp_path
     root = tmp_path / "job"
     seen = 0
     for _ in range(6):
-        status = kill_when(has_read(seen + 1), events, root)
+        status = kill_when(seen + 1, events, root)
         seen = max(seen, int(str(status["events_in"])) + ROWS // 10)
         if seen >= ROWS or status["state"] != "running":
             break
@@ -118,6 +116,7 @@ def test_one_that_was_taken_for_dead_ends_and_its_successor_gives_the_answer(
     where: str,
     events: Path,
     expected: jobmanager.Job,
+    gate: Gate,
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
@@ -125,6 +124,7 @@ def test_one_that_was_taken_for_dead_ends_and_its_successor_gives_the_answer(
     folder = str(tmp_path) if where == "path" else request.getfixturevalue("s3_bucket")
     root = JobRoot(f"{folder}/job")
     others = JobRoot(f"{folder}/job", pid=1, machine="elsewhere")
+    gate.close_at(ROWS // 2)
     disturber = Disturber([ROWS // 2], lambda _: others.claim(0))
     job = jobmanager.run(
         two_exchanges(events),
@@ -138,6 +138,7 @@ def test_one_that_was_taken_for_dead_ends_and_its_successor_gives_the_answer(
     with pytest.raises(JobRunningError, match="pid 1 on elsewhere"):
         job.wait(WAIT_S)
     assert disturber.calls == 1
+    gate.open()
     status = jobmanager.resume(f"{folder}/job").wait(WAIT_S)
     assert root.read_status()["manager_epoch"] == 3
     assert outcome(status) == outcome(expected.status())
@@ -152,4 +153,4 @@ def test_a_live_job_manager_is_not_joined_by_another(events: Path, tmp_path: Pat
         with pytest.raises(JobRunningError, match=r"pid \d+ on "):
             jobmanager.resume(str(root))
 
-    kill_when(lambda status: True, events, root, meanwhile=try_to_resume)
+    kill_when(0, events, root, meanwhile=try_to_resume)

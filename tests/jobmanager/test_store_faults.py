@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +25,14 @@ from jobmanager.errors import JobFailedError
 from jobmanager.root import JobRoot
 from rstream import StoreError, StreamLimits
 from tests.jobmanager.jobs import WAIT_S, outcome, two_exchanges, with_limits, write_events
+from tests.jobmanager.trouble import Disturber
 from tests.support import faulty_store
 from tests.support.faulty_store import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.jobmanager.trouble import Gate
 
 LIMITS = StreamLimits(segment_rows_max=500, flush_interval_ms=20, write_wait_s=5.0)
 CONFIG = with_limits(
@@ -97,37 +99,36 @@ def test_every_call_is_slow(events: Path, expected: dict[str, Any], root: str) -
     assert outcome(status) == outcome(expected)
 
 
-def test_an_outage_that_ends_in_time(events: Path, expected: dict[str, Any], root: str) -> None:
-    job = run(events, root, paced=PACE, on_status=at(500, outage_calls=3))
+def test_an_outage_that_ends_in_time(
+    events: Path, expected: dict[str, Any], gate: Gate, root: str
+) -> None:
+    job = run(events, root, paced=PACE, on_status=at(500, gate, outage_calls=3))
     assert outcome(job.wait(WAIT_S)) == outcome(expected)
     assert FAULTS.failures == 3
 
 
-def test_an_outage_that_lasts(events: Path, expected: dict[str, Any], root: str) -> None:
-    job = run(events, root, paced=PACE, on_status=at(500, outage_calls=1 << 30))
+def test_an_outage_that_lasts(
+    events: Path, expected: dict[str, Any], gate: Gate, root: str
+) -> None:
+    job = run(events, root, paced=PACE, on_status=at(500, gate, outage_calls=1 << 30))
     assert "nobody answers" in failure_of(job)
     FAULTS.outage_calls = 0
     assert JobRoot(root).read_status()["state"] != "finished"
     assert outcome(resumed(root)) == outcome(expected)
 
 
-def test_a_store_that_fills_up(events: Path, expected: dict[str, Any], root: str) -> None:
-    job = run(events, root, paced=PACE, on_status=at(500, bytes_left=0))
+def test_a_store_that_fills_up(
+    events: Path, expected: dict[str, Any], gate: Gate, root: str
+) -> None:
+    job = run(events, root, paced=PACE, on_status=at(500, gate, bytes_left=0))
     assert "No space left on device" in failure_of(job)
     FAULTS.bytes_left = None
     assert outcome(resumed(root)) == outcome(expected)
 
 
-def at(events_in: int, **faults: Any) -> Any:
+def at(events_in: int, gate: Gate, **faults: Any) -> Disturber:
     """What to do with each status: from so many events on these are the faults."""
-    done = threading.Event()
-
-    def on_status(status: dict[str, Any]) -> None:
-        if status["events_in"] >= events_in and not done.is_set():
-            done.set()
-            vars(FAULTS).update(faults)
-
-    return on_status
+    return Disturber([events_in], lambda _: vars(FAULTS).update(faults), gate)
 
 
 FULL_DISK = """
@@ -179,7 +180,7 @@ def test_a_full_disk(events: Path, expected: dict[str, Any], tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_an_object_store_that_goes_and_comes_back(
-    events: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    events: Path, expected: dict[str, Any], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from moto.server import ThreadedMotoServer
 
@@ -199,13 +200,7 @@ def test_an_object_store_that_goes_and_comes_back(
 
     bucket = "faults"
     s3fs.S3FileSystem(skip_instance_cache=True).mkdir(bucket)
-    stopped = threading.Event()
-
-    def stop(status: dict[str, Any]) -> None:
-        if status["events_in"] >= 500 and not stopped.is_set():
-            stopped.set()
-            server.stop()
-
+    stop = Disturber([500], lambda _: server.stop(), gate)
     job = run(events, f"s3://{bucket}/job", paced=PACE, on_status=stop)
     assert "s3://" in failure_of(job)
     again = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)

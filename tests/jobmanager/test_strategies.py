@@ -5,6 +5,7 @@ Cannot catch: processes that are killed (tests/spark); rare orders of events (te
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,7 @@ from tests.jobmanager.jobs import (
     with_limits,
     write_events,
 )
-from tests.jobmanager.trouble import Disturber, cut_off
+from tests.jobmanager.trouble import Disturber, Gate, cut_off
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,9 +62,10 @@ def test_hosts_are_cut_off(
     which: list[int],
     events: Path,
     expected: jobmanager.Job,
+    gate: Gate,
     tmp_path: Path,
 ) -> None:
-    disturber = Disturber([1, ROWS // 2, ROWS * 3 // 4], lambda status: cut_off(which, status))
+    disturber = Disturber([1, ROWS // 2, ROWS * 3 // 4], partial(cut_off, which), gate)
     config = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
     job = jobmanager.run(
         two_exchanges(events),
@@ -76,6 +78,6 @@ def test_hosts_are_cut_off(
         recovery=strategy,
     )
     status = job.wait(WAIT_S)
-    assert disturber.calls >= 1
+    assert disturber.calls == 3
     assert outcome(status) == outcome(expected.status())
     assert output_items(status["output"]) == output_items(expected.output)

@@ -31,7 +31,7 @@ from rstream.batch import EVENT
 from tests.jobmanager.jobs import ROWS, WAIT_S, output_items, with_limits, write_events
 from tests.jobmanager.test_instances import Drainer
 from tests.jobmanager.test_job import PACE
-from tests.jobmanager.trouble import Disturber, cut_off
+from tests.jobmanager.trouble import Disturber, Gate, cut_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +43,7 @@ CONFIG = with_limits(
     JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=100, report_interval_s=0.02
 )
 NOW_MIN_US = 1_600_000_000_000_000
+LEAVING = {"draining", "drained"}
 ROLLED = {"key": "int64", "roll": "float64", "at": "float64"}
 
 
@@ -138,9 +139,10 @@ def durable(output: str) -> Rows:
 def test_what_a_subscriber_saw_stays_when_hosts_are_lost(
     query: Callable[[str | Path], Query],
     events: Path,
+    gate: Gate,
     tmp_path: Path,
 ) -> None:
-    disturber = Disturber([ROWS // 8, ROWS // 2, ROWS * 3 // 4], partial(cut_off, [0, 1]))
+    disturber = Disturber([ROWS // 8, ROWS // 2, ROWS * 3 // 4], partial(cut_off, [0, 1]), gate)
     job = jobmanager.run(
         query(events),
         root=str(tmp_path / "job"),
@@ -154,7 +156,7 @@ def test_what_a_subscriber_saw_stays_when_hosts_are_lost(
     status = job.wait(WAIT_S)
     thread.join(WAIT_S)
     assert status["state"] == "finished"
-    assert disturber.calls >= 2
+    assert disturber.calls == 3
     rows = durable(status["output"])
     assert len(rows) > 100
     assert len(seen) == len(rows)
@@ -202,9 +204,9 @@ def test_what_was_durable_stays_when_the_driver_is_killed(
 
 @pytest.mark.parametrize("query", [logged, pytest.param(strong, marks=pytest.mark.slow)])
 def test_a_drained_host_gives_its_vertices_away(
-    query: Callable[[str | Path], Query], events: Path, tmp_path: Path
+    query: Callable[[str | Path], Query], events: Path, gate: Gate, tmp_path: Path
 ) -> None:
-    drainer = Drainer(tmp_path / "job", "h1.0")
+    drainer = Drainer(tmp_path / "job", "h1.0", gate, lambda d: bool(d.states & LEAVING))
     job = jobmanager.run(
         query(events),
         root=str(tmp_path / "job"),
@@ -218,7 +220,7 @@ def test_a_drained_host_gives_its_vertices_away(
     status = job.wait(WAIT_S)
     thread.join(WAIT_S)
     assert status["state"] == "finished"
-    assert drainer.states & {"draining", "drained"}
+    assert drainer.states & LEAVING
     assert by_number(seen) == durable(status["output"])
 
 

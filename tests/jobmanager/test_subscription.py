@@ -5,6 +5,7 @@ Cannot catch: a killed process (tests/spark), or that output is late.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,13 +17,15 @@ from planner import Stream, agg, tumbling
 from rstream.batch import RESERVED
 from rvertex.messages import Locate, Site
 from tests.jobmanager.jobs import (
+    ROWS,
     ItemRows,
     output_items,
     two_exchanges,
     with_limits,
     write_events,
 )
-from tests.jobmanager.test_job import PACE, ROWS, Disturber, cut_off
+from tests.jobmanager.test_job import PACE
+from tests.jobmanager.trouble import Disturber, Gate, cut_off
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,10 +66,11 @@ def test_what_is_seen_live_is_the_output(
     which: list[int],
     events: Path,
     finished: jobmanager.Job,
+    gate: Gate,
     tmp_path: Path,
 ) -> None:
     """Hosts are cut off on the way, twice; the subscriber sees each item once."""
-    disturber = Disturber([ROWS // 4, ROWS // 2], lambda status: cut_off(which, status))
+    disturber = Disturber([ROWS // 4, ROWS // 2], partial(cut_off, which), gate)
     job = jobmanager.run(
         two_exchanges(events),
         root=str(tmp_path / "job"),
@@ -80,12 +84,13 @@ def test_what_is_seen_live_is_the_output(
     with job.subscribe(progress=True) as subscription:
         seen = received(subscription)
     status = job.wait(60.0)
-    assert disturber.calls >= 1
+    assert disturber.calls == 2
     assert status["restarts"] >= disturber.calls
     assert seen == output_items(finished.output)
 
 
-def test_output_is_seen_before_the_job_has_ended(events: Path, tmp_path: Path) -> None:
+def test_output_is_seen_before_the_job_has_ended(events: Path, gate: Gate, tmp_path: Path) -> None:
+    gate.close_at(ROWS // 2)
     job = jobmanager.run(
         two_exchanges(events), root=str(tmp_path / "job"), executor="local", paced=PACE
     )

@@ -18,12 +18,14 @@ from rstream import StreamLimits
 from rvertex.messages import CheckpointTaken
 from tests.jobmanager.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
 from tests.jobmanager.test_strong import logged, strong
+from tests.jobmanager.trouble import run_and_cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from planner import Query
+    from tests.jobmanager.trouble import Gate
 
 PACE = 40.0
 FLUSHED_OFTEN = StreamLimits(flush_interval_ms=20)
@@ -36,29 +38,18 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cancelled(
-    events: Path, root: Path, make: Callable[[Path], Query] = two_exchanges, **options: Any
+    events: Path,
+    root: Path,
+    gate: Gate,
+    make: Callable[[Path], Query] = two_exchanges,
+    **options: Any,
 ) -> None:
     """A job that was cancelled half way, after many checkpoints."""
-    jobs: list[jobmanager.Job] = []
-
-    def half_way(status: dict[str, Any]) -> None:
-        if jobs and status["events_in"] > ROWS // 2:
-            jobs[0].cancel()
-
     config = with_limits(
         JobConfig(tick_s=0.02), checkpoint_interval_s=0.02, step_rows_max=200, stream=FLUSHED_OFTEN
     )
-    job = jobmanager.run(
-        make(events),
-        root=str(root),
-        executor="local",
-        paced=PACE,
-        config=config,
-        on_status=half_way,
-        **options,
-    )
-    jobs.append(job)
-    assert job.wait(WAIT_S)["state"] == "cancelled"
+    options |= {"root": str(root), "paced": PACE, "config": config}
+    run_and_cancel(make(events), gate, ROWS // 2, **options)
 
 
 def files(root: Path) -> dict[str, int]:
@@ -71,9 +62,11 @@ def gc(root: Path, *, dry: bool = False, **options: Any) -> Garbage:
     return collect_garbage(JobRoot(str(root)), JobConfig(), options, is_dry_run=dry)  # type: ignore[arg-type]
 
 
-def test_what_is_said_to_go_goes_and_the_job_can_be_resumed(events: Path, tmp_path: Path) -> None:
+def test_what_is_said_to_go_goes_and_the_job_can_be_resumed(
+    events: Path, gate: Gate, tmp_path: Path
+) -> None:
     root = tmp_path / "job"
-    cancelled(events, root, retain="all")
+    cancelled(events, root, gate, retain="all")
     before, status = files(root), JobRoot(str(root)).read_status()
     told = gc(root, retain=0, dry=True)
     assert files(root) == before, "nothing was touched"
@@ -90,10 +83,10 @@ def test_what_is_said_to_go_goes_and_the_job_can_be_resumed(events: Path, tmp_pa
 
 
 def test_retention_is_as_it_was_asked_for_when_the_job_was_run(
-    events: Path, tmp_path: Path
+    events: Path, gate: Gate, tmp_path: Path
 ) -> None:
     root = tmp_path / "job"
-    cancelled(events, root, retain="all")
+    cancelled(events, root, gate, retain="all")
     notices = (notice for _, notice in read_notices(JobRoot(str(root)).store))
     announced = [n.name for n in notices if isinstance(n, CheckpointTaken)]
     assert len(announced) > 10
@@ -122,10 +115,10 @@ def in_streams(path: str) -> bool:
 
 @pytest.mark.parametrize("make", [strong, logged])
 def test_of_journals_the_newest_entries_are_left(
-    make: Callable[[Path], Query], events: Path, tmp_path: Path
+    make: Callable[[Path], Query], events: Path, gate: Gate, tmp_path: Path
 ) -> None:
     root = tmp_path / "job"
-    cancelled(events, root, make, retain="all")
+    cancelled(events, root, gate, make, retain="all")
     before = journals(root)
     gc(root, retain=0)
     between = journals(root)
@@ -143,9 +136,11 @@ def journals(root: Path) -> set[str]:
     return {path for path in files(root) if any(kind in path for kind in kinds)}
 
 
-def test_a_root_that_somebody_works_on_is_left_alone(events: Path, tmp_path: Path) -> None:
+def test_a_root_that_somebody_works_on_is_left_alone(
+    events: Path, gate: Gate, tmp_path: Path
+) -> None:
     root = JobRoot(str(tmp_path / "job"))
-    cancelled(events, tmp_path / "job")
+    cancelled(events, tmp_path / "job", gate)
     alive = {**root.read_status(), "state": "running", "pid": 1, "written_us": 1 << 62}
     root.write_status(alive)
     with pytest.raises(JobRunningError):

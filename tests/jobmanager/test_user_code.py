@@ -17,7 +17,8 @@ from jobmanager import JobConfig, JobFailedError
 from jobmanager.root import JobRoot
 from planner import KeyedContext, KeyedProcess, Query, Stream, Timer, col, udf
 from tests.jobmanager.jobs import ROWS, WAIT_S, outcome, output_items, with_limits, write_events
-from tests.jobmanager.test_job import PACE, Disturber, cut_off
+from tests.jobmanager.test_job import PACE
+from tests.jobmanager.trouble import Disturber, Gate, cut_off, run_and_cancel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,9 +113,10 @@ def test_lost_hosts_change_nothing(
     which: list[int],
     events: Path,
     expected: dict[str, Any],
+    gate: Gate,
     tmp_path: Path,
 ) -> None:
-    disturber = Disturber([1, ROWS // 2, ROWS * 3 // 4], partial(cut_off, which))
+    disturber = Disturber([1, ROWS // 2, ROWS * 3 // 4], partial(cut_off, which), gate)
     config = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
     root = str(tmp_path / "job")
     job = jobmanager.run(
@@ -127,26 +129,17 @@ def test_lost_hosts_change_nothing(
         on_status=disturber,
     )
     status = job.wait(WAIT_S)
-    assert disturber.calls >= 1
+    assert disturber.calls == 3
     assert told(status, root) == expected
 
 
-def test_cancelled_and_resumed(events: Path, expected: dict[str, Any], tmp_path: Path) -> None:
+def test_cancelled_and_resumed(
+    events: Path, expected: dict[str, Any], gate: Gate, tmp_path: Path
+) -> None:
     root = str(tmp_path / "job")
     config = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
-    jobs: list[jobmanager.Job] = []
-    disturber = Disturber([ROWS // 4], lambda _: jobs[0].cancel())
-    jobs.append(
-        jobmanager.run(
-            query_of(events),
-            root=root,
-            executor="local",
-            paced=PACE,
-            config=config,
-            on_status=disturber,
-        )
-    )
-    assert jobs[0].wait(WAIT_S)["state"] == "cancelled"
+    options: dict[str, Any] = {"root": root, "paced": PACE, "config": config}
+    run_and_cancel(query_of(events), gate, ROWS // 4, **options)
     assert told(jobmanager.resume(root).wait(WAIT_S), root) == expected
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from rstream import InlineBackground, ThreadBackground
 
+WAIT_S = 60.0
+
 
 def test_thread_runs_in_order_and_reports_failures() -> None:
     background = ThreadBackground("test")
@@ -16,28 +18,32 @@ def test_thread_runs_in_order_and_reports_failures() -> None:
     futures = [background.submit(partial(seen.append, i)) for i in range(20)]
     failing = background.submit(lambda: 1 // 0)
     for future in futures:
-        future.result(5)
+        future.result(WAIT_S)
     assert seen == list(range(20))
     with pytest.raises(ZeroDivisionError):
-        failing.result(5)
+        failing.result(WAIT_S)
     background.close()
     with pytest.raises(RuntimeError, match="closed"):
-        background.submit(lambda: None).result(5)
+        background.submit(lambda: None).result(WAIT_S)
 
 
 def test_delayed_tasks_run_when_due() -> None:
     background = ThreadBackground("test")
     seen: list[str] = []
-    done = threading.Event()
 
-    def late() -> None:
-        seen.append("late")
-        done.set()
+    def wait_for(name: str, delay_s: float) -> None:
+        done = threading.Event()
 
-    background.submit_later(0.02, late)
-    background.submit_later(0.0, lambda: seen.append("soon"))
+        def task() -> None:
+            seen.append(name)
+            done.set()
+
+        background.submit_later(delay_s, task)
+        assert done.wait(WAIT_S)
+
     background.submit_later(60.0, lambda: seen.append("never"))
-    assert done.wait(5)
+    wait_for("soon", 0.0)
+    wait_for("late", 0.02)
     background.close()
     background.submit_later(0.0, lambda: seen.append("after close"))
     assert seen == ["soon", "late"]

@@ -173,7 +173,7 @@ def test_an_endpoint_that_is_not_there_is_named_soon(monkeypatch: pytest.MonkeyP
     store = open_store("s3://bucket/x", endpoint_url="http://127.0.0.1:1")
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
         store.list()
-    assert time.monotonic() - started_s < 10
+    assert time.monotonic() - started_s < 30
 
 
 def test_a_full_disk_leaves_no_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -268,7 +268,7 @@ def test_a_killed_peer_is_noticed_on_both_lines() -> None:
     control = ControlServer(SECRET, on_message, seen.append, on_disconnect)
     host = subprocess.Popen([sys.executable, "-c", HOST, control.address])
     try:
-        assert ready.wait(20)
+        assert ready.wait(60)
         control.send("host-1", b"hello")
         assert answered.wait(10)
         reader = RemoteReader(address[0], SECRET, "s", 1, 0)

@@ -88,7 +88,7 @@ def test_everybody_at_once(durability: str, seed: int, tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     assert not failures
     assert stream.next_seq == END

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import rvertex.inlet
-from rstream import MemoryBlobs, RStream, open_reader
+from rstream import MemoryBlobs, RStream, StreamLimits, open_reader
 from rstream.errors import StoreError
 from rvertex.aggregates import AggregateSpec
 from rvertex.environment import HostLimits
@@ -39,6 +39,7 @@ from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
 from rvertex.types import InputChannel, OutputEdge, Recovery, VertexId, VertexSpec
 from tests.support.builders import Item, cti, ev, make_items
 from tests.support.exact import assert_same_items
+from tests.support.gate import SourceGate
 from tests.support.hosts import WAIT_S, ScriptedManager
 from tests.support.lives import NotNegative
 
@@ -141,6 +142,14 @@ def managers() -> Iterator[Callable[..., ScriptedManager]]:
         manager.close()
 
 
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> SourceGate:
+    """Stands before all sources."""
+    gate = SourceGate()
+    gate.stand(monkeypatch)
+    return gate
+
+
 def output(manager: ScriptedManager, stream: str = "out") -> pa.RecordBatch:
     reader = open_reader(manager.stores[stream], 0)
     batches = []
@@ -182,9 +191,11 @@ def test_it_runs_what_it_is_told(managers: Callable[..., ScriptedManager]) -> No
 
 @pytest.mark.parametrize("make", [windows, joins])
 def test_replay_in_the_middle_of_a_job(
-    managers: Callable[..., ScriptedManager], make: Callable[[int], list[VertexSpec]]
+    managers: Callable[..., ScriptedManager],
+    make: Callable[[int], list[VertexSpec]],
+    gate: SourceGate,
 ) -> None:
-    length_ms = 2000
+    length_ms, stretches = 2000, iter(range(200, 2000, 200))
     expected = run_all(managers(make(length_ms), "h1"), "h1")
     *sources, last = make(length_ms)
     last = replayed(last, *([1] if make is windows else [7 * MS] * 2))
@@ -197,14 +208,17 @@ def test_replay_in_the_middle_of_a_job(
     # Positions to restart from lie between turns; where the first turn took much, they come later.
     written, taken = 12, None
     while taken is None or 0 in taken.reads:
+        gate.close_at_time(next(stretches) * MS)
         manager.wait_for(Progress, has_written(name, 2, written))
         manager.tell("h2", TakeCheckpoint("h2", name, 2))
         taken = manager.wait_for(CheckpointTaken, partial(reaches, written))
         assert taken.asked
         written = taken.outputs[0] + 5
     assert all(0 < a < p for a, p in zip(taken.reads, taken.inputs, strict=True)), taken
+    gate.close_at_time(next(stretches) * MS)
     manager.wait_for(Progress, has_written(name, 2, taken.outputs[0] + 5))
     manager.kill("h2")
+    gate.open()
     manager.start("h3", name, 3, taken.name)
     started = manager.wait_for(VertexStarted, lambda n: n.epoch == 3)
     assert started.inputs == taken.reads
@@ -213,7 +227,7 @@ def test_replay_in_the_middle_of_a_job(
 
 
 def test_readers_go_on_with_the_other_replica(
-    managers: Callable[..., ScriptedManager], monkeypatch: pytest.MonkeyPatch
+    managers: Callable[..., ScriptedManager], gate: SourceGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that waited for the silence of the dead one would end too late to be waited for."""
     monkeypatch.setattr(rvertex.inlet, "SILENCE_S", 10 * WAIT_S)
@@ -222,6 +236,7 @@ def test_readers_go_on_with_the_other_replica(
     src, last = windows(length_ms)
     src = dataclasses.replace(src, recovery=Recovery("replication", replicas=2))
     manager = managers([src, last], "h1", "h2", "h3", pace=1.0)
+    gate.close_at_time(length_ms * MS // 2)
     manager.start("h1", "src.0", 1)
     manager.start("h2", "src.0", 2)
     manager.locate("src.0", (1, "h1"), (2, "h2"))
@@ -229,6 +244,7 @@ def test_readers_go_on_with_the_other_replica(
     manager.wait_for(Progress, has_written("win.0", 3, 10))
     manager.wait_for(Progress, has_written("win.0", 3, 30))
     manager.kill("h1")
+    gate.open()
     finish(manager, "win.0")
     assert_same_items(output(manager), expected, "one replica killed")
 
@@ -303,11 +319,12 @@ def test_a_failed_start_leaves_nothing_behind(managers: Callable[..., ScriptedMa
 
 
 def test_a_stopped_instance_is_flushed_and_a_newer_one_takes_its_place(
-    managers: Callable[..., ScriptedManager],
+    managers: Callable[..., ScriptedManager], gate: SourceGate
 ) -> None:
     spec = source("a.0", table(600), edge("a", "async"))
     expected = table(600)
     manager = managers([spec], "h1", pace=1.0, checkpoint_interval_s=None)
+    gate.close_at_time(300 * MS)
     manager.start("h1", "a.0", 1)
     manager.wait_for(Progress, has_written("a.0", 1, 50))
     manager.tell("h1", TakeCheckpoint("h1", "a.0", 1))
@@ -315,19 +332,26 @@ def test_a_stopped_instance_is_flushed_and_a_newer_one_takes_its_place(
     manager.tell("h1", StopVertex("h1", "a.0", 1, flush=True))
     manager.start("h1", "a.0", 2, taken.name)
     manager.wait_for(VertexStarted, lambda n: n.epoch == 2)
+    gate.open()
     finish(manager, "a.0")
     items = output(manager, "a")
     assert items.num_rows == expected.num_rows + 1, "and the end"
     assert not manager.all_of(VertexFailed)
 
 
-def test_a_flush_that_fails_is_told_and_ends(managers: Callable[..., ScriptedManager]) -> None:
+def test_a_flush_that_fails_is_told_and_ends(
+    managers: Callable[..., ScriptedManager], gate: SourceGate
+) -> None:
+    """It is flushed only when it is stopped."""
+
     class Full(MemoryBlobs):
         def put(self, name: str, data: Any) -> None:
             raise StoreError("full", "no space left")
 
     spec = source("a.0", table(100), edge("a", "async"))
-    manager = managers([spec], "h1", pace=1.0)
+    limits = StreamLimits(flush_interval_ms=60_000)
+    manager = managers([spec], "h1", pace=1.0, stream=limits, checkpoint_interval_s=None)
+    gate.close_at_time(50 * MS)
     manager.stores["a"] = Full()
     manager.start("h1", "a.0", 1)
     manager.wait_for(Progress, has_written("a.0", 1, 20))
@@ -339,8 +363,12 @@ def test_a_flush_that_fails_is_told_and_ends(managers: Callable[..., ScriptedMan
 
 @pytest.mark.parametrize("where", ["progress", "collect"])
 def test_what_goes_wrong_beside_a_turn_ends_one_vertex_only(
-    managers: Callable[..., ScriptedManager], where: str, monkeypatch: pytest.MonkeyPatch
+    managers: Callable[..., ScriptedManager],
+    where: str,
+    gate: SourceGate,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    gate.close_at_time(200 * MS)
     specs = [source(f"{s}.0", table(400), edge(s, "async")) for s in "ab"]
     manager = managers(specs, "h1", pace=1.0)
     for spec in specs:
@@ -355,6 +383,7 @@ def test_what_goes_wrong_beside_a_turn_ends_one_vertex_only(
     failed = manager.wait_for(VertexFailed)
     assert (failed.vertex, failed.epoch, failed.family) == ("a.0", 1, "bug")
     assert "RuntimeError: a bug of ours" in failed.message
+    gate.open()
     finish(manager, "b.0")
 
 

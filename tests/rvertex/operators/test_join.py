@@ -127,7 +127,7 @@ def test_points_that_meet_few_of_many_long_intervals_are_cheap(batch_rows: int) 
     left = pa.RecordBatch.from_arrays(points, schema=event_schema(LEFT))
     right = pa.RecordBatch.from_arrays(long, schema=event_schema(RIGHT))
     operator = SPEC.open([LEFT, RIGHT])
-    began, found = time.perf_counter(), 0
+    began, found = time.thread_time(), 0
     for lo in range(0, rows, batch_rows):
         part = right.slice(lo, batch_rows)
         operator.process([Run(left.slice(0, 0), NO_CTIS), Run(part, NO_CTIS)])
@@ -136,7 +136,7 @@ def test_points_that_meet_few_of_many_long_intervals_are_cheap(batch_rows: int) 
         out = operator.process([Run(part, NO_CTIS), Run(right.slice(0, 0), NO_CTIS)])
         found += out.events.num_rows
     assert found == rows
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
 
 
 def random_run(rng: np.random.Generator, payload: pa.Schema, rows: int) -> Run:
@@ -237,7 +237,7 @@ def test_expired_rows_of_one_key_cost_nothing(nested: bool, batch_rows: int) -> 
     ve = 2 * rows - vs if nested else vs + 1
     ve[0] = INF_TIME
     operator = SPEC.open([LEFT, RIGHT])
-    began, pairs = time.perf_counter(), 0
+    began, pairs = time.thread_time(), 0
     nothing = np.empty(0, np.int64)
     for at in range(0, rows, batch_rows):
         end = at + batch_rows
@@ -251,4 +251,4 @@ def test_expired_rows_of_one_key_cost_nothing(nested: bool, batch_rows: int) -> 
         out = operator.process([intervals(part, part + 1, LEFT), nobody])
         pairs += out.events.num_rows
     assert pairs == rows
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5

@@ -234,7 +234,7 @@ def test_matches_without_effect_cost_nothing(batch_rows: int) -> None:
     operator = anti("k").open([LEFT, RIGHT])
     nothing = np.empty(0, np.int64)
     vs = np.arange(rows)
-    began = time.perf_counter()
+    began = time.thread_time()
     lefts = events(vs, np.full(rows, INF_TIME), LEFT)
     nobody = events(nothing, nothing, RIGHT)
     operator.process([Run(lefts, ctis), Run(nobody, ctis)])
@@ -245,7 +245,7 @@ def test_matches_without_effect_cost_nothing(batch_rows: int) -> None:
         out = operator.process([Run(events(nothing, nothing, LEFT), ctis), Run(rights, ctis)])
         emitted += out.events.num_rows
     assert emitted == rows
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def events(vs: np.ndarray, ve: np.ndarray, payload: pa.Schema) -> pa.RecordBatch:

@@ -1,0 +1,68 @@
+"""A gate before sources: a job that a test disturbs cannot have ended before, on any machine.
+
+By the law of cutting it changes no output.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rstream.batch import int64_column
+from rvertex import opening
+from rvertex.pace import Pace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pytest
+
+_LOOK_S = 0.01
+
+
+class SourceGate:
+    """How far the sources of local hosts may read, by event time; open at first."""
+
+    def __init__(self) -> None:
+        self._until_us: int | None = None
+
+    def stand(self, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
+        """Before all sources that this process opens from now on; without a patch for good."""
+        if monkeypatch is None:
+            vars(opening)["Pace"] = partial(GatedPace, self)
+        else:
+            monkeypatch.setattr(opening, "Pace", partial(GatedPace, self))
+
+    def close_at_time(self, until_us: int) -> None:
+        """Hold back what starts later."""
+        self._until_us = until_us
+
+    def open(self) -> None:
+        """Let everything through."""
+        self._until_us = None
+
+    def passing_rows(self, batch: pa.RecordBatch, column: str) -> int:
+        """How many leading rows of ``batch`` it lets through."""
+        until_us = self._until_us
+        if until_us is None or batch.num_rows == 0:
+            return int(batch.num_rows)
+        late = np.flatnonzero(int64_column(batch, column) > until_us)
+        return int(late[0]) if len(late) else int(batch.num_rows)
+
+
+class GatedPace(Pace):
+    """Rows are due by the clock, and when the gate lets them through."""
+
+    def __init__(self, gate: SourceGate, *pace: Any, **began: Any) -> None:
+        super().__init__(*pace, **began)
+        self._gate = gate
+
+    def ready_rows(self, batch: pa.RecordBatch, column: str) -> int:
+        passing = self._gate.passing_rows(batch, column)
+        return super().ready_rows(batch.slice(0, passing), column)
+
+    def wait_s(self, batch: pa.RecordBatch, column: str) -> float | None:
+        if self._gate.passing_rows(batch.slice(0, 1), column) == 0:
+            return _LOOK_S
+        return super().wait_s(batch, column)
