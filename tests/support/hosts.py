@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 N = TypeVar("N")
 SECRET = "x"
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class MemoryWiring(FlightWiring):
