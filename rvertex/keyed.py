@@ -4,11 +4,15 @@ A subclass of :class:`KeyedProcess` declares its state as typed fields, its outp
 every key there is one object of it; ``on_event`` is called for the events of the key in sequence
 order, ``on_timer`` for its timers. Everything a call changes, sets and emits is one atomic step.
 
-**Order.** A timer at ``t`` comes after every event with ``vs < t`` of any key and before every
-event with ``vs >= t``, whatever CTIs the stream has; timers among each other by (time, key
-ascending, name). A timer that ``on_event`` sets for now or earlier comes right after the call.
+**Order.** A timer at ``t`` comes after every event of its key with ``vs < t`` and before every one
+with ``vs >= t``, whatever CTIs the stream has; timers of one key by (time, name). It fires at the
+first CTI at or after ``t``, together with those of other keys, by (time, key ascending, name), or
+before the next event of its key; never on account of another key's event, so that what a key does
+is the same whichever keys share its vertex. A timer that ``on_event`` sets for now or earlier comes
+before the key's next event.
 **The end.** When the stream ends (``CTI(INF)``), all timers come due in order, with
-``ctx.at_end`` true, and so do those that they set.
+``ctx.at_end`` true, and so do those that they set: those that no CTI and no event of the key has
+reached.
 Source: MillWheel VLDB'13, "Timers", "Persistent state".
 """
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
 
 import pyarrow as pa
 
+from rstream.types import INF_TIME
 from rvertex.user_errors import UserResultError
 
 if TYPE_CHECKING:
@@ -132,14 +133,17 @@ def _fits_value(field: StateField, value: Any) -> bool:
 #: One call per event. ``at`` holds the number of the event at hand, for whoever asks.
 _CALL = """\
 for row, key, time in zip(rows, keys, times):
-    if timers.next_at <= time:
-        fire(time)
+    if next_cti[0] <= time:
+        pass_ctis(time)
     s = find(key)
     if s is None:
         s = add(key)
-    elif not s._is_dirty:
-        s._is_dirty = True
-        changed(s)
+    else:
+        if not s._is_dirty:
+            s._is_dirty = True
+            changed(s)
+        if s._next_at <= time:
+            fire_own(s, time)
     ctx._current = row
     ctx._slot = s
     on_event(s, row, ctx)
@@ -154,10 +158,10 @@ class SlotCode:
     def __init__(self, process: type, fields: tuple[StateField, ...]) -> None:
         self.fields = fields
         names = tuple(f.name for f in fields)
-        own = {"__slots__": (*names, "_key", "_timers", "_number", "_is_dirty")}
+        own = {"__slots__": (*names, "_key", "_timers", "_next_at", "_number", "_is_dirty")}
         self.slot: type = type(process.__name__, (process,), own)
         scope = {f"default_{f.name}": f.default for f in fields}
-        scope |= {"Slot": self.slot, "new": object.__new__, "nan": float("nan")}
+        scope |= {"Slot": self.slot, "new": object.__new__, "nan": float("nan"), "never": INF_TIME}
         #: A slot for a key.
         self.make: Callable[[Any], Any] = _compiled("make", "key", _make_lines(fields), scope)
         #: Whether all fields are of their types.
@@ -244,7 +248,8 @@ def _clear_lines(fields: tuple[StateField, ...]) -> list[str]:
 
 
 def _make_lines(fields: tuple[StateField, ...]) -> list[str]:
-    own = ["s._key = key", "s._timers = None", "s._number = -1", "s._is_dirty = False"]
+    own = ["s._key = key", "s._timers = None", "s._next_at = never"]
+    own += ["s._number = -1", "s._is_dirty = False"]
     return ["s = new(Slot)", *own, *_clear_lines(fields), "return s"]
 
 

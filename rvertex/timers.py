@@ -6,7 +6,8 @@ ascending, name), null keys last, NaN before them.
 Invariants: (1) for every timer that is set there is an entry in the queue at or before its time; an
 entry that comes up early is put back at the timer's time, so moving a timer later, as a session
 does with every event, costs nothing and leaves nothing behind; (2) what comes due depends on the
-timers that are set alone, not on the queue: a snapshot holds names and times only.
+timers that are set alone, not on the queue: a snapshot holds names and times only; (3) an entry
+whose timer is gone, as it was deleted or its key was asked for its own, counts for nothing.
 
 Most processes set timers a fixed time ahead, so most times are greater than all before. These are
 kept in the order in which they come, and only others in a heap.
@@ -30,7 +31,10 @@ _NEVER = INF_TIME
 
 
 class TimerQueue:
-    """The queue over the timers of all slots, which hold them in ``_timers`` (None: none)."""
+    """The queue over the timers of all slots, which hold them in ``_timers`` (None: none).
+
+    No timer of a slot is due before its ``_next_at``, INF_TIME if it has none.
+    """
 
     def __init__(self) -> None:
         #: The times of entries, each once: a rising part, and the others.
@@ -43,6 +47,8 @@ class TimerQueue:
 
     def set(self, slot: Any, at: int, name: str) -> None:
         """Set or move the timer ``name`` of a slot."""
+        if at < slot._next_at:
+            slot._next_at = at
         timers = slot._timers
         if timers is None:
             slot._timers = [name, at, at]
@@ -79,14 +85,50 @@ class TimerQueue:
                 found = 0 if timers[0] == name else _find(timers, name)
                 if found < 0 or timers[found + _QUEUED] != at:
                     continue
-                moved = timers[found + _AT]
-                if moved is None or moved == at:
+                if timers[found + _AT] == at:
                     _forget(slot, found)
-                if moved == at:
                     yield at, slot, name
-                elif moved is not None:
-                    timers[found + _QUEUED] = moved
-                    self._push(slot, moved, name)
+                else:
+                    self._requeue(slot, found, name)
+
+    def pop_own(self, slot: Any, until: int) -> Iterator[tuple[int, Any, str]]:
+        """The timers of one slot alone that are due, as :meth:`pop` gives them."""
+        while True:  # Ends: every turn takes a timer away, and new ones are later.
+            at, name = min(((at, name) for name, at in timers_of(slot)), default=(_NEVER, ""))
+            slot._next_at = at
+            if at > until:
+                return
+            _forget(slot, _find(slot._timers, name))
+            yield at, slot, name
+
+    def least(self) -> int:
+        """The least time that any timer is set for; INF_TIME if none is."""
+        while self._due:  # Ends: every turn takes an entry from the front, or finds a timer.
+            at = self.next_at
+            due = self._due[at]
+            slot, name = due[-1] if type(due) is list else due
+            timers = slot._timers
+            found = -1 if timers is None else _find(timers, name)
+            is_current = found >= 0 and timers[found + _QUEUED] == at
+            if is_current and timers[found + _AT] == at:
+                return at
+            if type(due) is not list or len(due) == 1:
+                self._take_time()
+                del self._due[at]
+            else:
+                due.pop()
+            if is_current:
+                self._requeue(slot, found, name)
+        return _NEVER
+
+    def _requeue(self, slot: Any, found: int, name: str) -> None:
+        """Put an entry that came up early back at its timer's time, if the timer is still set."""
+        moved = slot._timers[found + _AT]
+        if moved is None:
+            _forget(slot, found)
+        else:
+            slot._timers[found + _QUEUED] = moved
+            self._push(slot, moved, name)
 
     def _push(self, slot: Any, at: int, name: str) -> None:
         due = self._due.setdefault(at, entry := (slot, name))
@@ -138,7 +180,7 @@ def _find(timers: list[Any], name: str) -> int:
 
 def _forget(slot: Any, found: int) -> None:
     if len(slot._timers) == _WIDTH:
-        slot._timers = None
+        slot._timers, slot._next_at = None, _NEVER
     else:
         del slot._timers[found : found + _WIDTH]
 

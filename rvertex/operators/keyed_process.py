@@ -1,8 +1,12 @@
 """PROCESS: a user's object per key, with typed state and event-time timers.
 
 What it promises to the user is in :mod:`rvertex.keyed`. Output: the keys, then the columns that the
-process declares, in order of start, rows of one start in the order in which they were emitted; rows
-that start later than what has come wait. CTIs pass, as nothing is emitted into the past.
+process declares, in order of start, rows of one start in the order in which they were emitted.
+
+Timers fire at CTIs, and before an event of their own key: never on account of another key's event,
+as which keys share a vertex is the plan's choice. Hence (1) what is known of the end when a timer
+fires follows from the CTIs and the key's own events; (2) a row waits until no event, and no timer
+that is set, can put out one that starts before it; (3) CTIs pass: all that is due has fired.
 
 A call costs plain Python: columns become Python values in bulk, a key's object is found in a
 dictionary, and only changed objects become columns again (:mod:`rvertex.keyed_state`).
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -125,12 +130,16 @@ class KeyedProcessOperator:
         self._frontier: int = MIN_TIME
         #: The number of the event at hand, or of the next, in a list that the loop changes.
         self._at = [0]
+        #: The finite CTIs of the run at hand, and the first that has not passed; INF_TIME: none.
+        self._ctis: list[int] = []
+        self._next_cti: list[int] = [INF_TIME]
         self._loop = self._code.caller(
             find=self._state.slots.get,
             add=self._state.add,
             changed=self._state.changed,
-            timers=self._timers,
-            fire=self._fire,
+            next_cti=self._next_cti,
+            pass_ctis=self._pass_ctis,
+            fire_own=self._fire_own,
             refuse=self._refuse,
             ctx=self.context,
         )
@@ -155,16 +164,19 @@ class KeyedProcessOperator:
             return self._process(run)
 
     def _process(self, run: Run) -> Run:
+        self._ctis = times = run.ctis[run.ctis != INF_TIME].tolist()
+        self._next_cti[0] = times[0] if times else INF_TIME
         if run.events.num_rows:
             self._take(run.events)
-        times = run.ctis[run.ctis != INF_TIME]
-        if len(times):
-            self._frontier = max(self._frontier, int(times[-1]))
-        self._fire(self._frontier)
+        if times:
+            self._frontier = max(self._frontier, times[-1])
+        if self._next_cti[0] != INF_TIME:
+            self._fire(times[-1])
         if len(times) < len(run.ctis):
             self._end()
         self._state.settle()
-        return Run(self._emitted.take(self.context._rows, self._frontier), run.ctis)
+        settled = min(self._frontier, self._timers.least())
+        return Run(self._emitted.take(self.context._rows, settled), run.ctis)
 
     def snapshot(self) -> OperatorState:
         """The log of the keys, and rows that wait, by reference."""
@@ -209,34 +221,50 @@ class KeyedProcessOperator:
         """One call per event; one that raises is undone and passed over."""
         state = self._state
         for row, key, time in zip(rows, keys, times, strict=True):
-            if self._timers.next_at <= time:
-                self._fire(time)
+            if self._next_cti[0] <= time:
+                self._pass_ctis(time)
             slot = state.slots.get(key)
             if slot is None:
                 slot = state.add(key)
-            elif not slot._is_dirty:
+            elif slot._next_at <= time:
+                self._fire_own(slot, time)
+            if not slot._is_dirty:
                 state.note(slot)
             error = self._undone(slot, row, slot.on_event)
             if error is not None:
                 self._poison.meet(error, self._at[0], row[0], row[1], row[2:])
             self._at[0] += 1
 
+    def _pass_ctis(self, time: int) -> None:
+        """The CTIs at or before ``time``, which come before its events."""
+        passed = bisect_right(self._ctis, time)
+        self._next_cti[0] = self._ctis[passed] if passed < len(self._ctis) else INF_TIME
+        self._fire(self._ctis[passed - 1])
+
     def _fire(self, until: int) -> None:
-        """Call the process for the timers that are due at or before ``until``."""
+        """Call the process for the timers of all keys that are due at or before ``until``."""
+        if self._timers.next_at <= until:
+            self._call_timers(self._timers.pop(until))
+
+    def _fire_own(self, slot: Any, until: int) -> None:
+        """The same for the timers of one key."""
+        self._call_timers(self._timers.pop_own(slot, until))
+
+    def _call_timers(self, popped: Iterator[tuple[int, Any, str]]) -> None:
         ctx = self.context
         ctx._in_timer = True
         if self._poison.is_passed_over:
-            for slot in self._due(until):
+            for slot in self._due(popped):
                 self._fire_safely(slot)
         else:
-            self._fire_all(until)
+            self._fire_all(popped)
         ctx._in_timer = False
 
-    def _due(self, until: int) -> Iterator[Any]:
+    def _due(self, popped: Iterator[tuple[int, Any, str]]) -> Iterator[Any]:
         """The slots of the timers that are due, each with its timer at hand."""
         ctx, note = self.context, self._state.note
         counts: dict[int, tuple[int, int]] = {}
-        for fired, (at, slot, name) in enumerate(self._timers.pop(until)):
+        for fired, (at, slot, name) in enumerate(popped):
             if not slot._is_dirty:
                 note(slot)
             if ctx.at_end:
@@ -246,11 +274,11 @@ class KeyedProcessOperator:
             ctx._current, ctx._slot = _timer((at, name)), slot
             yield slot
 
-    def _fire_all(self, until: int) -> None:
+    def _fire_all(self, popped: Iterator[tuple[int, Any, str]]) -> None:
         """Call for every timer; what it raises is fatal."""
         ctx, fits = self.context, self._fits
         try:
-            for slot in self._due(until):
+            for slot in self._due(popped):
                 slot.on_timer(ctx._current, ctx)
                 if not fits(slot):
                     self._refuse(slot)

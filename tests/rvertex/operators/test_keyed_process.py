@@ -92,6 +92,37 @@ def test_a_timer_moves_and_fires_when_its_time_has_passed() -> None:
     ]
 
 
+def test_no_other_key_makes_a_timer_fire_and_rows_wait_for_it() -> None:
+    class Late(Sessions):
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            super().on_event(event, ctx)
+            ctx.emit(-1, None)
+
+        def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+            ctx.emit(int(ctx.at_end), timer.at)
+
+    spec = spec_of(Late, SESSIONS.output)
+    items: list[Item] = [
+        *(ev(0, k="a"), ev(1, k="b"), ev(2, k="c"), ev(9, k="b"), cti(10), ev(20, k="c")),
+    ]
+    operator = spec.open([KV])
+    found = [table_of(operator.process([make_run([item], KV)])) for item in items]
+    assert found == [
+        *([ev(t, k=k, n=-1, first=None)] for t, k in ((0, "a"), (1, "b"), (2, "c"))),
+        [],
+        [
+            *(ev(5, k="a", n=0, first=5), ev(6, k="b", n=0, first=6), ev(7, k="c", n=0, first=7)),
+            *(ev(9, k="b", n=-1, first=None), cti(10)),
+        ],
+        [],
+    ]
+    last = run_items(spec, [*items, cti(INF_TIME)])[-4:]
+    assert last == [
+        *(ev(14, k="b", n=1, first=14), ev(20, k="c", n=-1, first=None)),
+        *(ev(25, k="c", n=1, first=25), cti(INF_TIME)),
+    ]
+
+
 def test_equal_timers_fire_by_key_nulls_last_then_by_name() -> None:
     class Named(KeyedProcess):
         def on_event(self, event: Any, ctx: KeyedContext) -> None:

@@ -1,0 +1,140 @@
+"""Timers and ``ctx.at_end`` at any parallelism, cutting and restore, against a loop per key.
+
+The loop knows the last finite CTI of all sources, which every vertex behind an exchange gets.
+Cannot catch: a source whose own CTIs differ with its number of partitions (late rows, estimates).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import KeyedContext, KeyedProcess, Stream, Timer, agg, col, cti, event, hopping
+from planner.lower import lower
+from tests.support.plan_runner import Schedule, answer, sorted_rows
+
+BEAT = 3
+NEVER = -(2**62)
+SCHEMA = {"k": "int64", "x": "int64"}
+Row = tuple[int, int, int, int]
+
+
+class Heartbeat(KeyedProcess):
+    """A row every three, from the first event of the key until the end is known."""
+
+    output = {"n": "int64", "is_end": "int64"}  # noqa: RUF012
+    n: int = 0
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.n += 1
+        if self.n == 1:
+            ctx.set_timer(event.vs + BEAT)
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        ctx.emit(self.n, int(ctx.at_end))
+        if not ctx.at_end:
+            ctx.set_timer(timer.at + BEAT)
+
+
+class Quiet(Heartbeat):
+    """Two timers, moved and deleted by events, and rows of events; it never asks for the end."""
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.n += 1
+        ctx.emit(self.n, -1, vs=event.vs + event.x % 3)
+        ctx.set_timer(event.vs + event.x % 7, "near")
+        ctx.set_timer(event.vs + 4, "far")
+        if event.x % 5 == 0:
+            ctx.delete_timer("near")
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        ctx.emit(self.n, 0 if timer.name == "near" else 1)
+
+
+def beats(times: list[int], last_cti: int) -> list[tuple[int, int, int]]:
+    """Time, events so far, and whether it is the end: of one key's heartbeat."""
+    known, at = max(last_cti, times[-1]), times[0] + BEAT
+    found = []
+    while True:
+        found.append((at, sum(t < at for t in times), int(at > known)))
+        if at > known:
+            return found
+        at += BEAT
+
+
+def by_key(stream: Stream, parallelism: int, schedule: Schedule) -> dict[int, list[Row]]:
+    """The rows of each key in the order in which they come."""
+    table = answer(lower(stream.to_parquet(), root="r", parallelism=parallelism), schedule=schedule)
+    found: dict[int, list[Row]] = defaultdict(list)
+    for row in table.to_pylist():
+        found[row["k"]].append((row["_vs"], row["_ve"], row["n"], row["is_end"]))
+    return dict(found)
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> tuple[list[tuple[int, int, int]], list[int]]:
+    """Events ``(time, key, x)`` in order of time, and CTIs."""
+    event_ = st.tuples(st.integers(0, 40), st.integers(0, 5), st.integers(0, 30))
+    events = sorted(draw(st.lists(event_, min_size=1, max_size=25)))
+    return events, sorted(draw(st.sets(st.integers(-2, 60), max_size=5)))
+
+
+def stream_of(events: list[tuple[int, int, int]], ctis: list[int], partitions: int = 1) -> Stream:
+    items = [(t, 1, event(t, k=k, x=x)) for t, k, x in events] + [(t, 0, cti(t)) for t in ctis]
+    ordered = [item for _, _, item in sorted(items, key=lambda item: item[:2])]
+    return Stream.from_items(SCHEMA, ordered, partitions=partitions)
+
+
+schedules = st.builds(
+    Schedule,
+    numbers=st.lists(st.integers(0, 1_000), min_size=2, max_size=12).map(tuple),
+    rows_max=st.sampled_from([1, 4, 30]),
+    restores=st.booleans(),
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(inputs(), inputs(), st.integers(1, 2), schedules)
+def test_a_heartbeat_ends_where_its_key_and_the_sources_say(
+    left: Any, right: Any, partitions: int, schedule: Schedule
+) -> None:
+    stream = stream_of(left[0], left[1], partitions).filter(col("x") != 7).union(stream_of(*right))
+    times: dict[int, list[int]] = defaultdict(list)
+    for t, k, x in sorted([*(e for e in left[0] if e[2] != 7), *right[0]]):
+        del x
+        times[k].append(t)
+    last_cti = max([NEVER, *left[1], *right[1]])
+    expected = {
+        k: [(at, at + 1, n, end) for at, n, end in beats(found, last_cti)]
+        for k, found in times.items()
+    }
+    for parallelism in (1, 2, 3):
+        assert by_key(stream.group_by("k").process(Heartbeat), parallelism, schedule) == expected
+
+
+@settings(max_examples=7, deadline=None)
+@given(inputs(), schedules)
+def test_a_key_has_the_same_sequence_at_any_parallelism(given_: Any, schedule: Schedule) -> None:
+    stream = stream_of(*given_).group_by("k").process(Quiet)
+    plain = by_key(stream, 1, replace(schedule, numbers=(0,), restores=False))
+    for parallelism in (1, 2, 3):
+        assert by_key(stream, parallelism, schedule) == plain
+
+
+@settings(max_examples=7, deadline=None)
+@given(inputs(), inputs(), st.booleans(), schedules)
+def test_behind_windows_joins_and_another_process(
+    left: Any, right: Any, partial: bool, schedule: Schedule
+) -> None:
+    """Each of these has CTIs that follow from those that it gets, not from its rows."""
+    sums = stream_of(*left).group_by("x").window(hopping(6, 4)).agg(k=agg.min("k"), y=agg.sum("x"))
+    other = stream_of(*right).select("k", z=col("x") % 4).extend(9)
+    beats_ = sums.join(other, on="k").shift(2).group_by("k").process(Heartbeat)
+    query = beats_.select(x=col("n"), k=col("k")).group_by("x").process(Heartbeat).to_parquet()
+    plans = [lower(query, root="r", parallelism=n, partial_aggregation=partial) for n in (1, 2, 3)]
+    found = [sorted_rows(answer(plan, schedule=schedule)) for plan in plans]
+    assert found[0] == found[1] == found[2]
