@@ -77,7 +77,7 @@ def test_no_schedule_changes_an_item(stream: Stream, parallelism: int, schedule:
 
 
 @pytest.mark.slow
-@settings(max_examples=1_000, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=600, deadline=None, suppress_health_check=SLOW)
 @given(*NAIVE)
 def test_as_nested_loops_would_at_length(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
@@ -86,7 +86,7 @@ def test_as_nested_loops_would_at_length(
 
 
 @pytest.mark.slow
-@settings(max_examples=700, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=400, deadline=None, suppress_health_check=SLOW)
 @given(*EXACT)
 def test_no_schedule_changes_an_item_at_length(
     stream: Stream, parallelism: int, schedule: Schedule
