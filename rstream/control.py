@@ -1,22 +1,26 @@
 """The control protocol: frames in both directions over one connection per peer.
 
-A frame is one byte and what follows: a message, a heartbeat, or goodbye. Each side says something
-at least every :data:`HEARTBEAT_S` and takes the other for gone after :data:`SILENCE_S` without a
-frame (a broken connection is noticed at once, this is for peers that hang). Knows nothing of
-Flight: a connection is given as two functions.
+A frame is its number, one byte and what follows: a message, a heartbeat, or goodbye. Each side
+says something at least every :data:`HEARTBEAT_S` and takes the other for gone after
+:data:`SILENCE_S` without a frame (a broken connection is noticed at once, this is for peers that
+hang). Knows nothing of Flight: a connection is given as two functions.
 
-Invariants: (1) messages arrive in the order in which they were sent, each at most once; (2) the
-writer thread ends with :meth:`Link.close`, with the connection, or with the silence.
+Invariants: (1) messages are handed over in the order in which they were sent, each once, up to the
+end of the line, whatever the transport does: a copy is ignored, a gap ends the line, and a loss
+shows at the latest with the next heartbeat (:mod:`rstream.line_order`); (2) the writer thread ends
+with :meth:`Link.close`, with the connection, or with the silence.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING
 
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError
+from rstream.line_order import InOrder, Numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +30,7 @@ SILENCE_S = 20.0
 #: Messages that wait to be sent to one peer; a peer this far behind is cut off.
 OUTBOX_MESSAGES_MAX = 10_000
 JOIN_WAIT_S = 5.0
+_log = logging.getLogger(__name__)
 _HEARTBEAT = b"\0"
 _MESSAGE = b"\1"
 _GOODBYE = b"\2"
@@ -61,7 +66,9 @@ class Link:
         silence_s: float = SILENCE_S,
     ) -> None:
         self._write = write
+        self._name = name
         self._on_silent = on_silent
+        self._numbered, self._order = Numbered(), InOrder()
         self._heartbeat_s, self._silence_s = heartbeat_s, silence_s
         self._clock = SystemClock()
         self._heard_s = self._clock.monotonic_s()
@@ -93,17 +100,23 @@ class Link:
         return True
 
     def receive(self, read: Callable[[], bytes], on_message: Callable[[bytes], None]) -> None:
-        """Hand over messages until the connection ends; ``read`` then raises anything."""
-        while True:  # ends with the connection or a goodbye
+        """Hand over messages until the line ends: a goodbye, a gap, or ``read`` raises anything."""
+        while True:  # ends with the line
             try:
                 frame = read()
             except Exception:  # however the transport says that it is over
                 return
             self._heard_s = self._clock.monotonic_s()
-            if frame[:1] == _GOODBYE:
+            verdict, content = self._order.open(frame)
+            if verdict == "broken":
+                _log.warning("a message of %s is missing or late: its line ends", self._name)
                 return
-            if frame[:1] == _MESSAGE:
-                on_message(frame[1:])
+            if verdict == "ignore":
+                continue
+            if content[:1] == _GOODBYE:
+                return
+            if content[:1] == _MESSAGE:
+                on_message(content[1:])
 
     def close(self) -> None:
         """Send what is queued, say goodbye, and stop."""
@@ -123,7 +136,7 @@ class Link:
             except Empty:
                 frame = _HEARTBEAT
             try:
-                self._write(frame)
+                self._write(self._numbered.frame(frame))
             except Exception:  # the receiving side notices the same and reports it
                 self._is_closed = True
                 return

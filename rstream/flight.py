@@ -19,6 +19,7 @@ import hmac
 import os
 import socket
 import threading
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,7 +219,7 @@ class RemoteReader(PushedReader):
             return False
         self._reading_since_s = None
         if chunk.data.num_rows:
-            self._take(wire.decode(chunk.data, chunk.app_metadata.to_pybytes()))
+            return self._take(wire.decode(chunk.data, chunk.app_metadata.to_pybytes()))
         return True
 
 
@@ -293,8 +294,9 @@ class ControlClient:
         self._client.close()
 
     def _receive(self) -> None:
+        frames = chain([self._hello], iter(lambda: _frame(self._reader), None))
         try:
-            self._link.receive(lambda: _frame(self._reader), self._on_message)
+            self._link.receive(frames.__next__, self._on_message)
         finally:
             self.is_connected = False
             self._link.close()
@@ -307,7 +309,7 @@ class ControlClient:
         limit.start()
         try:
             self._writer.begin(_NOTHING)
-            self._reader.read_chunk()
+            self._hello = _frame(self._reader)
         finally:
             limit.cancel()
 

@@ -1,7 +1,8 @@
 """What a remote reader reads from: its queue of received batches, what is durable, and losses.
 
 Invariants: (1) the queued batches are contiguous; (2) ``put`` blocks while ``bytes >= bytes_max``,
-so one batch may overshoot; (3) a failure does not discard what was received before it.
+so one batch may overshoot; (3) a failure does not discard what was received before it, and nothing
+is queued after it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from rstream.batch import Items
 from rstream.blobs import BlobStore, open_store
 from rstream.dictionaries import batch_bytes, join_batches
 from rstream.durable import DurableLog, SegmentCursor
-from rstream.errors import SequenceDiscardedError, SequenceLostError
+from rstream.errors import OperatingError, SequenceDiscardedError, SequenceLostError
 from rstream.reader import READ_ITEMS_MAX
 from rstream.tail import BATCH_OVERHEAD_BYTES, JOIN_ROWS_MAX
 
@@ -48,10 +49,10 @@ class ReceiveQueue:
         return self._is_closed
 
     def put(self, items: Items) -> bool:
-        """Queue a batch when there is room; False if the queue was closed."""
+        """Queue a batch when there is room; False if the queue was closed or has failed."""
         with self._changed:
             self._changed.wait_for(lambda: self._bytes < self._bytes_max or self._is_closed)
-            if self._is_closed:
+            if self._is_closed or self._failure is not None:
                 return False
             self._queue.append(items)
             self._bytes += _cost(items)
@@ -163,7 +164,8 @@ class PushedReader:
         on_change: Callable[[], None] | None,
         durable_first: bool = True,
     ) -> None:
-        self._seq = from_seq
+        self._stream_id = stream_id
+        self._seq = self._pushed_seq = from_seq
         self._queue = ReceiveQueue(queue_bytes_max)
         self._on_change = on_change
         self._durable = DurablePart(store, stream_id, from_seq if durable_first else None)
@@ -225,11 +227,25 @@ class PushedReader:
 
     def _start(self) -> None:
         self._is_connected = True
+        self._pushed_seq = self._seq
         self._connect()
 
-    def _take(self, items: Items) -> None:
-        if self._queue.put(items):
-            self._changed()
+    def _take(self, items: Items) -> bool:
+        """Queue what was pushed; whether more may come.
+
+        A copy of what was there is ignored. A gap breaks the line, and the reader asks elsewhere.
+        """
+        if items.next_seq <= self._pushed_seq:
+            return True
+        if items.first_seq != self._pushed_seq:
+            where = f"{self._stream_id}: {items.first_seq} came where {self._pushed_seq} was due"
+            self._break(OperatingError(where))
+            return False
+        self._pushed_seq = items.next_seq
+        if not self._queue.put(items):
+            return False
+        self._changed()
+        return True
 
     def _break(self, error: StreamEngineError) -> None:
         if self._queue.failure is None:

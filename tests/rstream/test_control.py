@@ -10,6 +10,7 @@ import pytest
 
 import rstream.control
 from rstream.control import DisconnectedError, Hub, Link
+from rstream.line_order import Numbered
 
 WAIT_S = 60.0
 
@@ -43,6 +44,41 @@ def test_messages_arrive_in_order_then_goodbye() -> None:
     receiver.receive(wire.read, got.append)
     receiver.close()
     assert got == [*(b"%d" % i for i in range(100)), b""]
+
+
+def test_a_copy_is_ignored_and_a_gap_ends_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    numbered, wire = Numbered(), Wire()
+    frames = [numbered.frame(b"\1" + b"%d" % i) for i in range(4)]
+    for i in (0, 1, 0, 1, 3, 2):
+        wire.write(frames[i])
+    got: list[bytes] = []
+    receiver = Link(lambda frame: None, "b", lambda: None)
+    receiver.receive(wire.read, got.append)
+    receiver.close()
+    assert got == [b"0", b"1"]
+    assert wire.frames.qsize() == 1
+    assert "message of b is missing" in caplog.text
+
+
+def test_a_loss_shows_with_the_next_heartbeat() -> None:
+    wire, lost = Wire(), threading.Event()
+
+    def loses_messages(frame: bytes) -> None:
+        if b"lost" in frame:
+            lost.set()
+        else:
+            wire.write(frame)
+
+    got: list[bytes] = []
+    sender = Link(loses_messages, "a", lambda: None, heartbeat_s=0.01)
+    assert sender.put(b"kept")
+    assert sender.put(b"lost")
+    assert lost.wait(WAIT_S)
+    receiver = Link(lambda frame: None, "b", lambda: None)
+    receiver.receive(wire.read, got.append)
+    assert got == [b"kept"]
+    sender.close()
+    receiver.close()
 
 
 def test_a_hanging_peer_is_reported_once() -> None:
@@ -95,7 +131,7 @@ def test_hub_reports_only_the_newest_link_of_a_peer() -> None:
     wires, threads = [], []
     for k in range(2):
         wire, out = Wire(), Wire()
-        wire.write(b"\1" + b"hello%d" % k)
+        wire.write(Numbered().frame(b"\1" + b"hello%d" % k))
         thread = threading.Thread(target=hub.serve, args=("p", out.write, wire.read))
         thread.start()
         deadline_s = time.monotonic() + WAIT_S

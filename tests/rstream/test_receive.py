@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from rstream import Items, MemoryBlobs, OperatingError
-from rstream.receive import DurablePart, ReceiveQueue
+from rstream.receive import DurablePart, PushedReader, ReceiveQueue
 from tests.rstream.content import items, open_inline
 
 
@@ -63,3 +63,40 @@ def test_durable_part() -> None:
     assert part.read(20, 100) is None
     assert not part.is_open
     part.close()
+
+
+class Pushed(PushedReader):
+    """What it is given by hand was pushed."""
+
+    def __init__(self, from_seq: int) -> None:
+        super().__init__("s", from_seq, store=None, queue_bytes_max=10**6, on_change=None)
+
+    def _connect(self) -> None:
+        pass
+
+    def push(self, lo: int, hi: int) -> bool:
+        return self._take(Items(lo, items(lo, hi)))
+
+
+def test_a_copy_of_a_batch_is_ignored() -> None:
+    reader = Pushed(10)
+    assert all(reader.push(lo, hi) for lo, hi in [(10, 20), (10, 20), (20, 25), (10, 20)])
+    assert not reader.is_broken
+    got = reader.read_next(100)
+    assert got is not None
+    assert (got.first_seq, got.next_seq) == (10, 25)
+    assert reader.push(10, 20)
+    assert reader.read_next(100) is None
+
+
+def test_a_gap_between_batches_breaks_the_line() -> None:
+    reader = Pushed(10)
+    assert reader.push(10, 20)
+    assert not reader.push(30, 40)
+    assert not reader.push(20, 30)
+    assert str(reader.failure) == "s: 30 came where 20 was due"
+    got = reader.read_next(100)
+    assert got is not None
+    assert (got.first_seq, got.next_seq) == (10, 20)
+    assert reader.read_next(100) is None
+    assert reader.next_seq == 20

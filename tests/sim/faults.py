@@ -107,6 +107,26 @@ def partition(world: World) -> None:
         world.network.partition(host.process, peer, seconds)
 
 
+def duplicate(world: World) -> None:
+    """Some messages and some batches arrive twice, the second time up to seconds later."""
+    random = world.scheduler.random
+    for line in ("up", "down", "data"):
+        world.network.fates.expect(f"{line} copy", random.randint(1, 20))
+
+
+def reorder(world: World) -> None:
+    """Some messages or batches are overtaken by those behind them."""
+    random = world.scheduler.random
+    world.network.fates.expect(f"{random.choice(['up', 'down'])} late", random.randint(0, 2))
+    world.network.fates.expect("data late", random.randint(0, 5))
+
+
+def lose(world: World) -> None:
+    """A message is lost on a line that holds."""
+    line = world.scheduler.random.choice(["up", "down"])
+    world.network.fates.expect(f"{line} loss", 1)
+
+
 def slow_network(world: World) -> None:
     """Messages are late by up to a second for a while."""
     world.network.delay_s = 1.0
@@ -271,5 +291,8 @@ KINDS: dict[str, Callable[[World], None]] = {
         crash_joining,
         second_manager,
         *STRIKES,
+        duplicate,
+        reorder,
+        lose,
     )
 }

@@ -35,6 +35,7 @@ from rvertex.messages import NOTICE_CODEC
 from rvertex.step import VertexRunner
 from rvertex.vertex import RVertex
 from tests.sim.killers import KILLERS
+from tests.sim.line_mutants import LINE_MUTANTS
 from tests.sim.planting import Mutant
 from tests.sim.recovery_mutants import RECOVERY_MUTANTS
 from tests.sim.run import Outcome, simulate
@@ -252,6 +253,7 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_replaced_writer_takes_the_mark_back,
     wall_time_measures_silence,
     *RECOVERY_MUTANTS,
+    *LINE_MUTANTS,
 )
 
 

@@ -1,12 +1,15 @@
-"""Lines between processes: in order, at most once, late, and sometimes cut.
+"""Lines between processes: late, sometimes cut, and single frames copied, overtaken or lost.
 
-A control line is a pair of ordered pipes, as a TCP connection is: what is lost is lost from some
-message on, together with the line, and the two ends notice at different times. A data line pushes
-the items of a published stream with the same rules; it is opened again by its reader.
+A control line is a pair of pipes. As on a TCP connection, what is lost is mostly lost from some
+message on, together with the line, and the two ends notice at different times. What befalls single
+frames is decided by :mod:`tests.sim.fates`, and met by production's numbers. A data line pushes the
+items of a published stream with the same rules, but loses none while it holds; it is opened again
+by its reader.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rstream.control import DisconnectedError
@@ -17,6 +20,8 @@ from rstream.errors import (
     StreamEngineError,
 )
 from rstream.receive import PushedReader, loss_from_text, loss_to_text
+from tests.sim.fates import Fates
+from tests.sim.pipe import Pipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +45,7 @@ class Network:
         self.world = world
         #: Longest delay of one message, s.
         self.delay_s = 0.002
+        self.fates = Fates(world)
         self.controls: dict[str, ControlService] = {}
         self.services: dict[str, StreamService] = {}
         self.links: list[ControlLink] = []
@@ -126,10 +132,11 @@ class ControlLink:
         on_disconnect: Callable[[], None],
     ) -> None:
         self.host, self.manager, self.peer = host, service.process, peer
-        self._network, self._world, self._service = network, network.world, service
+        self.network, self._world, self._service = network, network.world, service
         self._on_message, self._on_disconnect = on_message, on_disconnect
-        self._up_at_s = self._down_at_s = 0.0
-        self._is_cut = False
+        self._up = Pipe(self, "up", host, self.manager, self._arrive_up, self._broken_up)
+        self._down = Pipe(self, "down", self.manager, host, self._arrive_down, self._broken_down)
+        self.is_cut = False
         self._host_knows = self._manager_knows = False
         self._is_closed = False
         self._drains = network.world.chance(0.5)
@@ -140,35 +147,31 @@ class ControlLink:
         """From the host."""
         if self._host_knows or self._is_closed:
             raise DisconnectedError(self.peer)
-        self._up_at_s = at_s = self._arrival_s(self._up_at_s)
-        if not self._is_cut:
-            self._world.at(at_s, self.manager, lambda: self._arrive_up(message))
+        self._up.send(message)
 
     def down(self, message: bytes) -> None:
         """From the job manager."""
         if self._manager_knows:
             raise DisconnectedError(self.peer)
-        self._down_at_s = at_s = self._arrival_s(self._down_at_s)
-        if not self._is_cut:
-            self._world.at(at_s, self.host, lambda: self._arrive_down(message))
+        self._down.send(message)
 
     def close(self) -> None:
         """The host leaves; what it sent arrives before the job manager notices."""
         self._is_closed = True
-        at_s = max(self._up_at_s, self._world.now_s) + self._world.between(0, 0.01)
+        at_s = max(self._up.last_s, self._world.now_s) + self._world.between(0, 0.01)
         self._world.at(at_s, self.manager, self._end_up)
 
     def cut(self, host_notices_s: float | None = None) -> None:
         """The line breaks now; what is under way is lost, both ends notice sooner or later."""
-        if self._is_cut:
+        if self.is_cut:
             return
-        self._is_cut = True
-        self._network.links.remove(self)
+        self.is_cut = True
+        self.network.links.remove(self)
         host_s = self._notice_s() if host_notices_s is None else host_notices_s
         self._world.after(host_s, self.host, self._end_down)
         at_s = self._world.now_s + self._notice_s()
         if self._drains:  # what had arrived is read before the end is noticed
-            at_s = max(at_s, self._up_at_s)
+            at_s = max(at_s, self._up.last_s)
         self._world.at(at_s, self.manager, self._end_up)
 
     def _notice_s(self) -> float:
@@ -177,20 +180,30 @@ class ControlLink:
             return self._world.between(1.0, SILENCE_S)
         return self._world.between(0.0, 0.1)
 
-    def _arrival_s(self, last_s: float) -> float:
-        delay_s = self._network.delay(self.host, self.manager)
+    def arrival_s(self, last_s: float) -> float:
+        """When a frame that is sent now arrives, after the one before it; may cut the line."""
+        delay_s = self.network.delay(self.host, self.manager)
         if delay_s > SILENCE_S:
             self.cut()
         return max(self._world.now_s + delay_s, last_s)
 
     def _arrive_up(self, message: bytes) -> None:
-        is_lost = self._is_cut and not self._drains
+        is_lost = self.is_cut and not self._drains
         if not is_lost and not self._manager_knows and not self._service.is_closed:
             self._service.receive(self.peer, message)
 
     def _arrive_down(self, message: bytes) -> None:
-        if not self._is_cut and not self._is_closed:
+        if not self.is_cut and not self._is_closed:
             self._on_message(message)
+
+    def _broken_up(self) -> None:
+        """The job manager sees a gap: for it the line is over, the host hears of it."""
+        self._end_up()
+        self.cut()
+
+    def _broken_down(self) -> None:
+        self._end_down()
+        self.cut()
 
     def _end_up(self) -> None:
         if not self._manager_knows:
@@ -247,7 +260,7 @@ class SimReader(PushedReader):
         self._service = network.services[address]
         self.server = self._service.process
         self._stream_id, self._epoch = stream_id, epoch
-        self._arrives_at_s = 0.0
+        self._arrives_at_s = self._all_there_s = 0.0
         self._is_cut = False
         super().__init__(
             stream_id,
@@ -312,24 +325,32 @@ class SimReader(PushedReader):
                     self._fail(OperatingError(str(error)))
                     return
             if items is not None:
-                self._send(lambda: self._arrive(items))
+                self._send(partial(self._arrive, items))
             pause_s = self._world.between(0, 0.004 if items is not None else 0.05)
             self._world.after(pause_s, self.server, push)
 
         push()
 
-    def _send(self, action: Callable[[], None]) -> None:
-        """Have ``action`` happen at the reader, after all that was sent before."""
+    def _send(self, action: Callable[[], None], *, is_end: bool = False) -> None:
+        """Have ``action`` happen at the reader; the end is there after all that was sent before."""
         delay_s = self._network.delay(self.process, self.server)
         if delay_s > SILENCE_S:
             self.cut()
             return
         self._arrives_at_s = max(self._world.now_s + delay_s, self._arrives_at_s)
-        self._world.at(self._arrives_at_s, self.process, action)
+        if is_end:
+            at_s = max(self._arrives_at_s, self._all_there_s)
+            self._world.at(at_s, self.process, action)
+            return
+        for late_s in self._network.fates.late_s("data"):
+            at_s = self._arrives_at_s + late_s
+            self._all_there_s = max(self._all_there_s, at_s)
+            self._world.at(at_s, self.process, action)
 
     def _arrive(self, items: Items) -> None:
-        if not self._is_cut:
-            self._take(items)
+        if not self._is_cut and not self._take(items):
+            self._is_cut = True
+            self._network.readers.remove(self)
 
     def _fail(self, error: StreamEngineError) -> None:
         def arrive() -> None:
@@ -338,7 +359,7 @@ class SimReader(PushedReader):
                 self._network.readers.remove(self)
                 self._break(error)
 
-        self._send(arrive)
+        self._send(arrive, is_end=True)
 
 
 def _translate(error: SequenceLostError | SequenceDiscardedError) -> StreamEngineError:

@@ -1,0 +1,56 @@
+"""Numbers on the frames of a line, so that its order rests on no transport.
+
+The sending end numbers its frames from 0 (:class:`Numbered`), the receiving end takes each in its
+turn (:class:`InOrder`). A number that was there before is a copy, which is ignored. A number too
+high means that a frame was lost or overtaken: the line is broken, and what follows is what follows
+every broken line. Nothing is kept for later: what is missing may never come.
+
+Invariants: (1) the numbers taken are 0, 1, 2, ...; (2) once broken, nothing more is taken. Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Literal
+
+Verdict = Literal["take", "ignore", "broken"]
+_NUMBER = struct.Struct("<Q")
+
+
+class Numbered:
+    """The sending end of one direction of one line."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def frame(self, content: bytes) -> bytes:
+        """``content`` with the next number before it."""
+        number, self._next = self._next, self._next + 1
+        return _NUMBER.pack(number) + content
+
+
+class InOrder:
+    """The receiving end."""
+
+    def __init__(self) -> None:
+        self._expected = 0
+        self._is_broken = False
+
+    def accept(self, number: int) -> Verdict:
+        """What is to be done with the frame of this number."""
+        if number > self._expected:
+            self._is_broken = True
+        if self._is_broken:
+            return "broken"
+        if number < self._expected:
+            return "ignore"
+        self._expected += 1
+        return "take"
+
+    def open(self, frame: bytes) -> tuple[Verdict, bytes]:
+        """The same for a whole frame, with its content; one without a number breaks the line."""
+        if len(frame) < _NUMBER.size:
+            self._is_broken = True
+            return "broken", b""
+        (number,) = _NUMBER.unpack_from(frame)
+        return self.accept(number), frame[_NUMBER.size :]

@@ -1,0 +1,51 @@
+"""What befalls single frames of lines that hold: a copy, an overtaking, a loss.
+
+A transport that keeps the order does none of this; the ends of a line must not rest on it. Frames
+that are lost together with their line are the matter of :mod:`tests.sim.network`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.sim.scheduler import Scheduler
+
+#: A frame or a copy is later than it should be by at most so much.
+LATE_S = 2.0
+#: Of the frames that are sent while a fate is due, it befalls this share.
+SHARE = 0.5
+
+
+class Fates:
+    """How many frames are still to be copied, overtaken or lost on each kind of line.
+
+    Kinds: "up" (to the job manager) and "down" of control lines, "data".
+    """
+
+    def __init__(self, world: Scheduler) -> None:
+        self._world = world
+        self._due: Counter[str] = Counter()
+
+    def expect(self, fate: str, frames: int) -> None:
+        """This is to befall so many frames more: ``up copy``, ``data late`` and the like."""
+        self._due[fate] += frames
+
+    def late_s(self, line: str) -> list[float]:
+        """How late each copy of one frame arrives, beyond its delay; none if it is lost."""
+        if self._befalls(f"{line} loss"):
+            return []
+        first_s = self._some_s() if self._befalls(f"{line} late") else 0.0
+        return [first_s, self._some_s()] if self._befalls(f"{line} copy") else [first_s]
+
+    def _befalls(self, fate: str) -> bool:
+        """Draws nothing while none is due: runs without these faults stay what they were."""
+        if not self._due[fate] or not self._world.chance(SHARE):
+            return False
+        self._due[fate] -= 1
+        self._world.met[f"frame: {fate}"] += 1
+        return True
+
+    def _some_s(self) -> float:
+        return self._world.between(0.0, self._world.random.choice([0.001, 0.1, LATE_S]))

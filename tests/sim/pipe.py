@@ -1,0 +1,57 @@
+"""One direction of a control line: production's numbers over a transport that keeps nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rstream.control import HEARTBEAT_S
+from rstream.line_order import InOrder, Numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.sim.network import ControlLink
+    from tests.sim.scheduler import Process
+
+
+class Pipe:
+    """One direction of a control line; ``take(message)`` and ``broken()`` are of its far end."""
+
+    def __init__(
+        self,
+        link: ControlLink,
+        name: str,
+        sender: Process,
+        receiver: Process,
+        take: Callable[[bytes], None],
+        broken: Callable[[], None],
+    ) -> None:
+        self._link, self._name = link, name
+        self._sender, self._receiver = sender, receiver
+        self._world = link.network.world
+        self._take, self._broken = take, broken
+        self._numbered, self._order = Numbered(), InOrder()
+        #: When the last frame is there that was not made late.
+        self.last_s = 0.0
+
+    def send(self, message: bytes) -> None:
+        """An empty message is a heartbeat."""
+        frame = self._numbered.frame(message)
+        self.last_s = self._link.arrival_s(self.last_s)
+        if self._link.is_cut:
+            return
+        copies_s = self._link.network.fates.late_s(self._name)
+        for late_s in copies_s:
+            self._world.at(self.last_s + late_s, self._receiver, partial(self._arrive, frame))
+        if not copies_s:  # a line that says nothing more says a heartbeat
+            heartbeat_s = self._world.between(0.0, HEARTBEAT_S)
+            self._world.after(heartbeat_s, self._sender, partial(self.send, b""))
+
+    def _arrive(self, frame: bytes) -> None:
+        verdict, message = self._order.open(frame)
+        self._world.met[f"frame: {verdict}"] += 1
+        if verdict == "broken":
+            self._broken()
+        elif verdict == "take" and message:
+            self._take(message)
