@@ -128,7 +128,7 @@ def test_spark_gives_the_same_sequence_as_one_process(
 def test_killed_workers_leave_no_trace(
     name: str, kill: Kill, events: Path, expected: tuple[str, int, int, str], tmp_path: Path
 ) -> None:
-    killer = Killer([0.2, 0.5, 0.8], kill)
+    killer = Killer([0.1, 0.35, 0.6], kill)
     job = jobmanager.run(
         query(events),
         root=str(tmp_path / "job"),
