@@ -10,6 +10,9 @@ file) and left running for the next job. Source: DESIGN §5; measured facts in d
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import os
 import re
 import sys
@@ -263,7 +266,18 @@ class SparkHostBody:
             yield f"{UNLOADABLE}{error}"
             return
         wiring = FlightWiring(self._spec.host)
-        yield Host(self._spec, vertices, wiring, attempt=attempt).run().how
+        how = Host(self._spec, vertices, wiring, attempt=attempt).run().how
+        del vertices, wiring
+        _give_memory_back()
+        yield how
+
+
+def _give_memory_back() -> None:
+    """Spark keeps the worker for the next task, perhaps for long: what it had used is freed."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(AttributeError):  # only glibc has to be asked
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 _CAUSE = re.compile(
