@@ -68,6 +68,11 @@ class Rows:
             self._valid[name] = codes, column
         return self._valid[name]
 
+    def elements(self, name: str) -> tuple[np.ndarray, pa.Array]:
+        """The elements of a column of lists, each with the code of its row."""
+        codes, lists = self.valid(name)
+        return np.repeat(codes, pc.list_value_length(lists).to_numpy()), lists.flatten()
+
     def times(self) -> np.ndarray:
         """``_vs`` per code, int64[n]."""
         vs = int64_column(self.events, VS)

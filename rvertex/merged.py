@@ -1,16 +1,17 @@
 """Aggregates of many values whose partial results merge: in two phases, and over shared panes.
 
 A lane keeps the values of its groups as they come and makes its column of them when it is asked: of
-``variance`` and ``stddev`` a struct of count, mean and squared deviations, of ``count_distinct``
-and ``top_k`` the list of values that matter. Lists shrink on the way, when they have become long.
+``variance`` and ``stddev`` a struct of count, mean and squared deviations, of ``top_k`` the list of
+values that matter. Lists shrink on the way, when they have become long. What ``count_distinct``
+keeps is in :mod:`rvertex.distinct`.
 
 ``variance``, ``stddev``: in float64; within a pane by two passes (the mean, then squared
 deviations, corrected by their sum), then panes by the rule of Chan, Golub and LeVeque, all of a
-window at once; divided by ``n - ddof``, null for ``n <= ddof``. ``count_distinct``: exact; 0.0
-equals -0.0, NaN equals NaN. ``top_k``: greatest first, NaN above all numbers.
+window at once; divided by ``n - ddof``, null for ``n <= ddof``. ``top_k``: greatest first, NaN
+above all numbers.
 
-Invariant: a column depends on the values and their sequence alone. Distinct values are in order of
-first occurrence, equal ones of ``top_k`` in sequence order, and shrinking keeps both.
+Invariant: a column depends on the values and their sequence alone. Equal values of ``top_k`` are in
+sequence order, and shrinking keeps it.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rvertex.accumulators import doubles, numbers, one_nan
-from rvertex.by_key import group_starts, sorting
-from rvertex.keys import KeyIndex
+from rvertex.by_key import sorting
+from rvertex.distinct import Distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.accumulators import Rows, Saved
+    from rvertex.accumulators import Accumulator, Rows, Saved
 
 MERGED = ("variance", "stddev", "count_distinct", "top_k")
 #: What ``variance`` and ``stddev`` are made of.
@@ -136,29 +137,6 @@ class MergedMoments(Values):
         return _moments(count, mean, total)
 
 
-class Distinct(Values):
-    """The different values of each group, by first occurrence. ``merges``: of lists of them."""
-
-    def __init__(self, column: str, kind: pa.DataType, *, merges: bool) -> None:
-        super().__init__(column, kind)
-        self._merges = merges
-
-    def shrink(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
-        found = KeyIndex([self._kind]).codes([values])
-        width = int(found.max(initial=0)) + 1
-        pairs = codes * width + found
-        order = sorting(pairs)
-        first = order[group_starts(pairs.take(order))]
-        first.sort()
-        return codes[first], values.take(pa.array(first))
-
-    def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
-        return _lists(*self.shrink(codes, values), groups)
-
-    def _taken(self, rows: Rows) -> tuple[np.ndarray, pa.Array]:
-        return _flat(rows, self._column) if self._merges else rows.valid(self._column)
-
-
 class Top(Values):
     """The ``k`` greatest values of each group, greatest first; null for none."""
 
@@ -185,11 +163,11 @@ class Top(Values):
         return pc.if_else(pc.equal(pc.list_value_length(lists), 0), None, lists)
 
     def _taken(self, rows: Rows) -> tuple[np.ndarray, pa.Array]:
-        return _flat(rows, self._column) if self._merges else rows.valid(self._column)
+        return rows.elements(self._column) if self._merges else rows.valid(self._column)
 
 
 def lane_type(function: str, kind: pa.DataType) -> pa.DataType:
-    """The type of the lane of :data:`MERGED` functions over values of ``kind``."""
+    """The type in partial rows of the lane of :data:`MERGED` functions over values of ``kind``."""
     return MOMENTS if function == "moments" else pa.list_(kind)
 
 
@@ -202,7 +180,7 @@ def lane_of(function: str) -> str:
 
 def open_lane(
     function: str, column: str, kind: pa.DataType, argument: Any, *, merges: bool
-) -> Values:
+) -> Accumulator:
     """The accumulator of a lane of type ``kind``: of values, or (``merges``) of partial results."""
     if function == "moments":
         return MergedMoments(column, MOMENTS) if merges else Moments(column, pa.float64())
@@ -216,7 +194,8 @@ def result(function: str, lane: pa.Array, argument: Any) -> pa.Array:
     if function == "top_k":
         return lane
     if function == "count_distinct":
-        return pc.list_value_length(lane).cast(pa.int64())
+        is_counted = pa.types.is_integer(lane.type)
+        return lane if is_counted else pc.list_value_length(lane).cast(pa.int64())
     count, squares = (numbers(pc.struct_field(lane, i)) for i in (0, 2))
     with np.errstate(all="ignore"):
         variance = squares / np.maximum(count - argument, 1)
@@ -229,12 +208,6 @@ def _moments(count: np.ndarray, mean: np.ndarray, squares: np.ndarray) -> pa.Arr
     doubled = (one_nan(values.astype(np.float64)) for values in (mean, squares))
     columns = [pa.array(count.astype(np.int64)), *(pa.array(values) for values in doubled)]
     return pa.StructArray.from_arrays(columns, fields=list(MOMENTS))
-
-
-def _flat(rows: Rows, column: str) -> tuple[np.ndarray, pa.Array]:
-    """The elements of lists, each with the code of its row."""
-    codes, lists = rows.valid(column)
-    return np.repeat(codes, pc.list_value_length(lists).to_numpy()), lists.flatten()
 
 
 def _lists(codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:

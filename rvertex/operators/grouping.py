@@ -82,11 +82,14 @@ class OpenGroups:
             accumulator.update(rows)
 
     def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
-        """Key columns and lane columns, by key."""
+        """Key columns and lane columns, by key. The end: each accumulator is freed in turn."""
         keys = self._table.keys()
-        lanes = [column for acc in self._accumulators for column in acc.columns()]
         order = pa.array(sorted_keys(keys, len(self)))
-        return [k.take(order) for k in keys], [lane.take(order) for lane in lanes]
+        lanes: list[pa.Array] = []
+        left, self._accumulators = self._accumulators[::-1], []
+        while left:
+            lanes += [lane.take(order) for lane in left.pop().columns()]
+        return [k.take(order) for k in keys], lanes
 
     def save(self) -> dict[str, pa.Table]:
         """Keys and accumulators in code order, by reference, each column a table of its own."""

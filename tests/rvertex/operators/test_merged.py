@@ -53,6 +53,7 @@ def near(value: float | None) -> Any:
 @pytest.fixture(params=[2, 1 << 16], ids=lambda n: f"shrinking at {n}")
 def _shrinking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rvertex.merged._SHRINK_MIN", request.param)
+    monkeypatch.setattr("rvertex.distinct._PIECE_MAX_ROWS", request.param)
 
 
 @settings(max_examples=8, deadline=None)

@@ -1,0 +1,85 @@
+"""Distinct values of groups, against Python's sets."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rvertex.accumulators import Rows
+from rvertex.distinct import Distinct
+
+KINDS = [
+    (pa.int64(), [-(2**63), -1, 0, 7, 2**63 - 1]),
+    (pa.uint64(), [0, 7, 2**64 - 1]),
+    (pa.bool_(), [False, True]),
+    (pa.float16(), [-1.5, 0.0, 2.0, float("inf")]),
+    (pa.decimal128(5, 2), [Decimal("-1.25"), Decimal("3.00")]),
+    (pa.string(), ["", "a", "\u00e4"]),
+    (pa.date32(), [dt.date(1960, 1, 1), dt.date(2020, 1, 1)]),
+    (pa.month_day_nano_interval(), [pa.MonthDayNano([0, 1, 0]), pa.MonthDayNano([1, 0, 0])]),
+]
+
+
+def rows_of(codes: list[int], values: list[Any], kind: pa.DataType) -> Rows:
+    events = pa.record_batch([pa.array(values, kind)], ["v"])
+    return Rows(np.array(codes, np.int64), max(codes, default=-1) + 1, events)
+
+
+def one_chunk_each(distinct: Distinct) -> list[pa.ChunkedArray]:
+    columns = distinct.save()
+    arrays = [c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns]
+    return [pa.chunked_array([array]) for array in arrays]
+
+
+@pytest.mark.parametrize(("kind", "values"), KINDS, ids=lambda v: str(v).split(",")[0])
+@pytest.mark.parametrize("rows_per_update", [1, 3, 50])
+def test_lists_are_ascending_sets(
+    kind: pa.DataType, values: list[Any], rows_per_update: int
+) -> None:
+    draw = random.Random(5)
+    codes = [draw.randrange(i // 8 + 1) for i in range(50)]
+    drawn = [draw.choice([*values, None]) for _ in codes]
+    distinct = Distinct("v", kind, merges=False)
+    groups = 0
+    for at in range(0, len(codes), rows_per_update):
+        part = slice(at, at + rows_per_update)
+        rows = rows_of(codes[part], drawn[part], kind)
+        groups = rows.groups = max(groups, rows.groups)
+        distinct.update(rows)
+    (lists,) = distinct.columns()
+    lists.validate(full=True)
+    chosen = list(zip(codes, drawn, strict=True))
+    want = [[v for v in values if (group, v) in chosen] for group in range(groups)]
+    assert lists.to_pylist() == want
+
+    merged = Distinct("v", kind, merges=True)
+    whole = pa.record_batch([pa.concat_arrays([lists, lists])], ["v"])
+    merged.update(Rows(np.tile(np.arange(groups), 2), groups, whole))
+    assert merged.columns()[0].to_pylist() == [len(found) for found in want]
+
+
+def test_saved_state_may_come_back_in_other_chunks() -> None:
+    distinct = Distinct("v", pa.int64(), merges=False)
+    for values in ([5, 3, 9, 4], [3]):
+        distinct.update(rows_of([0] * len(values), values, pa.int64()))
+    assert distinct.save()[0].num_chunks > 1
+    again = Distinct("v", pa.int64(), merges=False)
+    again.restore(one_chunk_each(distinct))
+    again.update(rows_of([0, 1], [4, 4], pa.int64()))
+    assert again.columns()[0].to_pylist() == [[3, 4, 5, 9], [4]]
+
+
+def test_without_values_there_are_empty_lists() -> None:
+    distinct = Distinct("v", pa.int64(), merges=False)
+    assert distinct.columns()[0].to_pylist() == []
+    distinct.update(rows_of([0, 1], [None, None], pa.int64()))
+    assert distinct.columns()[0].to_pylist() == [[], []]
+    again = Distinct("v", pa.int64(), merges=False)
+    again.restore(one_chunk_each(distinct))
+    assert again.columns()[0].to_pylist() == [[], []]
