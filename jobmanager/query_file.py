@@ -89,6 +89,9 @@ def _from_python(target: str) -> Query:
 def _as_query(value: object, path: str, name: str) -> Query:
     if isinstance(value, Stream):
         return value.to_parquet()
-    if not isinstance(value, Query):
+    if value is None:
         raise QueryFileError(path, f"it defines no query named {name!r}")
+    if not isinstance(value, Query):
+        what = type(value).__name__
+        raise QueryFileError(path, f"{name!r} is of type {what}, not a Query or Stream")
     return value

@@ -98,6 +98,15 @@ class Literal(Node):
     literal: LiteralValue
     type: pa.DataType | None = None
 
+    def __eq__(self, other: object) -> bool:
+        """Python takes 0.0 for -0.0 and 1 for True; results for one are not those for the other."""
+        if not isinstance(other, Literal):
+            return NotImplemented
+        return self.type == other.type and repr(self.literal) == repr(other.literal)
+
+    def __hash__(self) -> int:
+        return hash((self.literal, self.type))
+
     def value(self, batch: pa.RecordBatch) -> Value:
         return pa.scalar(self.literal, self.type)
 

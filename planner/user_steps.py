@@ -26,7 +26,7 @@ from rvertex.operators.user_operator import UserOperator
 from rvertex.user_code import ON_ERROR, OnError, UserCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from planner.ingest import SchemaLike
     from planner.logical import LogicalNode
@@ -202,14 +202,23 @@ def _undeclared_field(process: type, base: type, declared: set[str]) -> str:
         for member in vars(owner).values():
             if not isinstance(member, types.FunctionType) or not member.__code__.co_argcount:
                 continue
-            me = member.__code__.co_varnames[0]
-            before = None
-            for step in dis.get_instructions(member):
-                is_own = before is not None and before.opname == "LOAD_FAST" and before.argval == me
-                if step.opname == "STORE_ATTR" and is_own and step.argval not in declared:
+            for name in _set_on_self(member):
+                if name not in declared:
                     return (
-                        f"{owner.__name__}.{member.__name__} sets self.{step.argval}, which is no "
-                        f"field; declare it with its type in the class, as {step.argval}: int = 0"
+                        f"{owner.__name__}.{member.__name__} sets self.{name}, which is no "
+                        f"field; declare it with its type in the class, as {name}: int = 0"
                     )
-                before = step
     return ""
+
+
+def _set_on_self(method: types.FunctionType) -> Iterator[str]:
+    """The attributes that ``self.x = ...`` and ``self.x += ...`` in a method set, in order."""
+    loads_me = ("LOAD_FAST", method.__code__.co_varnames[0])
+    steps = [(step.opname, step.argval) for step in dis.get_instructions(method)]
+    own: set[str] = set()
+    for two_before, before, (code, name) in zip(steps, steps[1:], steps[2:], strict=False):
+        if code == "LOAD_ATTR" and before[0] == "COPY" and two_before == loads_me:
+            own.add(name)
+        is_own = before == loads_me or (before[0] == "SWAP" and name in own)
+        if code == "STORE_ATTR" and is_own:
+            yield name

@@ -102,6 +102,10 @@ class KeyedContext(VertexContext):
         ``on_timer`` itself sets timers for later times only.
         """
         now = self._current[0]
+        if type(at) is not int or at >= INF_TIME:
+            raise UserResultError(
+                self._process, f"set_timer({at!r}): a time is an int of microseconds below INF"
+            )
         if at <= now:
             if self._in_timer:
                 raise UserResultError(
@@ -109,10 +113,6 @@ class KeyedContext(VertexContext):
                     f"set_timer({at}) in on_timer at {now}: a timer sets timers for later times",
                 )
             at = now
-        if type(at) is not int or at >= INF_TIME:
-            raise UserResultError(
-                self._process, f"set_timer({at!r}): a time is an int of microseconds below INF"
-            )
         self._timers.set(self._slot, at, name)
 
     def delete_timer(self, name: str = "") -> None:

@@ -152,5 +152,5 @@ def shown(value: object) -> str:
 
 def _is_ours(filename: str) -> bool:
     """Whether a frame belongs to the operators that call the user."""
-    path = filename.replace("\\", "/")
+    path = "/" + filename.replace("\\", "/")  # Cython's are relative: pyarrow/table.pxi
     return any(part in path for part in ("/rvertex/", "/pyarrow/", "<keyed state"))

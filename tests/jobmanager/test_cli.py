@@ -174,7 +174,7 @@ def test_explain(file: Path) -> None:
         ("queries.py:missing", "no/such/file.parquet: No such file or directory"),
         ("queries.py:taken", "the folder is not empty"),
         ("queries.py:nothing", "it defines no query named 'nothing'"),
-        ("queries.py:number", "it defines no query named 'number'"),
+        ("queries.py:number", "'number' is of type int, not a Query or Stream"),
         ("nowhere.py", "nowhere.py: no such file"),
         ("raises.py", "raises.py: ZeroDivisionError: division by zero"),
         ("syntax.py", "syntax.py: SyntaxError"),

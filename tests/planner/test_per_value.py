@@ -80,6 +80,13 @@ def test_a_value_that_occurs_in_no_row_does_not_fail() -> None:
         computed(number, batch, {"word"})
 
 
+def test_what_is_remembered_for_zero_is_not_taken_for_negative_zero() -> None:
+    words = pa.array(["a", "b"]).dictionary_encode()
+    batch = pa.RecordBatch.from_arrays([words, pa.array(range(2))], schema=CARRIED)
+    zeros = [when(WORD == "a").then(lit(zero)).otherwise(lit(1.0)).node for zero in (0.0, -0.0)]
+    assert [str(computed(zero, batch, {"word"})[0]) for zero in zeros] == ["0.0", "-0.0"]
+
+
 @udf(returns="string")
 def shout(words: pa.Array) -> pa.Array:
     return pa.array([None if w is None else f"{w.as_py()}!" for w in words])

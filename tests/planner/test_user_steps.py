@@ -201,6 +201,11 @@ class Undeclared(KeyedProcess):
         self.other = 1
 
 
+class UndeclaredSum(KeyedProcess):
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.total += 1  # type: ignore[attr-defined]
+
+
 class BadField(KeyedProcess):
     seen: dict  # type: ignore[type-arg]
 
@@ -238,6 +243,7 @@ WRONG: Any = {"nulls": "drop", "policy": "ignore", "code": 3, "process": Gaps}
         (lambda: KEYED.process(Silent), "it has no method on_event"),
         (lambda: KEYED.process(NoOutput), "there is a key of the name 'k'"),
         (lambda: KEYED.process(Undeclared), "sets self.other, which is no field; declare it"),
+        (lambda: KEYED.process(UndeclaredSum), "sets self.total, which is no field; declare it"),
         (lambda: KEYED.process(BadField), "'seen': a type of state is int, float"),
         (lambda: KEYED.process(BadDefault), "'n': the default 'a' is not int"),
         (lambda: KEYED.process(WithInit), "it has an __init__"),

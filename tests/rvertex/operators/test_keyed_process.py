@@ -338,6 +338,7 @@ def test_state_is_of_its_type() -> None:
         (lambda ctx: ctx.emit(1, m=1), "got an unexpected keyword argument 'm'"),
         (lambda ctx: ctx.emit(1, ve=0), "needs vs < ve"),
         (lambda ctx: ctx.set_timer(1.5), "a time is an int"),
+        (lambda ctx: ctx.set_timer("10s"), "a time is an int"),
         (lambda ctx: ctx.set_timer(INF_TIME), "below INF"),
         (lambda ctx: ctx.now(), r"ctx.now\(\) was called where values are not recorded"),
     ],
