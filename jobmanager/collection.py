@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from rvertex.messages import CheckpointTaken, Progress
 
 
-#: The marks are applied so often while every vertex takes one checkpoint, and with the first notice
-#: after so long a time.
-COLLECTIONS_PER_ROUND = 16
+#: Up to so many vertices the marks are applied with every checkpoint; in a larger plan once for as
+#: many as there are vertices, or with the first one taken so long after the last time.
+SMALL_PLAN = 16
 COLLECT_WAIT_S = 5
 
 
@@ -99,8 +99,7 @@ def checkpoint_taken(job: Ledger, notice: CheckpointTaken) -> None:
     ref = record_checkpoint(job, notice)
     if ref is None:
         _delete(job, vertex, [notice.name])
-        return
-    if notice.asked:
+    elif notice.asked:
         answered(job, vertex, notice.epoch, ref)
     collect_now_and_then(job)
 
@@ -116,22 +115,24 @@ def record_checkpoint(job: Ledger, notice: CheckpointTaken) -> CheckpointRef | N
     return ref
 
 
-def collect_now_and_then(job: Ledger, *, per_round: int = COLLECTIONS_PER_ROUND) -> None:
-    """There is something new: apply the marks now, or in a large plan when there is more.
+def collect_now_and_then(job: Ledger) -> None:
+    """A vertex took a checkpoint or ended: apply the marks now, or in a large plan now and then.
 
-    The marks cost time in the size of the plan, so they are shared by that many notices.
-    ``per_round``: how often while every vertex takes one checkpoint.
+    They cost time in the size of the plan. When they are applied follows from the notices of the
+    log alone, so a successor does it at the same places, with marks at least as high: a checkpoint
+    that was refused for them is refused again.
     """
     job.uncollected += 1
     is_over = all(v.is_finished for v in job.vertices.values())
-    is_late = job.now_us - job.collected_us > COLLECT_WAIT_S * US_PER_S
-    if is_over or is_late or job.uncollected * per_round >= len(job.vertices):
+    is_late = job.checkpointed_us - job.collected_us > COLLECT_WAIT_S * US_PER_S
+    vertices = len(job.vertices)
+    if is_over or is_late or vertices <= SMALL_PLAN or job.uncollected >= vertices:
         collect_durable(job)
 
 
 def collect_durable(job: Ledger) -> None:
     """Apply the low-water marks: delete old checkpoints, collect durable streams."""
-    job.uncollected, job.collected_us = 0, job.now_us
+    job.uncollected, job.collected_us = 0, job.checkpointed_us
     low = _low_water_marks(job)
     for name, ref in low.keep.items():
         dropped = [] if ref is None else job.tracker.drop_before(name, ref)

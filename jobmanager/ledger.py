@@ -53,7 +53,8 @@ class Ledger:
         self.advanced_us = 0
         #: Time of the latest checkpoint: the clock of retention.
         self.checkpointed_us = 0
-        #: Checkpoints and ends since the low-water marks were last applied, and when that was.
+        #: Checkpoints and ends since the low-water marks were last applied, and when that was by
+        #: the clock of checkpoints.
         self.uncollected = 0
         self.collected_us = 0
         self.out: list[Instruction] = []

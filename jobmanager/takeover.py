@@ -3,8 +3,9 @@
 Only facts count that outlive every process: which checkpoints there are, who has finished, which
 names were used. What was decided then (who was restarted, joined, drained) ended with the hosts, so
 a successor need not come to the same decisions, and may be told to work differently. It assumes
-that nobody lives; that keeps no checkpoint that its predecessor deleted as needless, because one
-that knows of living instances keeps at least as much.
+that nobody lives, and applies the marks at the places of the log where its predecessor did; that
+keeps no checkpoint that was deleted or refused, because one that knows of living instances keeps at
+least as much.
 
 Invariants: (1) names of hosts and epochs of instances are never given twice; (2) the log holds no
 notice of an instance that was fenced (:meth:`jobmanager.manager.JobManager.is_stale`).
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobmanager.collection import collect_now_and_then, record_checkpoint
+from jobmanager.collection import collect_durable, collect_now_and_then, record_checkpoint
 from jobmanager.ledger import EPOCHS_PER_TAKEOVER
 from jobmanager.messages import HostLost, JobResumed
 from rvertex.messages import CheckpointTaken, HostReady, VertexFinished
@@ -29,17 +30,18 @@ def recall(job: Ledger, notice: Notice) -> None:
     job.epoch = max(job.epoch, getattr(notice, "epoch", 0))
     match notice:
         case CheckpointTaken():
-            if record_checkpoint(job, notice) is not None:
-                collect_now_and_then(job, per_round=1)
+            record_checkpoint(job, notice)
+            collect_now_and_then(job)
         case VertexFinished(vertex=vertex):
             job.vertices[vertex].record_end(notice)
-            collect_now_and_then(job, per_round=1)
+            collect_now_and_then(job)
         case HostReady(host=host):
             job.generation = max(job.generation, _generation(host))
         case HostLost(host=host):  # another one was ordered
             job.generation = max(job.generation, _generation(host) + 1)
         case JobResumed():
             job.epoch += EPOCHS_PER_TAKEOVER
+            collect_durable(job)  # as it had done itself, when it had read the log until here
         case _:
             pass
 
