@@ -150,6 +150,7 @@ class WindowGather:
         if window <= self._open:
             return
         rows, later = self._candidates(window)
+        self._live = []  # Not beside a copy of themselves.
         if rows.num_rows:
             first, last = self._membership.spans(rows)
             self._emit(rows, np.maximum(first, self._open), last, window, out)
@@ -170,7 +171,7 @@ class WindowGather:
                 later.append(batch.slice(count))
         if not before:
             return pa.RecordBatch.from_pylist([], self._input_schema), later
-        return pa.concat_batches(before), later
+        return before[0] if len(before) == 1 else pa.concat_batches(before), later
 
     def _emit(
         self,
