@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 VALUES_MAX = 1 << 16
 #: Larger dictionaries are not remembered.
 REMEMBERED_BYTES_MAX = 2 << 20
-_REMEMBERED_MAX = 64
 _JOINS_MAX = 32
+#: What is joined of more than two large ones is not remembered: there may be any number of them.
+_JOINED_BYTES_MAX = 2 * REMEMBERED_BYTES_MAX
 
 
 class Known:
@@ -151,7 +152,8 @@ def _join_arrays(arrays: list[pa.Array]) -> pa.Array:
         values = different[0].values if different else arrays[0].dictionary
         indices = pa.concat_arrays([a.indices for a in arrays])
         return pa.DictionaryArray.from_arrays(indices, values)
-    if all(known.is_small for known in different):
+    total_bytes = sum(known.values.nbytes for known in different)
+    if total_bytes <= _JOINED_BYTES_MAX and all(known.is_small for known in different):
         values, places = _joined(different)
     else:
         values, places = _joined.__wrapped__(different)

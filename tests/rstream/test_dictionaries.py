@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -182,3 +184,13 @@ def test_a_tail_counts_a_dictionary_no_more_than_its_rows() -> None:
     tail.check()
     assert tail.bytes < rows_bytes
     assert tail.unflushed_bytes < rows_bytes
+
+
+def test_what_is_joined_of_many_large_dictionaries_is_not_kept() -> None:
+    before = pa.total_allocated_bytes()
+    for turn in range(3):
+        parts = [carried(["a"], [f"{turn} {k} {i:040d}" for i in range(30_000)]) for k in range(4)]
+        assert join_batches(parts).num_rows == 4
+        del parts
+    gc.collect()
+    assert pa.total_allocated_bytes() - before < 1 << 20
