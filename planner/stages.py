@@ -128,8 +128,13 @@ class Draft:
 
     @property
     def told(self) -> pa.Schema:
-        """The payload as the logical plan has it, without dictionaries that only carry text."""
-        return self.nodes[-1].schema if has_dictionaries(self.payload) else self.payload
+        """The payload as the logical plan has it, without dictionaries that only carry text.
+
+        A stage without nodes only joins sources, which carry none then.
+        """
+        if not self.nodes or not has_dictionaries(self.payload):
+            return self.payload
+        return self.nodes[-1].schema
 
     def add(self, operator: OperatorSpec, show: str, label: str = "") -> None:
         """Put an operator behind those that are there."""

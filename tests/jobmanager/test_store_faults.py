@@ -183,7 +183,10 @@ def test_an_object_store_that_goes_and_comes_back(
     events: Path, expected: dict[str, Any], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from moto.server import ThreadedMotoServer
+    from werkzeug.serving import WSGIRequestHandler
 
+    # A server that is stopped would go on to answer on the connections that it has.
+    monkeypatch.setattr(WSGIRequestHandler, "protocol_version", "HTTP/1.0", raising=False)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
