@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -264,15 +264,26 @@ class KeyedProcessOperator:
         """The slots of the timers that are due, each with its timer at hand."""
         ctx, note = self.context, self._state.note
         counts: dict[int, tuple[int, int]] = {}
-        for fired, (at, slot, name) in enumerate(popped):
+        fired = 0
+        go_end: int = MIN_TIME
+        for at, slot, name in popped:
+            if at > go_end:  # several CTIs may pass at once
+                fired, go_end = 0, self._cti_from(at)
+                counts.clear()
             if not slot._is_dirty:
                 note(slot)
             if ctx.at_end:
                 self._count_final(slot)
             elif fired >= TIMERS_UNCOUNTED:
                 self._count_crowded(slot, at, counts)
+            fired += 1
             ctx._current, ctx._slot = _timer((at, name)), slot
             yield slot
+
+    def _cti_from(self, time: int) -> int:
+        """The first CTI of this run at or after ``time``, INF_TIME if there is none."""
+        k = bisect_left(self._ctis, time)
+        return self._ctis[k] if k < len(self._ctis) else INF_TIME
 
     def _fire_all(self, popped: Iterator[tuple[int, Any, str]]) -> None:
         """Call for every timer; what it raises is fatal."""

@@ -402,6 +402,19 @@ def test_timers_that_hardly_let_time_pass_are_refused(monkeypatch: pytest.Monkey
     fire(100)
 
 
+def test_whether_timers_are_too_many_does_not_depend_on_the_cutting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keyed_process, "TIMERS_MAX", 50)
+    monkeypatch.setattr(keyed_process, "TIMERS_UNCOUNTED", 10)
+    ctis = np.arange(1, 6) * 40
+    for cuts in ([ctis], [ctis[:2], ctis[2:]], [ctis[k : k + 1] for k in range(5)]):
+        operator = spec_of(Hasty, pa.schema([])).open([KV])
+        operator.process([make_run([ev(0, k="a", x=1)], KV)])
+        for times in cuts:
+            operator.process([Run(make_run([], KV).events, times)])
+
+
 def test_keys_without_state_are_forgotten() -> None:
     operator = SESSIONS.open([KV])
     for t in range(0, 100, 10):
