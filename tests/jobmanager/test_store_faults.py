@@ -201,6 +201,7 @@ def test_an_object_store_that_goes_and_comes_back(
     monkeypatch.setattr(rstream.blobs, "RETRY_DELAY_S", 0.01)
     import s3fs
 
+    s3fs.S3FileSystem.clear_instance_cache()  # those of other tests talk to another server
     bucket = "faults"
     s3fs.S3FileSystem(skip_instance_cache=True).mkdir(bucket)
     stop = Disturber([500], lambda _: server.stop(), gate)
@@ -212,3 +213,4 @@ def test_an_object_store_that_goes_and_comes_back(
         assert outcome(resumed(f"s3://{bucket}/job")) == outcome(expected)
     finally:
         again.stop()
+        s3fs.S3FileSystem.clear_instance_cache()

@@ -1,4 +1,7 @@
-"""One direction of a control line: production's numbers over a transport that keeps nothing."""
+"""One direction of a control line: production's numbers over a transport that keeps nothing.
+
+Law: what is taken at its end is what was sent, each message once and in order.
+"""
 
 from __future__ import annotations
 
@@ -32,24 +35,31 @@ class Pipe:
         self._world = link.network.world
         self._take, self._broken = take, broken
         self._numbered, self._order = Numbered(), InOrder()
+        self._sent, self._taken = 0, 0
         #: When the last frame is there that was not made late.
         self.last_s = 0.0
 
     def send(self, message: bytes) -> None:
         """An empty message is a heartbeat."""
-        frame = self._numbered.frame(message)
+        number, frame = self._sent, self._numbered.frame(message)
+        self._sent += 1
         self.last_s = self._link.arrival_s(self.last_s)
         if self._link.is_cut:
             return
         copies_s = self._link.network.fates.late_s(self._name)
         for late_s in copies_s:
-            self._world.at(self.last_s + late_s, self._receiver, partial(self._arrive, frame))
+            arrive = partial(self._arrive, number, frame)
+            self._world.at(self.last_s + late_s, self._receiver, arrive)
         if not copies_s:  # a line that says nothing more says a heartbeat
             heartbeat_s = self._world.between(0.0, HEARTBEAT_S)
             self._world.after(heartbeat_s, self._sender, partial(self.send, b""))
 
-    def _arrive(self, frame: bytes) -> None:
+    def _arrive(self, number: int, frame: bytes) -> None:
         verdict, message = self._order.open(frame)
+        if verdict == "take":
+            if number != self._taken:
+                self._world.violate("each message once, in order", f"{self._name}: {number}")
+            self._taken = number + 1
         self._world.met[f"frame: {verdict}"] += 1
         if verdict == "broken":
             self._broken()
