@@ -62,7 +62,8 @@ def work_us(node: object, rows_in: float, rows_out: float) -> float:
             each = _GROUP_US + _LANE_US * len(aggregates)
             return rows_in * (each if node.can_be_split else each + _GATHER_US) + rows_out * each
         case logical.DataWindowAgg(aggregates=aggregates):
-            return rows_in * (_GATHER_US + _LANE_US * len(aggregates))
+            each = _GROUP_US if node.phase == "partial" else _GATHER_US
+            return rows_in * (each + _LANE_US * len(aggregates))
         case _:
             return rows_in * _USER_US
 

@@ -48,7 +48,7 @@ def describe(node: logical.LogicalNode) -> str:
         case logical.WindowAgg():
             return _aggregate(node)
         case logical.DataWindowAgg(window=window):
-            return f"aggregate {window}{_by(node)}: {_items(node)}"
+            return f"{_phase(node)}aggregate {window}{_by(node)}: {_items(node)}"
         case logical.UserStep():
             return str(node)
         case logical.Recover(choice=choice):
@@ -256,10 +256,13 @@ def _aggregate(node: logical.WindowAgg) -> str:
         if node.size_us == node.every_us
         else f"hopping {span} every {format_us(node.every_us)}"
     )
-    phase = "" if node.phase == "complete" else f"{node.phase} "
     whole = ", ".join(node.needs_all_values)
     why = f" (in one step, as {whole} needs all values of a window)" if whole else ""
-    return f"{phase}aggregate {window}{_by(node)}: {_items(node)}{why}"
+    return f"{_phase(node)}aggregate {window}{_by(node)}: {_items(node)}{why}"
+
+
+def _phase(node: logical.WindowAgg | logical.DataWindowAgg) -> str:
+    return "" if node.phase == "complete" else f"{node.phase} "
 
 
 def _by(node: logical.WindowAgg | logical.DataWindowAgg) -> str:

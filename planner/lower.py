@@ -217,7 +217,7 @@ class _Lowering:
             case logical.DataWindowAgg():
                 draft = self._plain(inputs[0], node, "agg")
                 draft.add(node.operator(), describe(node), node.label)
-                draft.is_cheap = False
+                draft.is_cheap = draft.is_cheap and node.phase == "partial"
                 return _Flow([draft])
             case logical.UserStep():
                 draft = self._plain(inputs[0], node, node.kind)

@@ -11,6 +11,7 @@ from rvertex.aggregates import AggregateSpec, Argument
 from rvertex.operators.aggregate import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.count_window import CountWindowAggregate
 from rvertex.operators.session import SessionAggregate
+from rvertex.operators.session_phases import FinalSession, PartialSession
 from rvertex.operators.shift import Shift
 from rvertex.operators.snapshot_window import SnapshotAggregate
 
@@ -37,6 +38,9 @@ AggregateFunction = Literal[
     "quantile",
     "user",
 ]
+#: Of these, which of rows that tie is taken follows from their sequence, which partial rows of
+#: sessions do not keep.
+_SEQUENTIAL = ("first", "last", "max_by", "min_by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +103,20 @@ class WindowAgg(OneInput):
         return tuple(dict.fromkeys(a.function for a in self.aggregates if a.spec.is_gathered))
 
 
+DataWindowOperator = (
+    SnapshotAggregate | SessionAggregate | PartialSession | FinalSession | CountWindowAggregate
+)
+
+
 @dataclass(frozen=True, slots=True)
 class DataWindowAgg(OneInput):
-    """Aggregates per key and window that the key's events make; never split into phases."""
+    """Aggregates per key and window that the key's events make."""
 
     keys: tuple[str, ...]
     window: DataWindow
     aggregates: tuple[Aggregate, ...]
+    #: Only sessions have phases.
+    phase: Phase = "complete"
     label: str = ""
     schema: pa.Schema = field(init=False)
 
@@ -113,10 +124,26 @@ class DataWindowAgg(OneInput):
         schema = self.operator().output_schema([self.input.schema])
         object.__setattr__(self, "schema", schema)
 
-    def operator(self) -> SnapshotAggregate | SessionAggregate | CountWindowAggregate:
+    @property
+    def can_be_split(self) -> bool:
+        """Whether partial results may be merged: sessions that end by a gap alone."""
+        window = self.window
+        functions = [a.function for a in self.aggregates]
+        return (
+            isinstance(window, SessionWindow)
+            and window.max_us is None
+            and not any(a.spec.is_gathered for a in self.aggregates)
+            and not any(function in _SEQUENTIAL for function in functions)
+        )
+
+    def operator(self) -> DataWindowOperator:
         """What computes it; it also knows the output's types."""
         specs = tuple(a.spec for a in self.aggregates)
         match self.window:
+            case SessionWindow(gap_us) if self.phase == "partial":
+                return PartialSession(self.keys, gap_us, specs)
+            case SessionWindow(gap_us) if self.phase == "final":
+                return FinalSession(self.keys, gap_us, specs)
             case SessionWindow(gap_us, max_us):
                 return SessionAggregate(self.keys, gap_us, max_us, specs)
             case CountWindow(count):

@@ -1,8 +1,10 @@
 """Aggregates in two steps around an exchange, so that only partial results travel.
 
 Aggregates that need all rows of a window, and windows that data make, stay in one step: merging
-would not give the same. The first step joins the stage before the exchange, each branch of a union
-by itself. A subplan that others share is closed, so behind it rows are exchanged as they are.
+would not give the same. Sessions that only a gap ends are split too, as partial rows of panes
+shorter than the gap make the same sessions. The first step joins the stage before the exchange,
+each branch of a union by itself. A subplan that others share is closed, so behind it rows are
+exchanged as they are.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.logical import Exchange, LogicalNode, Union, WindowAgg
+from planner.logical import DataWindowAgg, Exchange, LogicalNode, Union, WindowAgg
 from planner.traversal import Shared, transform
 
 if TYPE_CHECKING:
@@ -23,7 +25,9 @@ def partial_aggregation(root: LogicalNode, options: PlanOptions) -> LogicalNode:
         return root
 
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
-        if not isinstance(node, WindowAgg) or node.phase != "complete" or not node.can_be_split:
+        if not isinstance(node, WindowAgg | DataWindowAgg):
+            return node
+        if node.phase != "complete" or not node.can_be_split:
             return node
         exchange = node.input
         if not isinstance(exchange, Exchange) or exchange in shared:
@@ -36,7 +40,9 @@ def partial_aggregation(root: LogicalNode, options: PlanOptions) -> LogicalNode:
     return transform(root, change)
 
 
-def _partial(node: WindowAgg, below: LogicalNode, shared: Shared) -> LogicalNode | None:
+def _partial(
+    node: WindowAgg | DataWindowAgg, below: LogicalNode, shared: Shared
+) -> LogicalNode | None:
     if below in shared:
         return None
     if isinstance(below, Union):

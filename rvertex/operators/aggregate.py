@@ -56,10 +56,7 @@ class PartialAggregate:
             UnknownColumnError: a key or an aggregated column that the input does not have.
             OperatorTypeError: a column of a type that a function or a key cannot take.
         """
-        (payload,) = inputs
-        lanes = lanes_of(self.aggregates, payload)
-        types = key_types(self.keys, payload)
-        return _schema(self.keys, types, [field for lane in lanes for field in lane.fields])
+        return lanes_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
         """A pane, or a window and the events that reach into it."""
@@ -96,10 +93,7 @@ class FinalAggregate:
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys, then aggregates, given the schema of partial rows."""
-        (partial,) = inputs
-        lanes = lanes_in(self.aggregates, partial)
-        types = key_types(self.keys, partial)
-        return _schema(self.keys, types, result_fields(self.aggregates, lanes))
+        return merged_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
         """A window: its units do not reach beyond it."""
@@ -112,17 +106,10 @@ class FinalAggregate:
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """The second phase with nothing open."""
         (partial,) = inputs
-        lanes = lanes_in(self.aggregates, partial)
-        grouping = Grouping(
-            self.keys, key_types(self.keys, partial), lambda: [lane.merger() for lane in lanes]
-        )
         windows = Windows(self.size_us, self.every_us)
         return WindowGather(
             ByOverlap(windows) if self.points else ByStart(windows),
-            grouping,
-            event_schema(partial),
-            event_schema(self.output_schema(inputs)),
-            lambda columns: results(self.aggregates, _by_name(lanes, columns)),
+            *merging(self.keys, self.aggregates, partial),
         )
 
 
@@ -166,6 +153,25 @@ class WindowAggregate:
         return TwoPhases(partial.open(inputs), final.open([partial.output_schema(inputs)]))
 
 
+def lanes_schema(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
+) -> pa.Schema:
+    """Keys and lanes of partial rows, of events."""
+    (payload,) = inputs
+    lanes = lanes_of(aggregates, payload)
+    types = key_types(keys, payload)
+    return _schema(keys, types, [field for lane in lanes for field in lane.fields])
+
+
+def merged_schema(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
+) -> pa.Schema:
+    """Keys, then aggregates, of partial rows."""
+    (partial,) = inputs
+    lanes = lanes_in(aggregates, partial)
+    return _schema(keys, key_types(keys, partial), result_fields(aggregates, lanes))
+
+
 def aggregated_schema(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
 ) -> pa.Schema:
@@ -191,6 +197,20 @@ def gathering(
         grouping,
         _needed(keys, aggregates, payload),
         event_schema(aggregated_schema(keys, aggregates, [payload])),
+        lambda columns: results(aggregates, _by_name(lanes, columns)),
+    )
+
+
+def merging(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], partial: pa.Schema
+) -> tuple[Grouping, pa.Schema, pa.Schema, Callable[[list[pa.Array]], list[pa.Array]]]:
+    """For a second phase that merges rows of ``partial``; returns as :func:`gathering`."""
+    lanes = lanes_in(aggregates, partial)
+    grouping = Grouping(keys, key_types(keys, partial), lambda: [lane.merger() for lane in lanes])
+    return (
+        grouping,
+        event_schema(partial),
+        event_schema(merged_schema(keys, aggregates, [partial])),
         lambda columns: results(aggregates, _by_name(lanes, columns)),
     )
 

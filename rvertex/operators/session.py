@@ -77,11 +77,11 @@ class SessionAggregate:
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """No session yet."""
         (payload,) = inputs
-        assigner = _Sessions(self.gap_us, self.max_us)
+        assigner = Sessions(self.gap_us, self.max_us)
         return SingleWindow(assigner, *gathering(self.keys, self.aggregates, payload))
 
 
-class _Sessions:
+class Sessions:
     """By key: start and number of its last session, and how long it is active."""
 
     def __init__(self, gap: int, longest: int | None) -> None:

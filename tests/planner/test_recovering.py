@@ -58,7 +58,7 @@ def test_what_reaches_back_without_bound_is_checkpointed() -> None:
     assert strategies(query) == {"s01-bids": "replay", "s02-agg": "checkpoint"}
     plan = lower(query, root="r")
     assert plan.stages[1].why_recovery == (
-        "'aggregate session 5ms by auction' remembers its input for an unbounded time"
+        "'final aggregate session 5ms by auction' remembers its input for an unbounded time"
     )
 
 

@@ -136,14 +136,19 @@ def test_a_user_aggregate_travels_with_the_plan() -> None:
 
 
 def test_partial_phases_only_where_merging_is_exact() -> None:
-    def operators(**aggregates: agg.Agg) -> list[str]:
-        stream = _stream().group_by("k").window(tumbling(50)).agg(**aggregates)
+    def operators(window: AnyWindow, **aggregates: agg.Agg) -> list[str]:
+        stream = _stream().group_by("k").window(window).agg(**aggregates)
         plan = lower(stream.to_parquet(), root="memory://job")
         return [type(o).__name__ for v in plan.vertices for o in v.operators if v.index == 0]
 
-    assert "PartialAggregate" in operators(n=agg.count(), p=agg.product("x"))
-    assert "PartialAggregate" in operators(t=agg.top_k("x", 2), v=agg.variance("x"))
-    assert "PartialAggregate" not in operators(n=agg.count(), q=agg.quantile("x", 0.5))
+    assert "PartialAggregate" in operators(tumbling(50), n=agg.count(), p=agg.product("x"))
+    assert "PartialAggregate" in operators(tumbling(50), t=agg.top_k("x", 2), v=agg.variance("x"))
+    assert "PartialAggregate" not in operators(
+        tumbling(50), n=agg.count(), q=agg.quantile("x", 0.5)
+    )
+    assert "PartialSession" in operators(session(50), n=agg.count(), kinds=agg.count_distinct("x"))
+    assert "PartialSession" not in operators(session(50, max=90), n=agg.count())
+    assert "PartialSession" not in operators(session(50), n=agg.count(), x=agg.last("x"))
 
 
 @pytest.mark.parametrize(

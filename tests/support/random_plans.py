@@ -259,7 +259,7 @@ CLOCK: list[AnyWindow] = [
     hopping(4, 6),
     hopping(7, 3, offset=-1),
 ]
-DATA: list[AnyWindow] = [snapshot(), session(6), session(3, max=8)]
+DATA: list[AnyWindow] = [snapshot(), session(6), session(3, max=8), session(30)]
 COUNTS: list[AnyWindow] = [count_window(1), count_window(3)]
 
 

@@ -1,0 +1,150 @@
+"""Sessions in two phases: each cut-invariant, and together what one phase gives.
+
+Cannot catch: what all three get wrong in the same way; ``test_data_windows.py`` compares one phase
+with the naive evaluator, and random plans do so with both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rstream.batch import VE, VS, int64_column
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.aggregates import AggregateSpec
+from rvertex.operators.session import SessionAggregate
+from rvertex.operators.session_phases import FinalSession, PartialSession, pane_us
+from rvertex.run import Run
+from tests.support.builders import Cti, Ev, cti, ev, make_run, table_of
+from tests.support.exact import assert_same_items
+from tests.support.operator_harness import assert_cut_invariant, run_cut
+from tests.support.strategies import PAYLOAD, runs, splits
+
+COUNTED = (
+    AggregateSpec("count", None, "rows"),
+    AggregateSpec("sum", "n", "total"),
+    AggregateSpec("min", "x", "low"),
+    AggregateSpec("max", "s", "high"),
+    AggregateSpec("count_distinct", "n", "kinds"),
+)
+TWO = (AggregateSpec("count", None, "n"), AggregateSpec("sum", "x", "total"))
+SMALL = pa.schema([("k", pa.int64()), ("x", pa.int64())])
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    run=runs(duration_max=9, max_size=12),
+    cuts=splits(),
+    keys=st.sampled_from([(), ("k",), ("s", "k")]),
+    gap=st.sampled_from([1, 7, 25, 60, 300]),
+    vertices=st.integers(1, 3),
+)
+def test_two_phases_are_one(
+    run: Run, cuts: list[int], keys: tuple[str, ...], gap: int, vertices: int
+) -> None:
+    partial, final = PartialSession(keys, gap, COUNTED), FinalSession(keys, gap, COUNTED)
+    schema = partial.output_schema([PAYLOAD])
+    at = np.arange(run.events.num_rows) % vertices
+    parts = [
+        assert_cut_invariant(
+            partial, [Run(run.events.filter(pa.array(at == v)), run.ctis)], [PAYLOAD], cuts
+        )
+        for v in range(vertices)
+    ]
+    # As MERGE would: by start, of equal ones the first vertex first.
+    rows = pa.Table.from_batches([part.events for part in parts]).combine_chunks()
+    order = np.argsort(rows.column(VS).to_numpy(), kind="stable")
+    merged = rows.take(pa.array(order)).to_batches()
+    events = merged[0] if merged else parts[0].events
+    out = assert_cut_invariant(final, [Run(events, parts[0].ctis)], [schema], cuts)
+    whole = Run(run.events, np.append(run.ctis[run.ctis < INF_TIME], INF_TIME))
+    (one,) = run_cut(SessionAggregate(keys, gap, None, COUNTED), [whole], [PAYLOAD], ())
+    (two,) = run_cut(final, [Run(events, whole.ctis)], [schema], ())
+    if len(run.ctis) and run.ctis[-1] == INF_TIME:
+        assert_same_items(out.events, one.events, "all of it")
+        assert_same_items(two.events, one.events, "with the CTIs of one phase")
+    assert_same_items(out.events, one.events.slice(0, out.events.num_rows), "so far")
+
+
+def test_the_worked_panes() -> None:
+    items: list[Ev | Cti] = [
+        ev(0, k=1, x=1),
+        ev(3, 9, k=2, x=2),
+        ev(4, k=1, x=4),
+        ev(11, k=2, x=8),
+        cti(14),
+        ev(16, k=1, x=16),
+        cti(20),
+        cti(29),
+    ]
+    spec = PartialSession(("k",), 100, TWO)
+    assert pane_us(spec.gap_us) == 10
+    out = assert_cut_invariant(spec, [make_run(items, SMALL)], [SMALL])
+    lanes = [{"k": 1, "@count()": 2}, {"k": 2, "@count()": 1}, {"k": 2, "@count()": 1}]
+    rows = out.events.to_pylist()
+    assert [(r[VS], r[VE]) for r in rows] == [(0, 5), (3, 9), (11, 12), (16, 17)]
+    assert [{n: r[n] for n in lanes[0]} for r in rows[:3]] == lanes
+    assert [r["@sum(x)"] for r in rows] == [5, 2, 8, 16]
+    assert out.ctis.tolist() == [10, 20]
+
+
+@pytest.mark.parametrize("gap", [1, 10, 2**40, 2**62])
+def test_the_ends_of_time(gap: int) -> None:
+    low, high = MIN_TIME, INF_TIME - 1
+    items: list[Ev | Cti] = [
+        cti(low),
+        ev(low, k=1, x=1),
+        ev(low + 1, INF_TIME, k=2, x=2),
+        cti(low + 3),
+        ev(0, k=1, x=4),
+        cti(5),
+        ev(high, INF_TIME, k=3, x=8),
+        cti(INF_TIME),
+    ]
+    run = make_run(items, SMALL)
+    partial, final = PartialSession(("k",), gap, TWO), FinalSession(("k",), gap, TWO)
+    part = assert_cut_invariant(partial, [run], [SMALL])
+    assert part.ctis[0] == low
+    assert part.ctis[-1] == INF_TIME
+    out = assert_cut_invariant(final, [part], [partial.output_schema([SMALL])])
+    (one,) = run_cut(SessionAggregate(("k",), gap, None, TWO), [run], [SMALL], ())
+    assert_same_items(out.events, one.events, "ends of time")
+
+
+def test_a_large_batch_equals_small_ones() -> None:
+    rows = 8_000
+    at = np.arange(rows)
+    columns = [at * 3, at * 3 + 1 + at % 50, (at // 400) * 7 + (at * 31) % 11, at % 5]
+    schema = pa.schema([(VS, pa.int64()), (VE, pa.int64()), *SMALL])
+    events = pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=schema)
+    run = Run(events, np.append(np.arange(0, rows * 3, 700), INF_TIME))
+    spec = PartialSession(("k",), 1_000, TWO)
+    (whole,) = run_cut(spec, [run], [SMALL], ())
+    assert 500 < whole.events.num_rows < rows // 2
+    assert (np.diff(int64_column(whole.events, VS)) >= 0).all()
+    pieces = run_cut(spec, [run], [SMALL], range(0, rows + 50, 137), restore=True)
+    joined = pa.concat_batches([piece.events for piece in pieces])
+    assert_same_items(joined, whole.events, "in pieces")
+
+
+def test_a_session_waits_for_all_vertices() -> None:
+    spec = FinalSession((), 50, TWO)
+    schema = pa.schema([("@count()", pa.int64()), ("@sum(x)", pa.int64())])
+    parts = [
+        {VS: 0, VE: 9, "@count()": 3, "@sum(x)": 3},
+        {VS: 4, VE: 30, "@count()": 2, "@sum(x)": 5},
+        {VS: 60, VE: 61, "@count()": 1, "@sum(x)": 7},
+        {VS: 130, VE: 131, "@count()": 1, "@sum(x)": 9},
+    ]
+    items = [ev(r.pop(VS), r.pop(VE), **r) for r in parts]
+    run = make_run([*items[:3], cti(100), items[3], cti(INF_TIME)], schema)
+    out = assert_cut_invariant(spec, [run], [schema])
+    assert table_of(out) == [
+        cti(0),
+        ev(0, 110, n=6, total=15),
+        ev(130, 180, n=1, total=9),
+        cti(INF_TIME),
+    ]
