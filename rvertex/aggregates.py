@@ -13,7 +13,8 @@ of :mod:`rvertex.merged` are, and a user's aggregate with ``merge`` (:mod:`rvert
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,15 +31,16 @@ from rvertex.accumulators import (
     is_numpy_ordered,
 )
 from rvertex.arrow_accumulators import ArrowFold, Pick
+from rvertex.distinct import COLUMNS_MAX
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.gathered import GATHERED, Custom, Gathered, gathered_type
-from rvertex.merged import MERGED, lane_of, lane_type, open_lane
+from rvertex.merged import MERGED, lane_of, lane_type, open_distinct, open_lane
 from rvertex.merged import result as merged_result
 from rvertex.ranked import Ranked, is_ranked_type, value_type, values_of
 from rvertex.user_fold import UserFold, user_results
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 #: Over values of :func:`rvertex.ranked.ranked_type`: the one of the greatest or least rank.
 RANKED = ("max_by", "min_by")
@@ -48,6 +50,8 @@ FUNCTIONS = (
     *MERGED,
     *GATHERED,
 )
+#: How a lane of several columns is named, in front of their names as JSON.
+_TOGETHER = "@distinct of "
 _MERGED_LANES = tuple(lane_of(function) for function in MERGED)
 #: What a function is told besides its column: ddof, k, q, or the user's object.
 Argument = int | float | Custom | None
@@ -79,15 +83,21 @@ class AggregateSpec:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One accumulator: ``function(column)`` with values of ``type``, kept in column ``name``."""
+    """One accumulator: ``function(column)`` with values of ``type``, kept in column ``name``.
+
+    ``others``: columns whose different values are kept together with those of ``column``.
+    """
 
     function: str
     column: str | None
     type: pa.DataType
     argument: Argument = None
+    others: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
+        if self.others:
+            return _TOGETHER + json.dumps([self.column, *self.others])
         told = "" if self.argument is None else f"; {self.argument}"
         return f"@{self.function}({'' if self.column is None else self.column}{told})"
 
@@ -110,6 +120,8 @@ class Lane:
         assert self.column is not None, self
         if isinstance(self.argument, Custom) and self.argument.merges:
             return UserFold(self.column, self.argument, merges=False)
+        if self.function == "distinct":
+            return open_distinct((self.column, *self.others), self.type)
         if self.function in _MERGED_LANES:
             return open_lane(self.function, self.column, self.type, self.argument, merges=False)
         if self.function in GATHERED:
@@ -122,6 +134,8 @@ class Lane:
             return Pick(self.name, self.type, is_last=self.function == "last", by=self.time_name)
         if isinstance(self.argument, Custom):
             return UserFold(self.name, self.argument, merges=True)
+        if self.function == "distinct":
+            return open_distinct((str(self.column), *self.others), self.type, self.name)
         if self.function in _MERGED_LANES:
             return open_lane(self.function, self.name, self.type, self.argument, merges=True)
         function = "sum" if self.function == "count" else self.function
@@ -141,16 +155,22 @@ def lanes_of(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> tuple[L
         for function in _lane_functions(spec.function):
             lane = _lane(spec, function, _lane_type(spec, function, kind))
             lanes[lane.name] = lane
-    return tuple(lanes.values())
+    return _together(lanes.values())
 
 
 def lanes_in(aggregates: Sequence[AggregateSpec], partial: pa.Schema) -> tuple[Lane, ...]:
     """The lanes of ``aggregates`` as found in the schema of partial rows."""
     lanes: dict[str, Lane] = {}
+    together = _members(partial.names)
     for spec in aggregates:
         for function in _lane_functions(spec.function):
             name = _lane_name(spec, function)
-            lanes[name] = _lane(spec, function, _column_type(partial, name))
+            if name in together:
+                (name, members) = together[name]
+                kind = _column_type(partial, name)
+                lanes[name] = Lane(function, members[0], kind, others=members[1:])
+            else:
+                lanes[name] = _lane(spec, function, _column_type(partial, name))
     return tuple(lanes.values())
 
 
@@ -165,28 +185,63 @@ def _result_type(spec: AggregateSpec, types: Mapping[str, pa.DataType]) -> pa.Da
         return pa.float64()
     if isinstance(spec.argument, Custom):
         return spec.argument.target.type
+    if spec.function == "count_distinct":
+        return pa.int64()
     kind = types[_lane_name(spec, lane_of(spec.function))]
     if spec.function in ("variance", "stddev"):
         return pa.float64()
-    if spec.function == "count_distinct":
-        return pa.int64()
     return value_type(kind) if spec.function in RANKED else kind
 
 
 def results(aggregates: Sequence[AggregateSpec], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
     """The output columns, given the merged lanes by column name."""
     out = []
+    together = _members(columns)
     for spec in aggregates:
         if spec.function == "mean":
             out.append(_mean(columns[_lane_name(spec, "sum")], columns[_lane_name(spec, "count")]))
             continue
-        column = columns[_lane_name(spec, lane_of(spec.function))]
+        name, place = _lane_name(spec, lane_of(spec.function)), 0
+        if name in together:
+            (name, members) = together[name]
+            place = members.index(str(spec.column))
+        column = columns[name]
         if spec.function in MERGED:
-            column = merged_result(spec.function, column, spec.argument)
+            column = merged_result(spec.function, column, spec.argument, place)
         if isinstance(spec.argument, Custom) and spec.argument.merges:
             column = user_results(spec.argument, column)
         out.append(values_of(column) if spec.function in RANKED else column)
     return out
+
+
+def _together(lanes: Iterable[Lane]) -> tuple[Lane, ...]:
+    """The lanes, those of different values of one type together, so many at a time."""
+    out: list[Lane] = []
+    last: dict[pa.DataType, int] = {}
+    for lane in lanes:
+        at = last.get(lane.type) if lane.function == "distinct" else None
+        if at is not None and len(out[at].others) < COLUMNS_MAX - 1:
+            out[at] = replace(out[at], others=(*out[at].others, str(lane.column)))
+            continue
+        if lane.function == "distinct":
+            last[lane.type] = len(out)
+        out.append(lane)
+    return tuple(
+        replace(lane, type=lane_type("distinct", lane.type.value_type, 1 + len(lane.others)))
+        if lane.others
+        else lane
+        for lane in out
+    )
+
+
+def _members(names: Iterable[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """By the name that a lane would have alone: the lane it is kept in, and the columns of that."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for name in names:
+        if name.startswith(_TOGETHER):
+            members = tuple(json.loads(name.removeprefix(_TOGETHER)))
+            found |= {Lane("distinct", m, pa.null()).name: (name, members) for m in members}
+    return found
 
 
 def _merges(argument: Argument) -> bool:

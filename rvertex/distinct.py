@@ -1,11 +1,14 @@
 """Distinct values of groups: what ``count_distinct`` keeps, in eight bytes a value and group.
 
-Values get codes; what is kept is pairs of group and value code, packed into 64 bits, in sorted runs
-of growing length: rows cost a sort of their own few, and runs are merged when they are about as
-long as what came after them, so a pair is moved a logarithmic number of times.
+Values get codes; what is kept is *words* of group, value code and, where several columns are kept
+together, which of them have the value, packed into 64 bits, in sorted runs of growing length: rows
+cost a sort of their own few, and runs are merged when they are about as long as what came after
+them, so a word is moved a logarithmic number of times. Columns that are one column, filtered in
+several ways, so cost no more than that one: each of their rows is one word.
 
-Invariants: (1) exact: 0.0 equals -0.0, NaN equals NaN; (2) a run has each pair once, ascending, and
-is never changed; (3) a column depends on the set of values alone: the lists are ascending.
+Invariants: (1) exact: 0.0 equals -0.0, NaN equals NaN; (2) a run has each pair of group and value
+once, ascending, and is never changed; (3) a column depends on the sets of values alone: the lists
+are ascending.
 """
 
 from __future__ import annotations
@@ -18,88 +21,243 @@ import pyarrow.compute as pc
 
 from rvertex.accumulators import numbers
 from rvertex.by_key import group_starts
+from rvertex.errors import TooManyGroupsError
 from rvertex.key_table import KeyTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rvertex.accumulators import Rows, Saved
 
-_CODE_BITS = np.int64(32)
-_VALUE_MASK = np.int64(2**32 - 1)
+#: Columns that are kept together: a bit for each in every word.
+COLUMNS_MAX = 4
+_CODE_BITS = 31
+_WORD_BITS = 63
 #: What becomes of so many rows at a time is all that an update holds beside the runs.
 _PIECE_MAX_ROWS = 1 << 18
 
 
-class Distinct:
-    """The different values of each group as lists; of lists of them (``merges``) their number."""
+def kept_together(kind: pa.DataType) -> pa.DataType:
+    """An element of the lists of several columns: a value, and a bit for each that has it."""
+    return pa.struct([("value", kind), ("seen", pa.uint8())])
 
-    def __init__(self, column: str, kind: pa.DataType, *, merges: bool) -> None:
-        """``kind``: of the values."""
-        self._column = column
-        self._merges = merges
+
+def counted(lane: pa.Array, place: int) -> pa.Array:
+    """The number of different values of the ``place``-th column of a lane, int64."""
+    kind = lane.type
+    if pa.types.is_integer(kind):
+        return lane
+    if pa.types.is_struct(kind):
+        return pc.struct_field(lane, place)
+    if not pa.types.is_struct(kind.value_type):
+        return pc.list_value_length(lane).cast(pa.int64())
+    seen = pc.struct_field(lane.values, 1).to_numpy()
+    before = np.concatenate([[0], np.cumsum(seen >> place & 1, dtype=np.int64)])
+    return pa.array(np.diff(before[lane.offsets.to_numpy()]))
+
+
+class Distinct:
+    """The different values of each group as lists; of lists of them (``lane``) their number.
+
+    With several ``columns`` the lists are of :func:`kept_together`, the numbers a struct.
+    """
+
+    def __init__(self, columns: Sequence[str], kind: pa.DataType, lane: str | None = None) -> None:
+        """``kind``: of the values. ``lane``: the column of lists of other such lanes."""
+        assert 1 <= len(columns) <= COLUMNS_MAX, columns
+        self._columns = tuple(columns)
+        self._lane = lane
         self._values = KeyTable([kind])
         self._groups = 0
+        self._seen_bits = len(columns) if len(columns) > 1 else 0
+        self._groups_max = 1 << (_WORD_BITS - _CODE_BITS - self._seen_bits)
         self._runs: list[np.ndarray] = []
+        self._is_shared = False
 
     def update(self, rows: Rows) -> None:
         self._groups = rows.groups
-        read = rows.elements if self._merges else rows.valid
-        codes, values = read(self._column)
-        for at in range(0, len(codes), _PIECE_MAX_ROWS):
-            piece = values.slice(at, _PIECE_MAX_ROWS)
-            pairs = codes[at : at + len(piece)] << _CODE_BITS
-            pairs |= self._values.codes([piece], len(piece))
-            self._push(_unique(pairs))
+        if rows.groups >= self._groups_max:
+            raise TooManyGroupsError("count_distinct", self._groups_max)
+        for codes, values, seen in self._found(rows):
+            words = codes << np.int64(_CODE_BITS)
+            words |= self._values.codes([values], len(values))
+            if seen is not None:
+                words <<= np.int64(self._seen_bits)
+                words |= seen
+            self._push(_unique(words, self._seen_bits))
 
     def columns(self) -> list[pa.Array]:
-        pairs = self._whole()
-        counts = np.bincount(pairs >> _CODE_BITS, minlength=self._groups)
-        if self._merges:
-            return [pa.array(counts.astype(np.int64, copy=False))]
+        """The end: what the lists are made of is gone."""
+        bounds = np.arange(self._groups + 1) << np.int64(_CODE_BITS + self._seen_bits)
+        words = self._whole()
+        offsets = np.searchsorted(words, bounds)
+        if self._lane is not None:
+            return [self._counts(words, offsets)]
+        if self._is_shared:
+            words = words.copy()
+        self._runs = []
         (values,) = self._values.keys()
         order = _ascending(values)
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        ranked = rank[pairs & _VALUE_MASK]
-        ranked |= pairs & ~_VALUE_MASK
-        ranked.sort()
-        ranked &= _VALUE_MASK
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        elements = values.take(pa.array(order)).take(pa.array(ranked))
-        return [pa.ListArray.from_arrays(pa.array(offsets), elements)]
+        self._rank(words, order)
+        return [self._lists(words, values.take(pa.array(order)), offsets)]
 
     def save(self) -> list[Saved]:
-        pairs = pa.chunked_array([pa.array(run) for run in self._runs], pa.int64())
-        return [pairs, self._values.save()["key0"].column(0), pa.array([self._groups])]
+        self._is_shared = True
+        words = pa.chunked_array([pa.array(run) for run in self._runs], pa.int64())
+        return [words, self._values.save()["key0"].column(0), pa.array([self._groups])]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        pairs, values, groups = state
+        words, values, groups = state
         table = {"groups": pa.table({"code": pa.nulls(len(values))})}
         self._values.restore({**table, "key0": pa.table({"key": values})})
-        self._runs = [numbers(chunk) for chunk in pairs.chunks]
         # Chunks need not be the runs that were saved.
-        self._runs = [_unique(np.concatenate(self._runs))] if self._runs else []
+        runs = [numbers(chunk) for chunk in words.chunks]
+        self._runs = [_unique(np.concatenate(runs), self._seen_bits)] if runs else []
         self._groups = groups[0].as_py()
+
+    def _found(self, rows: Rows) -> Iterator[tuple[np.ndarray, pa.Array, np.ndarray | None]]:
+        """Groups, values, and the bits of the columns that have them, so many rows at a time."""
+        if self._lane is not None:
+            for codes, elements in _elements(*rows.valid(self._lane)):
+                yield (codes, *_parted(elements, self._seen_bits))
+            return
+        for codes, values, seen in self._given(rows):
+            for at in range(0, len(codes), _PIECE_MAX_ROWS):
+                part = slice(at, at + _PIECE_MAX_ROWS)
+                piece = values.slice(at, _PIECE_MAX_ROWS)
+                yield codes[part], piece, None if seen is None else seen[part]
+
+    def _given(self, rows: Rows) -> Iterator[tuple[np.ndarray, pa.Array, np.ndarray | None]]:
+        """The same of events: one row each if the columns are one column, filtered."""
+        if not self._seen_bits:
+            yield (*rows.valid(self._columns[0]), None)
+            return
+        columns = [rows.column(name) for name in self._columns]
+        base = pc.coalesce(*columns) if columns[0].null_count else columns[0]
+        if all(column is base or _is_part_of(column, base) for column in columns):
+            seen = np.zeros(len(base), np.uint8)
+            for place, column in enumerate(columns):
+                seen |= column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8) << place
+            some = seen > 0
+            if base.null_count:
+                yield rows.codes[some], base.drop_null(), seen[some]
+            else:
+                yield rows.codes, base, seen
+            return
+        for place, name in enumerate(self._columns):
+            codes, values = rows.valid(name)
+            yield codes, values, np.full(len(codes), 1 << place, np.uint8)
 
     def _push(self, run: np.ndarray) -> None:
         merged, rows = [run], len(run)
         while self._runs and len(self._runs[-1]) <= 2 * rows:
             merged.append(self._runs.pop())
             rows += len(merged[-1])
-        self._runs.append(run if len(merged) == 1 else _unique(np.concatenate(merged)))
+        self._runs.append(run if len(merged) == 1 else self._merged(merged))
 
     def _whole(self) -> np.ndarray:
         if len(self._runs) > 1:
-            self._runs = [_unique(np.concatenate(self._runs))]
+            runs, self._runs = self._runs, []
+            self._runs, self._is_shared = [self._merged(runs)], False
         return self._runs[0] if self._runs else np.empty(0, np.int64)
 
+    def _merged(self, runs: list[np.ndarray]) -> np.ndarray:
+        """``runs`` as one; they are let go of before it is sorted."""
+        words = np.concatenate(runs)
+        runs.clear()
+        return _unique(words, self._seen_bits)
 
-def _unique(pairs: np.ndarray) -> np.ndarray:
-    """Each pair once, ascending; sorts ``pairs`` in place."""
-    pairs.sort()
-    first = group_starts(pairs)
-    return pairs if first.all() else pairs[first]
+    def _rank(self, words: np.ndarray, order: np.ndarray) -> None:
+        """Sort ``words`` by group and the place of their value in ``order``, in place."""
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order)) << np.int64(self._seen_bits)
+        codes = np.int64(((1 << _CODE_BITS) - 1) << self._seen_bits)
+        for at in range(0, len(words), _PIECE_MAX_ROWS):
+            piece = words[at : at + _PIECE_MAX_ROWS]
+            ranked = rank[(piece & codes) >> np.int64(self._seen_bits)]
+            piece &= ~codes
+            piece |= ranked
+        words.sort()
+
+    def _lists(self, words: np.ndarray, values: pa.Array, offsets: np.ndarray) -> pa.Array:
+        """Lists of ``values``; ``words``, which tell the places in it, are used up."""
+        seen = np.empty(len(words) if self._seen_bits else 0, np.uint8)
+        for at in range(0, len(seen), _PIECE_MAX_ROWS):
+            piece = slice(at, at + _PIECE_MAX_ROWS)
+            seen[piece] = words[piece] & np.int64((1 << self._seen_bits) - 1)
+        words >>= np.int64(self._seen_bits)
+        words &= np.int64((1 << _CODE_BITS) - 1)
+        elements = values.take(pa.array(words))
+        if self._seen_bits:
+            fields = list(kept_together(values.type))
+            elements = pa.StructArray.from_arrays([elements, pa.array(seen)], fields=fields)
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements)
+
+    def _counts(self, words: np.ndarray, offsets: np.ndarray) -> pa.Array:
+        """How many words each group has; for several columns a struct of how many each has."""
+        if not self._seen_bits:
+            return pa.array(np.diff(offsets))
+        counts = np.zeros((self._seen_bits, self._groups), np.int64)
+        for at in range(0, len(words), _PIECE_MAX_ROWS):
+            piece = words[at : at + _PIECE_MAX_ROWS]
+            groups = piece >> np.int64(_CODE_BITS + self._seen_bits)
+            first = groups[0]
+            groups -= first
+            for place, count in enumerate(counts):
+                found = np.bincount(groups[(piece & np.int64(1 << place)) > 0])
+                count[first : first + len(found)] += found
+        return pa.StructArray.from_arrays(list(counts), names=list(map(str, range(len(counts)))))
+
+
+def _parted(elements: pa.Array, seen_bits: int) -> tuple[pa.Array, np.ndarray | None]:
+    """Values and bits of the elements of a lane."""
+    if not seen_bits:
+        return elements, None
+    return pc.struct_field(elements, 0), pc.struct_field(elements, 1).to_numpy()
+
+
+def _elements(codes: np.ndarray, lists: pa.Array) -> Iterator[tuple[np.ndarray, pa.Array]]:
+    """The elements of lists, so many at a time, each with the code of its list."""
+    offsets, values = lists.offsets.to_numpy(), lists.values
+    for at in range(int(offsets[0]), int(offsets[-1]), _PIECE_MAX_ROWS):
+        end = min(at + _PIECE_MAX_ROWS, int(offsets[-1]))
+        first = int(np.searchsorted(offsets, at, side="right")) - 1
+        last = int(np.searchsorted(offsets, end))
+        lengths = np.diff(np.clip(offsets[first : last + 1], at, end))
+        yield np.repeat(codes[first:last], lengths), values.slice(at, end - at)
+
+
+def _is_part_of(column: pa.Array, base: pa.Array) -> bool:
+    """Whether ``column`` is null or the value of ``base`` in each row."""
+    if column.null_count == len(column):
+        return True
+    try:
+        same = pc.equal(column, base)
+    except pa.ArrowNotImplementedError:
+        return False
+    return bool(pc.all(same, min_count=0).as_py()) and same.null_count == column.null_count
+
+
+def _unique(words: np.ndarray, seen_bits: int) -> np.ndarray:
+    """Each pair of group and value once with all bits of it, ascending; ``words`` is used up."""
+    words.sort()
+    kept = 0
+    for at in range(0, len(words), _PIECE_MAX_ROWS):
+        piece = words[at : at + _PIECE_MAX_ROWS]
+        pairs = piece >> np.int64(seen_bits)
+        first = group_starts(pairs)
+        # What has been kept ends with the pair before the piece.
+        first[0] = not kept or words[kept - 1] >> np.int64(seen_bits) != pairs[0]
+        if not first.all():
+            starts = np.flatnonzero(first)
+            goes_on = int(starts[0]) if len(starts) else len(piece)
+            if goes_on:
+                words[kept - 1] |= np.bitwise_or.reduce(piece[:goes_on])
+            piece = np.bitwise_or.reduceat(piece, starts) if len(starts) else piece[:0]
+        words[kept : kept + len(piece)] = piece
+        kept += len(piece)
+    words.resize(kept, refcheck=False)
+    return words
 
 
 def _ascending(values: pa.Array) -> np.ndarray:

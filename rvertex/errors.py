@@ -224,6 +224,20 @@ class SumOverflowError(UsageError):
         )
 
 
+class TooManyGroupsError(UsageError):
+    """More groups are open at once in one vertex than their numbers have bits for."""
+
+    def __init__(self, what: str, groups_max: int) -> None:
+        super().__init__(what, groups_max)
+        self.what, self.groups_max = what, groups_max
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: one vertex has {self.groups_max} groups or more in a window; "
+            "run with more --parallelism, or take shorter windows"
+        )
+
+
 class ChannelOrderError(IntegrityError):
     """A channel is not in normal form: all events with ``vs < t``, then ``CTI(t)``."""
 

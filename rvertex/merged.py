@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from rvertex.accumulators import doubles, numbers, one_nan
 from rvertex.by_key import sorting
-from rvertex.distinct import Distinct
+from rvertex.distinct import Distinct, counted, kept_together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,9 +166,11 @@ class Top(Values):
         return rows.elements(self._column) if self._merges else rows.valid(self._column)
 
 
-def lane_type(function: str, kind: pa.DataType) -> pa.DataType:
+def lane_type(function: str, kind: pa.DataType, columns: int = 1) -> pa.DataType:
     """The type in partial rows of the lane of :data:`MERGED` functions over values of ``kind``."""
-    return MOMENTS if function == "moments" else pa.list_(kind)
+    if function == "moments":
+        return MOMENTS
+    return pa.list_(kind if columns == 1 else kept_together(kind))
 
 
 def lane_of(function: str) -> str:
@@ -184,18 +186,23 @@ def open_lane(
     """The accumulator of a lane of type ``kind``: of values, or (``merges``) of partial results."""
     if function == "moments":
         return MergedMoments(column, MOMENTS) if merges else Moments(column, pa.float64())
-    if function == "distinct":
-        return Distinct(column, kind.value_type, merges=merges)
     return Top(column, kind.value_type, argument, merges=merges)
 
 
-def result(function: str, lane: pa.Array, argument: Any) -> pa.Array:
-    """What a function makes of its lane."""
+def open_distinct(
+    columns: Sequence[str], kind: pa.DataType, merged: str | None = None
+) -> Accumulator:
+    """The accumulator of a lane of different values; ``merged``: of partial results so named."""
+    value = kind.value_type
+    return Distinct(columns, value if len(columns) == 1 else value.field(0).type, merged)
+
+
+def result(function: str, lane: pa.Array, argument: Any, place: int = 0) -> pa.Array:
+    """What a function makes of its lane; ``place``: which column of it is asked for."""
     if function == "top_k":
         return lane
     if function == "count_distinct":
-        is_counted = pa.types.is_integer(lane.type)
-        return lane if is_counted else pc.list_value_length(lane).cast(pa.int64())
+        return counted(lane, place)
     count, squares = (numbers(pc.struct_field(lane, i)) for i in (0, 2))
     with np.errstate(all="ignore"):
         variance = squares / np.maximum(count - argument, 1)

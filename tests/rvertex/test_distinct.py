@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from rvertex.accumulators import Rows
-from rvertex.distinct import Distinct
+from rvertex.distinct import Distinct, counted
+from rvertex.errors import TooManyGroupsError
 
 KINDS = [
     (pa.int64(), [-(2**63), -1, 0, 7, 2**63 - 1]),
@@ -45,7 +47,7 @@ def test_lists_are_ascending_sets(
     draw = random.Random(5)
     codes = [draw.randrange(i // 8 + 1) for i in range(50)]
     drawn = [draw.choice([*values, None]) for _ in codes]
-    distinct = Distinct("v", kind, merges=False)
+    distinct = Distinct(["v"], kind)
     groups = 0
     for at in range(0, len(codes), rows_per_update):
         part = slice(at, at + rows_per_update)
@@ -58,28 +60,51 @@ def test_lists_are_ascending_sets(
     want = [[v for v in values if (group, v) in chosen] for group in range(groups)]
     assert lists.to_pylist() == want
 
-    merged = Distinct("v", kind, merges=True)
+    merged = Distinct(["v"], kind, "v")
     whole = pa.record_batch([pa.concat_arrays([lists, lists])], ["v"])
     merged.update(Rows(np.tile(np.arange(groups), 2), groups, whole))
     assert merged.columns()[0].to_pylist() == [len(found) for found in want]
 
 
 def test_saved_state_may_come_back_in_other_chunks() -> None:
-    distinct = Distinct("v", pa.int64(), merges=False)
+    distinct = Distinct(["v"], pa.int64())
     for values in ([5, 3, 9, 4], [3]):
         distinct.update(rows_of([0] * len(values), values, pa.int64()))
     assert distinct.save()[0].num_chunks > 1
-    again = Distinct("v", pa.int64(), merges=False)
+    again = Distinct(["v"], pa.int64())
     again.restore(one_chunk_each(distinct))
     again.update(rows_of([0, 1], [4, 4], pa.int64()))
     assert again.columns()[0].to_pylist() == [[3, 4, 5, 9], [4]]
 
 
 def test_without_values_there_are_empty_lists() -> None:
-    distinct = Distinct("v", pa.int64(), merges=False)
+    distinct = Distinct(["v"], pa.int64())
     assert distinct.columns()[0].to_pylist() == []
     distinct.update(rows_of([0, 1], [None, None], pa.int64()))
     assert distinct.columns()[0].to_pylist() == [[], []]
-    again = Distinct("v", pa.int64(), merges=False)
+    again = Distinct(["v"], pa.int64())
     again.restore(one_chunk_each(distinct))
     assert again.columns()[0].to_pylist() == [[], []]
+
+
+def test_more_words_than_a_piece_are_each_kept_once() -> None:
+    rows = 700_000
+    values = pa.array(np.arange(rows) // 2 % 150_000)
+    low = pc.if_else(pa.array(np.arange(rows) % 2 == 0), values, None)
+    events = pa.record_batch([values, low], ["v", "low"])
+    distinct = Distinct(["low", "v"], pa.int64())
+    distinct.update(Rows(np.arange(rows) % 2, 2, events))
+    (lists,) = distinct.columns()
+    assert [counted(lists, place).to_pylist() for place in (0, 1)] == [[150_000, 0], [150_000] * 2]
+    merged = Distinct(["low", "v"], pa.int64(), "lists")
+    both = pa.record_batch([pa.concat_arrays([lists, lists.slice(1)])], ["lists"])
+    merged.update(Rows(np.array([0, 1, 0]), 2, both))
+    (counts,) = merged.columns()
+    assert counts.to_pylist() == [{"0": 150_000, "1": 150_000}, {"0": 0, "1": 150_000}]
+
+
+def test_more_groups_than_bits_are_refused() -> None:
+    distinct = Distinct(["v", "low"], pa.int64())
+    events = pa.record_batch([pa.array([1]), pa.array([1])], ["v", "low"])
+    with pytest.raises(TooManyGroupsError, match="more --parallelism, or take shorter windows"):
+        distinct.update(Rows(np.array([0]), 2**31, events))

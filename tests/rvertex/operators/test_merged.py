@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rstream.batch import VS
 from rstream.types import INF_TIME
-from rvertex.aggregates import AggregateSpec, lanes_of
+from rvertex.aggregates import AggregateSpec, lanes_in, lanes_of
 from rvertex.operators.aggregate import WindowAggregate
 from rvertex.run import Run
 from tests.support import naive
@@ -110,6 +111,62 @@ def test_two_phases(run: Run, window: tuple[int, int], split: int) -> None:
     for mine, other in zip(merged.to_pylist(), whole.to_pylist(), strict=True):
         assert [comparable(mine[n]) for n in names] == [comparable(other[n]) for n in names]
         assert mine["var"] == near(other["var"])
+
+
+FILTERED = pa.schema([
+    *PAYLOAD,
+    *(pa.field(name, pa.float64()) for name in ("low", "high", "other", "none", "fifth")),
+])  # fmt: skip
+DISTINCT = tuple(
+    AggregateSpec("count_distinct", column, f"{column}_kinds")
+    for column in ("low", "s", "x", "high", "other", "none", "fifth")
+)
+
+
+def with_filtered(run: Run) -> Run:
+    """Columns that are ``x`` in some rows, one that is not, one without values."""
+    x, turn = run.events.column("x"), np.arange(run.events.num_rows) % 3
+    low = pc.if_else(pa.array(turn == 0), x, None)
+    high = pc.if_else(pa.array(turn > 0), x, None)
+    other = x.take(pa.array(np.arange(len(x))[::-1]))
+    columns = [*run.events.columns, low, high, other, pa.nulls(len(x), pa.float64()), high]
+    names = [*run.events.schema.names, *FILTERED.names[len(PAYLOAD) :]]
+    return Run(pa.RecordBatch.from_arrays(columns, names=names), run.ctis)
+
+
+@settings(max_examples=5, deadline=None)
+@given(run=runs(), cuts=splits(), window=st.sampled_from([(6, 6), (12, 3), (7, 3)]))
+@pytest.mark.usefixtures("_shrinking")
+def test_distinct_values_of_columns_kept_together(
+    run: Run, cuts: list[int], window: tuple[int, int]
+) -> None:
+    """In two phases and, as a quantile needs all rows at once, in one."""
+    run = with_filtered(ended(run))
+    gathered = (*DISTINCT, AggregateSpec("quantile", "n", "q", 0.5))
+    spec = WindowAggregate(("k",), *window, DISTINCT, points=True)
+    out = assert_cut_invariant(spec, [run], [FILTERED], cuts).events
+    at_once = WindowAggregate(("k",), *window, gathered, points=True).open([FILTERED])
+    assert at_once.process([run]).events.drop_columns(["q"]).equals(out)
+    rows = run.events.to_pylist()
+    for found in out.to_pylist():
+        members = [
+            row
+            for row in rows
+            if found[VS] <= row[VS] < found[VS] + window[0] and row["k"] == found["k"]
+        ]
+        for a in DISTINCT:
+            assert found[a.output] == naive.aggregate(a.function, a.column, members)
+
+
+def test_distinct_values_of_one_type_share_a_lane() -> None:
+    lanes = lanes_of(DISTINCT, FILTERED)
+    assert [(lane.column, lane.others) for lane in lanes] == [
+        ("low", ("x", "high", "other")),
+        ("s", ()),
+        ("none", ("fifth",)),
+    ]
+    partial = pa.schema([field for lane in lanes for field in lane.fields])
+    assert lanes_in(DISTINCT, partial) == lanes
 
 
 def test_variance_and_deviation_share_a_lane() -> None:
