@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from jobmanager import takeover
 from jobmanager.manager import JobManager
 from jobmanager.messages import LOG_CODEC, DeleteFiles, Tell, TwinLevel
 from jobmanager.notice_log import FENCE, folder_of, parts_in_force
@@ -153,6 +154,7 @@ class Checkers:
     def recoverable(self, when: str) -> None:
         """Nothing live is collected: if everybody died now, all could be had again."""
         self._shadow.catch_up(self.blobs)
+        self._known_are_there(when)
         for vertex, ref in self._shadow.restarts().items():
             if ref.name and HOME + ref.name not in self.blobs:
                 self._world.violate("nothing live collected", f"{when}: {ref.name} is needed")
@@ -167,6 +169,12 @@ class Checkers:
                 if stream.is_durable and hi < ref.outputs[k]:
                     detail = f"{when}: {stream.id} is durable in [{lo}, {hi}), {vertex} needs {ref}"
                     self._world.violate("nothing live collected", detail)
+
+    def _known_are_there(self, when: str) -> None:
+        """A successor takes up no checkpoint that was deleted, needed now or not."""
+        for vertex, ref in self._shadow.known():
+            if ref.name and HOME + ref.name not in self.blobs:
+                self._world.violate("the deleted are not taken up", f"{when}: {vertex} {ref.name}")
 
     def _input_is_there(self, stream: StreamShape, seq: int, when: str) -> None:
         """From ``seq`` to where its writer goes on."""
@@ -315,7 +323,11 @@ class WatchedManager(JobManager):
 
 
 class Shadow:
-    """What a job manager that takes over now would know: the durable notices, and no host."""
+    """What a job manager that takes over now would know: the durable notices, and no host.
+
+    It reads them as one does, but does not clear up behind the last of them: what it knows after
+    each is compared with the store.
+    """
 
     def __init__(self, workload: Workload) -> None:
         self.topology = Topology(workload.vertices)
@@ -343,7 +355,7 @@ class Shadow:
             table = pq.read_table(pa.BufferReader(blobs[name]), use_threads=False)
             wanted = slice(next_seq - int(match[2]), end - int(match[2]))
             for data in table.column("notice").to_pylist()[wanted]:
-                self.core.recall([LOG_CODEC.decode(data)])
+                takeover.recall(self.core.job, LOG_CODEC.decode(data))
             self._next_seqs[folder] = min(int(match[3]), end)
 
     def restarts(self) -> dict[str, CheckpointRef]:
@@ -351,6 +363,11 @@ class Shadow:
         lost = [v for v in self.core.vertices if not self.core.job.is_settled(v)]
         self.chosen = plan_restarts(lost, self.topology, self.core.tracker, self)
         return self.chosen
+
+    def known(self) -> list[tuple[str, CheckpointRef]]:
+        """The checkpoints of all vertices that may start again."""
+        rows = [v for v in self.core.vertices if not self.core.job.is_settled(v)]
+        return [(v, ref) for v in rows for ref in self.core.tracker.refs(v)]
 
     def consumed(self, vertex: str) -> tuple[int, ...]:
         return self.core.job.consumed(vertex)

@@ -37,6 +37,7 @@ KILLERS = {
     "a_newcomer_has_no_parts": 6,
     "a_checkpoint_takes_all_its_parts_along": 6,
     "a_replaced_manager_goes_on": 5,
+    "a_successor_applies_the_marks_less_often": 0,
     "a_second_copy_is_taken": 6,
     "a_gap_is_passed_over": 12,
     "batches_are_taken_as_they_come": 6,

@@ -13,6 +13,7 @@ import pyarrow as pa
 import jobmanager.collection
 import jobmanager.instances
 import jobmanager.joining
+import jobmanager.takeover
 from jobmanager import low_water_marks
 from jobmanager.ledger import Ledger
 from jobmanager.messages import DeleteFiles, Feed, TwinLevel
@@ -149,6 +150,17 @@ def a_replaced_manager_goes_on() -> Mutant:
     return Mutant(JobRoot, "check_owner", lambda self: None, ("woken_manager",))
 
 
+def a_successor_applies_the_marks_less_often() -> Mutant:
+    """While it reads the log it collects once a round of checkpoints, not where it was done."""
+
+    def collect_now_and_then(job: Ledger) -> None:
+        job.uncollected += 1
+        if job.uncollected >= len(job.vertices):
+            jobmanager.collection.collect_durable(job)
+
+    return Mutant(jobmanager.takeover, "collect_now_and_then", collect_now_and_then)
+
+
 RECOVERY_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     replay_puts_out_what_it_repeats,
     no_state_reaches_back,
@@ -161,4 +173,5 @@ RECOVERY_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_newcomer_has_no_parts,
     a_checkpoint_takes_all_its_parts_along,
     a_replaced_manager_goes_on,
+    a_successor_applies_the_marks_less_often,
 )
