@@ -34,6 +34,8 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 _PARTITIONS_MAX = 2**31
 #: Rows hashed at a time: a few temporaries of this many words stay in the L2 cache.
 _BLOCK_ROWS = 8192
+#: Items of lists hashed at a time.
+_BLOCK_ITEMS = 1 << 16
 #: Words of a string that are hashed place by place; what is longer, all at once.
 _WORDS_BY_PLACE = 64
 #: Dictionaries whose hashes are remembered.
@@ -48,6 +50,10 @@ def fmix(x: np.ndarray) -> np.ndarray:
     x *= _MIX_2
     x ^= x >> np.uint64(31)
     return x
+
+
+#: What an empty list is hashed as beside its length: one word, zero.
+_ONE_ZERO = fmix(np.array([GOLDEN]))[0]
 
 
 def hash_column(array: pa.Array, *, exact: bool = False) -> np.ndarray:
@@ -291,21 +297,6 @@ def _terms(words: np.ndarray, shift: np.ndarray | np.uint64) -> np.ndarray:
     return fmix(words)
 
 
-def _spread(
-    starts: np.ndarray, lengths: np.ndarray, width: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Cut ``[start, start + length)`` of each row into pieces of ``width``, at least one per row.
-
-    Returns where each piece starts, how much of its row is left there, and pieces per row (None if
-    every row has exactly one).
-    """
-    counts = np.maximum((lengths + (width - 1)) // width, 1)
-    if not len(counts) or counts.max() == 1:
-        return starts, lengths, None
-    begin = (_position(counts)) * width
-    return np.repeat(starts, counts) + begin, np.repeat(lengths, counts) - begin, counts
-
-
 def _position(counts: np.ndarray) -> np.ndarray:
     """``0..counts[0]-1, 0..counts[1]-1, ...`` in one array."""
     ends = np.cumsum(counts)
@@ -313,28 +304,25 @@ def _position(counts: np.ndarray) -> np.ndarray:
     return position
 
 
-def _sum_positions(words: np.ndarray, counts: np.ndarray | None) -> np.ndarray:
-    """``sum_i fmix(w_i + (i + 1) * G)`` per row."""
-    if counts is None:
-        return fmix(words + GOLDEN)
-    terms = (_position(counts) + 1).astype(np.uint64)
-    terms *= GOLDEN
-    terms += words
-    fmix(terms)
-    sums: np.ndarray = np.add.reduceat(terms, np.cumsum(counts) - counts)
-    return sums
-
-
 def _hash_lists(array: pa.Array, exact: bool) -> np.ndarray:
-    """Lists by the hashes of their items in order, and their lengths."""
+    """Lists by the hashes of their items in order, and their lengths; so many items at a time."""
     if not len(array):
         return np.empty(0, np.uint64)
     offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
     lengths = np.diff(offsets)
-    if array.null_count:
-        lengths[_null_mask(array)] = 0
-    values = array.values.slice(offsets[0], offsets[-1] - offsets[0])
-    items = np.append(hash_column(values, exact=exact), np.uint64(0))
-    at, left, counts = _spread(offsets[:-1] - offsets[0], lengths, 1)
-    words = np.where(left > 0, items[np.minimum(at, len(items) - 1)], np.uint64(0))
-    return fmix(_sum_positions(words, counts) + lengths.view(np.uint64))
+    sums = lengths.astype(np.uint64)
+    sums[lengths == 0] += _ONE_ZERO
+    for at in range(int(offsets[0]), int(offsets[-1]), _BLOCK_ITEMS):
+        end = min(at + _BLOCK_ITEMS, int(offsets[-1]))
+        first = int(np.searchsorted(offsets, at, side="right")) - 1
+        last = int(np.searchsorted(offsets, end))
+        starts = np.maximum(offsets[first:last], at) - at
+        counts = np.diff(starts, append=end - at)
+        place = np.arange(at + 1, end + 1) - np.repeat(offsets[first:last], counts)
+        terms = place.view(np.uint64)
+        terms *= GOLDEN
+        terms += hash_column(array.values.slice(at, end - at), exact=exact)
+        fmix(terms)
+        some = counts > 0
+        sums[first:last][some] += np.add.reduceat(terms, starts[some])
+    return fmix(sums)
