@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner import logical
 from planner.carrying import decoding, told
+from planner.catching_up import caught_up
 from planner.fingerprint import fingerprint
 from planner.nodes import Column, Node
 from planner.per_value import as_dictionary, by_value
@@ -204,12 +205,13 @@ def _vertex(draft: Draft, index: int, root: str, folder: str, output: str | None
         outputs.append(OutputEdge((stream,), (uri,), (), "async", is_sink=True, payload=payload))
     outputs += [_side_output(side, draft, index, folder) for side in _sides(draft)]
     source = draft.partitions[index] if draft.partitions else None
+    operators = caught_up(draft)
     meaning = (
         draft.name,
         index,
         tuple((channel.stream, channel.port, channel.payload) for channel in inputs),
         source,
-        tuple(draft.operators),
+        operators,
         tuple((edge.streams, edge.keys) for edge in outputs),
     )
     return VertexSpec(
@@ -218,7 +220,7 @@ def _vertex(draft: Draft, index: int, root: str, folder: str, output: str | None
         index=index,
         inputs=inputs,
         source=source,
-        operators=tuple(draft.operators),
+        operators=operators,
         outputs=tuple(outputs),
         output_payload=draft.payload,
         state_schema=fingerprint(meaning),

@@ -26,6 +26,8 @@ import pyarrow as pa
 from rstream.batch import VE, VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.context import VertexContext
+from rvertex.held_ctis import HeldCtis
+from rvertex.lifetime import frontier_after
 from rvertex.operators.protocol import OperatorState
 from rvertex.run import NO_CTIS, Run, concat
 from rvertex.sorted_runs import empty_batch
@@ -49,6 +51,8 @@ class UserOperator:
     on_error: OnError = "fail"
     #: Folder of its dead letters; "" for the name of the class.
     letters: str = ""
+    #: Whether the CTIs that it holds back pass once its rows have left.
+    passes_ctis: bool = False
 
     def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
         """The dead letters, if they are kept."""
@@ -77,6 +81,9 @@ class UserOperatorRunner:
         self._seq = 0
         self._last_vs: int = MIN_TIME
         self._last_cti: int = MIN_TIME
+        self._held = HeldCtis() if spec.passes_ctis else None
+        #: The greatest time that it was given.
+        self._frontier: int = MIN_TIME
 
     @property
     def poisoned_events(self) -> int:
@@ -108,7 +115,7 @@ class UserOperatorRunner:
             out = self._one_by_one(run)
         self._seq += run.events.num_rows
         self._check(out, run)
-        return out
+        return out if self._held is None else self._followed(self._held, out, run)
 
     def snapshot(self) -> OperatorState:
         """What the object says, taken apart into plain values and tables."""
@@ -126,6 +133,7 @@ class UserOperatorRunner:
             "poisoned": self._poison.count,
             "drawn": self._context.next_index,
             "last": [self._last_vs, self._last_cti],
+            "held": [] if self._held is None else [self._frontier, *self._held.save()],
         }
         return OperatorState(header, tables)
 
@@ -134,9 +142,25 @@ class UserOperatorRunner:
         header = state.header
         self._seq, self._poison.count = header["seq"], header["poisoned"]
         self._last_vs, self._last_cti = header["last"]
+        if self._held is not None:
+            self._frontier, *held = header["held"]
+            self._held.load(held)
         self._context.load(header["drawn"])
         tables = {k.removeprefix("user "): v for k, v in state.tables.items()}
         self._restore({**msgpack.unpackb(header["user"], strict_map_key=False), **tables})
+
+    def _followed(self, held: HeldCtis, out: Run, run: Run) -> Run:
+        """The CTIs that rows held back too; they could not pass behind rows that are ahead."""
+        self._frontier = frontier_after(self._frontier, [run])
+        passed = held.follow(run.ctis, out)
+        if held.reached > self._frontier:
+            raise UserResultError(
+                self._name,
+                f"execute() returned a row or CTI at {held.reached} when nothing after "
+                f"{self._frontier} was given to it; before a process with timers it may not run "
+                "ahead: move lifetimes with .shift(...) behind it",
+            )
+        return passed
 
     def _new(self) -> Any:
         target = self._spec.code.target

@@ -8,14 +8,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import KeyedContext, KeyedProcess, Stream, Timer, agg, col, cti, event, hopping
+from planner import (
+    KeyedContext,
+    KeyedProcess,
+    Stream,
+    Timer,
+    agg,
+    col,
+    count_window,
+    cti,
+    event,
+    hopping,
+    session,
+    snapshot,
+)
 from planner.lower import lower
+from rstream.types import INF_TIME
 from tests.support.plan_runner import Schedule, answer, sorted_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BEAT = 3
 NEVER = -(2**62)
@@ -138,3 +156,75 @@ def test_behind_windows_joins_and_another_process(
     plans = [lower(query, root="r", parallelism=n, partial_aggregation=partial) for n in (1, 2, 3)]
     found = [sorted_rows(answer(plan, schedule=schedule)) for plan in plans]
     assert found[0] == found[1] == found[2]
+
+
+class Waiting:
+    """Passes events on when the first CTI after them has come, and no CTI before the last one."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, int, int]] = []
+
+    def execute(self, events: pa.RecordBatch, ctis: list[int]) -> tuple[dict[str, Any], list[int]]:
+        columns = [events.column(name).to_pylist() for name in ("_vs", "k", "x")]
+        self.rows += zip(*columns, strict=True)
+        last = ctis[-1] if ctis else NEVER
+        gone = [row for row in self.rows if row[0] < last]
+        self.rows = self.rows[len(gone) :]
+        out = {"_vs": [r[0] for r in gone], "_ve": [r[0] + 1 for r in gone]}
+        out |= {"k": [r[1] for r in gone], "x": [r[2] for r in gone]}
+        return out, [t for t in ctis if t == INF_TIME]
+
+    def get_snapshot(self) -> dict[str, Any]:
+        return {"rows": [list(row) for row in self.rows]}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.rows = [tuple(row) for row in state["rows"]]
+
+
+def _held_back(stream: Stream, other: Stream, how: str) -> Stream:
+    """The stream behind something that holds CTIs back on account of its rows."""
+    long = stream.extend(5)
+    by_x = long.group_by("x")
+    match how:
+        case "session":
+            made = by_x.window(session(7)).agg(k=agg.min("k"))
+        case "count":
+            made = by_x.window(count_window(2)).agg(k=agg.min("k"))
+        case "snapshot":
+            made = by_x.window(snapshot()).agg(k=agg.min("k"))
+        case "clip":
+            made = long.clip(other, on="x")
+        case "stitch":
+            made = long.stitch("x")
+        case "transform":
+            made = stream.group_by("x").transform(Waiting, SCHEMA)
+        case _:
+            where = col("k") > col("z") if how.endswith("where") else None
+            made = long.join(
+                other.select("x", z=col("k")), on="x", how=how.removesuffix("-where"), where=where
+            )
+    return made.select("k", x=1)
+
+
+HELD = ["session", "count", "snapshot", "clip", "stitch", "transform"]
+HELD += ["left", "anti", "left-where", "anti-where"]
+
+
+@settings(max_examples=2, deadline=None)
+@given(inputs(), inputs(), schedules)
+@pytest.mark.parametrize("how", HELD)
+def test_behind_what_holds_ctis_back(how: str, left: Any, right: Any, schedule: Schedule) -> None:
+    """The last CTI of the sources passes in the end, whichever rows it had to wait for."""
+    held = _held_back(stream_of(*left), stream_of(*right), how)
+    times: dict[int, list[int]] = defaultdict(list)
+    plan = lower(held.to_parquet(), root="r", parallelism=1)
+    for row in answer(plan, schedule=Schedule((0,))).to_pylist():
+        times[row["k"]].append(row["_vs"])
+    is_pair = how in ("clip", "left", "anti", "left-where", "anti-where")
+    last_cti = max([NEVER, *left[1], *(right[1] if is_pair else [])])
+    expected = {
+        k: [(at, at + 1, n, end) for at, n, end in beats(sorted(found), last_cti)]
+        for k, found in times.items()
+    }
+    for parallelism in (1, 2, 3):
+        assert by_key(held.group_by("k").process(Heartbeat), parallelism, schedule) == expected

@@ -1,0 +1,71 @@
+"""Which operators let the CTIs pass that they hold back, so that the end is known alike everywhere.
+
+What ``ctx.at_end`` tells a timer follows from the last finite CTI that its vertex gets. Operators
+that hold CTIs back on account of rows would make that a matter of which rows share a vertex; in
+front of a keyed process with timers they let every CTI pass in the end (:mod:`rvertex.held_ctis`).
+Elsewhere they stay as they are, as more CTIs would be of no use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rvertex.keyed import KeyedProcess
+from rvertex.operators.anti_join import AntiJoin
+from rvertex.operators.caught_up import CaughtUp
+from rvertex.operators.clip import Clip
+from rvertex.operators.conditional_join import ConditionalJoin
+from rvertex.operators.count_window import CountWindowAggregate
+from rvertex.operators.keyed_process import KeyedProcessing
+from rvertex.operators.left_join import LeftJoin
+from rvertex.operators.session import SessionAggregate
+from rvertex.operators.session_phases import FinalSession, PartialSession
+from rvertex.operators.snapshot_window import SnapshotAggregate
+from rvertex.operators.stitch import Stitch
+from rvertex.operators.user_operator import UserOperator
+
+if TYPE_CHECKING:
+    from planner.stages import Draft
+    from rvertex.operators.protocol import OperatorSpec
+
+#: Their CTIs follow from rows too. All others make of CTIs what their times alone say.
+_HOLDING = (
+    AntiJoin, Clip, ConditionalJoin, CountWindowAggregate, FinalSession, LeftJoin, PartialSession,
+    SessionAggregate, SnapshotAggregate, Stitch,
+)  # fmt: skip
+
+
+def caught_up(draft: Draft) -> tuple[OperatorSpec, ...]:
+    """The operators of a stage, those in front of timers as they have to be there."""
+    is_before = _has_timers_after(draft)
+    found: list[OperatorSpec] = []
+    for operator in reversed(draft.operators):
+        found.append(_passing(operator) if is_before else operator)
+        is_before = is_before or _has_timers(operator)
+    return tuple(reversed(found))
+
+
+def _passing(operator: OperatorSpec) -> OperatorSpec:
+    if isinstance(operator, UserOperator):
+        return replace(operator, passes_ctis=True)
+    return CaughtUp(operator) if isinstance(operator, _HOLDING) else operator
+
+
+def _has_timers(operator: OperatorSpec) -> bool:
+    if not isinstance(operator, KeyedProcessing):
+        return False
+    return operator.process.target.on_timer is not KeyedProcess.on_timer
+
+
+def _has_timers_after(draft: Draft) -> bool:
+    seen: set[str] = set()
+    left: list[Draft] = [feed.downstream for feed in draft.exits]
+    while left:  # ends: no stage is looked at twice
+        one = left.pop()
+        if one.name not in seen:
+            seen.add(one.name)
+            if any(map(_has_timers, one.operators)):
+                return True
+            left += [feed.downstream for feed in one.exits]
+    return False
