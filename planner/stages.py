@@ -12,6 +12,7 @@ from planner.fingerprint import fingerprint
 from planner.nodes import Column, Node
 from planner.per_value import as_dictionary, by_value
 from planner.physical import Routing, Stage, StageCost, StageInput
+from planner.predicates import may_fail
 from rstream.batch import RESERVED
 from rstream.dictionaries import has_dictionaries
 from rvertex.aside import sides_of
@@ -158,12 +159,17 @@ def stateless_spec(
     carried = {f.name for f, plain in given if not f.type.equals(plain.type)}
     match node:
         case logical.Filter(predicate=predicate):
-            return Filter(by_value(predicate, carried))
+            return Filter(by_value(predicate, carried), is_total=_is_total(predicate))
         case logical.Explode(column=column):
             return Explode(column)
         case logical.Project(columns=columns):
             found = [(name, as_dictionary(by_value(expr, carried))) for name, expr in columns]
             return Project(tuple((name, _by_name(expr)) for name, expr in found))
+
+
+def _is_total(predicate: Node) -> bool:
+    """Whether it is true or false of every row, whatever became of its lifetime."""
+    return not may_fail(predicate) and not set(predicate.columns()) & set(RESERVED)
 
 
 def pair_spec(node: logical.Join | logical.Clip) -> OperatorSpec:

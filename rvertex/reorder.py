@@ -33,12 +33,15 @@ from rstream.batch import (
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.delay_estimate import UNKNOWN, DelayEstimate, lateness
 from rvertex.errors import LateRowError
+from rvertex.frontier import advance
 from rvertex.operators.protocol import OperatorState
 from rvertex.run import NO_CTIS, Run
 from rvertex.sorted_runs import SortedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.operators.protocol import Evaluator
 
 LatePolicy = Literal["drop", "adjust", "error"]
 
@@ -64,12 +67,17 @@ class Reorder:
         delay_us: int | DelayEstimate,
         late: LatePolicy,
         cti_every_us: int,
+        keep: Evaluator | None = None,
     ) -> None:
+        """``keep``: what it is not true of is not buffered; it is asked of no late row."""
         assert isinstance(delay_us, DelayEstimate) or delay_us >= 0, delay_us
         assert cti_every_us > 0, cti_every_us
         self._delay_us = delay_us
         self._late: LatePolicy = late
         self._cti_every_us = cti_every_us
+        self._keep = keep
+        #: Events that were not late and not kept.
+        self.passed_over = 0
         self._schema = event_schema(payload)
         self._buffer = SortedRuns(self._schema)
         self._row = 0
@@ -131,6 +139,7 @@ class Reorder:
             "last_cti": self.last_cti,
             "late_dropped": self.late_dropped,
             "late_adjusted": self.late_adjusted,
+            "passed_over": self.passed_over,
         }
         if isinstance(self._delay_us, DelayEstimate):
             header["delay"] = self._delay_us.header()
@@ -148,6 +157,7 @@ class Reorder:
         self._row, self.max_vs = header["row"], header["max_vs"]
         self._frontier, self.last_cti = header["frontier"], header["last_cti"]
         self.late_dropped, self.late_adjusted = header["late_dropped"], header["late_adjusted"]
+        self.passed_over = header.get("passed_over", 0)
         if isinstance(self._delay_us, DelayEstimate):
             self._delay_us = self._delay_us.restored(header["delay"])
         self._ctis = [_times(state.tables[_CTIS])] if _CTIS in state.tables else []
@@ -164,6 +174,14 @@ class Reorder:
 
     def _offer_events(self, events: pa.RecordBatch) -> pa.RecordBatch | None:
         vs = int64_column(events, VS)
+        if isinstance(self._delay_us, int):
+            way = advance(vs, self.max_vs, delay_us=self._delay_us, every_us=self._cti_every_us)
+            if way is not None:
+                self._push(events)
+                self._row += events.num_rows
+                self.max_vs, self._frontier = way.max_vs, way.max_vs - self._delay_us
+                self._emit_ctis(way.grid_times)
+                return None
         greatest = np.maximum.accumulate(vs)
         np.maximum(greatest, self.max_vs, out=greatest)
         frontier, delay_us = self._frontiers(vs, greatest)
@@ -211,7 +229,7 @@ class Reorder:
         """
         is_late = int64_column(events, VS) < before
         if not is_late.any():
-            self._buffer.push(events)
+            self._push(events)
             return None
         late = events.filter(pa.array(is_late))
         if self._late == "error":
@@ -220,14 +238,22 @@ class Reorder:
             raise LateRowError(row, int(late.column(VS)[0].as_py()), int(before[at]))
         if self._late == "drop":
             self.late_dropped += late.num_rows
-            self._buffer.push(events.filter(pa.array(~is_late)))
+            self._push(events.filter(pa.array(~is_late)))
         else:
             self.late_adjusted += late.num_rows
-            self._buffer.push(_adjusted(events, before))
+            self._push(_adjusted(events, before))
         columns = [*late.columns, pa.array(before[is_late])]
         return pa.RecordBatch.from_arrays(
             columns, schema=event_schema(late_payload(payload_schema(self._schema)))
         )
+
+    def _push(self, events: pa.RecordBatch) -> None:
+        """Buffer those of the events that are to be kept."""
+        if self._keep is not None:
+            kept = events.filter(self._keep.evaluate(events))
+            self.passed_over += events.num_rows - kept.num_rows
+            events = kept
+        self._buffer.push(events)
 
     def _emit_ctis(self, times: np.ndarray) -> None:
         """Note the distinct ones of the non-decreasing ``times`` that exceed the last CTI."""

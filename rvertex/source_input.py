@@ -23,7 +23,7 @@ from rvertex.types import Position
 
 if TYPE_CHECKING:
     from rstream.batch import Items
-    from rvertex.operators.protocol import OperatorState
+    from rvertex.operators.protocol import Evaluator, OperatorState
     from rvertex.run import Run
     from rvertex.sources.spec import SourcePartition, SourceSpec
 
@@ -58,7 +58,10 @@ def _delay(spec: SourceSpec) -> int | DelayEstimate:
 class SourceInput:
     """One source partition as the only input of a vertex."""
 
-    def __init__(self, partition: SourcePartition, *, keeps_late: bool) -> None:
+    def __init__(
+        self, partition: SourcePartition, *, keeps_late: bool, keep: Evaluator | None = None
+    ) -> None:
+        """``keep``: rows for which it is not true are numbered and timed, and go no further."""
         spec = partition.spec
         self._keeps_late = keeps_late
         #: Late rows since the last ``take_aside``.
@@ -69,6 +72,7 @@ class SourceInput:
             delay_us=_delay(spec),
             late=spec.late,
             cti_every_us=spec.cti_every_us,
+            keep=keep,
         )
         self._stop_row: int | None = None
 
@@ -86,6 +90,11 @@ class SourceInput:
     def late_events(self) -> int:
         """Late rows so far, dropped or adjusted."""
         return self._reorder.late_dropped + self._reorder.late_adjusted
+
+    @property
+    def passed_over(self) -> int:
+        """Events so far that were not kept."""
+        return self._reorder.passed_over
 
     @property
     def max_vs(self) -> int:

@@ -130,7 +130,7 @@ class Snapshot:
     outputs: tuple[int, ...]
     digests: tuple[bytes, ...]
     states: tuple[OperatorState, ...]
-    #: Events consumed and written since the initial snapshot.
+    #: Events that the input side released, and events written, since the initial snapshot.
     events_in: int = 0
     events_out: int = 0
     is_final: bool = False

@@ -27,6 +27,7 @@ from rvertex.aside import LATE, PutsAside, sides_of, to_side_items
 from rvertex.context import DrawsValues
 from rvertex.errors import ReplayDifferenceError
 from rvertex.merge import PENDING_BYTES_MAX, Merge
+from rvertex.operators.filter import Kept, asked_early
 from rvertex.replay import ReplayPoints
 from rvertex.source_input import SourceInput
 from rvertex.splitting import split
@@ -75,12 +76,14 @@ class RVertex:
 
     def _open(self) -> None:
         spec = self.spec
-        self.events_in = 0
+        #: Events that the input side released.
+        self._events_released = 0
         self.events_out = 0
         late = [edge.side for edge in spec.outputs if edge.side.startswith(LATE)]
         self._input: Merge | SourceInput
         if spec.source is not None:
-            self._input = SourceInput(spec.source, keeps_late=bool(late))
+            keep = asked_early(spec.operators)
+            self._input = SourceInput(spec.source, keeps_late=bool(late), keep=keep)
             ports = [self._input.payload]
         else:
             payloads = [c.payload for c in spec.inputs]
@@ -96,7 +99,8 @@ class RVertex:
         #: By operator, the input side first: the names of what it puts aside.
         self._sides = [late]
         for k, operator in enumerate(spec.operators):
-            running = operator.open(ports)
+            asked = k == 0 and isinstance(self._input, SourceInput) and asked_early([operator])
+            running = Kept() if asked else operator.open(ports)
             if self._values is not None and isinstance(running, DrawsValues):
                 self._values.wire(k, running)
             self._operators.append(running)
@@ -133,6 +137,12 @@ class RVertex:
         return self._input.late_events if isinstance(self._input, SourceInput) else 0
 
     @property
+    def events_in(self) -> int:
+        """Events consumed, but for late ones that were dropped."""
+        passed_over = self._input.passed_over if isinstance(self._input, SourceInput) else 0
+        return self._events_released + passed_over
+
+    @property
     def poisoned_events(self) -> int:
         """Calls of user code that raised and were passed over."""
         return sum(getattr(operator, "poisoned_events", 0) for operator in self._operators)
@@ -157,7 +167,7 @@ class RVertex:
         self._open()
         self.output_seqs = list(snapshot.outputs)
         self._digests = [StreamDigest.from_bytes(d) for d in snapshot.digests]
-        self.events_in, self.events_out = snapshot.events_in, snapshot.events_out
+        self._events_released, self.events_out = snapshot.events_in, snapshot.events_out
         self.is_finished = snapshot.is_final
         origin = snapshot.replay_from
         if origin is not None:
@@ -196,7 +206,7 @@ class RVertex:
             outputs=tuple(self.output_seqs),
             digests=self.digests(),
             states=states,
-            events_in=self.events_in,
+            events_in=self._events_released,
             events_out=self.events_out,
             is_final=self.is_finished,
             replay_from=origin,
@@ -240,7 +250,7 @@ class RVertex:
                 ports = [operator.process(ports)]
                 self._take_aside(k, operator, aside)
             if self._target is None:
-                self.events_in += events
+                self._events_released += events
                 result = self._emit(ports[0], aside)
             elif len(ports[0].ctis):
                 self.output_cti = int(ports[0].ctis[-1])

@@ -140,6 +140,8 @@ def _floored(function: Callable[..., np.ndarray]) -> Callable[[Sequence[Value], 
             out = function(left, np.where(right == 0, 1, right))
         if all(isinstance(v, pa.Scalar) for v in values):
             return pa.scalar(None if null else out.item(), call.type)
+        if not null.any():
+            return pa.array(out, call.type, from_pandas=False)
         null = np.broadcast_to(null, out.shape)
         return pa.array(out, call.type, mask=null, from_pandas=False)
 

@@ -1,4 +1,8 @@
-"""FILTER: keep the events whose predicate is true; null counts as false. CTIs pass."""
+"""FILTER: keep the events whose predicate is true; null counts as false. CTIs pass.
+
+A source asks a predicate that is total before it orders its rows: what the filter would drop need
+not be sorted. A stable sort of what is kept is what is kept of the sorted, so the output is equal.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,8 @@ class Filter(RowByRow):
     """Keeps events for which ``predicate`` evaluates to true."""
 
     predicate: Evaluator
+    #: It fails for no row and reads no lifetime, so it may be asked before rows are ordered.
+    is_total: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """The input's schema.
@@ -59,3 +65,18 @@ class FilterOperator(Stateless):
         if kept == 0:
             return Run(run.events.slice(0, 0), run.ctis)
         return Run(run.events.filter(mask), run.ctis)
+
+
+class Kept(Stateless):
+    """In place of a filter whose predicate the source has asked before."""
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """All of it."""
+        (run,) = ports
+        return run
+
+
+def asked_early(operators: Sequence[object]) -> Evaluator | None:
+    """The predicate that a source with these operators behind it asks before it orders rows."""
+    first = operators[0] if operators else None
+    return first.predicate if isinstance(first, Filter) and first.is_total else None

@@ -73,12 +73,13 @@ def item_source() -> VertexSpec:
 @given(
     table=events(LEFT, times=times(0, 90), max_size=30),
     late=st.sampled_from(["drop", "adjust"]),
+    early=st.booleans(),
     schedule=schedules(1),
 )
 def test_a_source_does_not_know_its_restores(
-    table: list[Ev], late: LatePolicy, schedule: list[Action]
+    table: list[Ev], late: LatePolicy, early: bool, schedule: list[Action]
 ) -> None:
-    spec = replayed(source_vertex(late=late), 1)
+    spec = replayed(source_vertex(late=late, early=early), 1)
     inputs = [arrival(table)]
     whole = run_vertex(source_vertex(late=late), inputs, [])
     assert_same_run(run_vertex(spec, inputs, schedule), whole)

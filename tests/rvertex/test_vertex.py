@@ -43,6 +43,7 @@ from tests.support.strategies import events, times
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rvertex.sources.spec import LatePolicy
     from rvertex.types import Snapshot, VertexSpec
 
 
@@ -57,6 +58,21 @@ def test_source_vertex_does_not_know_its_schedule(table: list[Ev], schedule: lis
     check_digests(whole)
     cut = run_vertex(source_vertex(), inputs, schedule)
     assert_same_run(cut, whole)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    table=events(LEFT, times=times(0, 40), max_size=24),
+    schedule=schedules(1),
+    late=st.sampled_from(["drop", "adjust"]),
+)
+def test_a_filter_asked_before_rows_are_ordered_keeps_the_same(
+    table: list[Ev], schedule: list[Action], late: LatePolicy
+) -> None:
+    inputs = [arrival(table)]
+    behind = run_vertex(source_vertex(late=late), inputs, [])
+    early = run_vertex(source_vertex(late=late, early=True), inputs, schedule)
+    assert_same_run(early, behind)
 
 
 @settings(max_examples=40, deadline=None)

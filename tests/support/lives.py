@@ -96,8 +96,10 @@ def source_vertex(
     cti_every_us: int = 4,
     late: LatePolicy = "drop",
     recovery: Recovery = CHECKPOINT,
+    *,
+    early: bool = False,
 ) -> VertexSpec:
-    """Rows out of order, a filter, the first phase of an aggregate."""
+    """Rows out of order, a filter (perhaps asked early), the first phase of an aggregate."""
     spec = SourceSpec(
         format="csv",
         path="",
@@ -109,7 +111,7 @@ def source_vertex(
         late=late,
     )
     operators: list[OperatorSpec] = [
-        Filter(NotNegative("x")),
+        Filter(NotNegative("x"), is_total=early),
         PartialAggregate(("k",), 8, 4, SUMS, points=True),
     ]
     return vertex_spec([LEFT], operators, source=spec, channel_ports=[], recovery=recovery)
