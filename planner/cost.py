@@ -47,6 +47,8 @@ US_PER_S = 1e6
 ROWS_ASSUMED, SPAN_S_ASSUMED, DISTINCT_ASSUMED = 1e6, 3600.0, 1000.0
 #: Lifetimes are counted up to this: what never ends stays for the whole input.
 LIFETIME_US_MAX = 1e16
+#: Of the results of a window, those that are the greatest.
+_EXTREME_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,8 @@ def _stream(node: logical.LogicalNode, inputs: list[Estimate]) -> Estimate:
             return _joined(node, *inputs)
         case logical.Lifetime():
             return _with_lifetime(node, below)
+        case logical.Extremes():
+            return _scaled(below, _EXTREME_SHARE)
         case logical.Stitch(on=on):
             return replace(below, rows=max(below.groups(on), below.rows / 4))
         case logical.WindowAgg():

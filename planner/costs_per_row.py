@@ -43,7 +43,7 @@ def read_us(spec: SourceSpec) -> float:
 def work_us(node: object, rows_in: float, rows_out: float) -> float:
     """All rows of a node together; what is not listed here is code of users."""
     match node:
-        case logical.Filter():
+        case logical.Filter() | logical.Extremes():
             return rows_in * _FILTER_US
         case logical.Project(columns=columns):
             computed = sum(not isinstance(expr, Column) for _, expr in columns)

@@ -43,6 +43,8 @@ def describe(node: logical.LogicalNode) -> str:
             return _lifetime(change)
         case logical.Stitch(on=on):
             return f"stitch by {', '.join(on)}" if on else "stitch all"
+        case logical.Extremes(column=column, is_max=is_max):
+            return f"keep {'greatest' if is_max else 'least'} {column} of a lifetime"
         case logical.Clip():
             return f"clip on {_keys(node)}"
         case logical.WindowAgg():

@@ -4,8 +4,8 @@ A plan is a DAG: a subplan that two nodes share (by identity or by equality) is 
 Expressions inside nodes are resolved: typed, with every conversion explicit.
 
 Invariants: (1) ``node.with_inputs(node.inputs)`` equals ``node``; (2) a rule of the optimizer may
-change a node's columns only where nothing above reads them. :class:`Exchange` and the phases of an
-aggregate are put in by rules, never by users.
+change a node's columns only where nothing above reads them. :class:`Exchange`, :class:`Extremes`
+and the phases of an aggregate are put in by rules, never by users.
 """
 
 from __future__ import annotations
@@ -181,6 +181,19 @@ class Stitch(OneInput):
 
 
 @dataclass(frozen=True, slots=True)
+class Extremes(OneInput):
+    """Of events with equal lifetimes, those with the greatest or least integer in ``column``."""
+
+    column: str
+    is_max: bool
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
 class Clip:
     """Left events, cut at the start of the first later right event with equal keys."""
 
@@ -236,6 +249,7 @@ LogicalNode = (
     | Join
     | Lifetime
     | Stitch
+    | Extremes
     | Clip
     | WindowAgg
     | DataWindowAgg

@@ -36,6 +36,7 @@ from planner.stages import Draft, Feed, build_vertices, pair_spec, stateless_spe
 from planner.statistics import Discover, Discovery, Look
 from planner.traversal import NodeMap, readers, topological
 from planner.user_node import codes_in, lettered
+from rvertex.operators.extremes import Extremes
 from rvertex.operators.stitch import Stitch
 from rvertex.sources.carried import with_carried
 from rvertex.sources.discover import assign
@@ -218,6 +219,11 @@ class _Lowering:
                 draft = self._plain(inputs[0], node, "agg")
                 draft.add(node.operator(), describe(node), node.label)
                 draft.is_cheap = draft.is_cheap and node.phase == "partial"
+                return _Flow([draft])
+            case logical.Extremes(column=column, is_max=is_max):
+                draft = self._open(inputs[0])
+                draft.add(Extremes(column, is_max), describe(node), node.label)
+                draft.is_cheap = False
                 return _Flow([draft])
             case logical.UserStep():
                 draft = self._plain(inputs[0], node, node.kind)

@@ -11,6 +11,7 @@ from planner.options import PlanOptions
 from planner.rules import (
     exchange_once,
     fold_constants,
+    keep_extremes,
     merge_projects,
     order_joins,
     partial_aggregation,
@@ -38,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     prune_columns,
     merge_projects,
     order_joins,
+    keep_extremes,
     exchange_once,
     place_exchange,
     partial_aggregation,

@@ -13,6 +13,7 @@ from planner.logical import (
     DataWindowAgg,
     Exchange,
     Explode,
+    Extremes,
     Filter,
     Join,
     Lifetime,
@@ -94,7 +95,7 @@ def is_point(node: LogicalNode) -> bool:
             return False
         case UserStep():
             return isinstance(node.spec, Apply) and is_point(node.input)
-        case Filter() | Project() | Explode() | Recover() | Exchange() | Sink():
+        case Filter() | Project() | Explode() | Extremes() | Recover() | Exchange() | Sink():
             return is_point(node.input)
 
 
@@ -143,7 +144,7 @@ def partitioning(node: LogicalNode) -> Partitioning:
         case UserStep(input=below):
             keeps = node.keys if isinstance(node.spec, KeyedProcessing) else None
             return _through(partitioning(below), {key: frozenset([key]) for key in keeps or ()})
-        case Filter() | Recover() | Sink() | Lifetime() | Stitch():
+        case Filter() | Recover() | Sink() | Lifetime() | Stitch() | Extremes():
             return partitioning(node.input)
 
 

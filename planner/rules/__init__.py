@@ -2,6 +2,7 @@
 
 from planner.rules.exchange_once import exchange_once
 from planner.rules.fold_constants import fold_constants
+from planner.rules.keep_extremes import keep_extremes
 from planner.rules.merge_projects import merge_projects
 from planner.rules.order_joins import order_joins
 from planner.rules.partial_aggregation import partial_aggregation
@@ -15,6 +16,7 @@ from planner.rules.skip_row_groups import skip_row_groups
 __all__ = [
     "exchange_once",
     "fold_constants",
+    "keep_extremes",
     "merge_projects",
     "order_joins",
     "partial_aggregation",

@@ -16,6 +16,7 @@ from planner.logical import (
     DataWindowAgg,
     Exchange,
     Explode,
+    Extremes,
     Filter,
     Join,
     Lifetime,
@@ -89,7 +90,7 @@ def _asked(node: LogicalNode, demand: Demand) -> tuple[Demand, ...]:
             return (kept if len(kept) == len(demand) else None,)
         case Explode(column=column) if demand is not None and column in demand:
             return (None,)
-        case Filter() | Lifetime() | Explode() | Recover():
+        case Filter() | Lifetime() | Explode() | Extremes() | Recover():
             return (demand,)
         case _:
             return (None,) * len(node.inputs)

@@ -15,6 +15,7 @@ from planner.logical import (
     Clip,
     DataWindowAgg,
     Explode,
+    Extremes,
     Filter,
     Join,
     LogicalNode,
@@ -73,6 +74,8 @@ def _demands(node: LogicalNode, wanted: set[str]) -> list[tuple[LogicalNode, Ite
         case WindowAgg(input=below, keys=keys) | DataWindowAgg(input=below, keys=keys):
             used_columns = {a.column for a in _kept(node, wanted) if a.column is not None}
             return [(below, used_columns | set(keys))]
+        case Extremes(input=below, column=column):
+            return [(below, wanted | {column})]
         case UserStep(input=below):
             return [(below, below.schema.names)]
         case _:

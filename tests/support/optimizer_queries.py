@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner import Query, Stream, agg, col, event, lit, tumbling, when
+from planner import Query, Stream, agg, col, event, hopping, lit, tumbling, when
 from tests.support.queries import bids, sales
 
 if TYPE_CHECKING:
@@ -115,6 +115,14 @@ def wide_keys_of_join() -> Query:
     return both.filter(col("auction") >= 3).to_parquet()
 
 
+def greatest_of_window() -> Query:
+    """The auctions with the most bids: each vertex puts out its own greatest counts alone."""
+    counts = bids().group_by("auction").window(hopping("20ms", "10ms")).agg(n=agg.count())
+    counts = counts.set_duration("10ms")
+    most = counts.window(tumbling("10ms")).agg(most=agg.max("n"))
+    return counts.join(most, left_on="n", right_on="most").to_parquet()
+
+
 OPTIMIZER_QUERIES: dict[str, Callable[[], Query]] = {
     query.__name__: query
     for query in (
@@ -127,5 +135,6 @@ OPTIMIZER_QUERIES: dict[str, Callable[[], Query]] = {
         union_of_alike,
         long_joins,
         wide_keys_of_join,
+        greatest_of_window,
     )
 }

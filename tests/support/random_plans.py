@@ -130,16 +130,18 @@ def _made(draw: st.DrawFn, steps: int, ordered: bool, temporal: bool) -> Made:
             windows = [] if made.endless else CLOCK
             windows = [*windows, *(DATA if temporal else ()), *(COUNTS if ordered else ())]
             made = made.then(draw(_grouped(made.stream, windows, ordered)))
+        elif kind == "extreme" and not made.endless:
+            made = made.then(draw(_extreme(made.stream)))
         elif kind == "lifetime":
             made = draw(_lifetime(made, ordered))
         elif kind == "user":
             made = made.then(draw(user_steps(made.stream, ordered)))
-        else:
+        elif kind in STATELESS:
             made = made.then(draw(STATELESS[kind](made.stream)))
     return made
 
 
-PLAIN = ["filter", "change", "words", "union", "join", "chain", "window", "user"]
+PLAIN = ["filter", "change", "words", "union", "join", "chain", "window", "extreme", "user"]
 TEMPORAL = ["lifetime", "lifetime", "clip", "join"]
 
 
@@ -177,6 +179,22 @@ def _chain(draw: st.DrawFn, stream: Stream) -> Stream:
     on = {"left_on": "x", "right_on": "k"} if draw(st.booleans()) else {"on": "k"}
     joined = stream.join(one.rename({"x": "y"}), on="k").join(other.rename({"x": "z"}), **on)
     return joined.select("k", "s", x=draw(st.sampled_from([col("x"), col("y"), col("z")])))
+
+
+@st.composite
+def _extreme(draw: st.DrawFn, stream: Stream) -> Stream:
+    """Results of windows that are joined with the greatest or least of them."""
+    if _joins(stream.plan) >= JOINS_MAX:
+        return stream
+    windows = stream.group_by("k", "s").window(draw(st.sampled_from([tumbling(10), hopping(8, 4)])))
+    found = windows.agg(x=agg.sum("x"), n=agg.count())
+    found = found.set_duration(4) if draw(st.booleans()) else found
+    found = found.filter(draw(predicates())) if draw(st.booleans()) else found
+    on = draw(st.sampled_from(["x", "n"]))
+    pick = draw(st.sampled_from([agg.max, agg.min]))
+    best = found.window(draw(st.sampled_from([tumbling(4), tumbling(10), hopping(5, 3)])))
+    joined = found.join(best.agg(best=pick(on)), left_on=on, right_on="best")
+    return joined.select("k", "x", "s")
 
 
 CONDITIONS = [
