@@ -52,7 +52,7 @@ sim: $(STAMP)  ## simulate whole jobs under faults: make sim RUNS=100 SEED=0 KIN
 sim-mutants: $(STAMP)  ## plant bugs one by one; the simulation must catch each
 	$(BIN)/python -m tests.sim.mutants
 
-bench-recovery: setup  ## workers killed under an open-loop load, beside Spark's streaming; six minutes; JSON
+bench-recovery: setup  ## workers killed under an open-loop load, beside Spark's streaming and Flink; eight minutes; JSON
 	$(BIN)/python benchmarks/bench_recovery.py
 
 bench-latency: setup  ## open-loop latency at 1 k to 500 k events/s, beside Spark's streaming; JSON

@@ -1,18 +1,18 @@
 """Recovery: a steady open-loop load, workers killed at a known time, what a subscriber notices.
 
 Ours runs on Spark ``local[8]``, one vertex per worker, once per recovery strategy and number of
-simultaneous kills; then Spark Structured Streaming with the same events. The last line is one JSON
-object ``{strategy: {kills: {...}}}``. Every answer is compared with what it must be, and with the
-digest of a run that nothing disturbed.
+simultaneous kills; then Spark Structured Streaming and, if it is installed, Flink with the same
+events. The last line is one JSON object ``{strategy: {kills: {...}}}``. Every answer is compared
+with what it must be, and ours with the digest of a run that nothing disturbed.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import inspect
 import json
 import shutil
+import subprocess
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from recovery_measures import Run
 
 PICTURE = Path(__file__).parent / "results" / "recovery.png"
-SPARK_KILLS = (1, 2)
+PEER_KILLS = (1, 2)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ def main() -> None:
             runs[strategy.name] = _ours(args, strategy, load, folder, result)
         if not args.no_spark:
             runs["Spark Structured Streaming"] = _spark(args, result)
-        _flink_note()
+        if not args.no_flink:
+            runs |= _flink(args, result)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if args.picture:
@@ -110,13 +111,17 @@ COLUMNS = {
     "bytes again": "reread_bytes",
     "CPU s per million": "cpu_s_per_million",
     "MB written per million": "written_bytes_per_million",
+    "rows again": "repeated_rows",
     "equal": "equal",
 }
 
 
 def table(result: dict[str, dict[int, dict[str, Any]]]) -> str:
     """The result as Markdown."""
-    lines = ["| strategy | killed | " + " | ".join(COLUMNS) + " |", "|---" * 13 + "|"]
+    lines = [
+        "| strategy | killed | " + " | ".join(COLUMNS) + " |",
+        "|---" * (2 + len(COLUMNS)) + "|",
+    ]
     for strategy, rows in result.items():
         for kills, row in rows.items():
             cells = [_cell(names, row) for names in COLUMNS.values()]
@@ -153,11 +158,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--master", default="local[8]")
     parser.add_argument("--only", nargs="*", help="only these strategies")
     parser.add_argument("--no-spark", action="store_true", help="without Structured Streaming")
+    parser.add_argument("--no-flink", action="store_true", help="without Flink")
     parser.add_argument("--picture", default=str(PICTURE), help="where to draw; empty: nowhere")
     parser.add_argument("--quick", action="store_true", help="a smoke test of half a minute")
     args = parser.parse_args()
     if args.quick:
-        args.rate, args.kill_at, args.after, args.no_spark = 5_000, 3.0, 3.0, True
+        args.rate, args.kill_at, args.after = 5_000, 3.0, 3.0
+        args.no_spark = args.no_flink = True
         args.only = args.only or ["checkpoint", "replication"]
     return args
 
@@ -195,9 +202,9 @@ def _ours(
     return runs
 
 
-#: Spark's batches and its recovery take longer.
-SPARK_BEFORE_S = 4.0
-SPARK_AFTER_S = 6.0
+#: The others take longer to get warm, and Spark to recover.
+PEER_BEFORE_S = 4.0
+PEER_AFTER_S = 6.0
 
 
 def _spark(
@@ -205,27 +212,65 @@ def _spark(
 ) -> dict[int, Run]:
     from recovery_spark import spark_run
 
-    kill_at_s = args.kill_at + SPARK_BEFORE_S
-    seconds = kill_at_s + args.after + SPARK_AFTER_S
-    load = Load(args.rate, seconds, args.keys, args.window_ms * 1_000)
+    kill_at_s, load = _peer_load(args)
     runs: dict[int, Run] = {}
     rows = result.setdefault("spark_structured_streaming", {})
-    for kills in SPARK_KILLS:
+    for kills in PEER_KILLS:
         run = spark_run(load, kills=kills, kill_at_s=kill_at_s)
-        try:
-            rows[kills] = measure(run, None)
-            runs[kills] = run
-        except ValueError as incomplete:
-            rows[kills] = {"equal": False, "incomplete": str(incomplete)}
+        rows[kills] = _measured(run, kills, runs)
         print(f"Spark Structured Streaming, {kills} killed: {json.dumps(rows[kills])}", flush=True)
     return runs
 
 
-def _flink_note() -> None:
-    if importlib.util.find_spec("pyflink") is None:
-        print("Flink: skipped, apache-flink is not installed", flush=True)
-    else:
-        print("Flink: skipped, this benchmark does not run it yet", flush=True)
+def _flink(
+    args: argparse.Namespace, result: dict[str, dict[int, dict[str, Any]]]
+) -> dict[str, dict[int, Run]]:
+    """Its committed files, which are its exactly-once output, and its rows as printed."""
+    from recovery_flink import flink_run, is_installed, repeats
+
+    if not is_installed():
+        print("Flink: skipped, it is not installed (make bench-peers)", flush=True)
+        return {}
+    kill_at_s, load = _peer_load(args)
+    committed: dict[int, Run] = {}
+    printed: dict[int, Run] = {}
+    for kills in PEER_KILLS:
+        try:
+            seen = flink_run(
+                load,
+                kills=kills,
+                kill_at_s=kill_at_s,
+                checkpoint_interval_s=args.checkpoint_interval,
+            )
+        except (RuntimeError, OSError, subprocess.TimeoutExpired) as failure:
+            print(f"flink, {kills} killed: {failure}", flush=True)
+            result.setdefault("flink", {})[kills] = {"equal": False, "incomplete": str(failure)}
+            continue
+        for name, run, runs in (
+            ("flink", seen.committed, committed),
+            ("flink_printed", seen.printed, printed),
+        ):
+            row = _measured(run, kills, runs) | repeats(run)
+            result.setdefault(name, {})[kills] = row
+            print(f"{name}, {kills} killed: {json.dumps(row)}", flush=True)
+    return {"Flink, committed files": committed, "Flink, as printed": printed}
+
+
+def _peer_load(args: argparse.Namespace) -> tuple[float, Load]:
+    """When the kill is, and the load: longer than ours on both sides of it."""
+    kill_at_s = args.kill_at + PEER_BEFORE_S
+    seconds = kill_at_s + args.after + PEER_AFTER_S
+    return kill_at_s, Load(args.rate, seconds, args.keys, args.window_ms * 1_000)
+
+
+def _measured(run: Run, kills: int, runs: dict[int, Run]) -> dict[str, Any]:
+    """The numbers of a run; it is drawn if its output is whole."""
+    try:
+        row = measure(run, None)
+    except ValueError as incomplete:
+        return {"equal": False, "incomplete": str(incomplete)}
+    runs[kills] = run
+    return row
 
 
 if __name__ == "__main__":

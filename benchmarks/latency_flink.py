@@ -129,7 +129,7 @@ class FlinkStream:
             time.sleep(0.05)
         if self._rows < wanted:
             return None
-        return _parsed(self._chunks[at:])
+        return parsed(self._chunks[at:])
 
     def close(self) -> None:
         """End it."""
@@ -176,7 +176,7 @@ def _send(
         time.sleep(TICK_S)
 
 
-def _parsed(chunks: list[tuple[int, bytes]]) -> tuple[np.ndarray, np.ndarray]:
+def parsed(chunks: list[tuple[int, bytes]]) -> tuple[np.ndarray, np.ndarray]:
     """When each row was seen, and the rows, int64[n, 3]: by the chunk that has their ends."""
     text = b"".join(chunk for _, chunk in chunks)
     found = list(_ROW.finditer(text))

@@ -26,7 +26,7 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The benchmarks' modules can be imported."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     yield
-    for name in ("open_loop", "processes", "recovery_measures"):
+    for name in ("open_loop", "processes", "recovery_measures", "recovery_flink", "flink_cluster"):
         sys.modules.pop(name, None)
 
 
@@ -92,6 +92,51 @@ def test_what_is_missing_or_wrong_is_told() -> None:
     assert not is_right(replace(run, **rows))
     with pytest.raises(ValueError, match="in no window of the output"):
         measure(replace(run, **rows), None)
+
+
+def test_rows_that_flink_prints_again_are_counted_and_do_not_hide_a_loss() -> None:
+    from dataclasses import replace
+
+    from open_loop import Load
+    from recovery_flink import repeats
+    from recovery_measures import is_right
+
+    load = Load(rate=2_000, seconds=1.0, keys=4, window_us=WINDOW_US)
+    run = seen_run(load, lambda _: 5_000, SECOND // 2)
+    assert repeats(run) == {"repeated_rows": 0, "equal_without_repeats": True}
+    names = ("seen_us", "vs", "key", "total")
+    again = {name: np.append(getattr(run, name), getattr(run, name)[-3:]) for name in names}
+    assert not is_right(replace(run, **again))
+    assert repeats(replace(run, **again)) == {"repeated_rows": 3, "equal_without_repeats": True}
+    other = {**again, "total": np.append(run.total, run.total[-3:] + 1)}
+    assert repeats(replace(run, **other)) == {"repeated_rows": 0, "equal_without_repeats": False}
+    lost = {name: rows[1:] for name, rows in again.items()}
+    assert repeats(replace(run, **lost)) == {"repeated_rows": 3, "equal_without_repeats": False}
+
+
+def test_what_flink_printed_is_read_by_whole_lines() -> None:
+    from flink_cluster import whole_lines
+    from latency_flink import parsed
+
+    chunks = [(10, b"1> +I[-20, 3, 4]\n1> +I[0, "), (20, b"5, 6]"), (30, b"\n2> +I[20, 7,")]
+    whole = whole_lines(chunks)
+    assert whole == [(10, b"1> +I[-20, 3, 4]\n"), (30, b"1> +I[0, 5, 6]\n")]
+    seen_us, rows = parsed(whole)
+    assert seen_us.tolist() == [10, 30]
+    assert rows.tolist() == [[-20, 3, 4], [0, 5, 6]]
+
+
+def test_flink_gets_the_events_of_the_load(tmp_path: Path) -> None:
+    from flink_cluster import write_events
+    from open_loop import START_US, Load
+
+    load = Load(rate=2_000, seconds=0.1, keys=4, window_us=WINDOW_US)
+    write_events(load, tmp_path / "events")
+    content = (tmp_path / "events").read_bytes()
+    assert np.frombuffer(content[:24], ">i8").tolist() == [load.rows // 2, 2_000, START_US]
+    rows = np.frombuffer(content[24:], ">i4").reshape(-1, 2)
+    assert np.array_equal(rows[:, 0], load.keys_of())
+    assert np.array_equal(rows[:, 1], load.values_of())
 
 
 def test_the_load_is_what_its_answer_says(tmp_path: Path) -> None:

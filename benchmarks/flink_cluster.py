@@ -1,0 +1,269 @@
+"""A standalone Flink cluster on this machine: its processes, the job it runs, what was printed.
+
+A job manager and task managers of one slot each, processes of their own, started by the wheel's
+``bin/jobmanager.sh`` and ``bin/taskmanager.sh``, which become the Java process that they start: so
+each is killed or ended by the id of what was started. The job is ``recovery_flink_job.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from latency_flink import FLINK
+from open_loop import SOURCES, START_US, Load, now_us
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCRIPT = Path(__file__).parent / "recovery_flink_job.py"
+READY_WAIT_S = 120.0
+END_WAIT_S = 90.0
+STOP_WAIT_S = 20.0
+#: The events of so long a time warm it up.
+WARM_LOAD_S = 6.0
+#: Of the cluster. A lost process is given up after ``interval`` x ``rpc-failure-threshold`` (2,
+#: the default): 10 s if nothing is said. The timeout is for one that hangs.
+CLUSTER_SETTINGS = {
+    "heartbeat.interval": "200ms",
+    "heartbeat.timeout": "5s",
+    "taskmanager.numberOfTaskSlots": "1",
+    "taskmanager.memory.process.size": "1536m",
+    "taskmanager.memory.managed.size": "256m",
+    "jobmanager.memory.process.size": "1280m",
+}
+#: Of the job. The buffer timeout and the watermark interval are the shortest that are suggested
+#: for low latency; the restart is tried at once.
+JOB_SETTINGS = {
+    "execution.target": "remote",
+    "execution.attached": "false",
+    "execution.buffer-timeout.interval": "1 ms",
+    "pipeline.auto-watermark-interval": "1 ms",
+    "table.local-time-zone": "UTC",
+    "execution.checkpointing.mode": "EXACTLY_ONCE",
+    "state.backend.type": "hashmap",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "100",
+    "restart-strategy.fixed-delay.delay": "0 s",
+}
+#: Logs go to a file; on standard output there are rows only.
+LOG = """
+rootLogger.level = INFO
+rootLogger.appenderRef.file.ref = File
+appender.file.name = File
+appender.file.type = File
+appender.file.fileName = ${sys:log.file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d %-5p %c - %m%n
+"""
+
+
+def write_events(load: Load, path: Path) -> None:
+    """What ``PacedEvents`` reads: events of a reader, rate, first time, then keys and values."""
+    head = np.array([load.rows // SOURCES, load.rate, START_US], ">i8")
+    rows = np.column_stack([load.keys_of(), load.values_of()]).astype(">i4")
+    path.write_bytes(head.tobytes() + rows.tobytes())
+
+
+def put_start(folder: Path, started_us: int) -> None:
+    """Tell the source when the first event is due; it waits for this file."""
+    scratch = folder / "start.part"
+    scratch.write_bytes(started_us.to_bytes(8, "big"))
+    scratch.rename(folder / "start")
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+def whole_lines(chunks: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """The same text cut at ends of lines: each line in the chunk that had its end.
+
+    A line without an end was cut off by a kill and is left out.
+    """
+    lines, rest = [], b""
+    for at_us, chunk in chunks:
+        text, end, rest = (rest + chunk).rpartition(b"\n")
+        if end:
+            lines.append((at_us, text + end))
+    return lines
+
+
+class TaskManager:
+    """A task manager's process, and what it printed when."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.chunks: list[tuple[int, bytes]] = []
+        self._listener = threading.Thread(target=self._listen, daemon=True, name="flink-printed")
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        while chunk := os.read(self.process.stdout.fileno(), 1 << 20):
+            self.chunks.append((now_us(), chunk))
+
+
+class Cluster:
+    """A standalone cluster on this machine. Processes end by their own ids."""
+
+    def __init__(self, folder: Path, task_managers: int) -> None:
+        self.folder = folder
+        self._home = next(FLINK.parent.parent.glob("lib/python*/site-packages/pyflink"))
+        self._rest, rpc = free_port(), free_port()
+        self._settings = {
+            **CLUSTER_SETTINGS,
+            "jobmanager.rpc.port": str(rpc),
+            "rest.port": str(self._rest),
+            "io.tmp.dirs": str(folder / "tmp"),
+        }
+        self._wanted = task_managers
+        self._job_manager: subprocess.Popen[bytes] | None = None
+        self._task_managers: dict[str, TaskManager] = {}
+
+    def start(self) -> None:
+        """Start all processes and wait until the slots are there."""
+        shutil.copytree(self._home / "conf", self.folder / "conf")
+        (self.folder / "tmp").mkdir()
+        (self.folder / "conf" / "log4j-console.properties").write_text(LOG)
+        self._job_manager = self._launch("jobmanager", {}, subprocess.DEVNULL)
+        for number in range(self._wanted):
+            name = f"tm-{number}"
+            started = self._launch(
+                "taskmanager", {"taskmanager.resource-id": name}, subprocess.PIPE
+            )
+            self._task_managers[name] = TaskManager(started)
+        self._await("its slots", lambda: self._get("overview")["slots-total"] == self._wanted)
+
+    def warm_up(self, load: Load) -> None:
+        """Run the job on every task manager, as fast as it goes."""
+        folder = self.folder / "warm"
+        job = self.submit(folder, replace(load, seconds=WARM_LOAD_S), self._wanted, 1.0)
+        put_start(folder, 1)
+        self.await_end(job)
+
+    def submit(self, folder: Path, load: Load, slots: int, checkpoint_interval_s: float) -> str:
+        """Submit the job and wait until all of its tasks run; its id.
+
+        ``folder``: of this job; its source waits until ``put_start``.
+        """
+        folder.mkdir()
+        write_events(load, folder / "events")
+        settings = {
+            **JOB_SETTINGS,
+            "rest.address": "localhost",
+            "rest.port": str(self._rest),
+            "execution.checkpointing.interval": f"{checkpoint_interval_s * 1e3:.0f} ms",
+            "execution.checkpointing.dir": (folder / "checkpoints").as_uri(),
+            "parallelism.default": str(slots),
+        }
+        given = [f"{name}={value}" for name, value in settings.items()]
+        done = subprocess.run(
+            [FLINK, SCRIPT, "--folder", folder, "--rows", str(load.rows), "--window-us",
+             str(load.window_us), "--setting", *given],
+            capture_output=True, text=True, check=False, timeout=READY_WAIT_S,
+        )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(f"Flink took no job: {done.stderr[-2_000:]}")
+        job = done.stdout.split()[-1]
+
+        def is_running() -> bool:
+            return {v["status"] for v in self._of(job)["vertices"]} == {"RUNNING"}
+
+        self._await("the job", is_running)
+        return job
+
+    def kill_busy(self, kills: int) -> int:
+        """SIGKILL task managers that run the job; when that was."""
+        rows = self._get("taskmanagers")["taskmanagers"]
+        names = sorted(row["id"] for row in rows if row["freeSlots"] == 0)[:kills]
+        if len(names) < kills:
+            raise RuntimeError(f"{kills} task managers to kill were wanted, there are {names}")
+        for name in names:
+            os.kill(self._task_managers[name].process.pid, signal.SIGKILL)
+        return now_us()
+
+    def await_end(self, job: str) -> None:
+        """Wait until the job has ended."""
+        self._await("the end", lambda: self._of(job)["state"] == "FINISHED", END_WAIT_S)
+
+    def pids(self) -> list[int]:
+        """Of all processes."""
+        return [process.pid for process in self._processes()]
+
+    def printed(self, from_us: int) -> list[tuple[int, bytes]]:
+        """What the task managers printed since a time, whole lines, in order of time."""
+        chunks = [whole_lines(worker.chunks) for worker in self._task_managers.values()]
+        since = [chunk for of_one in chunks for chunk in of_one if chunk[0] >= from_us]
+        return sorted(since, key=lambda chunk: chunk[0])
+
+    def stop(self) -> None:
+        """End them all."""
+        for process in self._processes():
+            process.terminate()
+        for process in self._processes():
+            try:
+                process.wait(STOP_WAIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _processes(self) -> list[subprocess.Popen[bytes]]:
+        first = [] if self._job_manager is None else [self._job_manager]
+        return first + [worker.process for worker in self._task_managers.values()]
+
+    def _launch(self, what: str, settings: dict[str, str], stdout: int) -> subprocess.Popen[bytes]:
+        given = []
+        for name, value in {**self._settings, **settings}.items():
+            given += ["-D", f"{name}={value}"]
+        env = {
+            **os.environ,
+            "FLINK_CONF_DIR": str(self.folder / "conf"),
+            "FLINK_LOG_DIR": str(self.folder),
+            "FLINK_PID_DIR": str(self.folder / "tmp"),
+        }
+        with (self.folder / "errors").open("ab") as errors:
+            return subprocess.Popen(
+                ["bash", self._home / "bin" / f"{what}.sh", "start-foreground", *given],
+                stdin=subprocess.DEVNULL, stdout=stdout, stderr=errors, env=env,
+            )  # fmt: skip
+
+    def _of(self, job: str) -> Any:
+        """Where a job stands."""
+        found = self._get(f"jobs/{job}")
+        if found["state"] in ("FAILED", "CANCELED"):
+            reason = self._get(f"jobs/{job}/exceptions")["exceptionHistory"]["entries"][:1]
+            raise RuntimeError(f"Flink: the job has failed: {json.dumps(reason)[:2_000]}")
+        return found
+
+    def _get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._rest}/{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def _await(self, what: str, is_so: Callable[[], bool], wait_s: float = READY_WAIT_S) -> None:
+        deadline_s = time.monotonic() + wait_s
+        while time.monotonic() < deadline_s:
+            with contextlib.suppress(OSError):  # it does not listen yet
+                if is_so():
+                    return
+            if self._job_manager is None or self._job_manager.poll() is not None:
+                break
+            time.sleep(0.1)
+        logs = sorted(self.folder.glob("*standalonesession*.log"))
+        told = logs[0].read_text(errors="replace")[-2_000:] if logs else "it has no log"
+        raise TimeoutError(f"Flink: {what} did not come within {wait_s:g} s: {told}")

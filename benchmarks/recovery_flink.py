@@ -1,0 +1,161 @@
+"""Recovery runs of Flink: a standalone cluster, task managers killed, what its sinks showed when.
+
+Two task managers run the job, as many as are killed are spare; all of them have run the same job
+over other events before, so that spare ones are warm too. The job has a replayable source and
+exactly-once checkpoints. Rows are looked at twice: in the files that checkpoints committed, which
+is Flink's exactly-once output, and as they were printed, which is the soonest that anybody could
+see them but repeats rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flink_cluster import Cluster, put_start
+from latency_flink import FLINK, parsed
+from open_loop import Load, now_us, sleep_until
+from processes import usage_of
+from recovery_measures import Run, is_right
+
+if TYPE_CHECKING:
+    from processes import Usage
+
+#: Task managers that run the job.
+SLOTS = 2
+WARM_S = 4.0
+LEAD_S = 0.5
+#: How often the sink's folder is looked at.
+LOOK_S = 0.002
+
+
+def is_installed() -> bool:
+    """Whether ``make bench-peers`` has installed Flink."""
+    return FLINK.exists()
+
+
+@dataclass(frozen=True)
+class FlinkRuns:
+    """One run as its committed files and as its printed rows tell it."""
+
+    committed: Run
+    printed: Run
+
+
+def flink_run(
+    load: Load, *, kills: int, kill_at_s: float, checkpoint_interval_s: float
+) -> FlinkRuns:
+    """Run the load at its pace and kill ``kills`` task managers when ``kill_at_s`` has passed."""
+    folder = Path(tempfile.mkdtemp(prefix="streamscope-flink-"))
+    cluster = Cluster(folder, task_managers=SLOTS + kills)
+    try:
+        cluster.start()
+        return _run(cluster, load, kills, kill_at_s, checkpoint_interval_s)
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(
+    cluster: Cluster, load: Load, kills: int, kill_at_s: float, checkpoint_interval_s: float
+) -> FlinkRuns:
+    cluster.warm_up(load)
+    folder = cluster.folder / "load"
+    job = cluster.submit(folder, load, SLOTS, checkpoint_interval_s)
+    printed_before = now_us()
+    sink = SinkFolder(folder / "out")
+    sink.start()
+    try:
+        started_us = now_us() + int(LEAD_S * 1e6)
+        put_start(folder, started_us)
+        sleep_until(started_us + int(WARM_S * 1e6))
+        before = usage_of(cluster.pids())
+        sleep_until(started_us + int(kill_at_s * 1e6))
+        used = usage_of(cluster.pids()) - before
+        killed_us = cluster.kill_busy(kills)
+        sleep_until(started_us + int(load.seconds * 1e6))
+        cluster.await_end(job)
+    finally:
+        sink.stop()
+    found = [
+        _seen(load, started_us, killed_us, used, chunks)
+        for chunks in (sink.files, cluster.printed(printed_before))
+    ]
+    return FlinkRuns(*found)
+
+
+def _seen(
+    load: Load, started_us: int, killed_us: int, used: Usage, chunks: list[tuple[int, bytes]]
+) -> Run:
+    seen_us, rows = parsed(chunks)
+    first = first_of_each(rows)
+    return Run(
+        load=load,
+        started_us=started_us,
+        killed_us=killed_us,
+        warm_us=int(WARM_S * 1e6),
+        seen_us=seen_us,
+        vs=rows[:, 0],
+        key=rows[:, 1],
+        total=rows[:, 2],
+        batches=(seen_us[first].tolist(), rows[first, 1].tolist()),
+        usage=used,
+        digest="",
+        recomputed=None,
+    )
+
+
+def first_of_each(rows: np.ndarray) -> np.ndarray:
+    """Where each row that differs from all before it stands, in order."""
+    return np.sort(np.unique(rows, axis=0, return_index=True)[1])
+
+
+def repeats(run: Run) -> dict[str, Any]:
+    """How many rows were seen again, and whether the output is right without these."""
+    rows = np.column_stack([run.vs, run.key, run.total])
+    first = first_of_each(rows)
+    once = {name: getattr(run, name)[first] for name in ("seen_us", "vs", "key", "total")}
+    return {
+        "repeated_rows": len(rows) - len(first),
+        "equal_without_repeats": is_right(replace(run, **once)),
+    }
+
+
+class SinkFolder(threading.Thread):
+    """Notes when each file of a file sink was committed: it gets its name then."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(name="flink-files", daemon=True)
+        self._folder = folder
+        self._known: dict[str, int] = {}
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Until it is stopped."""
+        while not self._stopped.wait(LOOK_S):
+            self._look()
+
+    def stop(self) -> None:
+        """Look once more, and no longer."""
+        self._stopped.set()
+        self.join()
+        self._look()
+
+    def _look(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self._folder):
+                if name.startswith("part-"):
+                    self._known.setdefault(name, now_us())
+
+    @property
+    def files(self) -> list[tuple[int, bytes]]:
+        """When each was seen and what it has, in this order."""
+        seen = sorted((at_us, name) for name, at_us in self._known.items())
+        return [(at_us, (self._folder / name).read_bytes()) for at_us, name in seen]
