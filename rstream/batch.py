@@ -11,6 +11,7 @@ Invariants: (1) an event has ``vs < ve``; (2) CTIs never decrease within a strea
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ SEQ = "_seq"
 EVENT = 0
 CTI = 1
 RESERVED = (SEQ, KIND, VS, VE)
+#: Schemas whose items are remembered.
+_SCHEMAS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,12 @@ def item_schema(payload: pa.Schema) -> pa.Schema:
         pa.field(VE, pa.int64(), nullable=False),
     ]
     return pa.schema(head + [pa.field(f.name, f.type) for f in payload])
+
+
+@functools.lru_cache(maxsize=_SCHEMAS_MAX)
+def item_schema_of(events: pa.Schema) -> pa.Schema:
+    """The stream schema of events with these columns."""
+    return item_schema(payload_schema(events))
 
 
 def payload_schema(schema: pa.Schema) -> pa.Schema:
@@ -131,6 +140,7 @@ def only_events(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.drop_columns([KIND])
 
 
+@functools.lru_cache(maxsize=_SCHEMAS_MAX)
 def empty_events(payload: pa.Schema) -> pa.RecordBatch:
     """No events, with the right columns."""
     return pa.RecordBatch.from_pylist([], schema=event_schema(payload))

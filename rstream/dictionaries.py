@@ -26,6 +26,8 @@ VALUES_MAX = 1 << 16
 #: Larger dictionaries are not remembered.
 REMEMBERED_BYTES_MAX = 2 << 20
 _JOINS_MAX = 32
+#: Schemas of which it is remembered what follows from them.
+_SCHEMAS_MAX = 256
 #: What is joined of more than two large ones is not remembered: there may be any number of them.
 _JOINED_BYTES_MAX = 2 * REMEMBERED_BYTES_MAX
 
@@ -60,6 +62,7 @@ def is_dictionary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_dictionary(kind))
 
 
+@functools.lru_cache(maxsize=_SCHEMAS_MAX)
 def has_dictionaries(schema: pa.Schema) -> bool:
     """Whether any column is one."""
     return any(is_dictionary(kind) for kind in schema.types)
@@ -102,11 +105,26 @@ def as_declared(batch: pa.RecordBatch, declared: pa.Schema) -> pa.RecordBatch:
 def batch_bytes(batch: pa.RecordBatch) -> int:
     """What the rows of a batch take; a dictionary counts for no more than its indices do.
 
-    Many batches share one, each of which would count it as a whole.
+    Many batches share one, each of which would count it as a whole. Columns of a fixed width count
+    without their nulls: to ask for all buffers takes longer than a small step should.
     """
+    bits = _row_bits(batch.schema)
+    if bits is not None:
+        return int(-(-batch.num_rows * bits // 8))
     if not has_dictionaries(batch.schema):
         return int(batch.nbytes)
     return sum(map(_array_bytes, batch.columns))
+
+
+@functools.lru_cache(maxsize=_SCHEMAS_MAX)
+def _row_bits(schema: pa.Schema) -> int | None:
+    """The width of a row, None if not every column has one."""
+    bits = 0
+    for kind in schema.types:
+        if not pa.types.is_primitive(kind):
+            return None
+        bits += kind.bit_width
+    return bits
 
 
 def nulls(like: pa.Array, rows: int) -> pa.Array:

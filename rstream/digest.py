@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rstream.dictionaries import has_dictionaries, join_batches
 from rstream.hashing import GOLDEN, content_words, fmix, value_buffer
 
 if TYPE_CHECKING:
@@ -26,20 +27,47 @@ DIGEST_BYTES = 16
 _MASK = 2**64 - 1
 _LANE_2 = np.uint64(0xD6E8FEB86659FD93)
 _BLOCK_ROWS = 16384
+#: Batches of fewer rows are added so many at a time.
+_SMALL_ROWS = 512
+_WAITING_MAX = 64
 
 
 class StreamDigest:
     """A running digest of items; see the module for its definition."""
 
-    __slots__ = ("_lane_1", "_lane_2")
+    __slots__ = ("_lane_1", "_lane_2", "_waiting", "_waiting_rows", "_waiting_seq")
 
     def __init__(self) -> None:
         self._lane_1 = 0
         self._lane_2 = 0
+        #: Small batches that follow each other, to be added together: that costs little more.
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_seq = self._waiting_rows = 0
 
     def update(self, first_seq: int, batch: pa.RecordBatch) -> None:
-        """Add the items of ``batch``, the first of which has ``first_seq``."""
+        """Add the items of ``batch``, the first of which has ``first_seq``; at once, or later."""
         assert first_seq >= 0, first_seq
+        if first_seq != self._waiting_seq + self._waiting_rows:
+            self._settle()
+        if batch.num_rows >= _SMALL_ROWS or has_dictionaries(batch.schema):
+            self._settle()
+            self._add(first_seq, batch)
+            return
+        if not self._waiting:
+            self._waiting_seq = first_seq
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        if len(self._waiting) >= _WAITING_MAX:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Add what waits."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._waiting_rows = 0
+            self._add(self._waiting_seq, join_batches(waiting))
+
+    def _add(self, first_seq: int, batch: pa.RecordBatch) -> None:
         columns = [_words(column) for column in batch.columns]
         for lo in range(0, batch.num_rows, _BLOCK_ROWS):
             rows = _row_words([c[lo : lo + _BLOCK_ROWS] for c in columns])
@@ -56,11 +84,14 @@ class StreamDigest:
 
     def add(self, other: StreamDigest) -> None:
         """Add the items of ``other``."""
+        self._settle()
+        other._settle()
         self._lane_1 = (self._lane_1 + other._lane_1) & _MASK
         self._lane_2 = (self._lane_2 + other._lane_2) & _MASK
 
     def to_bytes(self) -> bytes:
         """16 bytes, little endian, lane 1 first."""
+        self._settle()
         return self._lane_1.to_bytes(8, "little") + self._lane_2.to_bytes(8, "little")
 
     @classmethod
@@ -84,6 +115,7 @@ class StreamDigest:
         return isinstance(other, StreamDigest) and self.to_bytes() == other.to_bytes()
 
     def __hash__(self) -> int:
+        self._settle()
         return self._lane_1
 
     def __repr__(self) -> str:

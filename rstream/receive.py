@@ -61,6 +61,8 @@ class ReceiveQueue:
 
     def take(self, items_max: int) -> Items | None:
         """At most ``items_max`` items, small batches joined; None if there is none."""
+        if not self._queue:
+            return None
         parts: list[Items] = []
         rows = 0
         with self._changed:

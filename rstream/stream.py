@@ -73,8 +73,7 @@ class RStream:
         self._on_change = on_change
         self._owns_background = background is None
         self._background = background or ThreadBackground("rstream-flush")
-        self._state = threading.Condition(threading.RLock())
-        self._write_lock = threading.Lock()
+        self._state, self._write_lock = threading.Condition(), threading.Lock()
         write = SharedWriter(log, verify=verify).write if shared else log.write
         self._flusher = Flusher(
             self._background, self._state, take=self._take, write=write, done=self._flushed
@@ -154,10 +153,10 @@ class RStream:
         """Write at the end."""
         return self.write(self.next_seq, batch)
 
-    def write(self, seq: int, batch: pa.RecordBatch) -> int:
+    def write(self, seq: int, batch: pa.RecordBatch, *, is_valid: bool = False) -> int:
         """Write items from ``seq`` on; returns how many were new.
 
-        Items that are there already are dropped and counted. Blocks while the tail is full.
+        Items there already are dropped and counted. Blocks while full. ``is_valid`` is not checked.
 
         Raises:
             SequenceGapError: ``seq > next_seq``.
@@ -166,7 +165,8 @@ class RStream:
             SequenceConflictError: (verify mode) a dropped item differs from what is there.
             StoreError: an earlier flush failed (it is tried again), or this sync write did.
         """
-        validate_items(self.stream_id, batch, self.schema)
+        if not is_valid:
+            validate_items(self.stream_id, batch, self.schema)
         with self._write_lock:
             self._raise_failure()
             next_seq = self._tail.next_seq

@@ -142,9 +142,9 @@ class Host:
         try:
             self.open()
             while not self.how:  # ended by StopHost or the loss of the job manager
+                self._wake.clear()
                 if not self.turn():
                     self._wake.wait(self._idle_s())
-                    self._wake.clear()
         finally:
             self.close()
         return HostExit(self.spec.host, self.how)

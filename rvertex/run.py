@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import CTI, EVENT, KIND, VE, VS, int64_column, item_schema, kinds, payload_schema
+from rstream.batch import CTI, EVENT, KIND, VE, VS, int64_column, item_schema_of, kinds
 from rstream.dictionaries import join_batches, nulls
 
 NO_CTIS = np.empty(0, np.int64)
@@ -46,7 +46,7 @@ def to_items(run: Run) -> pa.RecordBatch:
     """The run as a batch of items, each CTI at the place its time gives it."""
     events, ctis = run.events, run.ctis
     n, m = events.num_rows, len(ctis)
-    schema = item_schema(payload_schema(events.schema))
+    schema = item_schema_of(events.schema)
     if m == 0:
         columns = [pa.array(np.zeros(n, np.int8)), *events.columns]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -54,7 +54,7 @@ def to_items(run: Run) -> pa.RecordBatch:
     cti_rows = at + np.arange(m)
     is_cti = np.zeros(n + m, bool)
     is_cti[cti_rows] = True
-    if m <= _SLICES_MAX:
+    if m <= _SLICES_MAX and n > _GATHERED_ROWS_MAX:
         return _spliced(events, ctis, at, schema)
     kind = is_cti.astype(np.int8)
     vs = np.empty(n + m, np.int64)
@@ -65,12 +65,13 @@ def to_items(run: Run) -> pa.RecordBatch:
     source = np.zeros(n + m, np.int64)
     source[~is_cti] = np.arange(n)
     take = pa.array(source, mask=is_cti)
-    columns = [pa.array(kind), pa.array(vs), pa.array(ve)]
-    columns += [events.column(name).take(take) for name in schema.names[3:]]
+    columns = [pa.array(kind), pa.array(vs), pa.array(ve), *events.take(take).columns[2:]]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 _SLICES_MAX = 8
+#: So few rows are gathered one by one at less cost than any slice has.
+_GATHERED_ROWS_MAX = 2048
 
 
 def _spliced(

@@ -2,17 +2,19 @@
 
 Invariants: (1) each stream gets its events in the order of the run, and each CTI at the place its
 time gives it; (2) a row is copied once, by one gather per stream that also leaves the places of the
-CTIs, so what one stream's reader keeps does not keep the rows of another.
+CTIs, so what one stream's reader keeps does not keep the rows of another. Of so few rows that a
+gather costs more than they do there is one gather for all streams.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import CTI, VE, VS, int64_column, item_schema, payload_schema
+from rstream.batch import CTI, VE, VS, int64_column, item_schema_of
 from rstream.hashing import partition_of
 from rvertex.run import to_items
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 #: So few streams are looked through one by one, which is quicker than sorting.
 _SCANNED_MAX = 4
+#: So few events are gathered for all streams at once.
+_TOGETHER_ROWS_MAX = 512
 
 
 def split(run: Run, edge: OutputEdge) -> list[pa.RecordBatch | None]:
@@ -33,7 +37,9 @@ def split(run: Run, edge: OutputEdge) -> list[pa.RecordBatch | None]:
         return [to_items(run)] * n
     rows = _rows_of_each([run.events.column(key) for key in edge.keys], n)
     vs, ve = int64_column(run.events, VS), int64_column(run.events, VE)
-    schema = item_schema(payload_schema(run.events.schema))
+    schema = item_schema_of(run.events.schema)
+    if run.events.num_rows <= _TOGETHER_ROWS_MAX:
+        return _items_together(run, rows, vs, ve, schema)
     return [
         None if len(at) + len(run.ctis) == 0 else _items(run, at, vs.take(at), ve.take(at), schema)
         for at in rows
@@ -48,6 +54,38 @@ def _rows_of_each(keys: list[pa.Array], n: int) -> list[np.ndarray]:
     part = part.astype(np.uint8 if n <= 1 << 8 else np.uint16 if n <= 1 << 16 else np.int64)
     order = np.argsort(part, kind="stable")
     return np.split(order, np.searchsorted(part[order], np.arange(1, n)))
+
+
+def _items_together(
+    run: Run, rows: list[np.ndarray], vs: np.ndarray, ve: np.ndarray, schema: pa.Schema
+) -> list[pa.RecordBatch | None]:
+    """For each stream the events at its ``rows`` and all CTIs, as slices of one batch."""
+    ctis, m = run.ctis, len(run.ctis)
+    order = np.concatenate(rows)
+    kind = np.zeros(len(order) + len(rows) * m, np.int8)
+    bounds = [0]
+    for at in rows:
+        if m:
+            kind[vs[at].searchsorted(ctis) + np.arange(bounds[-1], bounds[-1] + m)] = CTI
+        bounds.append(bounds[-1] + len(at) + m)
+    mask = None
+    vs, ve = vs[order], ve[order]
+    if m:
+        mask = kind == CTI
+        is_event = ~mask
+        vs, ve, order = (_spread(is_event, column) for column in (vs, ve, order))
+        vs[mask] = ve[mask] = np.tile(ctis, len(rows))
+    gathered = run.events.take(pa.array(order, mask=mask))
+    columns = [pa.array(kind), pa.array(vs), pa.array(ve), *gathered.columns[2:]]
+    whole = pa.RecordBatch.from_arrays(columns, schema=schema)
+    return [whole.slice(lo, hi - lo) if hi > lo else None for lo, hi in itertools.pairwise(bounds)]
+
+
+def _spread(places: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The values at those places, 0 elsewhere."""
+    spread = np.zeros(len(places), np.int64)
+    spread[places] = values
+    return spread
 
 
 def _items(

@@ -67,6 +67,8 @@ class VertexRunner:
         self.checkpoints = self._open_checkpoints(epoch, opened, turn)
         self._announced_finish = False
         self._has_room = True
+        #: Whether all that was offered has been executed; not known of an instance just loaded.
+        self._has_executed = False
         self._flush_by_s: float | None = None
         env.publish(self.outputs, epoch)
 
@@ -109,6 +111,9 @@ class VertexRunner:
         if not self._has_room:
             return False
         worked = self._read_source() if self.spec.source is not None else self._read_channels()
+        if not worked and self._has_executed:
+            return False
+        self._has_executed = True
         return self._execute() or worked
 
     def _execute(self) -> bool:
@@ -153,7 +158,7 @@ class VertexRunner:
     def _write(self, result: StepResult) -> None:
         for stream, items in zip(self.outputs, result.outputs, strict=True):
             if items is not None:
-                stream.write(items.first_seq, items.batch)
+                stream.write(items.first_seq, items.batch, is_valid=True)
         self._collect()
 
     def collect(self, marks: Mapping[str, int]) -> None:

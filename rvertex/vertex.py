@@ -106,6 +106,12 @@ class RVertex:
             self._operators.append(running)
             self._sides.append([side.name for side in sides_of(operator, ports)])
             ports = [operator.output_schema(ports)]
+        #: Who may have put something aside: the number in the order of ``_sides``, and itself.
+        self._aside_from: list[tuple[int, PutsAside]] = [
+            (k, source)
+            for k, source in enumerate([self._input, *self._operators])
+            if self._sides[k] and isinstance(source, PutsAside)
+        ]
         assert ports[0].equals(spec.output_payload), (spec.id, ports[0], spec.output_payload)
         streams = len(spec.output_streams)
         self.output_seqs = [0] * streams
@@ -241,14 +247,14 @@ class RVertex:
             ReplayDifferenceError: what was read again is not what was read before.
         """
         aside: Aside = {}
-        self._take_aside(0, self._input, aside)
+        self._take_aside(aside, late=True)
         ports = self._input.release()
         result = None
         if ports is not None:
             events = sum(run.events.num_rows for run in ports)
-            for k, operator in enumerate(self._operators, 1):
+            for operator in self._operators:
                 ports = [operator.process(ports)]
-                self._take_aside(k, operator, aside)
+            self._take_aside(aside, late=False)
             if self._target is None:
                 self._events_released += events
                 result = self._emit(ports[0], aside)
@@ -288,10 +294,12 @@ class RVertex:
         self._input.resume()
         self._target = None
 
-    def _take_aside(self, k: int, source: object, aside: Aside) -> None:
-        if self._sides[k] and isinstance(source, PutsAside):
-            found = zip(self._sides[k], source.take_aside(), strict=True)
-            aside.update({name: events for name, events in found if events.num_rows})
+    def _take_aside(self, aside: Aside, *, late: bool) -> None:
+        """Add what the input side (``late``), or what the operators have put aside."""
+        for k, source in self._aside_from:
+            if (k == 0) == late:
+                found = zip(self._sides[k], source.take_aside(), strict=True)
+                aside.update({name: events for name, events in found if events.num_rows})
 
     def _emit(self, run: Run, aside: Aside) -> StepResult:
         self.events_out += run.events.num_rows
@@ -304,6 +312,8 @@ class RVertex:
 
     def _side_batches(self, aside: Aside) -> list[pa.RecordBatch | None]:
         """What goes to the side streams; None for all others, which stand before them."""
+        if not aside and not self.is_finished:
+            return [None] * len(self.output_seqs)
         batches: list[pa.RecordBatch | None] = []
         for edge in self.spec.outputs:
             if not edge.side:
