@@ -2,9 +2,11 @@
 
 Arrow Flight's generators cannot send dictionaries. So a column that is one travels as its indices,
 and the values in the message's metadata, in one of :data:`SLOTS` numbered places: a batch names the
-place of each of its dictionaries, and says what is there if the receiver does not have it yet.
+place of each of its dictionaries, and says what is there if the receiver does not have it yet. Both
+ends forget the same places, by how long what was sent is: the oldest, until there is room.
 
-Invariant: what is decoded equals what was encoded, if every message is decoded in order.
+Invariants: (1) what is decoded equals what was encoded, if every message is decoded in order; (2) a
+column's dictionaries were sent in at most :data:`KEPT_BYTES_MAX`, or there is but one.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from rstream.dictionaries import Known, is_dictionary
 
 #: Dictionaries of a column that both ends remember.
 SLOTS = 8
+#: What they were sent in takes so much at most; a larger one is remembered alone.
+KEPT_BYTES_MAX = 8 << 20
 _SEQ = struct.Struct("<q")
 _MARK = {b"dictionary": b"1"}
 
@@ -32,6 +36,25 @@ def wire_schema(schema: pa.Schema) -> pa.Schema:
     )
 
 
+class _Places:
+    """Which places of a column are taken, the oldest first: the same on both ends."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[int, int] = {}
+
+    def put(self, nbytes: int) -> tuple[int, list[int]]:
+        """The place of what is ``nbytes`` long, and the places that are forgotten before."""
+        forgotten: list[int] = []
+        while self._bytes and (
+            len(self._bytes) == SLOTS or sum(self._bytes.values()) + nbytes > KEPT_BYTES_MAX
+        ):
+            forgotten.append(next(iter(self._bytes)))
+            del self._bytes[forgotten[-1]]
+        place = next(k for k in range(SLOTS) if k not in self._bytes)
+        self._bytes[place] = nbytes
+        return place, forgotten
+
+
 class WireEncoder:
     """One end of a connection: from batches of ``schema`` to messages."""
 
@@ -39,8 +62,8 @@ class WireEncoder:
         self.schema = wire_schema(schema)
         #: A message without rows.
         self.nothing = pa.RecordBatch.from_pylist([], schema=self.schema)
-        self._sent: list[list[Known]] = [[] for _ in schema]
-        self._next: list[int] = [0 for _ in schema]
+        self._sent: list[dict[Known, int]] = [{} for _ in schema]
+        self._places = [_Places() for _ in schema]
 
     def encode(self, items: Items) -> tuple[pa.RecordBatch, bytes]:
         """The batch without its dictionaries; its first seq and what is to be told of these."""
@@ -60,14 +83,13 @@ class WireEncoder:
         """Where the values are in the memory of the other end, and themselves if they are new."""
         known, sent = Known(values), self._sent[i]
         if known in sent:
-            return sent.index(known), None
-        if len(sent) < SLOTS:
-            sent.append(known)
-            return len(sent) - 1, _to_bytes(values)
-        slot = self._next[i]
-        self._next[i] = (slot + 1) % SLOTS
-        sent[slot] = known
-        return slot, _to_bytes(values)
+            return sent[known], None
+        data = _to_bytes(values)
+        place, forgotten = self._places[i].put(len(data))
+        if forgotten:
+            self._sent[i] = sent = {k: at for k, at in sent.items() if at not in forgotten}
+        sent[known] = place
+        return place, data
 
 
 class WireDecoder:
@@ -77,6 +99,7 @@ class WireDecoder:
         """``schema``: as it travels."""
         self._at = [i for i, f in enumerate(schema) if f.metadata == _MARK]
         self._known: list[dict[int, pa.Array]] = [{} for _ in self._at]
+        self._places = [_Places() for _ in self._at]
 
     def decode(self, batch: pa.RecordBatch, message: bytes) -> Items:
         """What was encoded."""
@@ -87,10 +110,14 @@ class WireDecoder:
         names = batch.schema.names
         fields = [pa.field(f.name, f.type, f.nullable) for f in batch.schema]
         entries = msgpack.unpackb(message[_SEQ.size :])
-        for i, known, (slot, data) in zip(self._at, self._known, entries, strict=True):
+        for k, (i, (place, data)) in enumerate(zip(self._at, entries, strict=True)):
+            known = self._known[k]
             if data is not None:
-                known[slot] = _from_bytes(data)
-            columns[i] = pa.DictionaryArray.from_arrays(columns[i], known[slot])
+                _, forgotten = self._places[k].put(len(data))
+                for old in forgotten:
+                    del known[old]
+                known[place] = _from_bytes(data)
+            columns[i] = pa.DictionaryArray.from_arrays(columns[i], known[place])
             fields[i] = pa.field(names[i], columns[i].type)
         return Items(first_seq, pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
 

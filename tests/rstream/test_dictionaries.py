@@ -24,7 +24,7 @@ from rstream.digest import StreamDigest, content_hashes
 from rstream.hashing import partition_of
 from rstream.tail import BATCH_OVERHEAD_BYTES, VolatileTail
 from rstream.types import SeqRange
-from rstream.wire import SLOTS, WireDecoder, WireEncoder
+from rstream.wire import KEPT_BYTES_MAX, SLOTS, WireDecoder, WireEncoder
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 PLAIN = item_schema(pa.schema([("word", pa.string()), ("n", pa.int64())]))
@@ -170,6 +170,24 @@ def test_a_dictionary_is_sent_once() -> None:
     assert first > 20_000
     assert max(rest) < 30
     assert batch_bytes(batch.slice(0, 10)) < 1000
+
+
+def test_what_a_connection_remembers_is_bounded_in_bytes() -> None:
+    text = "x" * (KEPT_BYTES_MAX // 8)
+    encoder = WireEncoder(CARRIED)
+    decoder = WireDecoder(encoder.schema)
+    before = pa.total_allocated_bytes()
+    many = (carried([f"{k}"], [f"{k} {i} {text}" for i in range(3)]) for k in range(6))
+    for seq, batch in enumerate(many):
+        got = decoder.decode(*encoder.encode(Items(seq, batch)))
+        assert got.batch.equals(batch)
+    del batch, got
+    gc.collect()
+    # What is kept on the other end are the messages themselves, which Arrow does not count.
+    assert pa.total_allocated_bytes() - before <= KEPT_BYTES_MAX
+    huge = carried(["a"], [2 * text * 8])
+    sent = [len(encoder.encode(Items(seq, huge))[1]) for seq in range(2)]
+    assert sent[0] > KEPT_BYTES_MAX > 30 > sent[1]
 
 
 def test_a_tail_counts_a_dictionary_no_more_than_its_rows() -> None:
