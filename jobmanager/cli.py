@@ -17,7 +17,7 @@ from jobmanager import job as jobs
 from jobmanager import logs
 from jobmanager.batch import run_batch
 from jobmanager.config import JobConfig
-from jobmanager.errors import CannotDrainError, JobFailedError, NotRunningError
+from jobmanager.errors import CannotDrainError, JobFailedError, NoJobError, NotRunningError
 from jobmanager.query_file import load_query
 from jobmanager.root import CANCEL, DRAIN, JobRoot, is_owned
 from jobmanager.upkeep import collect_garbage
@@ -315,7 +315,13 @@ def drain(
     as_json: options.AsJson = False,
 ) -> None:
     """Ask a running job to move everything off a host, without a gap, and to let it go."""
-    found = _running(root)
+    try:
+        found = _running(root)
+    except NoJobError:
+        if JobRoot(host).read_status():
+            turned = f"it is a job's folder; the host comes first: drain {root} {host}"
+            raise CannotDrainError(host, turned) from None
+        raise
     reasons = {row["host"]: row["cannot_drain"] for row in found.get("hosts", [])}
     if reasons.get(host, "?"):
         unknown = f"the job has no such host, its hosts are {', '.join(reasons)}"

@@ -15,7 +15,7 @@ from planner import Query, Stream, sql
 from rstream.errors import StreamEngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 DEFAULT_NAME = "query"
 
@@ -75,6 +75,8 @@ def _from_python(target: str) -> Query:
         spec.loader.exec_module(module)
         cloudpickle.register_pickle_by_value(module)
         value = getattr(module, name, None)
+        if value is None:
+            raise QueryFileError(str(path), _no_query(vars(module), name))
         if callable(value) and not isinstance(value, Query | Stream):
             value = value()
     except StreamEngineError:
@@ -84,6 +86,13 @@ def _from_python(target: str) -> Query:
     finally:
         sys.path.pop(0)
     return _as_query(value, str(path), name)
+
+
+def _no_query(defined: Mapping[str, object], name: str) -> str:
+    """That there is no query of that name, and those that there are."""
+    found = [n for n, value in defined.items() if isinstance(value, Query | Stream)]
+    there = f"; it defines {', '.join(found)}: give one as FILE.py:NAME" if found else ""
+    return f"it defines no query named {name!r}{there}"
 
 
 def _as_query(value: object, path: str, name: str) -> Query:

@@ -1,7 +1,7 @@
 """JobRoot: the folder of one job on a blob store, and what lies where in it.
 
-    job.json             name, creation time, parallelism; written first
     query.pkl            the query as the user gave it (so that ``resume`` needs no file of his)
+    job.json             name, creation time, parallelism; written second: with it there is a job
     plan.pkl             the physical plan with the discovered source units, durable before use
     status.json          the latest status, rewritten while the job runs
     epochs/<epoch>       who became the job manager of this epoch; created exclusively, stays

@@ -80,6 +80,7 @@ def collect_batch(
         master=master,
         daemon_module="jobmanager.spark_daemon",
         parallelism=parallelism or PARALLELISM,
+        cti_every_us=stream.cti_every_us if isinstance(stream, Query) else None,
     )
 
 
@@ -94,7 +95,7 @@ def validate(
     streamed = collect(
         _stream_of(stream), executor=executor, master=master, parallelism=parallelism
     )
-    batch = collect_batch(stream, master=master, parallelism=parallelism)
+    batch = collect_batch(_stream_of(stream), master=master, parallelism=parallelism)
     return compare(streamed, batch)
 
 

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 _ROWS_MAX = 65_536
 
 
-def source_events(source: Source, parallelism: int) -> pa.Table:
-    """Columns ``_vs, _ve, payload``: the events that the stream would take from ``source``.
+def source_events(source: Source, parallelism: int, cti_every_us: int) -> tuple[pa.Table, int]:
+    """What the stream would take from ``source``, and the last CTI that it would have.
+
+    The events have the columns ``_vs, _ve, payload``; without a CTI its time is MIN_TIME.
 
     ``parallelism`` decides how many partitions a source has that does not say it, and so which rows
     are late.
@@ -39,33 +41,39 @@ def source_events(source: Source, parallelism: int) -> pa.Table:
     """
     units = discover(source.spec)
     n = source.partitions or max(1, min(parallelism, len(units)))
-    parts = [_accepted(partition) for partition in assign(source.spec, units, n)]
-    return pa.concat_tables(parts)
+    parts = [_accepted(partition, cti_every_us) for partition in assign(source.spec, units, n)]
+    return pa.concat_tables([events for events, _ in parts]), max(cti for _, cti in parts)
 
 
-def _accepted(partition: SourcePartition) -> pa.Table:
+def _accepted(partition: SourcePartition, cti_every_us: int) -> tuple[pa.Table, int]:
     spec = partition.spec
     rows = _read(partition)
-    if rows is None:
-        return event_schema(spec.schema).empty_table()
+    if rows is None or rows.num_rows == 0:
+        return event_schema(spec.schema).empty_table(), MIN_TIME
     if spec.format == "items":
         is_cti = kinds(rows) == CTI
         frontier = np.maximum.accumulate(np.where(is_cti, int64_column(rows, VS), MIN_TIME))
         events, met = rows.filter(pa.array(~is_cti)).drop_columns([KIND]), frontier[~is_cti]
         numbers = np.flatnonzero(~is_cti)
+        last_cti = int(frontier[-1])
     else:
         greatest = np.maximum.accumulate(int64_column(rows, VS))
         delays = _delays(int64_column(rows, VS), spec)
         frontier = np.maximum.accumulate(np.maximum(greatest, MIN_TIME + delays) - delays)
         events, met = rows, np.concatenate([[MIN_TIME], frontier[:-1]])
         numbers = np.arange(rows.num_rows)
+        last_cti = _on_grid(int(frontier[-1]), cti_every_us)
     vs = int64_column(events, VS)
     late = vs < met
     if spec.late == "error" and late.any():
         at = int(late.argmax())
         raise LateRowError(int(numbers[at]), int(vs[at]), int(met[at]))
     events = events.filter(pa.array(~late)) if spec.late == "drop" else _raised(events, met)
-    return pa.Table.from_batches([events], schema=event_schema(spec.schema))
+    return pa.Table.from_batches([events], schema=event_schema(spec.schema)), last_cti
+
+
+def _on_grid(frontier: int, every: int) -> int:
+    return frontier // every * every if frontier >= MIN_TIME + every else MIN_TIME
 
 
 def _delays(vs: np.ndarray, spec: SourceSpec) -> np.ndarray:

@@ -23,6 +23,7 @@ import pyarrow as pa
 from planner.data_types import DURATION, TIMESTAMP, TIMESTAMP_UTC, plain
 from planner.durations import format_us
 from planner.errors import EvaluationError, ExpressionTypeError, UnknownColumnError
+from planner.failing import failure
 from rstream.batch import VE, VS
 from rstream.dictionaries import is_dictionary, plain_array
 
@@ -135,10 +136,12 @@ class Call(Node):
     def computed(self, batch: pa.RecordBatch) -> Value:
         """The value, computed now."""
         values = [arg.value(batch) for arg in self.args]
+        evaluate = function_of(self).evaluate
         try:
-            return function_of(self).evaluate(values, self)
+            return evaluate(values, self)
         except (pa.ArrowException, OverflowError) as error:
-            raise EvaluationError(str(self), str(error).splitlines()[0]) from None
+            reason = failure(error, values, lambda part: evaluate(part, self), batch)
+            raise EvaluationError(str(self), reason) from None
 
     def option(self, name: str) -> OptionValue:
         """The value of an option that the function always has."""

@@ -39,6 +39,7 @@ from planner.spark_sql import (
 from planner.spark_sql.aggregates import Take, register
 from planner.spark_sql.frame import PLACE, Frame
 from planner.spark_sql.lifetimes import changed, changed_mean_us, gaps, keeps_order, moved
+from planner.spark_sql.reached import grid_us, reached
 from planner.spark_sql.types import type_name
 from planner.spark_sql.user_code import with_user_code
 from planner.traversal import NodeMap, topological
@@ -65,9 +66,16 @@ _CONF = {
 
 
 def collect(
-    plan: logical.LogicalNode, *, master: str, daemon_module: str, parallelism: int
+    plan: logical.LogicalNode,
+    *,
+    master: str,
+    daemon_module: str,
+    parallelism: int,
+    cti_every_us: int | None = None,
 ) -> pa.Table:
     """The answer of ``plan``: columns ``_vs, _ve, payload``, sorted by all of them (nulls first).
+
+    ``cti_every_us``: the grid of the stream's CTIs, if the query gives it.
 
     Raises:
         UnsupportedInBatchError: the plan has no exact counterpart in Spark SQL.
@@ -76,7 +84,7 @@ def collect(
     """
     session = open_session(spark_context(master, daemon_module))
     try:
-        frame = _placeless(compile_plan(plan, session, parallelism))
+        frame = _placeless(compile_plan(plan, session, parallelism, cti_every_us))
         table = frame.df.orderBy(*frame.df.columns).toArrow()
     except (PySparkException, Py4JError) as error:
         raise explained(str(error)) from error
@@ -94,21 +102,27 @@ def open_session(context: SparkContext) -> SparkSession:
     return session
 
 
-def compile_plan(plan: logical.LogicalNode, session: SparkSession, parallelism: int) -> Frame:
+def compile_plan(
+    plan: logical.LogicalNode,
+    session: SparkSession,
+    parallelism: int,
+    cti_every_us: int | None = None,
+) -> Frame:
     """The plan as a DataFrame; reads the sources, runs nothing."""
+    every_us = cti_every_us or grid_us(plan)
     frames: NodeMap[Frame] = NodeMap()
     for node in topological(plan):
+        if isinstance(node, logical.Source):
+            frames[node] = _source(node, session, parallelism, every_us)
+            continue
         inputs = [frames[child] for child in node.inputs]
-        frames[node] = _compile(node, inputs, session, parallelism)
+        time = reached(node, [frame.reached for frame in inputs])
+        frames[node] = replace(_compile(node, inputs), reached=time)
     return frames[plan]
 
 
-def _compile(
-    node: logical.LogicalNode, inputs: Sequence[Frame], session: SparkSession, parallelism: int
-) -> Frame:
+def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
     match node:
-        case logical.Source():
-            return _source(node, session, parallelism)
         case _ if codes_in(node):
             return with_user_code(node, *inputs)
         case logical.Filter(predicate=predicate):
@@ -163,8 +177,10 @@ def _selected(below: Frame, schema: pa.Schema, made: Sequence[str]) -> Frame:
     return Frame(df, schema, below.lifetime_us, below.has_place)
 
 
-def _source(node: logical.Source, session: SparkSession, parallelism: int) -> Frame:
-    events = source_events(node, parallelism)
+def _source(
+    node: logical.Source, session: SparkSession, parallelism: int, cti_every_us: int
+) -> Frame:
+    events, last_cti = source_events(node, parallelism, cti_every_us)
     names = [VS, VE, *(f"c{i}" for i in range(len(node.schema))), PLACE]
     columns = [column.cast(physical(column.type)) for column in events.columns]
     columns.append(pa.array(np.arange(events.num_rows)))
@@ -173,7 +189,8 @@ def _source(node: logical.Source, session: SparkSession, parallelism: int) -> Fr
     if table.num_rows:
         vs, ve = (table[name].to_numpy().astype(float) for name in (VS, VE))
         lifetime = max(1, min(INF_TIME, int((ve - vs).mean())))
-    return Frame(session.createDataFrame(table), node.schema, lifetime, has_place=True)
+    df = session.createDataFrame(table)
+    return Frame(df, node.schema, lifetime, has_place=True, reached=last_cti)
 
 
 def _placeless(below: Frame) -> Frame:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.spark_sql.expressions import to_sql
 from rstream.batch import VE, VS
+from rstream.types import MIN_TIME
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,8 @@ class Frame:
     #: Mean length of a lifetime, as far as the sources tell. It says how joins cut time, no more.
     lifetime_us: int
     has_place: bool = False
+    #: The last finite CTI that the stream would have; MIN_TIME if none.
+    reached: int = MIN_TIME
 
     @property
     def columns(self) -> dict[str, str]:

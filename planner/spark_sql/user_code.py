@@ -62,6 +62,8 @@ class _KeyByKey:
 
     spec: KeyedProcessing | UserOperator
     below: pa.Schema
+    #: The last finite CTI of the stream.
+    reached: int
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """All rows that are of one key."""
@@ -82,7 +84,7 @@ class _KeyByKey:
 
     def _rows(self, events: pa.RecordBatch) -> pa.RecordBatch:
         if isinstance(self.spec, KeyedProcessing):
-            return process_rows(self.spec, events)
+            return process_rows(self.spec, events, self.reached)
         return operator_rows(self.spec, events)
 
 
@@ -100,7 +102,7 @@ def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
             "by the stream that took them",
         )
     if isinstance(node, logical.UserStep) and not isinstance(node.spec, Apply):
-        keyed = _KeyByKey(node.spec, below.schema)
+        keyed = _KeyByKey(node.spec, below.schema, below.reached)
         keys = [below.columns[key] for key in node.keys or ()]
         df = below.df if keys else _with_sentinel(below.df)
         made = df.groupBy(*keys).applyInArrow(lambda table: keyed(table), schema)

@@ -3,8 +3,10 @@
 It says again, as simply as it can be said, what :mod:`rvertex.keyed` promises, and shares with the
 operator of the stream the classes of events and timers and the values that columns have in Python.
 
-Differs: values from outside and ``ctx.at_end`` are refused, since both are about a stream at work;
-a key whose timers set timers without end is refused after 1,000,000.
+How far the stream had come when it ended follows from the plan (:mod:`planner.spark_sql.reached`).
+
+Differs: values from outside are refused, since they are recorded by the stream that took them; a
+key whose timers set timers without end is refused after 1,000,000.
 """
 
 from __future__ import annotations
@@ -31,14 +33,17 @@ TIMERS_MAX = 1_000_000
 _TYPES = {"int": int, "float": float, "str": str, "bytes": bytes, "bool": bool}
 
 
-def process_rows(spec: KeyedProcessing, events: pa.RecordBatch) -> pa.RecordBatch:
-    """What the process emits for ``events``, all of one key, in order."""
+def process_rows(spec: KeyedProcessing, events: pa.RecordBatch, reached: int) -> pa.RecordBatch:
+    """What the process emits for ``events``, all of one key, in order.
+
+    ``reached``: the last finite CTI of the stream, MIN_TIME if it has none.
+    """
     schema = event_schema(spec.output_schema([pa.schema(list(events.schema)[2:])]))
     if events.num_rows == 0:
         return pa.RecordBatch.from_pylist([], schema)
     keys = [plain_keys(events.column(key))[0] for key in spec.keys]
     loop = _Loop(spec, keys[0] if len(keys) == 1 else tuple(keys))
-    loop.run(_python_events(events))
+    loop.run(_python_events(events), reached)
     given = [[row[k] for row in loop.context.rows] for k in range(2 + len(spec.output))]
     rows = len(loop.context.rows)
     columns = [*given[:2], *([key] * rows for key in keys), *given[2:]]
@@ -61,18 +66,13 @@ class _Context:
         #: ``(vs, ve, values ...)``
         self.rows: list[tuple[Any, ...]] = []
         self.vs, self.ve, self.in_timer = 0, 1, False
+        #: The stream has ended: only timers follow that neither a CTI nor an event has reached.
+        self.at_end = False
 
     @property
     def time(self) -> int:
         """The time of the event or timer at hand."""
         return self.vs
-
-    @property
-    def at_end(self) -> bool:
-        """Known to the stream only."""
-        raise UnsupportedInBatchError(
-            self._name, "ctx.at_end is about how far a stream has come, which a batch does not know"
-        )
 
     def now(self) -> Any:
         """Refused, as the two that follow."""
@@ -129,11 +129,16 @@ class _Loop:
             setattr(self._process, f.name, [] if f.is_list else f.default)
         self.context = _Context(spec.process.name, key, spec.output)
 
-    def run(self, events: list[Any]) -> None:
-        """All events, each after the timers that are due by its start; then all timers."""
+    def run(self, events: list[Any], reached: int) -> None:
+        """All events, each after the timers that are due by its start; then all timers.
+
+        The end is known to those beyond ``reached``.
+        """
         for event in events:
             self._fire(event[0])
             self._call(self._process.on_event, event, event[0], event[1], is_timer=False)
+        self._fire(reached)
+        self.context.at_end = True
         self._fire(INF_TIME)
 
     def _fire(self, until: int) -> None:

@@ -33,7 +33,11 @@ class Names:
             near = get_close_matches(node.name, self.streams, n=1, cutoff=0.6)
             hint = f"; did you mean {near[0]!r}?" if near else "."
             known = ", ".join(self.streams) or "(none)"
-            raise self.text.error(node, f"no stream {node.name!r}{hint} The streams are: {known}")
+            raise self.text.error(
+                node,
+                f"no stream {node.name!r}{hint} The streams are: {known}; others are declared by "
+                f"CREATE STREAM {node.name} WITH (path = '...', vs = ...)",
+            )
         return make()
 
     def adding(self, name: str, stream: Stream) -> Names:

@@ -173,7 +173,7 @@ def test_explain(file: Path) -> None:
         ("queries.py:endless", "fortnight"),
         ("queries.py:missing", "no/such/file.parquet: No such file or directory"),
         ("queries.py:taken", "the folder is not empty"),
-        ("queries.py:nothing", "it defines no query named 'nothing'"),
+        ("queries.py:nothing", "no query named 'nothing'; it defines"),
         ("queries.py:number", "'number' is of type int, not a Query or Stream"),
         ("nowhere.py", "nowhere.py: no such file"),
         ("raises.py", "raises.py: ZeroDivisionError: division by zero"),
@@ -334,6 +334,7 @@ def test_another_process_sees_the_job_and_cancels_it(file: Path, tmp_path: Path)
         assert refused.exit_code == EXIT_USAGE
         assert f"host {host} cannot be drained" in refused.stderr
         assert reason in refused.stderr
+    assert f"the host comes first: drain h0.0 {root}" in call("drain", root, "h0.0").stderr
     assert call("gc", root).exit_code == EXIT_USAGE
     assert last_json(done("cancel", root, "--json")) == {"job": "job", "cancel": "requested"}
     code, out, err = finish(process)

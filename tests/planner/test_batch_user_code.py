@@ -18,6 +18,7 @@ from planner.spark_sql.ties import agreed, orders
 from planner.spark_sql.user_operators import operator_rows
 from planner.spark_sql.user_processes import process_rows
 from rstream.batch import event_schema
+from rstream.types import MIN_TIME
 from rvertex.operators.keyed_process import KeyedProcessing
 from rvertex.operators.user_operator import UserOperator
 from rvertex.user_errors import EndlessTimersError, UserResultError
@@ -83,7 +84,7 @@ def process(kind: type[KeyedProcess], on_error: Any = "skip") -> KeyedProcessing
 
 
 def test_a_call_that_raised_has_not_been() -> None:
-    found = values(process_rows(process(Careful), batch(ROWS)))
+    found = values(process_rows(process(Careful), batch(ROWS), MIN_TIME))
     assert found == [
         (0, 5, "a", 4),
         (2, 11, "a", 101),
@@ -92,16 +93,23 @@ def test_a_call_that_raised_has_not_been() -> None:
         (4, 13, "a", 303),
     ]
     with pytest.raises(UserResultError, match=r"Careful: raised TypeError.*key 'a', time 2"):
-        process_rows(process(Careful, "fail"), batch(ROWS))
-    assert process_rows(process(Careful), batch([])).num_rows == 0
+        process_rows(process(Careful, "fail"), batch(ROWS), MIN_TIME)
+    assert process_rows(process(Careful), batch([]), MIN_TIME).num_rows == 0
 
 
-def test_what_a_batch_does_not_know_is_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnsupportedInBatchError, match=r"ctx\.at_end is about how far a stream"):
-        process_rows(process(AsksForTheEnd), batch(ROWS))
+def test_the_end_is_known_to_timers_beyond_the_last_cti_and_event() -> None:
+    spec = process(AsksForTheEnd)
+    events = batch([(0, 5, "a", 3), (8, 9, "a", 1), (8, 9, "a", 12)])
+    ends = {2: [0, 1], 9: [0, 1], 10: [0, 0], MIN_TIME: [0, 1]}
+    for reached, expected in ends.items():
+        found = values(process_rows(spec, events, reached))
+        assert [row[-1] for row in found if row[0] in (2, 10)] == expected
+
+
+def test_timers_without_end_are_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_processes, "TIMERS_MAX", 1_000)
     with pytest.raises(EndlessTimersError, match="has set 1000 timers"):
-        process_rows(process(Again), batch(ROWS))
+        process_rows(process(Again), batch(ROWS), MIN_TIME)
 
 
 class Halves:

@@ -272,6 +272,13 @@ def test_values_that_do_not_fit_are_an_error_of_ours(expr: Expr, message: str) -
     assert "\n" not in str(caught.value)
 
 
+def test_a_value_that_does_not_fit_is_shown_with_its_event() -> None:
+    values = ["1", *["2"] * 6, "x2", "3", "y"]
+    columns = {"_vs": pa.array(range(10)), "_ve": pa.array(range(1, 11)), "s": pa.array(values)}
+    with pytest.raises(EvaluationError, match=r"for 'x2', in the event with _vs=7; leave such"):
+        (col("s").cast(int) + 1).evaluate(pa.RecordBatch.from_pydict(columns))
+
+
 def test_membership_of_doubles_is_that_of_equality() -> None:
     batch = pa.RecordBatch.from_pydict({"x": [0.0, -0.0, float("nan"), 1.5, None]})
     found = col("x").is_in([-0.0, float("nan")]).evaluate(batch)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,6 +19,8 @@ from planner.batch_rows import source_events
 from planner.explain import describe
 from planner.logical import Source
 from planner.lower import lower
+from rstream.batch import CTI, KIND, VS
+from rstream.types import INF_TIME
 from tests.support.plan_runner import answer, run_plan, sorted_rows
 
 if TYPE_CHECKING:
@@ -45,9 +48,21 @@ def test_the_batch_twin_takes_the_same_rows(clicks: Path, delay: str, late: Late
     stream = Stream.from_parquet(str(clicks), vs="t", delay=delay, late=late)
     assert isinstance(stream.plan, Source)
     for parallelism in (1, 3):
-        plan = lower(stream.to_parquet(), root="memory://late", parallelism=parallelism)
+        query = stream.to_parquet(cti_every=37)
+        plan = lower(query, root="memory://late", parallelism=parallelism)
         mine = answer(plan)
-        assert sorted_rows(mine) == sorted_rows(source_events(stream.plan, parallelism))
+        events, last_cti = source_events(stream.plan, parallelism, 37)
+        assert sorted_rows(mine) == sorted_rows(events)
+        items = pa.concat_batches(
+            [
+                i.batch
+                for name, s in run_plan(plan).items()
+                if not name.endswith("late-s01-clicks")
+                for i in s
+            ]
+        )
+        ctis = items.filter(pc.field(KIND) == CTI).column(VS)
+        assert pc.max(ctis.filter(pc.less(ctis, INF_TIME))).as_py() == last_cti
         lost = ROWS - mine.num_rows
         if late == "drop" and delay != "p99.9":
             assert 0 < lost < ROWS

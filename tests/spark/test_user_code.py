@@ -21,6 +21,7 @@ from planner import (
     agg,
     col,
     count_window,
+    cti,
     event,
     hopping,
     lit,
@@ -210,9 +211,23 @@ def test_ties_go_by_place_where_it_is_known() -> None:
     assert assert_twins(some.stitch("k")).num_rows == 3
 
 
-class Endless(Running):
+class Heartbeat(Running):
     def on_event(self, event: Any, ctx: KeyedContext) -> None:
-        ctx.emit(event.x, int(ctx.at_end))
+        ctx.set_timer(event.vs + 2)
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        ctx.emit(timer.at, int(ctx.at_end))
+        if not ctx.at_end:
+            ctx.set_timer(timer.at + 2)
+
+
+def test_both_know_alike_when_the_end_has_come() -> None:
+    items = [event(t, k="abc"[t % 3], x=t) for t in range(20)]
+    rows = Stream.from_items({"k": "string", "x": "int64"}, [*items, cti(31)], partitions=2)
+    sessions = rows.extend(4).group_by("k").window(session(3)).agg(x=agg.sum("x")).shift(9)
+    for stream in (rows, sessions, rows.group_by("k").window(hopping(4, 6)).agg(x=agg.count())):
+        beats = assert_twins(stream.group_by("k").process(Heartbeat))
+        assert set(beats["before"].to_pylist()) == {0, 1}
 
 
 class Drawing(Running):
@@ -223,8 +238,6 @@ class Drawing(Running):
 def test_what_has_no_twin_or_fails() -> None:
     with pytest.raises(UnsupportedInBatchError, match=r"process Drawing by k.*values from outside"):
         batched(ROWS.group_by("k").process(Drawing))
-    with pytest.raises(BatchDataError, match=r"Endless .*ctx.at_end is about how far a stream"):
-        batched(ROWS.group_by("k").process(Endless, on_error="skip"))
     with pytest.raises(BatchDataError, match=r"Totals: raised TypeError.*key 'b', time 7, event"):
         batched(ROWS.group_by("k").process(Totals))
     with pytest.raises(BatchDataError, match="picky raised"):

@@ -14,14 +14,18 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from planner import KeyedContext, KeyedProcess, Stream, Timer, col, udf
+from planner.logical import Source
+from planner.spark_sql.reached import reached
 from planner.spark_sql.user_operators import operator_rows
 from planner.spark_sql.user_processes import process_rows
-from rstream.batch import VE, VS, event_schema
+from rstream.batch import CTI, KIND, VE, VS, event_schema
+from rstream.types import MIN_TIME
 from rvertex.operators.apply import Apply
 from rvertex.operators.keyed_process import KeyedProcessing
 from rvertex.user_result import ROW
 
 if TYPE_CHECKING:
+    from planner.logical import LogicalNode
     from planner.user_node import UserStep
 
 Row = dict[str, Any]
@@ -52,7 +56,8 @@ class Bursts(KeyedProcess):
             ctx.delete_timer("late")
             ctx.emit(self.n, None, ve=timer.at + 4)
             return
-        ctx.emit(self.total, "ab"[self.n % 2], vs=timer.at + self.n % 3)
+        word = "e" if ctx.at_end else "ab"[self.n % 2]
+        ctx.emit(self.total, word, vs=timer.at + self.n % 3)
         if timer.name == "" and self.total % 2:
             ctx.set_timer(timer.at + 3, "late")
         self.n, self.total, self.seen, self.last = 0, 0, [], None
@@ -172,9 +177,22 @@ def naive_user_rows(node: UserStep, rows: list[Row]) -> list[Row]:
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row[VS]):
         groups[tuple(row[key] for key in node.keys or ())].append(row)
-    evaluate: Any = process_rows if isinstance(spec, KeyedProcessing) else operator_rows
     batches = [pa.RecordBatch.from_pylist(group, schema=schema) for group in groups.values()]
-    return [row for batch in batches for row in evaluate(spec, batch).to_pylist()]
+    if isinstance(spec, KeyedProcessing):
+        time = _reached(node.input)
+        made = [process_rows(spec, batch, time) for batch in batches]
+    else:
+        made = [operator_rows(spec, batch) for batch in batches]
+    return [row for batch in made for row in batch.to_pylist()]
+
+
+def _reached(node: LogicalNode) -> int:
+    """The last finite CTI of a node, from those that its sources are given."""
+    if isinstance(node, Source):
+        assert node.spec.items is not None
+        rows = node.spec.items.to_pylist()
+        return max((row[VS] for row in rows if row[KIND] == CTI), default=MIN_TIME)
+    return reached(node, [_reached(child) for child in node.inputs])
 
 
 def _applied(spec: Apply, row: Row, schema: pa.Schema) -> list[Row]:
