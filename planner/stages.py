@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from planner import logical
+from planner.any_order import without_needless_order
 from planner.carrying import decoding, told
 from planner.catching_up import caught_up
 from planner.fingerprint import fingerprint
@@ -198,6 +199,7 @@ def _by_name(expr: Node) -> Node | str:
 
 def build_vertices(draft: Draft, root: str, folder: str, *, is_sink: bool) -> list[VertexSpec]:
     """The vertices of a finished stage; the answer and all side outputs lie in ``folder``."""
+    without_needless_order(draft)
     output = folder if is_sink else None
     return [_vertex(draft, index, root, folder, output) for index in range(draft.parallelism)]
 

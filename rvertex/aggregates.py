@@ -244,6 +244,21 @@ def _members(names: Iterable[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
     return found
 
 
+def is_order_free(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> bool:
+    """Whether no result depends on the order of rows, but for those of equal ``vs``.
+
+    Sums of doubles do, and so do extremes of doubles: 0.0 and -0.0 are equal.
+    """
+    for lane in lanes_of(aggregates, payload):
+        kind = lane.type
+        is_exact = is_numpy_ordered(kind) and not pa.types.is_floating(kind)
+        in_extremes = lane.function in ("min", "max") and is_exact
+        in_sums = lane.function == "sum" and pa.types.is_integer(kind)
+        if lane.function not in ("count", *RANKED) and not in_extremes and not in_sums:
+            return False
+    return True
+
+
 def _merges(argument: Argument) -> bool:
     return isinstance(argument, Custom) and argument.merges
 

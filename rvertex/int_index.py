@@ -19,8 +19,13 @@ UNKNOWN = -1
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 _SPAN_MIN = 1 << 16
+#: A table of so many places for each row of a call is no more work than the rows.
+_SPAN_ROWS = 2
 _SLOTS_MIN = 1 << 12
 _CHUNK_MIN = 1 << 12
+#: More rows than this, and than so many for each key that is known, are taken in pieces.
+_FRESH_ROWS_MAX = 1 << 12
+_FRESH_GROWTH = 8
 _CODES_MAX = 2**31 - 1
 
 
@@ -50,9 +55,27 @@ class IntIndex:
             return np.empty(0, np.int64)
         if self._is_direct and insert:
             self._cover(keys)
+        if insert and len(keys) > _FRESH_ROWS_MAX + _FRESH_GROWTH * self._count:
+            return self._fresh_codes(keys)
+        return self._codes(keys, insert=insert)
+
+    def _codes(self, keys: np.ndarray, *, insert: bool) -> np.ndarray:
         if self._is_direct:
             return self._direct_codes(keys, insert=insert)
         return self._hashed_codes(keys, insert=insert)
+
+    def _fresh_codes(self, keys: np.ndarray) -> np.ndarray:
+        """Many keys for an index of few: in pieces that grow, so that most keys are found.
+
+        To find a key costs a small part of what it costs to put one in.
+        """
+        pieces: list[np.ndarray] = []
+        lo = 0
+        while lo < len(keys):
+            hi = lo + max(_FRESH_ROWS_MAX, lo)
+            pieces.append(self._codes(keys[lo:hi], insert=True))
+            lo = hi
+        return np.concatenate(pieces)
 
     def check(self) -> None:
         """Assert the invariants (linear)."""
@@ -84,7 +107,7 @@ class IntIndex:
         if size:
             low, high = min(low, self._base), max(high, self._base + size - 1)
         span = high - low + 1
-        span_max = max(_SPAN_MIN, 4 * self._count)
+        span_max = max(_SPAN_MIN, 4 * self._count, _SPAN_ROWS * len(keys))
         if span > span_max:
             self._rehash(_SLOTS_MIN)
             return

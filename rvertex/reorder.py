@@ -4,8 +4,9 @@ The rows of a source partition are numbered from 0. The frontier after row i is 
 of rows 0..i minus the delay, and never decreases (an estimated delay changes on the way:
 :mod:`rvertex.delay_estimate`); a row is late if its ``vs`` lies below the frontier after the row
 before it. Events below the frontier leave, ordered by (vs, row), and ``CTI(f)`` leaves each time
-the frontier, rounded down to the plan's grid, grows to ``f``: at most one CTI per event. A source
-of items (column ``_kind``) has explicit CTIs instead: they are its frontier and leave as given.
+the frontier, rounded down to the plan's grid, grows to ``f``: at most one CTI per event. Where no
+operator minds the order (``planner/any_order.py``) events leave at once, as they came. A source of
+items (column ``_kind``) has explicit CTIs instead: they are its frontier and leave as given.
 
 Invariants: (1) lateness is decided row by row, so nothing depends on how rows were cut into
 batches; (2) the buffer is state, hence ``consumed`` counts every row offered; (3) after the end
@@ -36,7 +37,7 @@ from rvertex.errors import LateRowError
 from rvertex.frontier import advance
 from rvertex.operators.protocol import OperatorState
 from rvertex.run import NO_CTIS, Run
-from rvertex.sorted_runs import SortedRuns
+from rvertex.sorted_runs import ArrivalOrder, SortedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,9 +68,13 @@ class Reorder:
         delay_us: int | DelayEstimate,
         late: LatePolicy,
         cti_every_us: int,
+        sorts: bool = True,
         keep: Evaluator | None = None,
     ) -> None:
-        """``keep``: what it is not true of is not buffered; it is asked of no late row."""
+        """``sorts``: events leave by time, and not as they come, all that there are.
+
+        ``keep``: what it is not true of is not buffered; it is asked of no late row.
+        """
         assert isinstance(delay_us, DelayEstimate) or delay_us >= 0, delay_us
         assert cti_every_us > 0, cti_every_us
         self._delay_us = delay_us
@@ -79,7 +84,8 @@ class Reorder:
         #: Events that were not late and not kept.
         self.passed_over = 0
         self._schema = event_schema(payload)
-        self._buffer = SortedRuns(self._schema)
+        self._sorts = sorts
+        self._buffer = self._empty_buffer()
         self._row = 0
         #: Greatest ``vs`` of all events offered, MIN_TIME before the first.
         self.max_vs: int = MIN_TIME
@@ -161,7 +167,7 @@ class Reorder:
         if isinstance(self._delay_us, DelayEstimate):
             self._delay_us = self._delay_us.restored(header["delay"])
         self._ctis = [_times(state.tables[_CTIS])] if _CTIS in state.tables else []
-        self._buffer = SortedRuns(self._schema)
+        self._buffer = self._empty_buffer()
         if _BUFFER in state.tables:
             buffered: Sequence[pa.RecordBatch] = state.tables[_BUFFER].combine_chunks().to_batches()
             for events in buffered:
@@ -171,6 +177,9 @@ class Reorder:
         """Assert the invariants (linear)."""
         self._buffer.check()
         assert self.last_cti <= self._frontier, (self.last_cti, self._frontier)
+
+    def _empty_buffer(self) -> SortedRuns | ArrivalOrder:
+        return SortedRuns(self._schema) if self._sorts else ArrivalOrder(self._schema)
 
     def _offer_events(self, events: pa.RecordBatch) -> pa.RecordBatch | None:
         vs = int64_column(events, VS)

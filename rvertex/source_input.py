@@ -73,6 +73,7 @@ class SourceInput:
             late=spec.late,
             cti_every_us=spec.cti_every_us,
             keep=keep,
+            sorts=spec.sorts,
         )
         self._stop_row: int | None = None
 

@@ -17,12 +17,21 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rstream.batch import event_schema
-from rvertex.aggregates import AggregateSpec, Lane, lanes_in, lanes_of, result_fields, results
+from rvertex.aggregates import (
+    AggregateSpec,
+    Lane,
+    is_order_free,
+    lanes_in,
+    lanes_of,
+    result_fields,
+    results,
+)
 from rvertex.errors import OperatorTypeError
 from rvertex.horizon import sum_us
 from rvertex.operators.grouping import Grouping, key_types
 from rvertex.operators.pane_aggregate import PaneAggregate
 from rvertex.operators.protocol import OperatorState
+from rvertex.operators.unordered_panes import UnorderedPanes
 from rvertex.operators.window_gather import ByOverlap, ByStart, WindowGather
 from rvertex.windows import Windows
 
@@ -43,6 +52,8 @@ class PartialAggregate:
     every_us: int
     aggregates: tuple[AggregateSpec, ...]
     points: bool
+    #: Events come in any order above the CTIs.
+    any_order: bool = False
 
     @property
     def _unit(self) -> int:
@@ -66,6 +77,10 @@ class PartialAggregate:
         """The unit."""
         return self._unit
 
+    def is_order_free(self, payload: pa.Schema) -> bool:
+        """Whether events above the CTIs may come in any order, but for those of equal ``vs``."""
+        return self.points and is_order_free(self.aggregates, payload)
+
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """The first phase with nothing open."""
         (payload,) = inputs
@@ -75,6 +90,8 @@ class PartialAggregate:
         )
         windows = Windows(self.size_us, self.every_us)
         schema = event_schema(self.output_schema(inputs))
+        if self.any_order:
+            return UnorderedPanes(windows, grouping, schema)
         if self.points:
             return PaneAggregate(windows, grouping, schema)
         needed = _needed(self.keys, self.aggregates, payload)
@@ -122,12 +139,18 @@ class WindowAggregate:
     every_us: int
     aggregates: tuple[AggregateSpec, ...]
     points: bool
+    #: Events come in any order above the CTIs.
+    any_order: bool = False
 
     @property
     def phases(self) -> tuple[PartialAggregate, FinalAggregate]:
         """The two phases that this is."""
         fields = (self.keys, self.size_us, self.every_us, self.aggregates, self.points)
-        return PartialAggregate(*fields), FinalAggregate(*fields)
+        return PartialAggregate(*fields, self.any_order), FinalAggregate(*fields)
+
+    def is_order_free(self, payload: pa.Schema) -> bool:
+        """As :meth:`PartialAggregate.is_order_free`."""
+        return self.points and is_order_free(self.aggregates, payload)
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys, then aggregates. Raises as :meth:`PartialAggregate.output_schema`."""

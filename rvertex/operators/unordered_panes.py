@@ -1,0 +1,164 @@
+"""Partial aggregation of point events that come in any order above the CTIs.
+
+Behind a source whose rows would be sorted for nothing but aggregates that do not depend on order:
+the rows are folded into their panes as they come, and none is kept or sorted. The output is, item
+for item, that of :class:`~rvertex.operators.pane_aggregate.PaneAggregate` on the sorted rows.
+
+Invariants: (1) state is the panes that no CTI has closed, which are few as long as a pane is not
+much shorter than what lies between the source's frontier and its latest row; (2) partial rows come
+by (pane, key), with the pane as lifetime, when a CTI closes the pane; (3) ``CTI(t)`` becomes the
+start of the pane that holds ``t``; (4) rows of equal ``vs`` are folded as they came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.batch import VS, int64_column
+from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups
+from rvertex.operators.protocol import OperatorState
+from rvertex.ordering import in_time_order
+from rvertex.run import Run
+from rvertex.windows import Windows, growing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: A batch over at most so many panes is cut at their bounds.
+_CUT_PANES_MAX = 4
+_TIMES_MIN = -(2**63)
+
+
+class UnorderedPanes:
+    """Aggregates points by pane of ``windows`` and key; ``schema`` is that of partial events."""
+
+    def __init__(self, windows: Windows, grouping: Grouping, schema: pa.Schema) -> None:
+        self._windows = windows
+        self._panes = windows.pane
+        self._grouping = grouping
+        self._schema = schema
+        #: The groups of each open pane.
+        self._open: dict[int, OpenGroups] = {}
+        self._last_cti: int | None = None
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Fold the events in and emit the panes that the CTIs close."""
+        (run,) = ports
+        events = self._within_windows(run.events)
+        out: list[pa.RecordBatch] = []
+        closing = self._panes.open_at(int(run.ctis[-1]) if len(run.ctis) else _TIMES_MIN)
+        if events.num_rows:
+            self._consume(events, closing, out)
+        for pane in sorted(pane for pane in self._open if pane < closing):
+            groups = self._open.pop(pane)
+            panes = np.full(len(groups), pane)
+            out.append(self._rows(panes, *groups.result()))
+        ctis = growing(self._panes.earliest_open(run.ctis), self._last_cti)
+        if len(ctis):
+            self._last_cti = int(ctis[-1])
+        return Run(self._joined(out), ctis)
+
+    def snapshot(self) -> OperatorState:
+        """The open panes, by reference."""
+        panes = sorted(self._open)
+        tables = {
+            f"{i}.{name}": table
+            for i, pane in enumerate(panes)
+            for name, table in self._open[pane].save().items()
+        }
+        return OperatorState({"panes": panes, "last_cti": self._last_cti}, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue with the open panes of ``state``."""
+        self._last_cti, self._open = state.header["last_cti"], {}
+        for i, pane in enumerate(state.header["panes"]):
+            mine = {k.partition(".")[2]: t for k, t in state.tables.items() if _is_of(i, k)}
+            self._open[pane] = OpenGroups(self._grouping)
+            self._open[pane].restore(mine)
+
+    def _within_windows(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        """Events that are in any window: not in a gap between windows, nor beyond them all."""
+        vs = int64_column(events, VS)
+        size, every = self._windows.size, self._windows.every
+        if len(vs) == 0:
+            return events
+        low, high = self._windows.lowest * every, self._windows.highest * every + size
+        inside: np.ndarray | None = None
+        if vs.min() < low or vs.max() >= high:
+            inside = (vs >= low) & (vs < high)
+        if every > size:
+            in_window = vs % every < size
+            inside = in_window if inside is None else inside & in_window
+        return events if inside is None else events.filter(pa.array(inside))
+
+    def _consume(self, events: pa.RecordBatch, closing: int, out: list[pa.RecordBatch]) -> None:
+        """Fold the events in; panes before ``closing`` that begin and end here go to ``out``."""
+        vs = int64_column(events, VS)
+        unit = self._panes.size
+        low, high = int(vs.min()) // unit, int(vs.max()) // unit
+        if high - low < _CUT_PANES_MAX:
+            rest = [events]
+            for pane in range(low, high):
+                below, rest = _cut(rest, (pane + 1) * unit)
+                self._update(pane, below)
+            self._update(high, rest)
+            return
+        numbers = vs // unit
+        whole = (numbers < closing) & ~np.isin(numbers, list(self._open))
+        if whole.any():
+            mine = events.filter(pa.array(whole))
+            out.append(self._rows(*closed_groups(self._grouping, mine, numbers[whole], at=None)))
+        for pane in np.unique(numbers[~whole]).tolist():
+            self._update(pane, [events.filter(pa.array(numbers == pane))])
+
+    def _update(self, pane: int, pieces: Sequence[pa.RecordBatch]) -> None:
+        for events in pieces:
+            if events.num_rows:
+                groups = self._open.get(pane)
+                if groups is None:
+                    groups = self._open[pane] = OpenGroups(self._grouping)
+                groups.update(events)
+
+    def _rows(
+        self, panes: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
+    ) -> pa.RecordBatch:
+        start = self._panes.start(panes)
+        columns = [pa.array(start), pa.array(start + self._panes.size), *keys, *lanes]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _joined(self, out: list[pa.RecordBatch]) -> pa.RecordBatch:
+        """By pane: each is whole in one of the batches, by key."""
+        if not out:
+            return pa.RecordBatch.from_pylist([], self._schema)
+        return out[0] if len(out) == 1 else in_time_order(pa.concat_batches(out))[0]
+
+
+def _is_of(i: int, name: str) -> bool:
+    return name.partition(".")[0] == str(i)
+
+
+def _cut(
+    pieces: Sequence[pa.RecordBatch], time: int
+) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+    """The rows before ``time`` and the others, each in the order they have.
+
+    Rows are nearly in order: only what lies between the first row of the one kind and the last of
+    the other is copied.
+    """
+    below: list[pa.RecordBatch] = []
+    above: list[pa.RecordBatch] = []
+    for events in pieces:
+        is_above = int64_column(events, VS) >= time
+        first = int(is_above.argmax()) if is_above.any() else len(is_above)
+        last = len(is_above) - int((~is_above[::-1]).argmax()) if not is_above.all() else 0
+        if first >= last:
+            below.append(events.slice(0, first))
+            above.append(events.slice(first))
+            continue
+        mixed, mask = events.slice(first, last - first), is_above[first:last]
+        below += [events.slice(0, first), mixed.filter(pa.array(~mask))]
+        above += [mixed.filter(pa.array(mask)), events.slice(last)]
+    return below, above
