@@ -15,16 +15,19 @@ import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from rstream.dictionaries import has_dictionaries, join_batches
-from rstream.hashing import GOLDEN, content_words, fmix, value_buffer
+from rstream.hashing import GOLDEN, NULL_HASH, content_words, fmix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
+
 DIGEST_BYTES = 16
 _MASK = 2**64 - 1
+_HALF = np.uint64(32)
+_NULL_TERM = NULL_HASH ^ (NULL_HASH >> _HALF)
 _LANE_2 = np.uint64(0xD6E8FEB86659FD93)
 _BLOCK_ROWS = 16384
 #: Batches of fewer rows are added so many at a time.
@@ -68,9 +71,9 @@ class StreamDigest:
             self._add(self._waiting_seq, join_batches(waiting))
 
     def _add(self, first_seq: int, batch: pa.RecordBatch) -> None:
-        columns = [_words(column) for column in batch.columns]
+        columns = [content_words(column) for column in batch.columns]
         for lo in range(0, batch.num_rows, _BLOCK_ROWS):
-            rows = _row_words([c[lo : lo + _BLOCK_ROWS] for c in columns])
+            rows = _row_words(columns, lo, min(lo + _BLOCK_ROWS, batch.num_rows))
             seq = first_seq + lo
             seqs = np.arange(seq + 1, seq + 1 + len(rows), dtype=np.uint64)
             seqs *= GOLDEN
@@ -124,24 +127,22 @@ class StreamDigest:
 
 def content_hashes(batch: pa.RecordBatch) -> np.ndarray:
     """A hash of each row's content, uint64[n]; it sees every bit."""
-    return fmix(_row_words([_words(column) for column in batch.columns]))
+    return fmix(_row_words([content_words(column) for column in batch.columns], 0, batch.num_rows))
 
 
-def _words(column: pa.Array) -> np.ndarray:
-    """The content words of a column; those of integers without nulls may still be narrow."""
-    if pa.types.is_integer(column.type) and not column.null_count:
-        return value_buffer(column, column.type.to_pandas_dtype())
-    return content_words(column)
-
-
-def _row_words(columns: Sequence[np.ndarray]) -> np.ndarray:
-    total = np.zeros(len(columns[0]), np.uint64)
-    for i, column in enumerate(columns):
-        words = column
-        if column.dtype != np.uint64:
-            words = column.astype(np.int64, copy=False).view(np.uint64)
-        term = words >> np.uint64(32)
+def _row_words(columns: Sequence[tuple[np.ndarray, np.ndarray]], lo: int, hi: int) -> np.ndarray:
+    """The words of the rows ``[lo, hi)``; of each column its words and the rows that are null."""
+    total = np.zeros(hi - lo, np.uint64)
+    term = np.empty(hi - lo, np.uint64)
+    for i, (column, nulls) in enumerate(columns):
+        words = column[lo:hi]
+        if words.dtype != np.uint64:
+            words = words.astype(np.int64, copy=False).view(np.uint64)
+        np.right_shift(words, _HALF, out=term)
         term ^= words
+        if len(nulls):
+            first, end = nulls.searchsorted([lo, hi])
+            term[nulls[first:end] - lo] = _NULL_TERM
         term *= _multiplier(i)
         total += term
     return total

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 NULL_HASH = np.uint64(0x6E756C6C6E756C6C)
+_NO_ROWS = np.empty(0, np.int64)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _PARTITIONS_MAX = 2**31
@@ -89,18 +90,23 @@ def partition_of(columns: Sequence[pa.Array], n: int) -> np.ndarray:
     return hashes.view(np.int64)
 
 
-def content_words(array: pa.Array) -> np.ndarray:
-    """One word per value that differs where the content differs, uint64[n]; it is not mixed.
+def content_words(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """One word per value that differs where the content differs, and the rows to take as null.
 
-    The cheap half of a content hash: values of at most 8 bytes are taken as they are.
+    The words, [n], are not mixed: the cheap half of a content hash. Values of at most 8 bytes are
+    taken as they are (maybe a view); integers may be narrow and signed. The rows, int64[m],
+    increase; each stands for :data:`NULL_HASH`, whatever the word there is.
     """
-    words = _plain_words(array, exact=True)
+    words: np.ndarray | None
+    if pa.types.is_integer(array.type):
+        words = value_buffer(array, array.type.to_pandas_dtype())
+    else:
+        words = _plain_words(array, exact=True)
     if words is None:
-        return hash_column(array, exact=True)
-    if array.null_count:
-        words = words.copy()
-        words[_null_mask(array)] = NULL_HASH
-    return words
+        return hash_column(array, exact=True), _NO_ROWS
+    if not array.null_count:
+        return words, _NO_ROWS
+    return words, pc.indices_nonzero(pc.is_null(array)).to_numpy().astype(np.int64)
 
 
 def is_flat(kind: pa.DataType) -> bool:

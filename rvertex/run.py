@@ -19,9 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import CTI, EVENT, KIND, VE, VS, int64_column, item_schema_of, kinds
-from rstream.dictionaries import join_batches, nulls
+from rstream.dictionaries import is_dictionary, join_batches
 
 NO_CTIS = np.empty(0, np.int64)
+#: With so many events for each CTI it pays to copy what stands between them as a whole.
+_SLICE_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,10 @@ def to_items(run: Run) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     at = np.searchsorted(int64_column(events, VS), ctis, side="left")
     cti_rows = at + np.arange(m)
+    if n >= m * _SLICE_ROWS:
+        return _spliced(events, ctis, at, schema)
     is_cti = np.zeros(n + m, bool)
     is_cti[cti_rows] = True
-    if m <= _SLICES_MAX and n > _GATHERED_ROWS_MAX:
-        return _spliced(events, ctis, at, schema)
     kind = is_cti.astype(np.int8)
     vs = np.empty(n + m, np.int64)
     ve = np.empty(n + m, np.int64)
@@ -69,31 +71,37 @@ def to_items(run: Run) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-_SLICES_MAX = 8
-#: So few rows are gathered one by one at less cost than any slice has.
-_GATHERED_ROWS_MAX = 2048
-
-
 def _spliced(
     events: pa.RecordBatch, ctis: np.ndarray, at: np.ndarray, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Few CTIs: copy the slices between them instead of gathering row by row."""
+    """Few CTIs: copy the slices between them, column by column, instead of gathering each row."""
     cuts = [0, *at.tolist(), events.num_rows]
-    pieces: list[pa.RecordBatch] = []
+    kind = np.full(events.num_rows + len(ctis), EVENT, np.int8)
+    kind[at + np.arange(len(ctis))] = CTI
+    times = [_with_times(int64_column(events, name), ctis, cuts) for name in (VS, VE)]
+    payload = [_with_nulls(column, cuts) for column in events.columns[2:]]
+    columns = [pa.array(kind), *map(pa.array, times), *payload]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with_times(values: np.ndarray, ctis: np.ndarray, cuts: list[int]) -> np.ndarray:
+    out = np.empty(len(values) + len(ctis), np.int64)
     for k, (lo, hi) in enumerate(itertools.pairwise(cuts)):
-        piece = events.slice(lo, hi - lo)
-        kind = pa.array(np.full(hi - lo, EVENT, np.int8))
-        pieces.append(pa.RecordBatch.from_arrays([kind, *piece.columns], schema=schema))
-        if k < len(ctis):
-            time = pa.array(ctis[k : k + 1])
-            row = [
-                pa.array([CTI], pa.int8()),
-                time,
-                time,
-                *(nulls(c, 1) for c in events.columns[2:]),
-            ]
-            pieces.append(pa.RecordBatch.from_arrays(row, schema=schema))
-    return join_batches(pieces)
+        out[lo + k : hi + k] = values[lo:hi]
+    out[np.array(cuts[1:-1], np.int64) + np.arange(len(ctis))] = ctis
+    return out
+
+
+def _with_nulls(column: pa.Array, cuts: list[int]) -> pa.Array:
+    """The column with a null at each cut but the first and the last."""
+    if is_dictionary(column.type):
+        indices = _with_nulls(column.indices, cuts)
+        return pa.DictionaryArray.from_arrays(indices, column.dictionary)
+    null = pa.nulls(1, column.type)
+    pieces = [column.slice(0, cuts[1])]
+    for lo, hi in itertools.pairwise(cuts[1:]):
+        pieces += [null, column.slice(lo, hi - lo)]
+    return pa.concat_arrays(pieces)
 
 
 def from_items(batch: pa.RecordBatch) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -139,3 +140,19 @@ def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rstream.codec, "FORMAT_VERSION", 1)
     with pytest.raises(CorruptSegmentError, match="format version 2, this is 1"):
         opened(data, 0, 5)
+
+
+def test_floats_that_compress_badly_are_left_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rstream.codec, "_SAMPLE_ROWS", 16)
+    noise = np.random.default_rng(1).random(60)
+    schema = item_schema(pa.schema([("noise", pa.float64()), ("even", pa.float64())]))
+    reserved = items(0, 60).columns[:3]
+    columns = [*reserved, pa.array(noise), pa.array(np.full(60, 0.5))]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    data = encode_segment("s", 0, [batch])
+    group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    packed = {group.column(k).path_in_schema: group.column(k).compression for k in range(6)}
+    assert (packed["noise"], packed["even"], packed["_vs"]) == ("UNCOMPRESSED", "LZ4", "LZ4")
+    assert opened(data, 0, 60).read_group(0, verify=True).batch.equals(batch.slice(0, 16))

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rstream.batch import CTI, EVENT, KIND, VS, int64_column, kinds
+import rvertex.run
+from rstream.batch import CTI, EVENT, KIND, VS, int64_column, item_schema, kinds
+from rstream.dictionaries import as_declared
 from rstream.types import INF_TIME
 from rvertex.run import NO_CTIS, Run, concat, from_items, to_items
 from tests.support.builders import Ev, Item, cti, ev, make_events, make_items, make_run, table_of
@@ -18,6 +20,7 @@ from tests.support.exact import assert_same_items
 from tests.support.strategies import PAYLOAD, runs, splits
 
 N = pa.schema([("n", pa.int64())])
+NS = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
 
 @settings(max_examples=40, deadline=None)
@@ -57,11 +60,21 @@ def test_pieces_join_to_the_whole(run: Run, cuts: list[int]) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(count=st.integers(0, 30), ctis=st.sets(st.integers(0, 40), max_size=30))
-def test_few_ctis_and_many_are_placed_alike(count: int, ctis: set[int]) -> None:
-    table: list[Item] = [*(ev(t, n=t) for t in range(count)), *(cti(t) for t in ctis)]
+@given(
+    count=st.integers(0, 30),
+    ctis=st.sets(st.integers(0, 40), max_size=30),
+    slice_rows=st.sampled_from([0, 3, 1_000]),
+)
+def test_few_ctis_and_many_are_placed_alike(count: int, ctis: set[int], slice_rows: int) -> None:
+    table: list[Item] = [*(ev(t, n=t, s=f"{t % 3}") for t in range(count)), *(cti(t) for t in ctis)]
     ordered = sorted(table, key=lambda i: (i.vs, 1) if isinstance(i, Ev) else (i.time, 0))
-    assert_same_items(to_items(make_run(table, N)), make_items(ordered, N), "items")
+    run = make_run(table, NS)
+    as_dictionary = run.events.set_column(3, "s", run.events.column("s").dictionary_encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rvertex.run, "_SLICE_ROWS", slice_rows)
+        assert_same_items(to_items(run), make_items(ordered, NS), "items")
+        carried = to_items(Run(as_dictionary, run.ctis))
+    assert_same_items(as_declared(carried, item_schema(NS)), make_items(ordered, NS), "carried")
 
 
 def test_by_hand() -> None:
