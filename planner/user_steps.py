@@ -150,6 +150,11 @@ def _processing(
     undeclared = _undeclared_field(process, KeyedProcess, {f.name for f in fields})
     if undeclared:
         raise InvalidPlanError(f"process({name}): {undeclared}")
+    if process.output is KeyedProcess.output:
+        raise InvalidPlanError(
+            f"process({name}): it does not say what it gives; declare the columns that ctx.emit "
+            'gives, as output = {"n": "int64"}, or output = {} for rows of nothing but the key'
+        )
     made = _schema(process.output, f"process({name}): output", may_be_empty=True)
     for column in made.names:
         if column in keys:
@@ -211,10 +216,20 @@ def _undeclared_field(process: type, base: type, declared: set[str]) -> str:
     return ""
 
 
+def _single_loads(name: str, argval: Any) -> list[tuple[str, Any]]:
+    """An instruction in the words of Python 3.11: later ones load, or store and load, by twos."""
+    name = name.removesuffix("_BORROW").replace("_BORROW_", "_").removesuffix("_CHECK")
+    if name in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST"):
+        first, second = argval
+        return [(name.removesuffix("_LOAD_FAST"), first), ("LOAD_FAST", second)]
+    return [(name, argval)]
+
+
 def _set_on_self(method: types.FunctionType) -> Iterator[str]:
     """The attributes that ``self.x = ...`` and ``self.x += ...`` in a method set, in order."""
     loads_me = ("LOAD_FAST", method.__code__.co_varnames[0])
-    steps = [(step.opname, step.argval) for step in dis.get_instructions(method)]
+    found = dis.get_instructions(method)
+    steps = [load for step in found for load in _single_loads(step.opname, step.argval)]
     own: set[str] = set()
     for two_before, before, (code, name) in zip(steps, steps[1:], steps[2:], strict=False):
         if code == "LOAD_ATTR" and before[0] == "COPY" and two_before == loads_me:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from rstream.types import INF_TIME
@@ -23,25 +22,27 @@ _INT_BITS = 63
 _EXACT_BITS = 53
 #: Type -> a test in Python that is enough to know that a value fits; others are tried.
 _TESTS = {
-    pa.int64(): f"type({{v}}) is int and -2**{_INT_BITS} <= {{v}} < 2**{_INT_BITS}",
-    pa.float64(): f"type({{v}}) is float or type({{v}}) is int and abs({{v}}) < 2**{_EXACT_BITS}",
-    pa.string(): "type({v}) is str",
-    pa.binary(): "type({v}) is bytes",
-    pa.bool_(): "type({v}) is bool",
+    pa.int64(): f"_type({{v}}) is _int and -2**{_INT_BITS} <= {{v}} < 2**{_INT_BITS}",
+    pa.float64(): "_type({v}) is _float or _type({v}) is _int and "
+    f"-2**{_EXACT_BITS} < {{v}} < 2**{_EXACT_BITS}",
+    pa.string(): "_type({v}) is _str",
+    pa.binary(): "_type({v}) is _bytes",
+    pa.bool_(): "_type({v}) is _bool",
 }
+#: Under names that no column has.
+_TYPES = {"_type": type, "_int": int, "_float": float, "_str": str, "_bytes": bytes, "_bool": bool}
 _EMIT = """\
 def emit({parameters}*, vs=None, ve=None):
     if vs is None and ve is None:
-        current = _ctx._current
-        vs = current[0]
-        ve = vs + 1 if _ctx._in_timer else current[1]
+        vs = _start
+        ve = _end
     else:
-        vs, ve = _times(vs, ve)
+        vs, ve = _lifetime(vs, ve)
     if not ({tests}):
-        _check(({given}))
-    _start(vs)
-    _end(ve)
-    _key(_ctx._slot._key){adds}
+        _check_row(({given}))
+    _add_start(vs)
+    _add_end(ve)
+    _add_key(_slot._key){adds}
 """
 
 
@@ -102,7 +103,7 @@ class Emitted:
     def _batch(self, rows: Rows) -> pa.RecordBatch:
         if not rows.starts:
             return empty_batch(self._schema)
-        arrays = [pa.array(np.array(t, np.int64)) for t in (rows.starts, rows.ends)]
+        arrays = [pa.array(times, pa.int64()) for times in (rows.starts, rows.ends)]
         arrays += self._key_columns(rows.keys)
         fields = list(self._schema)[len(arrays) :]
         for f, values in zip(fields, rows.columns, strict=True):
@@ -113,13 +114,12 @@ class Emitted:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def emitter(
-    schema: pa.Schema, rows: Rows, ctx: Any, times: Callable[[Any, Any], tuple[int, int]]
-) -> Callable[..., None]:
-    """The function ``emit`` of a context, compiled for the columns of ``schema``.
+def emit_source(schema: pa.Schema, rows: Rows) -> tuple[str, dict[str, Any]]:
+    """The function ``emit`` of a context, to be compiled for the columns of ``schema``.
 
-    A parameter per column, and ``vs``, ``ve``; ``times`` makes them those of the row. Values are
-    tested for their types in the function itself, as calls would cost more than the tests.
+    A parameter per column, and ``vs``, ``ve``. Values are tested for their types in the function
+    itself, as calls would cost more than the tests. Returns its text and what it knows by name,
+    besides ``_slot``, ``_start`` and ``_end`` at hand and ``_lifetime(vs, ve)`` of a row.
     """
     names = list(schema.names)
     by_name = all(n.isidentifier() and not iskeyword(n) and not n.startswith("_") for n in names)
@@ -137,10 +137,9 @@ def emitter(
         adds="".join(f"\n    _add_{i}({name})" for i, name in enumerate(names)),
     )
     scope: dict[str, Any] = {f"_add_{i}": c.append for i, c in enumerate(rows.columns)}
-    scope |= {"_start": rows.starts.append, "_end": rows.ends.append, "_key": rows.keys.append}
-    scope |= {"_ctx": ctx, "_times": times, "_check": lambda values: _check(values, schema)}
-    exec(compile(body, "<keyed state>", "exec"), scope)
-    return scope["emit"]  # type: ignore[no-any-return]
+    scope |= {"_add_start": rows.starts.append, "_add_end": rows.ends.append} | _TYPES
+    scope |= {"_add_key": rows.keys.append, "_check_row": lambda values: _check(values, schema)}
+    return body, scope
 
 
 def _check(values: Sequence[Any], schema: pa.Schema) -> None:

@@ -18,26 +18,33 @@ Source: MillWheel VLDB'13, "Timers", "Persistent state".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from rstream.types import INF_TIME, MIN_TIME
+from rstream.types import INF_TIME
 from rvertex.context import VertexContext
-from rvertex.emitted import Rows, emitter
+from rvertex.emitted import Rows
 from rvertex.user_errors import UserResultError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
+    from rvertex.keyed_loop import Calls
     from rvertex.timers import TimerQueue
 
 
-class Timer(NamedTuple):
+@dataclass(slots=True)
+class Timer:
     """A timer that has come due. ``at``: its time, int microseconds UTC."""
 
     at: int
     name: str
+
+    def __iter__(self) -> Iterator[Any]:
+        """Time and name, for ``at, name = timer``."""
+        return iter((self.at, self.name))
 
 
 class KeyedProcess:
@@ -72,63 +79,69 @@ class KeyedContext(VertexContext):
     #: ``ve`` are given; ``vs`` may not be before ``ctx.time``. Later starts are held back.
     emit: Callable[..., None]
 
+    #: ``set_timer(at, name="")`` has ``on_timer`` called at event time ``at``; a timer of that name
+    #: moves there. ``on_timer`` itself sets timers for later times only.
+    set_timer: Callable[..., None]
+
     def __init__(self, process: str, output: pa.Schema, timers: TimerQueue) -> None:
         super().__init__()
         self._process = process
         self._timers = timers
+        self.output = output
         #: Rows emitted so far.
-        self._rows = Rows(len(output))
-        self.emit = emitter(output, self._rows, self, self._times)
-        self._slot: Any = None
-        #: The event or timer at hand; its first field is its time.
-        self._current: Any = (MIN_TIME, MIN_TIME + 1)
-        self._in_timer = False
+        self.rows = Rows(len(output))
+        self.in_timer = False
         #: The stream has ended: only timers follow.
         self.at_end = False
+        #: The slot, start and end of the event or timer at hand.
+        self._at_hand: Callable[[], tuple[Any, int, int]]
+
+    def use(self, calls: Calls) -> None:
+        """Take over the calls that were compiled for the process."""
+        self.emit, self.set_timer, self._at_hand = calls.emit, calls.set_timer, calls.at_hand
 
     @property
     def key(self) -> Any:
         """The key: a value, or a tuple of several."""
-        return self._slot._key
+        return self._at_hand()[0]._key
 
     @property
     def time(self) -> int:
         """The time of the event or timer at hand, int microseconds UTC."""
-        return self._current[0]  # type: ignore[no-any-return]
+        return self._at_hand()[1]
 
-    def set_timer(self, at: int, name: str = "") -> None:
-        """Have ``on_timer`` called at event time ``at``; a timer of that name moves there.
+    def delete_timer(self, name: str = "") -> None:
+        """Forget the timer of that name, if there is one."""
+        self._timers.delete(self._at_hand()[0], name)
 
-        ``on_timer`` itself sets timers for later times only.
+    def timer_time(self, at: Any) -> int:
+        """When a timer comes due that is set for ``at``.
+
+        Raises:
+            UserResultError: it is no time, or not later than the timer at hand.
         """
-        now = self._current[0]
+        now = self.time
         if type(at) is not int or at >= INF_TIME:
             raise UserResultError(
                 self._process, f"set_timer({at!r}): a time is an int of microseconds below INF"
             )
-        if at <= now:
-            if self._in_timer:
-                raise UserResultError(
-                    self._process,
-                    f"set_timer({at}) in on_timer at {now}: a timer sets timers for later times",
-                )
-            at = now
-        self._timers.set(self._slot, at, name)
-
-    def delete_timer(self, name: str = "") -> None:
-        """Forget the timer of that name, if there is one."""
-        self._timers.delete(self._slot, name)
-
-    def _times(self, vs: Any, ve: Any) -> tuple[int, int]:
-        """The lifetime of a row that is emitted with these times."""
-        current = self._current
-        start = current[0] if vs is None else vs
-        if ve is None:
-            ve = start + 1 if self._in_timer or vs is not None else current[1]
-        if start < current[0]:
+        if at <= now and self.in_timer:
             raise UserResultError(
                 self._process,
-                f"emit(vs={start}) at {current[0]}: what is past cannot be put out any more",
+                f"set_timer({at}) in on_timer at {now}: a timer sets timers for later times",
+            )
+        return max(at, now)
+
+    def lifetime(self, vs: Any, ve: Any) -> tuple[int, int]:
+        """The lifetime of a row that is emitted with these times."""
+        _, now, end = self._at_hand()
+        start = now if vs is None else vs
+        if ve is None:
+            ve = start + 1 if self.in_timer or vs is not None else end
+        if start < now:
+            raise UserResultError(
+                self._process,
+                f"emit(vs={start}) at {now}: what is past cannot be put out any more",
             )
         if not start < ve <= INF_TIME:
             raise UserResultError(

@@ -13,6 +13,7 @@ included, so a key cannot tell whether its state went through a snapshot; (2) a 
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin
 
@@ -24,9 +25,6 @@ from rvertex.user_errors import UserResultError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    #: Rows, keys, times, and where the number of the event at hand is kept.
-    _Loop = Callable[[Any, Any, Any, list[int]], None]
-
 _KINDS: dict[type, pa.DataType] = {
     int: pa.int64(),
     float: pa.float64(),
@@ -37,6 +35,8 @@ _KINDS: dict[type, pa.DataType] = {
 _DEFAULTS: dict[type, Any] = {int: 0, float: 0.0, str: "", bytes: b"", bool: False}
 _NAMES = {kind.__name__: kind for kind in _KINDS} | {"list": list, "None": None}
 _INT_LOW, _INT_HIGH = -(2**63), 2**63 - 1
+#: What every slot has besides its fields; see rvertex/keyed_state.py and rvertex/timers.py.
+_OWN = ("_key", "_row", "_is_dirty", "_timers", "_next_at", "_name", "_queued")
 TYPES = "int, float, str, bytes, bool, each also as `T | None`, or list[T]"
 
 
@@ -130,71 +130,64 @@ def _fits_value(field: StateField, value: Any) -> bool:
     return field.kind != "int" or _INT_LOW <= value <= _INT_HIGH
 
 
-#: One call per event. ``at`` holds the number of the event at hand, for whoever asks.
-_CALL = """\
-for row, key, time in zip(rows, keys, times):
-    if next_cti[0] <= time:
-        pass_ctis(time)
-    s = find(key)
-    if s is None:
-        s = add(key)
-    else:
-        if not s._is_dirty:
-            s._is_dirty = True
-            changed(s)
-        if s._next_at <= time:
-            fire_own(s, time)
-    ctx._current = row
-    ctx._slot = s
-    on_event(s, row, ctx)
-    if not ({fits}):
-        refuse(s)
-    at[0] += 1"""
-
-
 class SlotCode:
     """The slot class of a process, and the functions compiled for its fields."""
 
     def __init__(self, process: type, fields: tuple[StateField, ...]) -> None:
         self.fields = fields
         names = tuple(f.name for f in fields)
-        own = {"__slots__": (*names, "_key", "_timers", "_next_at", "_number", "_is_dirty")}
+        own = {"__slots__": (*names, *_OWN)}
         self.slot: type = type(process.__name__, (process,), own)
-        scope = {f"default_{f.name}": f.default for f in fields}
-        scope |= {"Slot": self.slot, "new": object.__new__, "nan": float("nan"), "never": INF_TIME}
+        #: What the code that is compiled for the fields knows by name.
+        self.scope: dict[str, Any] = {f"default_{f.name}": f.default for f in fields}
+        self.scope |= {"Slot": self.slot, "new": object.__new__, "never": INF_TIME}
+        self.scope["copysign"] = math.copysign
+        scope = self.scope
         #: A slot for a key.
-        self.make: Callable[[Any], Any] = _compiled("make", "key", _make_lines(fields), scope)
+        self.make: Callable[[Any], Any] = compiled(
+            "make", "key", [*self.make_lines, "s._key = key", "return s"], scope
+        )
         #: Whether all fields are of their types.
-        self.fits: Callable[[Any], bool] = _compiled(
-            "fits", "s", [f"return {_fits_test(fields)}"], scope
+        self.fits: Callable[[Any], bool] = compiled(
+            "fits", "s", [f"return {self.fits_test}"], scope
         )
         #: Of many slots: which have a field that is not as in a new one, or a timer.
-        self.alive: Callable[[list[Any]], list[bool]] = _compiled(
-            "alive", "slots", [f"return [not ({_idle_test(fields)}) for s in slots]"], scope
+        self.alive: Callable[[list[Any]], list[bool]] = compiled(
+            "alive", "slots", [f"return [not ({self.idle_test}) for s in slots]"], scope
         )
         #: Of many slots: the values of each field.
-        self.values: Callable[[list[Any]], tuple[list[Any], ...]] = _compiled(
+        self.values: Callable[[list[Any]], tuple[list[Any], ...]] = compiled(
             "values", "slots", [f"return ({_lists(fields)})"], scope
         )
-        #: Set all fields to those of a new slot.
-        self.clear: Callable[[Any], None] = _compiled("clear", "s", _clear_lines(fields), scope)
         #: A copy of the fields, and the way back.
-        self.capture: Callable[[Any], tuple[Any, ...]] = _compiled(
+        self.capture: Callable[[Any], tuple[Any, ...]] = compiled(
             "capture", "s", [f"return ({_copies(fields)})"], scope
         )
-        self.restore: Callable[[Any, tuple[Any, ...]], None] = _compiled(
+        self.restore: Callable[[Any, tuple[Any, ...]], None] = compiled(
             "restore", "s, values", [f"({_targets(fields)}) = values"] if fields else [], scope
         )
 
-    def caller(self, **scope: Any) -> _Loop:
-        """The loop over events, compiled with the test of the fields in it.
+    @property
+    def fits_test(self) -> str:
+        """Python that tells whether the fields of a slot ``s`` are of their types."""
+        return " and ".join(f"({_fit(f)})" for f in self.fields) or "True"
 
-        ``scope``: see :meth:`rvertex.operators.keyed_process.KeyedProcessOperator._call`.
-        """
-        scope |= {"on_event": self.slot.on_event, "zip": zip}  # type: ignore[attr-defined]
-        lines = _CALL.format(fits=_fits_test(self.fields)).splitlines()
-        loop: _Loop = _compiled("call", "rows, keys, times, at", lines, scope)
-        return loop
+    @property
+    def idle_test(self) -> str:
+        """Python that tells whether a slot ``s`` is as good as new; the timer first."""
+        return " and ".join(["s._next_at == never", *map(_default_test, self.fields)])
+
+    @property
+    def make_lines(self) -> list[str]:
+        """Python that makes ``s`` a new slot, whose key is not set."""
+        own = ["s._timers = None", "s._next_at = s._queued = never", "s._name = ''"]
+        own += ["s._row = -1", "s._is_dirty = False"]
+        return ["s = new(Slot)", *own, *(f"s.{f.name} = {_initial(f)}" for f in self.fields)]
+
+    @property
+    def renew_lines(self) -> list[str]:
+        """Python for what is not as new in a slot ``s`` that was forgotten, besides its key."""
+        return [f"s.{f.name} = []" for f in self.fields if f.is_list]
 
     def misfit(self, slot: Any) -> str:
         """Which field of a slot that does not fit is to blame, in words."""
@@ -232,7 +225,7 @@ class SlotCode:
             raise UserResultError(self.slot.__qualname__, reason) from None
 
 
-def _compiled(name: str, parameters: str, lines: list[str], scope: dict[str, Any]) -> Any:
+def compiled(name: str, parameters: str, lines: list[str], scope: dict[str, Any]) -> Any:
     body = "\n".join(f"    {line}" for line in lines or ["pass"])
     namespace = dict(scope)
     exec(compile(f"def {name}({parameters}):\n{body}\n", "<keyed state>", "exec"), namespace)
@@ -241,20 +234,6 @@ def _compiled(name: str, parameters: str, lines: list[str], scope: dict[str, Any
 
 def _initial(field: StateField) -> str:
     return "[]" if field.is_list else f"default_{field.name}"
-
-
-def _clear_lines(fields: tuple[StateField, ...]) -> list[str]:
-    return [f"s.{f.name} = {_initial(f)}" for f in fields]
-
-
-def _make_lines(fields: tuple[StateField, ...]) -> list[str]:
-    own = ["s._key = key", "s._timers = None", "s._next_at = never"]
-    own += ["s._number = -1", "s._is_dirty = False"]
-    return ["s = new(Slot)", *own, *_clear_lines(fields), "return s"]
-
-
-def _fits_test(fields: tuple[StateField, ...]) -> str:
-    return " and ".join(f"({_fit(f)})" for f in fields) or "True"
 
 
 def _fit(field: StateField) -> str:
@@ -271,21 +250,20 @@ def _type_test(field: StateField, value: str) -> str:
     return f"{test} and {_INT_LOW} <= {value} <= {_INT_HIGH}" if field.kind == "int" else test
 
 
-def _idle_test(fields: tuple[StateField, ...]) -> str:
-    """Floats by identity: 0.0 and -0.0 are equal and not the same."""
-    tests = ["(s._timers is None or all(at is None for at in s._timers[1::3]))"]
-    for f in fields:
-        if f.is_list:
-            tests.append(f"not s.{f.name}")
-        else:
-            how = "is" if f.kind == "float" or f.default is None else "=="
-            tests.append(f"s.{f.name} {how} default_{f.name}")
-    # The timers last: that a field has changed is the quicker test.
-    return " and ".join([*tests[1:], tests[0]])
-
-
 def _lists(fields: tuple[StateField, ...]) -> str:
     return "".join(f"[s.{f.name} for s in slots], " for f in fields)
+
+
+def _default_test(field: StateField) -> str:
+    """Floats that are equal may differ: 0.0 and -0.0."""
+    value, default = f"s.{field.name}", f"default_{field.name}"
+    if field.is_list:
+        return f"not {value}"
+    if field.kind == "float" and field.default == 0:
+        same_sign = f"copysign(1.0, {value}) == {math.copysign(1.0, field.default)}"
+        return f"({value} is {default} or ({value} == 0.0 and {same_sign}))"
+    how = "is" if field.default is None or field.default != field.default else "=="
+    return f"{value} {how} {default}"
 
 
 def _copies(fields: tuple[StateField, ...]) -> str:

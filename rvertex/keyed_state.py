@@ -1,14 +1,13 @@
 """The state of all keys of a keyed process: slots by key, and a log of changes for snapshots.
 
-Theory of operation. A slot that is changed is noted once. When 65,536 slots have changed, or at a
-snapshot, their fields are copied, column by column, into one record batch at the end of a log.
-Batches of the log are merged as they grow, like the digits of a binary counter, and only the newest
-row of a slot is kept. So a snapshot costs at most one batch, however many keys there are, and
-batches that did not change are the same in the next snapshot.
+Theory of operation. A slot that is changed is noted once. When CHANGED_MAX slots have changed, or
+at a snapshot, their fields are copied, column by column, to the end of a log
+(:mod:`rvertex.keyed_log`), where they replace the slots' older rows. So a snapshot costs at most
+one batch, however many keys there are. A key that came and went between two writings has no row.
 
-Invariants: (1) per slot, the last row of its number in the log is its state, unless it is noted as
-changed; (2) a slot as good as new is forgotten when its change is written, with a row that says so;
-(3) numbers of slots are never used twice; (4) what a snapshot returned never changes.
+Invariants: (1) the state of a slot is its row in the log, the defaults if it has none (``_row`` is
+-1), unless it is noted as changed; (2) a slot as good as new is forgotten at the latest when its
+change is written; its object serves another key then; (3) what a snapshot returned never changes.
 """
 
 from __future__ import annotations
@@ -19,26 +18,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rstream.types import INF_TIME
+from rvertex.keyed_log import NUMBER, RowLog
 from rvertex.plain_values import arrow_column, plain_keys, plain_list
 from rvertex.timers import TimerQueue, timers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rvertex.keyed_fields import SlotCode
 
 #: So many changed keys are written to the log before any snapshot asks.
-CHANGED_MAX = 1 << 16
+CHANGED_MAX = 1 << 17
+#: Objects of forgotten keys that are kept for new ones.
+_SPARE_MAX = 1 << 17
 #: Slots that are written together: few enough to stay in the processor's cache from one column to
 #: the next, as they lie anywhere in memory.
 _PIECE = 1 << 12
-_NUMBER, _IS_ALIVE, _TIMERS, _TIMES = "number", "is_alive", "timers", "times"
-_HEAD = (_NUMBER, _IS_ALIVE)
+_TIMERS, _TIMES = "timers", "times"
 _TIMER_TYPES = {_TIMERS: pa.list_(pa.string()), _TIMES: pa.list_(pa.int64())}
 
 
 class KeyedState:
-    """Slots by key. A key of one column is its value, of several a tuple."""
+    """Slots by key. A key of one column is its value, of several a tuple.
+
+    The lists and the dictionary stay the same objects: the loop over events knows them.
+    """
 
     def __init__(
         self, code: SlotCode, key_types: Sequence[pa.DataType], timers: TimerQueue
@@ -47,41 +52,28 @@ class KeyedState:
         self._key_types = list(key_types)
         self._timers = timers
         self.slots: dict[Any, Any] = {}
-        #: Slots that changed since the log was written; this list object stays.
-        self._changed: list[Any] = []
-        self._log: list[pa.RecordBatch] = []
-        self._next_number = 0
+        #: Slots that changed since the log was written.
+        self.changed: list[Any] = []
+        #: Rows of the log whose slots are forgotten.
+        self.gone: list[int] = []
+        #: Objects of forgotten keys, as good as new but for the key.
+        self.spare: list[Any] = []
         fields = [(f"key{i}", kind) for i, kind in enumerate(self._key_types)]
         fields += [(f"field {f.name}", f.type) for f in code.fields]
-        head = [(_NUMBER, pa.int64()), (_IS_ALIVE, pa.bool_())]
-        self._schema = pa.schema([*head, *_TIMER_TYPES.items(), *fields])
+        self._schema = pa.schema([(NUMBER, pa.int64()), *_TIMER_TYPES.items(), *fields])
+        self._log = RowLog(self._schema)
 
     def __len__(self) -> int:
         return len(self.slots)
 
-    def add(self, key: Any) -> Any:
-        """A new slot for a key that has none; it is noted as changed."""
-        slot = self._code.make(key)
-        slot._number = self._next_number
-        self._next_number += 1
-        self.slots[key] = slot
-        slot._is_dirty = True
-        self._changed.append(slot)
-        return slot
-
     def note(self, slot: Any) -> None:
         """Take note of a slot that is about to change and is not noted yet (``_is_dirty``)."""
         slot._is_dirty = True
-        self._changed.append(slot)
-
-    @property
-    def changed(self) -> Callable[[Any], None]:
-        """What :meth:`note` does besides setting ``_is_dirty``, for the hot loop."""
-        return self._changed.append
+        self.changed.append(slot)
 
     def settle(self) -> None:
         """Called between steps: write the changes to the log if they are many."""
-        if len(self._changed) >= CHANGED_MAX:
+        if len(self.changed) >= CHANGED_MAX or len(self.gone) >= CHANGED_MAX:
             self._write()
 
     def key_columns(self, keys: list[Any]) -> list[pa.Array]:
@@ -92,35 +84,23 @@ class KeyedState:
         pairs = zip(columns, self._key_types, strict=True)
         return [arrow_column(list(values), kind) for values, kind in pairs]
 
-    def save(self) -> pa.Table:
+    def save(self) -> dict[str, pa.Table]:
         """The log, by reference, after what has changed was written to it."""
         self._write()
-        return pa.Table.from_batches(self._log, self._schema)
+        return self._log.save()
 
-    def load(self, table: pa.Table) -> None:
+    def load(self, keys: pa.Table, current: pa.Table) -> None:
         """Take over what ``save`` returned; only called on a new state."""
         assert not self.slots, len(self.slots)
-        self._log = table.cast(self._schema).to_batches()
-        numbers = [batch.column(0).to_numpy() for batch in self._log]
-        if not numbers:
-            return
-        self._next_number = int(max(n.max(initial=-1) for n in numbers)) + 1
-        newest = np.full(self._next_number, -1)
-        starts = np.cumsum([0, *(len(n) for n in numbers)])
-        for start, found in zip(starts[:-1].tolist(), numbers, strict=True):
-            newest[found] = np.arange(start, start + len(found))
-        for start, batch in zip(starts[:-1].tolist(), self._log, strict=True):
-            rows = np.arange(start, start + batch.num_rows)
-            is_last = newest[batch.column(0).to_numpy()] == rows
-            alive = batch.column(1).to_numpy(zero_copy_only=False)
-            self._load_rows(batch.filter(pa.array(is_last & alive)))
+        for batch in self._log.load(keys, current):
+            self._load_rows(batch)
 
     def _load_rows(self, batch: pa.RecordBatch) -> None:
         keys = [plain_keys(batch.column(f"key{i}")) for i in range(len(self._key_types))]
         make = self._code.make
         made = [make(key) for key in (keys[0] if len(keys) == 1 else zip(*keys, strict=True))]
-        for slot, number in zip(made, plain_list(batch.column(_NUMBER)), strict=True):
-            slot._number = number
+        for slot, number in zip(made, plain_list(batch.column(NUMBER)), strict=True):
+            slot._row = number
             self.slots[slot._key] = slot
         for field in self._code.fields:
             name = field.name
@@ -135,28 +115,42 @@ class KeyedState:
             self._timers.set(made[owner], at, name)
 
     def _write(self) -> None:
-        changed = self._changed[:]
-        self._changed.clear()
-        if not changed:
+        changed, gone = self.changed[:], self.gone[:]
+        self.changed.clear()
+        self.gone.clear()
+        if not changed and not gone:
             return
-        pieces = range(0, len(changed), _PIECE)
-        rows = [self._rows(changed[at : at + _PIECE]) for at in pieces]
-        self._log.append(pa.concat_batches(rows))
-        while len(self._log) > 1 and self._log[-2].num_rows <= 2 * self._log[-1].num_rows:
-            self._log[-2:] = [_merged(*self._log[-2:], is_first=len(self._log) == 2)]
-        if len(self._log) == 1:
-            self._log = [b for b in self._log if b.num_rows]
+        batches: list[pa.RecordBatch] = []
+        number = self._log.next_number
+        for at in range(0, len(changed), _PIECE):
+            slots = changed[at : at + _PIECE]
+            gone += [slot._row for slot in slots if slot._row >= 0]
+            slots = self._settled(slots)
+            for new, slot in enumerate(slots, number):
+                slot._row = new
+            batches.append(self._rows(slots, number))
+            number += len(slots)
+        self._log.append(batches, gone)
+        del self.spare[_SPARE_MAX:]
 
-    def _rows(self, slots: list[Any]) -> pa.RecordBatch:
-        """The rows of slots that have changed, which they have no longer."""
-        alive = self._code.alive(slots)
+    def _settled(self, slots: list[Any]) -> list[Any]:
+        """Of slots that have changed, which they have no longer, those that are not forgotten."""
         for slot in slots:
             slot._is_dirty = False
-        if not all(alive):
-            for slot, stays in zip(slots, alive, strict=True):
-                if not stays:
+        alive = self._code.alive(slots)
+        if all(alive):
+            return slots
+        for slot, stays in zip(slots, alive, strict=True):
+            if not stays:
+                known: Any = self.slots.get(slot._key)
+                if known is slot:
                     del self.slots[slot._key]
-        columns = [pa.array([s._number for s in slots], pa.int64()), pa.array(alive)]
+                slot._row = -1
+                self.spare.append(slot)
+        return [slot for slot, stays in zip(slots, alive, strict=True) if stays]
+
+    def _rows(self, slots: list[Any], number: int) -> pa.RecordBatch:
+        columns = [pa.array(np.arange(number, number + len(slots)))]
         columns += _timer_columns(slots)
         columns += self.key_columns([s._key for s in slots])
         columns += self._code.columns(slots)
@@ -164,33 +158,22 @@ class KeyedState:
 
 
 def _timer_columns(slots: list[Any]) -> list[pa.Array]:
-    names: list[str] = []
-    times: list[int] = []
-    ends = [0]
+    """Names and times of the timers, a list for each slot."""
     if all(slot._timers is None for slot in slots):
-        ends, slots = [0] * (len(slots) + 1), []
-    for slot in slots:
-        timers = slot._timers
-        if timers is not None:
-            if len(timers) == 3 and timers[1] is not None:
-                names.append(timers[0])
-                times.append(timers[1])
-            else:
-                for name, at in timers_of(slot):
-                    names.append(name)
-                    times.append(at)
-        ends.append(len(names))
-    offsets = pa.array(ends, pa.int32())
-    pairs = zip((names, times), _TIMER_TYPES.values(), strict=True)
-    return [
-        pa.ListArray.from_arrays(offsets, pa.array(values, kind.value_type))
-        for values, kind in pairs
-    ]
-
-
-def _merged(older: pa.RecordBatch, newer: pa.RecordBatch, *, is_first: bool) -> pa.RecordBatch:
-    """Two batches as one; what is gone is forgotten where nothing older can have it."""
-    numbers = older.column(0).to_numpy()
-    kept = older.filter(pa.array(~np.isin(numbers, newer.column(0).to_numpy())))
-    whole = pa.concat_batches([kept, newer])
-    return whole.filter(whole.column(1)) if is_first else whole
+        at = pa.array([slot._next_at for slot in slots], pa.int64()).to_numpy()
+        has = at != INF_TIME
+        times = pa.array(at[has])
+        names: list[str] = [slot._name for slot in slots] if has.any() else []
+        if names.count("") == len(names):
+            named = pa.repeat("", len(times))
+        else:
+            named = pa.array(names, pa.string()).filter(pa.array(has))
+        ends = np.concatenate([[0], np.cumsum(has)])
+    else:
+        each = [timers_of(slot) for slot in slots]
+        pairs = [pair for timers in each for pair in timers]
+        named = pa.array([name for name, _ in pairs], pa.string())
+        times = pa.array([at for _, at in pairs], pa.int64())
+        ends = np.cumsum([0, *map(len, each)])
+    offsets = pa.array(ends.astype(np.int32))
+    return [pa.ListArray.from_arrays(offsets, values) for values in (named, times)]

@@ -8,7 +8,6 @@ that nothing is lost and ``event.vs - event.when`` is plain arithmetic. Other ty
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -71,22 +70,36 @@ def _numbers(column: pa.Array) -> list[Any]:
 
 
 def event_class(columns: Sequence[str]) -> type:
-    """A tuple of ``_vs``, ``_ve`` and the values of ``columns``, readable by name.
+    """The lifetime and the values of ``columns``, readable by name, made from a tuple of them.
 
     ``vs`` and ``ve`` are the lifetime, where no column is called so. Names that are no attributes
-    of Python are read with ``getattr(event, "the name")``.
+    of Python are read with ``getattr(event, "the name")``. Values are in slots in this order, as
+    these are read and set several times faster than items of tuples are read by name.
     """
     fields = [VS, VE, *columns]
-    names = [f"c{i}" for i in range(len(fields))]
-    numbered = namedtuple("numbered", names)  # type: ignore[misc]
-    #: What reads the attributes of named tuples is twice as fast as a property.
-    getters = [numbered.__dict__[name] for name in names]
-    by_name: dict[str, Any] = {"vs": getters[0], "ve": getters[1]}
-    by_name |= dict(zip(fields, getters, strict=True))
+    prefix = "_value"
+    while any(name.startswith(prefix) for name in columns):
+        prefix += "_"
+    slots = tuple(f"{prefix}{i}" for i in range(len(fields)))
 
-    def show(self: tuple[Any, ...]) -> str:
-        pairs = zip(fields, tuple.__iter__(self), strict=True)
+    def fill(self: Any, values: Sequence[Any]) -> None:
+        for slot, value in zip(slots, values, strict=True):
+            setattr(self, slot, value)
+
+    def show(self: Any) -> str:
+        pairs = zip(fields, event_values(self), strict=True)
         return f"Event({', '.join(f'{name}={value!r}' for name, value in pairs)})"
 
-    special = {"__slots__": (), "__repr__": show}
-    return type("Event", (tuple,), {**by_name, **special})
+    special = {"__slots__": slots, "__init__": fill, "__repr__": show}
+    made = type("Event", (), special)
+    getters = [made.__dict__[slot] for slot in slots]
+    by_name: dict[str, Any] = {"vs": getters[0], "ve": getters[1]}
+    for name, getter in (by_name | dict(zip(fields, getters, strict=True))).items():
+        if name not in special:
+            setattr(made, name, getter)
+    return made
+
+
+def event_values(event: Any) -> tuple[Any, ...]:
+    """Lifetime and values of an event."""
+    return tuple([getattr(event, slot) for slot in type(event).__slots__])

@@ -28,11 +28,14 @@ class UserCodeError(UsageError):
 
 
 class UserResultError(UsageError):
-    """A user's function gave back something other than what was declared."""
+    """A user's function gave back something other than what was declared.
 
-    def __init__(self, function: str, reason: str) -> None:
-        super().__init__(function, reason)
-        self.function, self.reason = function, reason
+    ``place``: of the user's code, where what was raised does not tell it.
+    """
+
+    def __init__(self, function: str, reason: str, place: str = "") -> None:
+        super().__init__(function, reason, place)
+        self.function, self.reason, self.place = function, reason, place
 
     def __str__(self) -> str:
         return f"{self.function}: {self.reason}"
@@ -128,6 +131,8 @@ class NoLoggedValuesError(UsageError):
 
 def line_of(error: BaseException) -> str:
     """File, line and text of the innermost place in the user's code that ``error`` came from."""
+    if isinstance(error, UserResultError) and error.place:
+        return error.place
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not _is_ours(f.filename)] or list(frames)
     if not own:
@@ -136,6 +141,14 @@ def line_of(error: BaseException) -> str:
     return f"{frame.filename}:{frame.lineno}, in {frame.name}" + (
         f": {frame.line}" if frame.line else ""
     )
+
+
+def place_of(function: object) -> str:
+    """Where a function of the user's begins, for what is found wrong when it has returned."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ""
+    return f"{code.co_filename}:{code.co_firstlineno}, when {code.co_name} had returned"
 
 
 def reason_of(error: BaseException) -> str:

@@ -5,8 +5,11 @@ operator of the stream the classes of events and timers and the values that colu
 
 How far the stream had come when it ended follows from the plan (:mod:`planner.spark_sql.reached`).
 
-Differs: values from outside are refused, since they are recorded by the stream that took them; a
-key whose timers set timers without end is refused after 1,000,000.
+The limits of timers are the stream's.
+
+Differs: values from outside are refused, since they are recorded by the stream that took them; the
+timers that come due in one go, which are counted, are those up to the next event of the key, as a
+batch does not see the CTIs between.
 """
 
 from __future__ import annotations
@@ -19,17 +22,24 @@ from planner.spark_sql.errors import UnsupportedInBatchError
 from rstream.batch import event_schema
 from rstream.types import INF_TIME
 from rvertex.keyed import Timer
+from rvertex.operators import keyed_process
 from rvertex.plain_values import arrow_column, event_class, plain_keys, plain_list
 from rvertex.user_code import NOT_POISON
-from rvertex.user_errors import EndlessTimersError, UserResultError, line_of, reason_of, shown
+from rvertex.user_errors import (
+    CrowdedTimersError,
+    EndlessTimersError,
+    UserResultError,
+    line_of,
+    reason_of,
+    shown,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from rvertex.keyed_fields import StateField
     from rvertex.operators.keyed_process import KeyedProcessing
 
-TIMERS_MAX = 1_000_000
 _TYPES = {"int": int, "float": float, "str": str, "bytes": bytes, "bool": bool}
 
 
@@ -43,7 +53,8 @@ def process_rows(spec: KeyedProcessing, events: pa.RecordBatch, reached: int) ->
         return pa.RecordBatch.from_pylist([], schema)
     keys = [plain_keys(events.column(key))[0] for key in spec.keys]
     loop = _Loop(spec, keys[0] if len(keys) == 1 else tuple(keys))
-    loop.run(_python_events(events), reached)
+    starts, ends = (plain_list(column) for column in events.columns[:2])
+    loop.run(zip(_python_events(events), starts, ends, strict=True), reached)
     given = [[row[k] for row in loop.context.rows] for k in range(2 + len(spec.output))]
     rows = len(loop.context.rows)
     columns = [*given[:2], *([key] * rows for key in keys), *given[2:]]
@@ -129,28 +140,44 @@ class _Loop:
             setattr(self._process, f.name, [] if f.is_list else f.default)
         self.context = _Context(spec.process.name, key, spec.output)
 
-    def run(self, events: list[Any], reached: int) -> None:
+    def run(self, events: Iterable[tuple[Any, int, int]], reached: int) -> None:
         """All events, each after the timers that are due by its start; then all timers.
 
-        The end is known to those beyond ``reached``.
+        ``events``: each with its start and end. The end is known to timers beyond ``reached``.
         """
-        for event in events:
-            self._fire(event[0])
-            self._call(self._process.on_event, event, event[0], event[1], is_timer=False)
+        for event, vs, ve in events:
+            self._fire(vs)
+            self._call(self._process.on_event, event, vs, ve, is_timer=False)
         self._fire(reached)
         self.context.at_end = True
         self._fire(INF_TIME)
 
     def _fire(self, until: int) -> None:
         timers = self.context.timers
-        for _ in range(TIMERS_MAX):
-            if not timers or min(timers.values()) > until:
-                return
+        fired = 0
+        first_at = min(timers.values(), default=INF_TIME)
+        while timers and min(timers.values()) <= until:  # Ends: at the latest by _count.
             at, name = min((at, name) for name, at in timers.items())
             del timers[name]
+            fired += 1
+            if self._count(fired, at - first_at):
+                fired, first_at = 0, at
             self._call(self._process.on_timer, Timer(at, name), at, at + 1, is_timer=True)
-        name = self._spec.process.name
-        raise EndlessTimersError(name, repr(self.context.key), TIMERS_MAX)
+
+    def _count(self, fired: int, span_us: int) -> bool:
+        """Whether so many timers in one go are to be counted anew.
+
+        Raises:
+            EndlessTimersError, CrowdedTimersError: they are too many, as in the stream.
+        """
+        name, key = self._spec.process.name, repr(self.context.key)
+        if self.context.at_end and fired > keyed_process.FINAL_TIMERS_MAX:
+            raise EndlessTimersError(name, key, keyed_process.FINAL_TIMERS_MAX)
+        if fired <= keyed_process.TIMERS_MAX:
+            return False
+        if span_us < fired * keyed_process.TIMER_SPACING_MIN_US:
+            raise CrowdedTimersError(name, key, keyed_process.TIMERS_MAX, span_us)
+        return True
 
     def _call(
         self, call: Callable[..., None], given: Any, vs: int, ve: int, *, is_timer: bool

@@ -13,15 +13,16 @@ import pytest
 
 from planner import KeyedContext, KeyedProcess, Stream, Timer
 from planner.logical import UserStep
-from planner.spark_sql import UnsupportedInBatchError, user_processes
+from planner.spark_sql import UnsupportedInBatchError
 from planner.spark_sql.ties import agreed, orders
 from planner.spark_sql.user_operators import operator_rows
 from planner.spark_sql.user_processes import process_rows
 from rstream.batch import event_schema
 from rstream.types import MIN_TIME
+from rvertex.operators import keyed_process
 from rvertex.operators.keyed_process import KeyedProcessing
 from rvertex.operators.user_operator import UserOperator
-from rvertex.user_errors import EndlessTimersError, UserResultError
+from rvertex.user_errors import CrowdedTimersError, EndlessTimersError, UserResultError
 
 PAYLOAD = pa.schema([("k", pa.string()), ("x", pa.int64())])
 ROWS = [(0, 5, "a", 3), (2, 3, "a", 1), (2, 3, "a", None), (2, 9, "a", 1), (4, 5, "a", 0)]
@@ -107,9 +108,12 @@ def test_the_end_is_known_to_timers_beyond_the_last_cti_and_event() -> None:
 
 
 def test_timers_without_end_are_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_processes, "TIMERS_MAX", 1_000)
+    monkeypatch.setattr(keyed_process, "FINAL_TIMERS_MAX", 1_000)
     with pytest.raises(EndlessTimersError, match="has set 1000 timers"):
         process_rows(process(Again), batch(ROWS), MIN_TIME)
+    monkeypatch.setattr(keyed_process, "TIMERS_MAX", 100)
+    with pytest.raises(CrowdedTimersError, match="100 timers of key 'a' came due in one step"):
+        process_rows(process(Again), batch(ROWS), 10_000_000)
 
 
 class Halves:

@@ -29,6 +29,7 @@ from planner import (
     sql,
     tumbling,
     udf,
+    user_steps,
 )
 from planner.explain import explain
 from planner.lower import lower
@@ -228,6 +229,11 @@ class WithInit(KeyedProcess):
         pass
 
 
+class NoneDeclared(KeyedProcess):
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        pass
+
+
 class Silent(KeyedProcess):
     pass
 
@@ -247,6 +253,7 @@ WRONG: Any = {"nulls": "drop", "policy": "ignore", "code": 3, "process": Gaps}
         (lambda: KEYED.process(BadField), "'seen': a type of state is int, float"),
         (lambda: KEYED.process(BadDefault), "'n': the default 'a' is not int"),
         (lambda: KEYED.process(WithInit), "it has an __init__"),
+        (lambda: KEYED.process(NoneDeclared), r"does not say what it gives; .* output = \{\} for"),
         (lambda: READINGS.group_by().process(Count), "it needs a key"),
         (lambda: KEYED.process(Count, on_error=WRONG["policy"]), "on_error='ignore': it is"),
         (
@@ -284,3 +291,21 @@ def test_code_that_cannot_be_repeated_is_flagged() -> None:
     ]
     assert "apply doubled, not deterministic" in explain(lower(stream.to_parquet(), root="R"))
     assert not operator.function.is_deterministic  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "argval", "found"),
+    [
+        ("LOAD_FAST_LOAD_FAST", ("y", "self"), [("LOAD_FAST", "y"), ("LOAD_FAST", "self")]),
+        ("STORE_FAST_LOAD_FAST", ("y", "self"), [("STORE_FAST", "y"), ("LOAD_FAST", "self")]),
+        ("LOAD_FAST_BORROW", "self", [("LOAD_FAST", "self")]),
+        (
+            "LOAD_FAST_BORROW_LOAD_FAST_BORROW",
+            ("y", "self"),
+            [("LOAD_FAST", "y"), ("LOAD_FAST", "self")],
+        ),
+        ("STORE_ATTR", "x", [("STORE_ATTR", "x")]),
+    ],
+)
+def test_later_pythons_load_by_twos(name: str, argval: Any, found: Any) -> None:
+    assert user_steps._single_loads(name, argval) == found

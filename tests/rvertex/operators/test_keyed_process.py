@@ -6,7 +6,7 @@ Cannot catch: a promise of docs/USERCODE.md that no process here relies on.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from rvertex.user_errors import (
     EndlessTimersError,
     NoLoggedValuesError,
     UserCodeError,
+    UserResultError,
 )
 from tests.support.builders import Ev, Item, cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant
@@ -300,6 +301,26 @@ def test_poison_is_counted_and_kept() -> None:
     assert again.poisoned_events == 2
 
 
+@given(run=runs(ODD), cuts=splits())
+@settings(max_examples=10, deadline=None)
+def test_letters_do_not_depend_on_the_cutting(run: Run, cuts: list[int]) -> None:
+    def letters(pieces: list[Run]) -> list[Any]:
+        operator = spec_of(Touchy, N, on_error="dead_letter").open([ODD])
+        for piece in pieces:
+            operator.process([piece])
+        (found,) = operator.take_aside()
+        return list(found.to_pylist())
+
+    ends = sorted({min(cut, run.events.num_rows) for cut in [*cuts, run.events.num_rows]})
+    last = run.ctis[-1:]
+    pieces = [
+        Run(run.events.slice(lo, hi - lo), NO_CTIS)
+        for lo, hi in zip([0, *ends], ends, strict=False)
+    ]
+    at_end = Run(run.events.slice(0, 0), last)
+    assert letters([*pieces, at_end]) == letters([Run(run.events, NO_CTIS), at_end])
+
+
 def test_fail_names_the_event_and_the_line() -> None:
     with pytest.raises(UserCodeError) as raised:
         run_items(spec_of(Touchy, N), [ev(1, k="a", x=2), ev(2, k="a", x=3)])
@@ -322,10 +343,49 @@ def test_state_is_of_its_type() -> None:
                 self.seen.append(True)
 
     spec = spec_of(Wrong, pa.schema([]))
-    with pytest.raises(UserCodeError, match="'total' is float, not 1"):
+    with pytest.raises(UserCodeError, match="'total' is float, not 1") as raised:
         run_items(spec, [ev(0, k="a", x=1)])
+    assert raised.value.line.startswith(__file__)
+    assert raised.value.line.endswith("when on_event had returned")
     with pytest.raises(UserCodeError, match=r"'seen' is list\[int\], but has True in it"):
         run_items(spec, [ev(0, k="a", x=2)])
+
+
+def test_events_and_timers_are_not_to_be_kept() -> None:
+    class Keeps(KeyedProcess):
+        kept: ClassVar[list[Any]] = []
+
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            if event.x == 1:
+                self.kept[:] = [event]
+            ctx.set_timer(event.vs + 1)
+
+        def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+            assert list(timer) == [timer.at, timer.name]
+            self.kept[:] = [timer]
+
+    spec = spec_of(Keeps, pa.schema([]))
+    with pytest.raises(UserResultError, match="it keeps the event after its call has returned"):
+        run_items(spec, [ev(0, k="a", x=1)])
+    with pytest.raises(UserResultError, match="it keeps the timer after its call"):
+        run_items(spec, [ev(0, k="a", x=2), cti(5)])
+
+
+def test_columns_may_have_any_names() -> None:
+    class Named(KeyedProcess):
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            assert (event._value0, getattr(event, "a b"), event.vs) == (event.x, event.x, "vs")
+            ctx.emit(type=event.x, start=event.x + 1, slot=event._vs)
+
+    names = ("type", "start", "slot")
+    spec = spec_of(Named, pa.schema([(name, pa.int64()) for name in names]))
+    text = ("k", "vs")
+    payload = pa.schema([*((c, pa.string()) for c in text), *((c, pa.int64()) for c in WEIRD)])
+    found = run_items(spec, [ev(3, k="a", vs="vs", **dict.fromkeys(WEIRD, 7))], payload)
+    assert found == [ev(3, k="a", type=7, start=8, slot=3)]
+
+
+WEIRD = ("x", "_value0", "a b")
 
 
 @pytest.mark.parametrize(
@@ -413,6 +473,18 @@ def test_whether_timers_are_too_many_does_not_depend_on_the_cutting(
         operator.process([make_run([ev(0, k="a", x=1)], KV)])
         for times in cuts:
             operator.process([Run(make_run([], KV).events, times)])
+
+
+def test_a_key_that_came_and_went_leaves_no_row() -> None:
+    operator = SESSIONS.open([KV])
+    for t in range(0, 100, 10):
+        operator.process([Run(make_run([ev(t, k=f"k{t}", x=1)], KV).events, NO_CTIS)])
+        if t == 50:
+            assert operator.snapshot().tables["keys"].num_rows == 1
+        operator.process([Run(make_run([], KV).events, np.array([t + 6]))])
+    assert operator._state._log.next_number == 1, "t = 50"
+    assert operator.snapshot().tables["keys"].num_rows == 0
+    assert len(operator._state) == 0
 
 
 def test_keys_without_state_are_forgotten() -> None:
