@@ -23,42 +23,47 @@ def failure(
     ``values`` are the arguments that ``evaluate`` raised on; those that are no scalars have a value
     per row of ``batch``.
     """
-    reason = str(error).splitlines()[0]
+    reason = _reason(error)
     columns = [v for v in values if not isinstance(v, pa.Scalar)]
     if not columns or len({len(v) for v in columns}) > 1:
         return reason
-    row = _first_failing(values, evaluate, len(columns[0]))
-    if row is None:
+    row, alone = _first_failing(values, evaluate, len(columns[0]))
+    if alone is None:
         return reason
     told = ", ".join(repr(v[row].as_py())[:_SHOWN_CHARACTERS] for v in columns)
+    where = _event(batch, row, len(columns[0]))
     return (
-        f"{reason}, for {told}{_event(batch, row, len(columns[0]))}; leave such events out with a "
-        "filter before it, or mend their values"
+        f"{_reason(alone)}, for {told}{where}; leave such events out with a filter before it, or "
+        "mend their values"
     )
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 def _first_failing(
     values: Sequence[Any], evaluate: Callable[[list[Any]], Any], rows: int
-) -> int | None:
-    """By halves: whatever fails on a part fails on a row of it."""
+) -> tuple[int, Exception | None]:
+    """A row and its error, by halves: whatever fails on a part fails on a row of it."""
     low, count = 0, rows
     while count > 1:
         half = count // 2
-        if _fails(values, evaluate, low, half):
+        if _error(values, evaluate, low, half) is not None:
             count = half
         else:
             low, count = low + half, count - half
-    return low if count and _fails(values, evaluate, low, 1) else None
+    return low, _error(values, evaluate, low, 1) if count else None
 
 
-def _fails(
+def _error(
     values: Sequence[Any], evaluate: Callable[[list[Any]], Any], low: int, count: int
-) -> bool:
+) -> Exception | None:
     try:
         evaluate([v if isinstance(v, pa.Scalar) else v.slice(low, count) for v in values])
-    except (pa.ArrowException, OverflowError):
-        return True
-    return False
+    except (pa.ArrowException, OverflowError) as error:
+        return error
+    return None
 
 
 def _event(batch: Any, row: int, rows: int) -> str:

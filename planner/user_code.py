@@ -23,11 +23,14 @@ import secrets
 import site
 import sys
 import sysconfig
+import threading
 import time
 import types
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
 from rvertex.user_code import UserCode
@@ -45,6 +48,9 @@ _FORBIDDEN: dict[Any, str] = {
     time.ctime: "time.ctime",
     os.urandom: "os.urandom",
     os.getenv: "os.getenv",
+    os.getpid: "os.getpid",
+    threading.get_ident: "threading.get_ident",
+    pc.random: "pyarrow.compute.random",
     uuid.uuid1: "uuid.uuid1",
     uuid.uuid4: "uuid.uuid4",
     builtins.hash: "hash",

@@ -16,6 +16,7 @@ from sqlglot import exp
 from planner.expressions import Expr, as_node, coalesce, col, lit, when
 from planner.sql import functions
 from planner.sql.literals import data_type, interval, plain_value, time_literal
+from planner.sql.windowing import OVER, is_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -102,7 +103,14 @@ class Expressions:
         if isinstance(node.this, exp.Expr) and functions.takes_literals(node):
             value = self.compile(node.this)
             return functions.with_literals(node, value, self.text)
-        raise self.text.error(node, f"{_named(node)} is not supported")
+        raise self.text.error(node, f"{_named(node)} is not supported{self._why_not(node)}")
+
+    def _why_not(self, node: exp.Expr) -> str:
+        if isinstance(node, _OUTSIDE):
+            return ": an answer follows from its input alone"
+        if is_window(node):
+            return " here: it stands in GROUP BY, and window_start and window_end tell its bounds"
+        return ""
 
     def _own(self, node: exp.Expr) -> Expr | None:
         """A function of the user's, or one that sqlglot has no node for."""
@@ -179,6 +187,12 @@ class Expressions:
         value = self.compile(node.args["expression"])
         return functions.extract(node.this.name, value, node, self.text)
 
+    def _exists(self, node: exp.Expr) -> Expr:
+        raise self.text.error(node, "EXISTS stands alone in WHERE or between ANDs")
+
+    def _over(self, node: exp.Expr) -> Expr:
+        raise self.text.error(node, OVER)
+
     def _subquery(self, node: exp.Expr) -> Expr:
         raise self.text.error(node, "a subquery stands in FROM, or in WHERE after EXISTS")
 
@@ -208,7 +222,8 @@ class Expressions:
         ),
         exp.Subquery: _subquery,
         exp.Select: _subquery,
-        exp.Exists: _subquery,
+        exp.Exists: _exists,
+        exp.Window: _over,
     }
 
 
@@ -218,6 +233,10 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
     for part in node.args.values():
         given += [p for p in (part if isinstance(part, list) else [part]) if p is not None]
     return [part for part in given if isinstance(part, exp.Expr)]
+
+
+#: What differs from run to run.
+_OUTSIDE = (exp.Rand, exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Uuid)
 
 
 def _named(node: exp.Expr) -> str:

@@ -19,7 +19,7 @@ from planner.sql.aggregates import Aggregates, has_aggregate, is_aggregate
 from planner.sql.errors import SqlError
 from planner.sql.expressions import Expressions
 from planner.sql.scope import Scope, free_name
-from planner.sql.windowing import NEEDED, is_window, window_of
+from planner.sql.windowing import NEEDED, OVER, is_window, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +43,8 @@ def is_grouped(node: exp.Select) -> bool:
 def group(node: exp.Select, items: list[Item], scope: Scope, names: Names) -> Stream:
     """The stream of a SELECT with GROUP BY."""
     text = names.text
+    for over in (part for item in items for part in item.node.find_all(exp.Window)):
+        raise text.error(over, OVER)
     for item in items:
         if item.star:
             raise text.error(item.node, "* cannot stand in a SELECT with GROUP BY")

@@ -13,6 +13,7 @@ import itertools
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from sqlglot import exp
@@ -31,6 +32,7 @@ E = TypeVar("E", bound=exp.Expr)
 Place = tuple[int, int]
 _MISSING = re.compile(r"Missing (.+) from (\d+):(\d+)")
 _REQUIRED = re.compile(r"Required keyword: '(\w+)' missing for <class '.*\.(\w+)'>")
+_FIRST_WORDS = ("SELECT", "WITH", "CREATE", "INSERT")
 _INFIX = (exp.Binary, exp.SetOperation, exp.In, exp.Between)
 #: Nodes that are found by the keyword they begin with.
 _WORDS = {
@@ -225,7 +227,22 @@ def _raise_token_error(source: SqlText, error: TokenError) -> NoReturn:
     raise source.error_at(place, f"{quote} is opened and never closed") from None
 
 
+def _check_first_words(source: SqlText) -> None:
+    """A word that begins no statement is what is wrong, whatever was made of what follows."""
+    begins = True
+    for token in source.tokens:
+        if begins and token.token_type is TokenType.VAR:
+            near = get_close_matches(token.text.upper(), _FIRST_WORDS, n=1, cutoff=0.6)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            place = (token.start, token.end + 1)
+            raise source.error_at(
+                place, f"a statement is CREATE STREAM, SELECT or INSERT INTO{hint}"
+            )
+        begins = token.token_type is TokenType.SEMICOLON
+
+
 def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
+    _check_first_words(source)
     told = error.errors[0]
     words = str(told["description"])
     required = _REQUIRED.search(words)

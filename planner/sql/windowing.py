@@ -28,6 +28,8 @@ NEEDED = (
     "COUNT_WINDOW(events)"
 )
 
+OVER = "OVER is not supported; aggregate with GROUP BY and a window, such as SESSION(gap)"
+
 
 def is_window(node: exp.Expr) -> bool:
     """Whether a part of GROUP BY is a window."""
