@@ -217,9 +217,13 @@ class VolatileTail:
         if lo == hi:
             return 0
         total = 0
-        for items in self._from(lo):
+        for at in range(self._at(lo), len(self._items)):
+            items = self._items[at]
             if items.first_seq >= hi:
                 break
+            if lo <= items.first_seq and items.next_seq <= hi:
+                total += self._sizes[at] - BATCH_OVERHEAD_BYTES
+                continue
             part = items.from_seq(max(lo, items.first_seq))
             total += batch_bytes(part.head(min(hi, items.next_seq) - part.first_seq).batch)
         return total

@@ -42,6 +42,8 @@ class Attachment:
     reader: StreamReader
     site: Site | None
     opened_s: float
+    #: The reader, if it reads over a line: to ask a protocol takes longer than to read.
+    distant: DistantReader | None
     has_given: bool = False
 
 
@@ -90,18 +92,18 @@ class Inlet:
             attached.reader.close()
 
     def _items(self, attached: Attachment, rows_max: int) -> Items | None:
-        reader = attached.reader
-        if isinstance(reader, DistantReader) and reader.is_broken and self._untried():
-            return reader.read_received(rows_max)
-        return reader.read_next(rows_max)
+        distant = attached.distant
+        if distant is not None and distant.is_broken and self._untried():
+            return distant.read_received(rows_max)
+        return attached.reader.read_next(rows_max)
 
     def _end(self, attached: Attachment) -> End | None:
         """Why nothing more will come, or not soon; None: it is worth waiting."""
-        reader, site = attached.reader, attached.site
+        distant, site = attached.distant, attached.site
         location = self._env.location(self._channel.stream)
         sites = () if location is None else location.sites
-        if isinstance(reader, DistantReader) and reader.is_broken:
-            return "lost" if isinstance(reader.failure, SequenceLostError) else "broken"
+        if distant is not None and distant.is_broken:
+            return "lost" if isinstance(distant.failure, SequenceLostError) else "broken"
         if site is None:
             return "left" if sites else None
         if not self._env.is_there(self._channel.stream, site):
@@ -151,7 +153,8 @@ class Inlet:
                 self._ends[site] = (self._env.clock.monotonic_s(), "lost")
                 continue
             if reader is not None:
-                self._attached = Attachment(reader, site, self._env.clock.monotonic_s())
+                distant = reader if isinstance(reader, DistantReader) else None
+                self._attached = Attachment(reader, site, self._env.clock.monotonic_s(), distant)
                 return self._attached
         self._report_if_lost(location, seq)
         return None

@@ -41,6 +41,11 @@ class Pace:
         self._origin_us = origin_us
         self._taken_us = -STEP_US
 
+    @property
+    def is_live(self) -> bool:
+        """Whether rows are held back until they are due."""
+        return self._speed > 0
+
     def ready_rows(self, batch: pa.RecordBatch, column: str) -> int:
         """How many leading rows of ``batch`` are due by their time in ``column`` (us)."""
         if self._speed == 0 or batch.num_rows == 0:

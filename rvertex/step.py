@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
 
+    import pyarrow as pa
+
     from rstream import RStream
     from rvertex.checkpointing import Turn
     from rvertex.environment import HostEnvironment
@@ -56,6 +58,8 @@ class VertexRunner:
         #: Of each output stream: nobody needs what is below, be it written or still to be written.
         self._needless_below = [0] * len(self.outputs)
         self._source: SourceReader | None = None
+        #: The next rows of a live source, which are read before they are due.
+        self._reading: Future[pa.RecordBatch | None] | None = None
         self._source_ended = False
         self._ahead: Items | None = None
         self._pace = opened.pace
@@ -196,6 +200,8 @@ class VertexRunner:
         if self._source_ended:
             return False
         if self._ahead is None:
+            if self._reading is not None and not self._reading.done():
+                return False
             self._ahead = self._next_rows()
             if self._ahead is None:
                 if self.vertex.is_replaying:
@@ -223,9 +229,19 @@ class VertexRunner:
         first_row = self.vertex.read_positions[0]
         if self._source is None:
             self._source = open_reader(self.spec.source, first_row)
+        reading, self._reading = self._reading, None
+        batch = self._read_rows(self._source) if reading is None else reading.result()
+        if batch is None:
+            return None
+        if self._pace.is_live:
+            source = self._source
+            self._reading = self._env.background.submit(lambda: self._read_rows(source))
+            self._reading.add_done_callback(lambda _: self._env.wake())
+        return Items(first_row, batch)
+
+    def _read_rows(self, source: SourceReader) -> pa.RecordBatch | None:
         limits = self._env.limits
-        batch = self._source.read_next(limits.step_rows_max * limits.narrow_steps)
-        return None if batch is None else Items(first_row, batch)
+        return source.read_next(limits.step_rows_max * limits.narrow_steps)
 
     def _finish(self) -> bool:
         if self._announced_finish:
@@ -326,4 +342,11 @@ class VertexRunner:
             for inlet in self._inlets:
                 closing.callback(inlet.close)
             if self._source is not None:
-                closing.callback(self._source.close)
+                closing.callback(self._close_source, self._source)
+
+    def _close_source(self, source: SourceReader) -> None:
+        """Close it once it reads no more."""
+        if self._reading is None:
+            source.close()
+        else:
+            self._reading.add_done_callback(lambda _: source.close())

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rstream.dictionaries import has_dictionaries, join_batches
 from rvertex.accumulators import Rows
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.key_table import KeyTable
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from rvertex.accumulators import Accumulator
 
 _DENSE_CELLS_MIN = 1 << 16
+#: Fewer rows wait for others: to fold them in costs as much.
+_TOGETHER_ROWS = 1024
 #: Integer keys within a span of so many times the rows, or so many, are ranked by their value.
 _SPARSE_MAX = 2
 _SPAN_MIN = 1 << 12
@@ -69,12 +72,33 @@ class OpenGroups:
         self._grouping = grouping
         self._table = KeyTable(grouping.types)
         self._accumulators = grouping.accumulators()
+        #: Few events, which are folded in together with those that follow.
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
 
     def __len__(self) -> int:
+        """How many groups there are of the events that were folded in."""
         return len(self._table)
 
     def update(self, events: pa.RecordBatch) -> None:
-        """Fold events in."""
+        """Fold events in, now or later."""
+        if events.num_rows >= _TOGETHER_ROWS or has_dictionaries(events.schema):
+            self._settle()
+            self._fold(events)
+            return
+        self._waiting_rows += events.num_rows
+        self._waiting.append(events)
+        if self._waiting_rows >= _TOGETHER_ROWS:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Fold in what waits."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._waiting_rows = 0
+            self._fold(join_batches(waiting))
+
+    def _fold(self, events: pa.RecordBatch) -> None:
         columns = self._grouping.key_columns(events)
         codes = self._table.codes(columns, events.num_rows)
         rows = Rows(codes, len(self._table), events)
@@ -83,6 +107,7 @@ class OpenGroups:
 
     def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
         """Key columns and lane columns, by key. The end: each accumulator is freed in turn."""
+        self._settle()
         keys = self._table.keys()
         order = pa.array(sorted_keys(keys, len(self)))
         lanes: list[pa.Array] = []
@@ -93,6 +118,7 @@ class OpenGroups:
 
     def save(self) -> dict[str, pa.Table]:
         """Keys and accumulators in code order, by reference, each column a table of its own."""
+        self._settle()
         tables = self._table.save()
         for i, accumulator in enumerate(self._accumulators):
             for j, column in enumerate(accumulator.save()):
