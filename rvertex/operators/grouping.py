@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     from rvertex.accumulators import Accumulator
 
-_DENSE_CELLS_MIN = 1 << 16
+#: Values within a span of so many times their number, or so many, are ranked without a sort.
+_DENSE_PER_VALUE, _DENSE_CELLS_MIN = 12, 1 << 16
+_INT32_MAX = 2**31 - 1
 #: Fewer rows wait for others: to fold them in costs as much.
 _TOGETHER_ROWS = 1024
 #: Integer keys within a span of so many times the rows, or so many, are ranked by their value.
@@ -147,8 +149,8 @@ def closed_groups(
     if at is not None:
         key_rank = key_rank[at]
     span = max(len(keys[0]) if keys else 1, 1)
-    distinct, window_rank = _ranks(windows)
-    cells, cell_of_row = _ranks(window_rank * span + key_rank)
+    distinct, window_rank = _numbered(windows, span)
+    cells, cell_of_row = _ranks(_cells(window_rank, span, len(distinct), key_rank))
     rows = Rows(cell_of_row, len(cells), events, at)
     lanes: list[pa.Array] = []
     for accumulator in grouping.accumulators():
@@ -212,16 +214,41 @@ def sorted_keys(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
     return order.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
 
 
+def _numbered(windows: np.ndarray, keys: int) -> tuple[np.ndarray, np.ndarray]:
+    """Windows, ascending, and for each row which of them it is.
+
+    Those between the first and the last are among them, rows or not, where few enough cells follow.
+    """
+    if len(windows):
+        low, high = int(windows.min()), int(windows.max())
+        if (high - low + 1) * keys <= _dense_span(len(windows)):
+            return np.arange(low, high + 1), windows - low
+    return _ranks(windows)
+
+
+def _cells(window: np.ndarray, keys: int, windows: int, key: np.ndarray) -> np.ndarray:
+    """The number of each row's pair of window and key; narrow integers where they do."""
+    if windows * keys <= _INT32_MAX:
+        window, key = window.astype(np.int32), key.astype(np.int32, copy=False)
+    cells: np.ndarray = window * window.dtype.type(keys)
+    cells += key
+    return cells
+
+
+def _dense_span(rows: int) -> int:
+    return max(_DENSE_PER_VALUE * rows, _DENSE_CELLS_MIN)
+
+
 def _ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distinct values, ascending, and the rank of each value. Dense values need no sort."""
     if len(values) == 0:
-        return values, values
+        return values.astype(np.int64), values.astype(np.int64)
     low = int(values.min())
     span = int(values.max()) - low + 1
-    if span > max(4 * len(values), _DENSE_CELLS_MIN):
+    if span > _dense_span(len(values)):
         distinct, rank = np.unique(values, return_inverse=True)
-        return distinct, rank
-    local = values - low
+        return distinct.astype(np.int64), rank
+    local = values - low if low else values
     present = np.zeros(span, bool)
     present[local] = True
     found = np.flatnonzero(present)
