@@ -63,6 +63,11 @@ def _side(plan: PhysicalPlan, folder: str, name: str) -> str:
     known = [s.removeprefix(f"{folder}/") for s in plan.side_streams() if s.startswith(folder)]
     found = [side for side in known if side == name] or [side for side in known if name in side]
     if len(found) != 1:
-        there = ", ".join(known) or "nothing of this kind"
-        raise UsageError(f"{folder.lstrip('_')} {name!r}: this job can put aside {there}")
+        asked = f"{folder.lstrip('_')} {name!r}"
+        if not known:
+            only = {LATE: 'a source with late="drop"', DEAD_LETTERS: 'on_error="dead_letter"'}
+            raise UsageError(
+                f"{asked}: only {only[folder]} makes it; this job has nothing of this kind"
+            )
+        raise UsageError(f"{asked}: say which; this job can put aside {', '.join(known)}")
     return f"{folder}/{found[0]}"

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from rstream.errors import IntegrityError, OperatingError, UsageError
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - shown as UTC
+#: Times that are shown as such: from 1971 to the end of the calendar.
+_CALENDAR_US, _CALENDAR_END_US = 31_536_000_000_000, 253_402_300_800_000_000
 
 
 class CorruptCheckpointError(IntegrityError):
@@ -253,6 +259,13 @@ class ChannelOrderError(IntegrityError):
         )
 
 
+def _utc(time_us: int) -> str:
+    """The time as people read it, where the calendar has it and it is no small number."""
+    if not _CALENDAR_US <= time_us < _CALENDAR_END_US:
+        return ""
+    return f" ({_EPOCH + timedelta(microseconds=time_us):%Y-%m-%d %H:%M:%S.%f} UTC)"
+
+
 class LateRowError(UsageError):
     """A row is later than the delay of its source allows, and the policy is to stop."""
 
@@ -262,9 +275,9 @@ class LateRowError(UsageError):
 
     def __str__(self) -> str:
         return (
-            f"row {self.row} is late: its time is {self.vs}, but by the delay of the source no "
-            f"time before {self.frontier} may follow; allow a longer delay, or drop or adjust "
-            "late rows"
+            f"row {self.row} is late: its time is {self.vs}{_utc(self.vs)}, but by the delay of "
+            f"the source no time before {self.frontier}{_utc(self.frontier)} may follow; allow a "
+            "longer delay, or drop or adjust late rows (rows are counted from 0)"
         )
 
 
