@@ -54,8 +54,8 @@ class UnorderedPanes:
             self._consume(events, closing, out)
         for pane in sorted(pane for pane in self._open if pane < closing):
             groups = self._open.pop(pane)
-            panes = np.full(len(groups), pane)
-            out.append(self._rows(panes, *groups.result()))
+            keys, lanes = groups.result()
+            out.append(self._rows(np.full(len(groups), pane), keys, lanes))
         ctis = growing(self._panes.earliest_open(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
