@@ -8,6 +8,7 @@ Invariant: rows come out by window start, then keys ascending, NaN after numbers
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from rvertex.accumulators import Rows
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.key_table import KeyTable
 from rvertex.keys import KeyIndex
+from rvertex.ranked import plain_ranked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,12 +81,12 @@ class OpenGroups:
         self._waiting_rows = 0
 
     def __len__(self) -> int:
-        """How many groups there are of the events that were folded in."""
+        self._settle()
         return len(self._table)
 
     def update(self, events: pa.RecordBatch) -> None:
         """Fold events in, now or later."""
-        if events.num_rows >= _TOGETHER_ROWS or has_dictionaries(events.schema):
+        if events.num_rows >= _TOGETHER_ROWS or not _can_be_joined(events.schema):
             self._settle()
             self._fold(events)
             return
@@ -201,6 +203,13 @@ def numbered_groups(
     order = sorted_keys([pa.array(starts), *keys, pa.array(np.arange(rows.groups))], rows.groups)
     by = pa.array(order)
     return order, [key.take(by) for key in keys], [lane.take(by) for lane in lanes]
+
+
+@functools.lru_cache(maxsize=64)
+def _can_be_joined(schema: pa.Schema) -> bool:
+    """Whether no column is, or holds, a dictionary: two of them are not joined for nothing."""
+    plain = all(plain_ranked(kind) == kind for kind in schema.types)
+    return plain and not has_dictionaries(schema)
 
 
 def sorted_keys(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
