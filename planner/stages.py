@@ -14,6 +14,7 @@ from planner.nodes import Column, Node
 from planner.per_value import as_dictionary, by_value
 from planner.physical import Routing, Stage, StageCost, StageInput
 from planner.predicates import may_fail
+from planner.ranked_text import with_ranked_text
 from rstream.batch import RESERVED
 from rstream.dictionaries import has_dictionaries
 from rvertex.aside import sides_of
@@ -200,6 +201,7 @@ def _by_name(expr: Node) -> Node | str:
 def build_vertices(draft: Draft, root: str, folder: str, *, is_sink: bool) -> list[VertexSpec]:
     """The vertices of a finished stage; the answer and all side outputs lie in ``folder``."""
     without_needless_order(draft)
+    with_ranked_text(draft)
     output = folder if is_sink else None
     return [_vertex(draft, index, root, folder, output) for index in range(draft.parallelism)]
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rstream.dictionaries import plain_type
 from rvertex.accumulators import (
     Accumulator,
     CountRows,
@@ -36,7 +37,7 @@ from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.gathered import GATHERED, Custom, Gathered, gathered_type
 from rvertex.merged import MERGED, lane_of, lane_type, open_distinct, open_lane
 from rvertex.merged import result as merged_result
-from rvertex.ranked import Ranked, is_ranked_type, value_type, values_of
+from rvertex.ranked import Ranked, is_ranked_type, plain_ranked, value_type, values_of
 from rvertex.user_fold import UserFold, user_results
 
 if TYPE_CHECKING:
@@ -279,8 +280,7 @@ def _lane_name(spec: AggregateSpec, function: str) -> str:
 def _column_type(payload: pa.Schema, column: str) -> pa.DataType:
     if column not in payload.names:
         raise UnknownColumnError("aggregate", column, tuple(payload.names))
-    kind = payload.field(column).type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    return plain_ranked(plain_type(payload.field(column).type))
 
 
 def _lane_type(spec: AggregateSpec, function: str, kind: pa.DataType | None) -> pa.DataType:

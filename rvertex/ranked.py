@@ -1,9 +1,9 @@
 """The value of the row with the greatest or least rank: ``max_by`` and ``min_by``.
 
 Their input is one column of structs ``(rank, vs, value)``, so that an aggregate still has one
-column and its partial results are again such structs. Rows without a rank do not count; of equal
-ranks the earliest row is taken, by ``vs``, then in sequence order. NaN is greater than every
-number.
+column and its partial results are again such structs. Values may come as dictionaries; those kept
+are plain. Rows without a rank do not count; of equal ranks the earliest row is taken, by ``vs``,
+then in sequence order. NaN is greater than every number.
 
 Invariants: those of :mod:`rvertex.accumulators`; the result does not depend on the order in which
 partial results are merged, as long as equal (rank, vs) come in sequence order.
@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rstream.dictionaries import is_dictionary, plain_array, plain_type
 from rvertex.accumulators import is_numpy_ordered, numbers, whole
 from rvertex.group_arrays import ArrowStore, GroupArray
 
@@ -44,6 +45,13 @@ def is_ranked_type(kind: pa.DataType) -> bool:
     )
 
 
+def plain_ranked(kind: pa.DataType) -> pa.DataType:
+    """The type with plain values, if it is such a type; else the type itself."""
+    if not is_ranked_type(kind) or not is_dictionary(value_type(kind)):
+        return kind
+    return ranked_type(kind.field(0).type, plain_type(value_type(kind)))
+
+
 def value_type(kind: pa.DataType) -> pa.DataType:
     """The type of the value."""
     return kind.field(2).type
@@ -59,6 +67,7 @@ class Ranked:
 
     def __init__(self, column: str, kind: pa.DataType, *, is_max: bool) -> None:
         self._column = column
+        self._kind = kind
         self._is_max = is_max
         self._store = ArrowStore(kind)
         self._keys = GroupArray(np.int64, _LEAST)
@@ -74,19 +83,17 @@ class Ranked:
         if len(codes) == 0:
             return
         keys, vs = self._order(column), numbers(pc.struct_field(column, 1))
-        before = best[codes]
-        np.maximum.at(best, codes, keys)
-        hits = np.flatnonzero(keys == best[codes])
+        hits, is_better = _best_rows(best, codes, keys)
         # The carried row stays, unless it is worse, or as good and later.
         code = codes[hits]
-        hits = hits[~seen[code] | (keys[hits] > before[hits]) | (vs[hits] < times[code])]
+        hits = hits[~seen[code] | is_better | (vs[hits] < times[code])]
         hits = hits[np.argsort(vs[hits], kind="stable")]
         picked = hits[np.sort(np.unique(codes[hits], return_index=True)[1])]
         if len(picked) == 0:
             return
         code = codes[picked]
         times[code], seen[code] = vs[picked], True
-        self._store.put(code, column.take(pa.array(picked)))
+        self._store.put(code, _decoded(column.take(pa.array(picked)), self._kind))
 
     def columns(self) -> list[pa.Array]:
         """The structs, null where there is none."""
@@ -115,6 +122,32 @@ class Ranked:
         """The ranks as int64 whose greatest is the best."""
         keys = _sortable(pc.struct_field(column, 0))
         return keys if self._is_max else ~keys
+
+
+def _best_rows(
+    best: np.ndarray, codes: np.ndarray, keys: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Raise ``best``, by group, to the greatest keys.
+
+    Returns: the rows that have these, and which of them exceed what was best before.
+    """
+    if len(best) == 1:  # a reduction takes a fraction of the time
+        before = int(best[0])
+        best[0] = max(before, int(keys.max()))
+        hits = np.flatnonzero(keys == best[0])
+        return hits, keys[hits] > before
+    exceeded = best[codes]
+    np.maximum.at(best, codes, keys)
+    hits = np.flatnonzero(keys == best[codes])
+    return hits, keys[hits] > exceeded[hits]
+
+
+def _decoded(column: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
+    """Structs, none of them null, with plain values."""
+    if column.type.equals(kind):
+        return column
+    fields = [plain_array(pc.struct_field(column, i)) for i in range(len(FIELDS))]
+    return pa.StructArray.from_arrays(fields, fields=list(kind))
 
 
 def _with_rank(codes: np.ndarray, column: pa.Array) -> tuple[np.ndarray, pa.Array]:
