@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from planner.explain import logical_text
 from planner.logical import LogicalNode, Sink
 from planner.options import PlanOptions
 from planner.rules import (
@@ -56,15 +57,17 @@ def optimize_step_by_step(
 ) -> tuple[Sink, tuple[RuleStep, ...]]:
     """The same, with what each rule changed."""
     root: LogicalNode = plan
+    text = logical_text(root)
     steps: list[RuleStep] = []
     for rule in rules:
         before = root
         root = rule(root, options)
-        if share_subplans in rules:
+        if share_subplans in rules and root is not before:
             root = share_subplans(root, options)
         assert root.schema.equals(before.schema), (rule.__name__, before.schema, root.schema)
-        step = step_of(rule.__name__, why(rule), before, root)
-        steps += [] if step is None else [step]
+        former, text = text, text if root is before else logical_text(root)
+        if text != former:
+            steps.append(step_of(rule.__name__, why(rule), before, root))
     assert isinstance(root, Sink), root
     return root, tuple(steps)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from planner.explain import describe, logical_text
+from planner.explain import describe
 from planner.physical import RuleStep
 from planner.traversal import topological
 
@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from planner.logical import LogicalNode
 
 
-def step_of(rule: str, why: str, before: LogicalNode, after: LogicalNode) -> RuleStep | None:
-    """The difference between two plans; None if they look the same."""
-    if logical_text(before) == logical_text(after):
-        return None
+def step_of(rule: str, why: str, before: LogicalNode, after: LogicalNode) -> RuleStep:
+    """The difference between two plans, which do not look the same."""
     old, new = _lines(before), _lines(after)
     removed, added = tuple((old - new).elements()), tuple((new - old).elements())
     if not removed and not added:

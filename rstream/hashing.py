@@ -102,6 +102,8 @@ def content_words(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         words = value_buffer(array, array.type.to_pandas_dtype())
     else:
         words = _plain_words(array, exact=True)
+    if words is None and pa.types.is_dictionary(array.type):
+        words = _hash_dictionary(array, exact=True)
     if words is None:
         return hash_column(array, exact=True), _NO_ROWS
     if not array.null_count:
@@ -150,7 +152,10 @@ def _hash_values(array: pa.Array, exact: bool) -> np.ndarray:
 
 
 def _hash_dictionary(array: pa.DictionaryArray, exact: bool) -> np.ndarray:
-    """Each value of a dictionary is hashed once, and not again for the batches that share it."""
+    """Each value of a dictionary is hashed once, and not again for the batches that share it.
+
+    Where the array is null the result is arbitrary.
+    """
     known = Known(array.dictionary)
     if not len(known.values):
         return np.full(len(array), NULL_HASH, np.uint64)
@@ -160,9 +165,8 @@ def _hash_dictionary(array: pa.DictionaryArray, exact: bool) -> np.ndarray:
         return hash_column(plain_array(array), exact=exact)
     else:
         of_values = hash_column(known.values, exact=exact)
-    indices = array.indices.fill_null(0) if array.indices.null_count else array.indices
-    taken: np.ndarray = of_values[value_buffer(indices, indices.type.to_pandas_dtype())]
-    return taken
+    indices = value_buffer(array.indices, array.indices.type.to_pandas_dtype())
+    return of_values.take(indices, mode="clip")
 
 
 @functools.lru_cache(maxsize=_DICTIONARIES_MAX)

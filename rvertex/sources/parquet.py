@@ -37,8 +37,9 @@ BATCH_ROWS = 131_072
 class ParquetUnits:
     """Reads the units of one source; keeps the file of the last unit open."""
 
-    def __init__(self, spec: SourceSpec) -> None:
+    def __init__(self, spec: SourceSpec, batch_rows: int) -> None:
         self._spec = spec
+        self._batch_rows = batch_rows
         self._dictionaries = SharedDictionaries()
         self._carried = [f.name for f in spec.columns if is_dictionary(f.type)]
         self._path: str | None = None
@@ -57,7 +58,7 @@ class ParquetUnits:
                 yield from times
                 return
             for batch in file.iter_batches(
-                BATCH_ROWS, row_groups=[unit.row_group], columns=names, use_threads=False
+                self._batch_rows, row_groups=[unit.row_group], columns=names, use_threads=False
             ):
                 yield self._dictionaries.share(batch)
         except FileNotFoundError as error:
@@ -80,7 +81,7 @@ class ParquetUnits:
             for f in self._spec.columns
         ]
         whole = pa.table(columns, names=self._spec.columns.names).combine_chunks()
-        batches: list[pa.RecordBatch] = whole.to_batches(max_chunksize=BATCH_ROWS)
+        batches: list[pa.RecordBatch] = whole.to_batches(max_chunksize=self._batch_rows)
         return batches
 
     def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:

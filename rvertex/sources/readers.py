@@ -14,7 +14,7 @@ from rvertex.errors import SourceRowError
 from rvertex.sources.delimited import CsvUnits
 from rvertex.sources.events import RowFault, to_events
 from rvertex.sources.json_lines import JsonUnits
-from rvertex.sources.parquet import ParquetUnits
+from rvertex.sources.parquet import BATCH_ROWS, ParquetUnits
 from rvertex.sources.text import TextUnits
 
 if TYPE_CHECKING:
@@ -54,12 +54,17 @@ class UnitReader(Protocol):
     def close(self) -> None: ...
 
 
-def open_reader(partition: SourcePartition, first_row: int) -> SourceReader:
-    """A reader that begins with row ``first_row`` of the partition (at most its end)."""
+def open_reader(
+    partition: SourcePartition, first_row: int, *, batch_rows: int = BATCH_ROWS
+) -> SourceReader:
+    """A reader that begins with row ``first_row`` of the partition (at most its end).
+
+    ``batch_rows``: how many rows of Parquet are decoded at a time.
+    """
     assert first_row >= 0, first_row
     if partition.spec.format == "items":
         return ItemsReader(partition.spec, first_row)
-    return FileReader(partition, first_row)
+    return FileReader(partition, first_row, batch_rows)
 
 
 class ItemsReader:
@@ -82,9 +87,9 @@ class ItemsReader:
 class FileReader:
     """The rows of files, unit after unit."""
 
-    def __init__(self, partition: SourcePartition, first_row: int) -> None:
+    def __init__(self, partition: SourcePartition, first_row: int, batch_rows: int) -> None:
         self._spec = partition.spec
-        self._units = _unit_reader(partition.spec)
+        self._units = _unit_reader(partition.spec, batch_rows)
         self._events = self._all_events(partition.units, first_row)
         self._rest: pa.RecordBatch | None = None
 
@@ -130,9 +135,9 @@ class FileReader:
         return events
 
 
-def _unit_reader(spec: SourceSpec) -> UnitReader:
+def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:
     if spec.format == "parquet":
-        return ParquetUnits(spec)
+        return ParquetUnits(spec, batch_rows)
     if spec.format == "csv":
         return CsvUnits(spec)
     if spec.format == "json":

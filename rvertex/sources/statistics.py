@@ -89,7 +89,7 @@ def _sample(spec: SourceSpec, units: Sequence[Unit]) -> pa.RecordBatch:
     """The first rows of ``units`` as ``_vs, _ve, payload``."""
     if spec.items is not None:
         return only_events(spec.items).slice(0, SAMPLE_ROWS)
-    reader = open_reader(SourcePartition(spec, tuple(units), 0), 0)
+    reader = open_reader(SourcePartition(spec, tuple(units), 0), 0, batch_rows=SAMPLE_ROWS)
     try:
         batch = reader.read_next(SAMPLE_ROWS)
     finally:
