@@ -32,15 +32,20 @@ FIRST_KINDS = tuple(kind for kind in KINDS if kind not in LATER_KINDS)
 ONCE_BROKEN = [
     (5, ()),
     (16, ("clock_jump",)),
-    (17, ("crash_all",)),
-    (17, ("mine_host",)),
     (18, ("mine_host",)),
     (31, ("store_errors",)),
     (3215, FIRST_KINDS),
     (9011, FIRST_KINDS),
-    (3790, FIRST_KINDS),
-    (116, FIRST_KINDS),
     (312, ("pause_manager",)),
+    *(
+        pytest.param(*run, marks=pytest.mark.slow)  # longer jobs than the others
+        for run in [
+            (17, ("crash_all",)),
+            (17, ("mine_host",)),
+            (3790, FIRST_KINDS),
+            (116, FIRST_KINDS),
+        ]
+    ),
 ]
 
 

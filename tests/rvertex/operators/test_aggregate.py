@@ -100,7 +100,7 @@ def _assert_two_phases(spec: WindowAggregate, run: Run, out: Run) -> None:
     assert result.ctis.tolist() == out.ctis.tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(run=runs(), cuts=splits(), keys=KEYS, window=SIZES)
 def test_points(run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]) -> None:
     spec = WindowAggregate(keys, *window, AGGREGATES, points=True)
@@ -109,7 +109,7 @@ def test_points(run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[
     _assert_two_phases(spec, run, out)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(run=runs(duration_max=20), cuts=splits(), keys=KEYS, window=SIZES)
 def test_intervals(
     run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]
@@ -151,7 +151,7 @@ def test_times_at_the_edges_of_the_axis(
     _assert_naive(spec, run, out)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     run=runs(times=times(-8, 8), distinct_keys=2, max_size=8),
     cuts=splits(),

@@ -104,7 +104,7 @@ def test_an_open_piece_holds_back_what_follows() -> None:
     assert joined(anti("k"), lefts, [ev(12, 30, k=1)]) == [cti(1), a(1, 12), a(2, 3, 2), cti(20)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(INPUTS, KEYS, splits())
 def test_anti_join_is_its_definition(
     inputs: list[Run], on: tuple[str, ...], cuts: list[int]
@@ -116,7 +116,7 @@ def test_anti_join_is_its_definition(
     assert out.ctis.tolist() == naive.held_ctis(inputs[0].ctis.tolist(), pieces)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(INPUTS, KEYS, splits())
 def test_left_join_is_all_of_both(inputs: list[Run], on: tuple[str, ...], cuts: list[int]) -> None:
     out = assert_cut_invariant(left(*on), inputs, [LEFT, RIGHT], cuts)
