@@ -2,7 +2,7 @@
 
 A source reorders what comes out of order before anyone sees it. Where rows only pass filters and
 projections on their way into counts, sums of integers, extremes of exact values and values by
-rank, per window, the rows are folded into their panes as they come (:mod:`rvertex.operators
+rank, per window or session, they are folded into their panes as they come (:mod:`rvertex.operators
 .unordered_panes`): the output is the same, item for item.
 
 Panes must not be much shorter than the source's disorder and its grid of CTIs, or many were open.
@@ -17,6 +17,7 @@ from planner.user_node import codes_in
 from rvertex.operators.aggregate import PartialAggregate, WindowAggregate
 from rvertex.operators.filter import Filter
 from rvertex.operators.project import Project
+from rvertex.operators.session_phases import PartialSession, pane_us
 from rvertex.windows import Windows
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def without_needless_order(draft: Draft) -> None:
     for operator in draft.operators[:at]:
         payload = operator.output_schema([payload])
     aggregate = draft.operators[at]
-    if not isinstance(aggregate, PartialAggregate | WindowAggregate):
+    if not isinstance(aggregate, PartialAggregate | WindowAggregate | PartialSession):
         return
     if not aggregate.is_order_free(payload) or not _is_fine(draft.partitions[0].spec, aggregate):
         return
@@ -53,9 +54,14 @@ def _is_by_row(operator: object) -> bool:
     return isinstance(operator, Filter | Project)
 
 
-def _is_fine(spec: SourceSpec, aggregate: PartialAggregate | WindowAggregate) -> bool:
+def _is_fine(
+    spec: SourceSpec, aggregate: PartialAggregate | WindowAggregate | PartialSession
+) -> bool:
     """Whether only few panes are open at a time."""
     if spec.format == "items" or spec.delay_quantile is not None:
         return False
-    unit = Windows(aggregate.size_us, aggregate.every_us).pane.size
+    if isinstance(aggregate, PartialSession):
+        unit = pane_us(aggregate.gap_us)
+    else:
+        unit = Windows(aggregate.size_us, aggregate.every_us).pane.size
     return spec.cti_every_us <= unit and spec.delay_us <= _DELAY_PANES_MAX * unit

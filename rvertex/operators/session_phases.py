@@ -8,7 +8,8 @@ active exactly when they did, so the second phase makes the same sessions of suc
 
 A greatest length would cut sessions within panes; those sessions are computed in one phase.
 
-Invariants: (1) the state of the first phase is the open pane alone; (2) its rows come by (pane,
+Invariants: (1) the state of the first phase is the open pane alone (in any order: those that no CTI
+has closed); (2) its rows come by (pane,
 first start, key); (3) its ``CTI(t)`` becomes the start of the pane that holds ``t``, so results are
 released at most a pane later than in one phase.
 """
@@ -24,8 +25,7 @@ import pyarrow as pa
 from rstream.batch import VE, VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.accumulators import numbers, whole
-from rvertex.aggregates import lanes_of
-from rvertex.by_key import sorting
+from rvertex.aggregates import is_order_free, lanes_of
 from rvertex.group_arrays import GroupArray
 from rvertex.horizon import sum_us
 from rvertex.operators.aggregate import lanes_schema, merged_schema, merging
@@ -33,9 +33,11 @@ from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups, key_
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.session import Sessions
 from rvertex.operators.single_window import SingleWindow
+from rvertex.operators.unordered_panes import UnorderedPanes
+from rvertex.ordering import in_time_order
 from rvertex.run import Run
 from rvertex.sorted_runs import empty_batch
-from rvertex.windows import floor_divided, growing
+from rvertex.windows import Windows, floor_divided, growing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 #: Panes of a gap. More release results earlier, fewer send less.
 _PANES_PER_GAP = 10
 _LAST_PANE = 2**63
+_NO_PANES = np.empty(0, np.int64)
 
 
 def pane_us(gap_us: int) -> int:
@@ -62,10 +65,16 @@ class PartialSession:
     keys: tuple[str, ...]
     gap_us: int
     aggregates: tuple[AggregateSpec, ...]
+    #: Events come in any order above the CTIs.
+    any_order: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys and lanes. Raises as ``PartialAggregate.output_schema``."""
         return lanes_schema(self.keys, self.aggregates, inputs)
+
+    def is_order_free(self, payload: pa.Schema) -> bool:
+        """As :meth:`rvertex.operators.aggregate.PartialAggregate.is_order_free`."""
+        return is_order_free(self.aggregates, payload)
 
     def horizon_us(self, durations: Durations) -> int | None:
         """A pane."""
@@ -84,9 +93,8 @@ class PartialSession:
             key_types(self.keys, payload),
             lambda: [*(lane.accumulator() for lane in lanes), _first_start(), _last_end()],
         )
-        return SessionPanes(
-            pane_us(self.gap_us), grouping, event_schema(self.output_schema(inputs))
-        )
+        make = UnorderedSessionPanes if self.any_order else SessionPanes
+        return make(pane_us(self.gap_us), grouping, event_schema(self.output_schema(inputs)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ class SessionPanes:
         if len(run.ctis):
             last = int(run.ctis[-1])
             self._close_before(_LAST_PANE if last == INF_TIME else last // self._unit, out)
-        ctis = growing(self._starts_of_panes(run.ctis), self._last_cti)
+        ctis = growing(_starts_of_panes(run.ctis, self._unit), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
         return Run(_joined(out, self._schema), ctis)
@@ -180,17 +188,54 @@ class SessionPanes:
         self._pane = None
 
     def _rows(self, keys: list[pa.Array], lanes: list[pa.Array]) -> pa.RecordBatch:
-        *lanes, start, end = lanes
-        columns = [start, end, *keys, *lanes]
-        rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        return rows.take(pa.array(sorting(int64_column(rows, VS))))
+        return _by_start(_living(keys, lanes, self._schema))
 
-    def _starts_of_panes(self, times: np.ndarray) -> np.ndarray:
-        """The start of the pane that holds each time, on the time axis; INF_TIME for INF_TIME."""
-        lowest = -(2**63 // self._unit)
-        panes = times // self._unit
-        starts = np.where(panes < lowest, MIN_TIME, np.maximum(panes, lowest) * self._unit)
-        return np.where(times == INF_TIME, INF_TIME, starts)
+
+class UnorderedSessionPanes(UnorderedPanes):
+    """The same of events in any order above the CTIs; a CTI closes panes, an event does not."""
+
+    def __init__(self, unit_us: int, grouping: Grouping, schema: pa.Schema) -> None:
+        super().__init__(Windows(unit_us, unit_us), grouping, schema)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Fold the events in and emit the panes that the CTIs close."""
+        (run,) = ports
+        unit = self._panes.size
+        out: list[pa.RecordBatch] = []
+        last = int(run.ctis[-1]) if len(run.ctis) else int(MIN_TIME)
+        closing = _LAST_PANE if last == INF_TIME else last // unit
+        if run.events.num_rows:
+            self._consume(run.events, closing, out)
+        closed = [self._open.pop(p).result() for p in sorted(self._open) if p < closing]
+        out += [self._rows(_NO_PANES, *result) for result in closed]
+        ctis = growing(_starts_of_panes(run.ctis, unit), self._last_cti)
+        if len(ctis):
+            self._last_cti = int(ctis[-1])
+        return Run(_by_start(_joined(out, self._schema)), ctis)
+
+    def _rows(
+        self, panes: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
+    ) -> pa.RecordBatch:
+        return _living(keys, lanes, self._schema)
+
+
+def _living(keys: list[pa.Array], lanes: list[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Partial rows, of which the last two lanes are the lifetimes."""
+    *lanes, start, end = lanes
+    return pa.RecordBatch.from_arrays([start, end, *keys, *lanes], schema=schema)
+
+
+def _by_start(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows by start; of equal start, which are of one pane, by key, as they come."""
+    return in_time_order(rows)[0]
+
+
+def _starts_of_panes(times: np.ndarray, unit: int) -> np.ndarray:
+    """The start of the pane that holds each time, on the time axis; INF_TIME for INF_TIME."""
+    lowest = -(2**63 // unit)
+    panes = times // unit
+    starts = np.where(panes < lowest, MIN_TIME, np.maximum(panes, lowest) * unit)
+    return np.where(times == INF_TIME, INF_TIME, starts)
 
 
 class _Bound:

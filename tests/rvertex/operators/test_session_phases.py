@@ -6,22 +6,46 @@ with the naive evaluator, and random plans do so with both.
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner import Stream, agg, col, session
+from planner.lower import lower
 from rstream.batch import VE, VS, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.aggregates import AggregateSpec
 from rvertex.operators.session import SessionAggregate
 from rvertex.operators.session_phases import FinalSession, PartialSession, pane_us
+from rvertex.reorder import Reorder
 from rvertex.run import Run
+from tests.rvertex.operators.test_unordered_panes import AGGREGATES as FREE
+from tests.rvertex.operators.test_unordered_panes import PAYLOAD as UNSORTED
+from tests.rvertex.operators.test_unordered_panes import ROWS
+from tests.rvertex.operators.test_unordered_panes import events as unsorted_events
 from tests.support.builders import Cti, Ev, cti, ev, make_run, table_of
 from tests.support.exact import assert_same_items
-from tests.support.operator_harness import assert_cut_invariant, run_cut
+from tests.support.operator_harness import (
+    assert_cut_invariant,
+    check_output,
+    items_of,
+    run_cut,
+)
+from tests.support.plan_runner import answer, sorted_rows
 from tests.support.strategies import PAYLOAD, runs, splits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rvertex.operators.protocol import Operator
 
 COUNTED = (
     AggregateSpec("count", None, "rows"),
@@ -69,6 +93,76 @@ def test_two_phases_are_one(
     assert_same_items(out.events, one.events.slice(0, out.events.num_rows), "so far")
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=ROWS,
+    cuts=st.lists(st.integers(0, 39), max_size=6),
+    keys=st.sampled_from([(), ("k",)]),
+    gap=st.sampled_from([3, 30, 70, 400]),
+    restore=st.booleans(),
+)
+def test_a_source_need_not_sort(
+    rows: list[tuple[int, int | None, int | None]],
+    cuts: list[int],
+    keys: tuple[str, ...],
+    gap: int,
+    restore: bool,
+) -> None:
+    batch = unsorted_events(rows)
+    ordered = PartialSession(keys, gap, FREE)
+    assert ordered.is_order_free(UNSORTED)
+    unordered = replace(ordered, any_order=True)
+    payload = ordered.output_schema([UNSORTED])
+    expected = _behind_a_source(ordered, batch, [], restore=False)
+    found = _behind_a_source(unordered, batch, cuts, restore=restore)
+    check_output(found, payload)
+    assert_same_items(items_of(found, payload), items_of(expected, payload), f"cut at {cuts}")
+
+
+def _behind_a_source(
+    spec: PartialSession, rows: pa.RecordBatch, cuts: Sequence[int], *, restore: bool
+) -> list[Run]:
+    """What comes out behind a source of these rows, taken up to each cut."""
+
+    def opened() -> tuple[Reorder, Operator]:
+        source = Reorder(
+            UNSORTED, delay_us=6, late="adjust", cti_every_us=5, sorts=not spec.any_order
+        )
+        return source, spec.open([UNSORTED])
+
+    source, operator = opened()
+    found: list[Run] = []
+    for lo, hi in itertools.pairwise([0, *sorted(c for c in cuts if c < len(rows)), len(rows)]):
+        source.offer(lo, rows.slice(lo, hi - lo))
+        if restore:
+            states = source.snapshot(), operator.snapshot()
+            source, operator = opened()
+            source.load(states[0])
+            operator.load(states[1])
+        if (run := source.release()) is not None:
+            found.append(operator.process([run]))
+    source.end()
+    if (run := source.release()) is not None:
+        found.append(operator.process([run]))
+    return found
+
+
+def test_files_are_not_sorted_for_sessions(tmp_path: Path) -> None:
+    at = np.arange(4_000)
+    vs = at * 10 + (at * 7919) % 300
+    table = pa.table({"vs": vs, "k": at * 31 % 17, "x": at % 5})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=700)
+    stream = Stream.from_parquet(str(tmp_path), vs="vs", delay=400, late="error", partitions=2)
+    found = []
+    for total in (agg.sum("x"), agg.sum(col("x") + 0.0)):
+        query = stream.group_by("k").window(session(1_000)).agg(n=agg.count(), total=total)
+        plan = lower(query.to_parquet(), root="r", cti_every=50)
+        found.append(("not sorted" in str(plan.stages[0]), sorted_rows(answer(plan))))
+    assert [is_unsorted for is_unsorted, _ in found] == [True, False]
+    assert found[0][1] == found[1][1]
+    assert sum(row["n"] for row in found[0][1]) == len(at)  # type: ignore[misc]
+
+
 def test_the_worked_panes() -> None:
     items: list[Ev | Cti] = [
         ev(0, k=1, x=1),
@@ -107,6 +201,9 @@ def test_the_ends_of_time(gap: int) -> None:
     run = make_run(items, SMALL)
     partial, final = PartialSession(("k",), gap, TWO), FinalSession(("k",), gap, TWO)
     part = assert_cut_invariant(partial, [run], [SMALL])
+    loose = assert_cut_invariant(replace(partial, any_order=True), [run], [SMALL])
+    assert_same_items(loose.events, part.events, "in any order")
+    assert loose.ctis.tolist() == part.ctis.tolist()
     assert part.ctis[0] == low
     assert part.ctis[-1] == INF_TIME
     out = assert_cut_invariant(final, [part], [partial.output_schema([SMALL])])
