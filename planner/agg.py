@@ -4,13 +4,14 @@
 event's start and include nulls; ``user`` sees nulls too. All others skip nulls and are null where
 there is nothing, but ``count_distinct`` is 0. NaN is greater than every number.
 
-``variance, stddev, count_distinct, top_k, quantile, user`` see all values of a window at once: rows
-are exchanged as they are, not as partial results, and wait until their window closes.
+``quantile``, and ``user`` without ``merge``, see all values of a window at once: rows are exchanged
+as they are, not as partial results, and wait until their window closes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -134,6 +135,13 @@ def user(aggregate: UserAggregate, column: str | Expr, *, deterministic: bool | 
     ``deterministic`` overrides what is found out about that. With ``merge`` and ``state_type`` it
     is computed in two phases, and overlapping windows share panes.
     """
+    given: object = aggregate
+    if isinstance(given, type):
+        reason = f"it is a class; give an object of it, {given.__qualname__}()"
+        raise InvalidPlanError(f"agg.user({given.__qualname__}): {reason}")
+    if isinstance(given, FunctionType):
+        reason = "it is a function; give an object with the methods init, add and result"
+        raise InvalidPlanError(f"agg.user({given.__qualname__}): {reason}")
     name = f"{type(aggregate).__module__}.{type(aggregate).__qualname__}"
     for method in ("init", "add", "result"):
         if not callable(getattr(aggregate, method, None)):

@@ -161,6 +161,8 @@ def test_partial_phases_only_where_merging_is_exact() -> None:
         (lambda: agg.top_k("x", 0), InvalidPlanError, "between 1 and"),
         (lambda: agg.variance("x", ddof=-1), InvalidPlanError, "ddof=-1"),
         (lambda: agg.user(object(), "x"), InvalidPlanError, "no method 'init'"),  # type: ignore[arg-type]
+        (lambda: agg.user(Span, "x"), InvalidPlanError, r"a class; give .* it, Span\(\)"),  # type: ignore[arg-type]
+        (lambda: agg.user(_local, "x"), InvalidPlanError, "function; give an object"),  # type: ignore[arg-type]
         (lambda: agg.user(_local(), "x"), InvalidPlanError, "its attribute 'lock' is a lock"),
     ],
 )
