@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,19 @@ def test_it_does_not_depend_on_the_cutting(cuts: list[int]) -> None:
     for lo, hi in itertools.pairwise(bounds):
         digest.update(lo, items(lo, hi))
     assert digest.hexdigest() == digest_of(items(0, 60))
+
+
+@pytest.mark.parametrize("step", [5, 100, 600])
+def test_many_small_batches_in_any_order_are_the_whole(step: int) -> None:
+    """Small ones are added together; large ones, gaps and what is asked meanwhile come between."""
+    digest, rows = StreamDigest(), 1300
+    bounds = [*range(0, rows, step), rows]
+    pieces = list(itertools.pairwise(bounds))
+    for number, (lo, hi) in enumerate([*pieces[1::2], *pieces[::2]]):
+        digest.update(lo, items(lo, hi))
+        if number % 50 == 49:
+            assert digest == digest.copy()
+    assert digest.hexdigest() == digest_of(items(0, rows))
 
 
 def test_it_is_additive_and_survives_bytes() -> None:

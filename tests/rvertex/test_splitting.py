@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,20 @@ def test_each_stream_is_what_a_filter_by_partition_gives(
         run = Run(events, run.ctis)
     streams = tuple(f"s{k}" for k in range(n))
     edge = OutputEdge(streams, streams, ("k",), "volatile")
+    check_split(run, edge)
+
+
+@pytest.mark.parametrize("rows", [500, 600])
+@pytest.mark.parametrize("n", [2, 9])
+def test_few_rows_and_many(rows: int, n: int) -> None:
+    """Few are gathered for all streams at once."""
+    streams = tuple(f"s{k}" for k in range(n))
+    run = run_of([t // 3 for t in range(rows)], [0, 5, 6, 100, rows])
+    check_split(run, OutputEdge(streams, streams, ("k",), "volatile"))
+
+
+def check_split(run: Run, edge: OutputEdge) -> None:
+    n = len(edge.streams)
     batches = split(run, edge)
     assert len(batches) == n
     part = partition_of([run.events.column("k")], n)
