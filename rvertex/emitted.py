@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from rstream.dictionaries import join_batches
 from rstream.types import INF_TIME
 from rvertex.sorted_runs import SortedRuns, empty_batch
 from rvertex.user_errors import UserResultError
@@ -18,6 +19,8 @@ from rvertex.user_errors import UserResultError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+#: Rows that are made columns of while they are still in the processor's cache.
+GATHERED_MIN = 1 << 12
 _INT_BITS = 63
 _EXACT_BITS = 53
 #: Type -> a test in Python that is enough to know that a value fits; others are tried.
@@ -76,14 +79,22 @@ class Emitted:
         self._schema = schema
         self._key_columns = key_columns
         self._waiting = SortedRuns(schema)
+        self._gathered: list[pa.RecordBatch] = []
+
+    def gather(self, rows: Rows) -> None:
+        """Make columns of ``rows``, which are empty afterwards, if they are worth a batch."""
+        if len(rows) >= GATHERED_MIN:
+            self._gathered.append(self._batch(rows))
+            rows.cut(0)
 
     def take(self, rows: Rows, frontier: int) -> pa.RecordBatch:
-        """Add ``rows``, emitted up to ``frontier``, and remove those that start by then.
+        """Add what was gathered and ``rows``, emitted up to ``frontier``; take what starts by then.
 
         ``rows`` is empty afterwards.
         """
-        batch = self._batch(rows)
+        batch = join_batches([*self._gathered, self._batch(rows)])
         rows.cut(0)
+        self._gathered.clear()
         if self._waiting.rows == 0 and batch.num_rows:
             vs = batch.column(0).to_numpy()
             if vs[-1] <= frontier and (vs[1:] >= vs[:-1]).all():

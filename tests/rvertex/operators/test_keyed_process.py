@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from rstream.batch import event_schema
 from rstream.types import INF_TIME
+from rvertex import emitted
 from rvertex.aside import sides_of
 from rvertex.context import Drawn, ValueJournal
 from rvertex.keyed import KeyedContext, KeyedProcess, Timer
@@ -208,6 +209,17 @@ class Everything(KeyedProcess):
 def test_no_cutting_and_no_restore_shows(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
     spec = spec_of(Everything, pa.schema([("what", pa.string())]), keys)
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
+
+
+@given(run=runs(duration_max=4))
+@settings(max_examples=8, deadline=None)
+def test_nor_does_the_size_of_its_pieces(run: Run) -> None:
+    spec = spec_of(Everything, pa.schema([("what", pa.string())]))
+    with pytest.MonkeyPatch.context() as patch:
+        expected = table_of(spec.open([PAYLOAD]).process([run]))
+        patch.setattr(keyed_process, "_PIECE_ROWS", 2)
+        patch.setattr(emitted, "GATHERED_MIN", 2)
+        assert table_of(spec.open([PAYLOAD]).process([run])) == expected
 
 
 KEYS: dict[pa.DataType, list[Any]] = {
