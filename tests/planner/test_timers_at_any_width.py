@@ -30,6 +30,7 @@ from planner import (
 )
 from planner.lower import lower
 from rstream.types import INF_TIME
+from rvertex.user_errors import UserResultError
 from tests.support.plan_runner import Schedule, answer, sorted_rows
 
 if TYPE_CHECKING:
@@ -228,3 +229,24 @@ def test_behind_what_holds_ctis_back(how: str, left: Any, right: Any, schedule: 
     }
     for parallelism in (1, 2, 3):
         assert by_key(held.group_by("k").process(Heartbeat), parallelism, schedule) == expected
+
+
+class Ahead(Waiting):
+    """Moves rows and CTIs by itself."""
+
+    def execute(self, events: pa.RecordBatch, ctis: list[int]) -> tuple[dict[str, Any], list[int]]:
+        columns = {name: events.column(name).to_pylist() for name in ("k", "x")}
+        starts = [t + 50 for t in events.column("_vs").to_pylist()]
+        moved = {"_vs": starts, "_ve": [t + 1 for t in starts]}
+        return {**moved, **columns}, [t if t == INF_TIME else t + 50 for t in ctis]
+
+
+def test_a_transform_in_front_of_timers_is_not_ahead_of_its_time() -> None:
+    stream = stream_of([(1, 1, 1), (30, 1, 1)], [5, 40])
+    made = stream.transform(Ahead, SCHEMA)
+    assert answer(lower(made.to_parquet(), root="r", parallelism=1)).num_rows == 2
+    plan = lower(made.group_by("k").process(Heartbeat).to_parquet(), root="r", parallelism=1)
+    with pytest.raises(
+        UserResultError, match=r"Ahead: .* at 55 when nothing after 5 .* with .shift"
+    ):
+        answer(plan, schedule=Schedule((0,), rows_max=1))
