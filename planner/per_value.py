@@ -11,7 +11,6 @@ for rows only.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ import pyarrow as pa
 from planner.errors import EvaluationError
 from planner.functions.user import USER
 from planner.nodes import Call, Column, Node, Value, as_array
-from rstream.dictionaries import Known, is_dictionary, plain_array
+from rstream.dictionaries import Known, is_dictionary, plain_array, remembered
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -86,7 +85,7 @@ def as_dictionary(node: Node) -> Node:
     return node
 
 
-@functools.lru_cache(maxsize=_REMEMBERED_MAX)
+@remembered(_REMEMBERED_MAX)
 def _results(tree: Node, column: str, known: Known) -> pa.Array | None:
     """The result for each value, the last for null; text as a dictionary. None: one failed."""
     values = pa.concat_arrays([known.values, pa.nulls(1, known.values.type)])

@@ -7,19 +7,20 @@ schema (its *declared* form) says plain; :func:`as_declared` is the way back.
 Invariants: (1) joining batches costs time in their rows and in the dictionaries not met before: a
 dictionary is known by where it lies in memory, and what two of them have in common is remembered;
 (2) a joined dictionary has at most as many values as there are rows, or :data:`VALUES_MAX`, so it
-does not grow with the length of a stream; (3) what is remembered is bounded in number and bytes.
+does not grow with the length of a stream; (3) what is remembered is bounded in number and bytes,
+and forgotten by :func:`forget` when a process has nothing to do.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 #: A joined dictionary with more values is cut down to those that occur, if they are fewer.
 VALUES_MAX = 1 << 16
@@ -30,6 +31,28 @@ _JOINS_MAX = 32
 _SCHEMAS_MAX = 256
 #: What is joined of more than two large ones is not remembered: there may be any number of them.
 _JOINED_BYTES_MAX = 2 * REMEMBERED_BYTES_MAX
+#: What :func:`forget` empties.
+_REMEMBERED: list[functools._lru_cache_wrapper[Any]] = []
+_T = TypeVar("_T")
+
+
+def remembered(
+    results_max: int,
+) -> Callable[[Callable[..., _T]], functools._lru_cache_wrapper[_T]]:
+    """Remember so many results of a function of dictionaries until :func:`forget` is called."""
+
+    def decorate(function: Callable[..., _T]) -> functools._lru_cache_wrapper[_T]:
+        cached = functools.lru_cache(maxsize=results_max)(function)
+        _REMEMBERED.append(cached)
+        return cached
+
+    return decorate
+
+
+def forget() -> None:
+    """Let go of all that is :func:`remembered` in this process."""
+    for cached in _REMEMBERED:
+        cached.cache_clear()
 
 
 class Known:
@@ -187,7 +210,7 @@ def _join_arrays(arrays: list[pa.Array]) -> pa.Array:
     return compact(joined) if len(values) > max(len(joined), VALUES_MAX) else joined
 
 
-@functools.lru_cache(maxsize=_JOINS_MAX)
+@remembered(_JOINS_MAX)
 def _joined(different: tuple[Known, ...]) -> tuple[pa.Array, list[pa.Array]]:
     """One dictionary for several, and for each where its values are in that."""
     values = different[0].values

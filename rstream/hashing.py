@@ -14,14 +14,13 @@ column on; partition: ``((h >> 32) * n) >> 32``.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rstream.dictionaries import Known, plain_array
+from rstream.dictionaries import Known, plain_array, remembered
 from rstream.errors import InvalidBatchError
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ def _hash_dictionary(array: pa.DictionaryArray, exact: bool) -> np.ndarray:
     return of_values.take(indices, mode="clip")
 
 
-@functools.lru_cache(maxsize=_DICTIONARIES_MAX)
+@remembered(_DICTIONARIES_MAX)
 def _hashes_of(known: Known, exact: bool) -> np.ndarray:
     return hash_column(known.values, exact=exact)
 

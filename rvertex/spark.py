@@ -10,8 +10,6 @@ file) and left running for the next job. Source: DESIGN §5; measured facts in d
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import gc
 import os
 import re
@@ -28,9 +26,11 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.util import InheritableThread
 
 from rstream.clock import SystemClock
+from rstream.dictionaries import forget
 from rstream.errors import OperatingError, UsageError
 from rvertex.executor import join_all
 from rvertex.host import Host, HostSpec
+from rvertex.memory import give_back
 from rvertex.shipped import UNLOADABLE, load_shipped
 from rvertex.user_errors import UnknownCodeError
 from rvertex.wiring import FlightWiring
@@ -274,10 +274,9 @@ class SparkHostBody:
 
 def _give_memory_back() -> None:
     """Spark keeps the worker for the next task, perhaps for long: what it had used is freed."""
+    forget()
     gc.collect()
-    pa.default_memory_pool().release_unused()
-    with contextlib.suppress(AttributeError):  # only glibc has to be asked
-        ctypes.CDLL(None).malloc_trim(0)
+    give_back()
 
 
 _CAUSE = re.compile(

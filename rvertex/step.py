@@ -22,6 +22,7 @@ from rstream.dictionaries import batch_bytes
 from rvertex.checkpointing import Checkpointer
 from rvertex.errors import LimitExceededError, ReplayDifferenceError
 from rvertex.inlet import Inlet
+from rvertex.memory import LARGE_STEP_BYTES, give_back
 from rvertex.messages import ItemsLost, VertexFinished, VertexProgress
 from rvertex.productions import Productions
 from rvertex.sources.readers import open_reader
@@ -124,6 +125,9 @@ class VertexRunner:
         result = self.vertex.execute()
         if result is None:
             return False
+        written = (batch_bytes(items.batch) for items in result.outputs if items is not None)
+        if sum(written) >= LARGE_STEP_BYTES:
+            give_back()
         held: Future[Production] | Future[str] | None = None
         if self._values is not None:
             held = self._values.hold(self._env.background)

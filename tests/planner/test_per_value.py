@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,7 +14,8 @@ from planner.errors import EvaluationError
 from planner.nodes import Call, Node, evaluate_all, resolve
 from planner.per_value import PerValue, as_dictionary, by_value
 from planner.udf import udf
-from rstream.dictionaries import plain_array
+from rstream.dictionaries import forget, join_batches, plain_array
+from rstream.hashing import hash_column
 
 PLAIN = pa.schema([("word", pa.string()), ("n", pa.int64())])
 CARRIED = pa.schema([("word", pa.dictionary(pa.int32(), pa.string())), ("n", pa.int64())])
@@ -101,3 +104,19 @@ def test_what_is_computed_by_value() -> None:
     assert str(shown) == str(((WORD == "a") & (col("n") == 1)).node)
     of_user = by_value(resolve(shout(WORD).node, PLAIN), {"word"})
     assert not isinstance(of_user, PerValue)
+
+
+def test_what_is_remembered_of_dictionaries_is_forgotten() -> None:
+    forget()
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    texts = [pa.array([f"{k} {i:0100d}" for i in range(2000)]).dictionary_encode() for k in "ab"]
+    batches = [pa.RecordBatch.from_arrays([text], names=["word"]) for text in texts]
+    computed((WORD == "a").node, batches[0], {"word"})
+    hash_column(texts[0])
+    join_batches(batches)
+    del texts, batches
+    gc.collect()
+    assert pa.total_allocated_bytes() - before > 400_000
+    forget()
+    assert pa.total_allocated_bytes() - before < 100_000
