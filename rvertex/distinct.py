@@ -22,17 +22,17 @@ import pyarrow.compute as pc
 from rvertex.accumulators import numbers
 from rvertex.by_key import group_starts
 from rvertex.errors import TooManyGroupsError
-from rvertex.key_table import KeyTable
+from rvertex.value_codes import CODE_BITS, ValueCodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rvertex.accumulators import Rows, Saved
 
 #: Columns that are kept together: a bit for each in every word.
 COLUMNS_MAX = 4
-_CODE_BITS = 31
 _WORD_BITS = 63
+_WORD_BYTES = 8
 #: What becomes of so many rows at a time is all that an update holds beside the runs.
 _PIECE_MAX_ROWS = 1 << 18
 
@@ -67,10 +67,10 @@ class Distinct:
         assert 1 <= len(columns) <= COLUMNS_MAX, columns
         self._columns = tuple(columns)
         self._lane = lane
-        self._values = KeyTable([kind])
+        self._codes = ValueCodes(kind)
         self._groups = 0
         self._seen_bits = len(columns) if len(columns) > 1 else 0
-        self._groups_max = 1 << (_WORD_BITS - _CODE_BITS - self._seen_bits)
+        self._groups_max = 1 << (_WORD_BITS - CODE_BITS - self._seen_bits)
         self._runs: list[np.ndarray] = []
         self._is_shared = False
 
@@ -79,16 +79,16 @@ class Distinct:
         if rows.groups >= self._groups_max:
             raise TooManyGroupsError("count_distinct", self._groups_max)
         for codes, values, seen in self._found(rows):
-            words = codes << np.int64(_CODE_BITS)
-            words |= self._values.codes([values], len(values))
+            words = codes << np.int64(CODE_BITS)
+            words |= self._codes_of(values)
             if seen is not None:
                 words <<= np.int64(self._seen_bits)
                 words |= seen
-            self._push(_unique(words, self._seen_bits))
+            self._push(_unique([words], self._seen_bits))
 
     def columns(self) -> list[pa.Array]:
         """The end: what the lists are made of is gone."""
-        bounds = np.arange(self._groups + 1) << np.int64(_CODE_BITS + self._seen_bits)
+        bounds = np.arange(self._groups + 1) << np.int64(CODE_BITS + self._seen_bits)
         words = self._whole()
         offsets = np.searchsorted(words, bounds)
         if self._lane is not None:
@@ -96,23 +96,20 @@ class Distinct:
         if self._is_shared:
             words = words.copy()
         self._runs = []
-        (values,) = self._values.keys()
-        order = _ascending(values)
-        self._rank(words, order)
-        return [self._lists(words, values.take(pa.array(order)), offsets)]
+        self._rank(words)
+        return [self._lists(words, offsets)]
 
     def save(self) -> list[Saved]:
         self._is_shared = True
         words = pa.chunked_array([pa.array(run) for run in self._runs], pa.int64())
-        return [words, self._values.save()["key0"].column(0), pa.array([self._groups])]
+        return [words, *self._codes.save(), pa.array([self._groups])]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        words, values, groups = state
-        table = {"groups": pa.table({"code": pa.nulls(len(values))})}
-        self._values.restore({**table, "key0": pa.table({"key": values})})
+        words, values, base, groups = state
+        self._codes.restore(values, base)
         # Chunks need not be the runs that were saved.
         runs = [numbers(chunk) for chunk in words.chunks]
-        self._runs = [_unique(np.concatenate(runs), self._seen_bits)] if runs else []
+        self._runs = [_unique(runs, self._seen_bits)] if runs else []
         self._groups = groups[0].as_py()
 
     def _found(self, rows: Rows) -> Iterator[tuple[np.ndarray, pa.Array, np.ndarray | None]]:
@@ -153,43 +150,55 @@ class Distinct:
         while self._runs and len(self._runs[-1]) <= 2 * rows:
             merged.append(self._runs.pop())
             rows += len(merged[-1])
-        self._runs.append(run if len(merged) == 1 else self._merged(merged))
+        self._runs.append(run if len(merged) == 1 else _unique(merged, self._seen_bits))
 
     def _whole(self) -> np.ndarray:
         if len(self._runs) > 1:
             runs, self._runs = self._runs, []
-            self._runs, self._is_shared = [self._merged(runs)], False
+            self._runs, self._is_shared = [_unique(runs, self._seen_bits)], False
         return self._runs[0] if self._runs else np.empty(0, np.int64)
 
-    def _merged(self, runs: list[np.ndarray]) -> np.ndarray:
-        """``runs`` as one; they are let go of before it is sorted."""
-        words = np.concatenate(runs)
-        runs.clear()
-        return _unique(words, self._seen_bits)
+    def _codes_of(self, values: pa.Array) -> np.ndarray:
+        """The codes of values; if they cannot be distances any more, all are from a table."""
+        codes = self._codes.of(values)
+        if codes is None:
+            self._codes.give_up_distances()
+            runs, self._runs = self._runs, []
+            for run in runs:
+                words = run.copy()
+                self._recode(words, self._codes.again)
+                self._push(_unique([words], self._seen_bits))
+            codes = self._codes.of(values)
+        assert codes is not None
+        return codes
 
-    def _rank(self, words: np.ndarray, order: np.ndarray) -> None:
-        """Sort ``words`` by group and the place of their value in ``order``, in place."""
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order)) << np.int64(self._seen_bits)
-        codes = np.int64(((1 << _CODE_BITS) - 1) << self._seen_bits)
+    def _rank(self, words: np.ndarray) -> None:
+        """Sort ``words`` by group and value, in place."""
+        ranks = self._codes.ranks()
+        if ranks is not None:
+            self._recode(words, ranks.take)
+            words.sort()
+
+    def _recode(self, words: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Put other codes in place of those in ``words``."""
+        bits, codes = np.int64(self._seen_bits), np.int64(((1 << CODE_BITS) - 1) << self._seen_bits)
         for at in range(0, len(words), _PIECE_MAX_ROWS):
             piece = words[at : at + _PIECE_MAX_ROWS]
-            ranked = rank[(piece & codes) >> np.int64(self._seen_bits)]
+            changed = change((piece & codes) >> bits) << bits
             piece &= ~codes
-            piece |= ranked
-        words.sort()
+            piece |= changed
 
-    def _lists(self, words: np.ndarray, values: pa.Array, offsets: np.ndarray) -> pa.Array:
-        """Lists of ``values``; ``words``, which tell the places in it, are used up."""
+    def _lists(self, words: np.ndarray, offsets: np.ndarray) -> pa.Array:
+        """Lists of the values of ``words``, which are used up."""
         seen = np.empty(len(words) if self._seen_bits else 0, np.uint8)
         for at in range(0, len(seen), _PIECE_MAX_ROWS):
             piece = slice(at, at + _PIECE_MAX_ROWS)
             seen[piece] = words[piece] & np.int64((1 << self._seen_bits) - 1)
         words >>= np.int64(self._seen_bits)
-        words &= np.int64((1 << _CODE_BITS) - 1)
-        elements = values.take(pa.array(words))
+        words &= np.int64((1 << CODE_BITS) - 1)
+        elements = self._codes.values(words)
         if self._seen_bits:
-            fields = list(kept_together(values.type))
+            fields = list(kept_together(elements.type))
             elements = pa.StructArray.from_arrays([elements, pa.array(seen)], fields=fields)
         return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements)
 
@@ -200,7 +209,7 @@ class Distinct:
         counts = np.zeros((self._seen_bits, self._groups), np.int64)
         for at in range(0, len(words), _PIECE_MAX_ROWS):
             piece = words[at : at + _PIECE_MAX_ROWS]
-            groups = piece >> np.int64(_CODE_BITS + self._seen_bits)
+            groups = piece >> np.int64(CODE_BITS + self._seen_bits)
             first = groups[0]
             groups -= first
             for place, count in enumerate(counts):
@@ -238,8 +247,15 @@ def _is_part_of(column: pa.Array, base: pa.Array) -> bool:
     return bool(pc.all(same, min_count=0).as_py()) and same.null_count == column.null_count
 
 
-def _unique(words: np.ndarray, seen_bits: int) -> np.ndarray:
-    """Each pair of group and value once with all bits of it, ascending; ``words`` is used up."""
+def _unique(parts: list[np.ndarray], seen_bits: int) -> np.ndarray:
+    """Each pair of group and value once with all bits of it, ascending; ``parts`` is emptied.
+
+    In memory of Arrow's pool, which is given back as it is freed.
+    """
+    memory = pa.allocate_buffer(_WORD_BYTES * sum(map(len, parts)), resizable=True)
+    words = np.frombuffer(memory, np.int64)
+    np.concatenate(parts, out=words)
+    parts.clear()
     words.sort()
     kept = 0
     for at in range(0, len(words), _PIECE_MAX_ROWS):
@@ -256,16 +272,5 @@ def _unique(words: np.ndarray, seen_bits: int) -> np.ndarray:
             piece = np.bitwise_or.reduceat(piece, starts) if len(starts) else piece[:0]
         words[kept : kept + len(piece)] = piece
         kept += len(piece)
-    words.resize(kept, refcheck=False)
-    return words
-
-
-def _ascending(values: pa.Array) -> np.ndarray:
-    """The order of different values by size: int64[n]."""
-    if pa.types.is_float16(values.type):
-        values = values.cast(pa.float32())
-    try:
-        return pc.sort_indices(values).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
-    except pa.ArrowNotImplementedError:  # Arrow has no order for the type, Python has.
-        plain = values.to_pylist()
-        return np.array(sorted(range(len(plain)), key=plain.__getitem__), np.int64)
+    memory.resize(_WORD_BYTES * kept)
+    return np.frombuffer(memory, np.int64)

@@ -74,7 +74,14 @@ def test_saved_state_may_come_back_in_other_chunks() -> None:
     again = Distinct(["v"], pa.int64())
     again.restore(one_chunk_each(distinct))
     again.update(rows_of([0, 1], [4, 4], pa.int64()))
+    far = Distinct(["v"], pa.int64())
+    far.restore(one_chunk_each(again))
     assert again.columns()[0].to_pylist() == [[3, 4, 5, 9], [4]]
+    far.update(rows_of([1], [-(2**40)], pa.int64()))
+    further = Distinct(["v"], pa.int64())
+    further.restore(one_chunk_each(far))
+    further.update(rows_of([0, 1], [2**40, 4], pa.int64()))
+    assert further.columns()[0].to_pylist() == [[3, 4, 5, 9, 2**40], [-(2**40), 4]]
 
 
 def test_without_values_there_are_empty_lists() -> None:

@@ -119,7 +119,7 @@ FILTERED = pa.schema([
 ])  # fmt: skip
 DISTINCT = tuple(
     AggregateSpec("count_distinct", column, f"{column}_kinds")
-    for column in ("low", "s", "x", "high", "other", "none", "fifth")
+    for column in ("low", "s", "x", "high", "n", "other", "none", "fifth")
 )
 
 
@@ -163,6 +163,7 @@ def test_distinct_values_of_one_type_share_a_lane() -> None:
     assert [(lane.column, lane.others) for lane in lanes] == [
         ("low", ("x", "high", "other")),
         ("s", ()),
+        ("n", ()),
         ("none", ("fifth",)),
     ]
     partial = pa.schema([field for lane in lanes for field in lane.fields])
