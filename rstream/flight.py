@@ -39,7 +39,7 @@ from rstream.errors import (
 )
 from rstream.local_sockets import nearest, remove, serve_beside, with_socket
 from rstream.receive import PushedReader, loss_from_text, loss_to_text
-from rstream.wire import WireDecoder, WireEncoder
+from rstream.wire import WireDecoder, WireEncoder, in_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,7 +118,8 @@ class StreamServer:
                     items = reader.read_next(PUSH_ROWS_MAX)
                     if items is not None:
                         idle_s = 0.0
-                        yield wire.encode(items)
+                        for part in in_messages(items):
+                            yield wire.encode(part)
                     elif not reader.wait(IDLE_WAIT_S):
                         idle_s += IDLE_WAIT_S
                         if idle_s >= HEARTBEAT_S:

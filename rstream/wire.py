@@ -12,18 +12,23 @@ column's dictionaries were sent in at most :data:`KEPT_BYTES_MAX`, or there is b
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 import pyarrow as pa
 
 from rstream.batch import Items
-from rstream.dictionaries import Known, is_dictionary
+from rstream.dictionaries import Known, batch_bytes, is_dictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Dictionaries of a column that both ends remember.
 SLOTS = 8
 #: What they were sent in takes so much at most; a larger one is remembered alone.
 KEPT_BYTES_MAX = 8 << 20
+#: A message takes about so much, or is one row: gRPC keeps the memory of the largest ones.
+MESSAGE_BYTES_MAX = 8 << 20
 _SEQ = struct.Struct("<q")
 _MARK = {b"dictionary": b"1"}
 
@@ -34,6 +39,16 @@ def wire_schema(schema: pa.Schema) -> pa.Schema:
         pa.field(f.name, f.type.index_type, metadata=_MARK) if is_dictionary(f.type) else f
         for f in schema
     )
+
+
+def in_messages(items: Items) -> Iterator[Items]:
+    """The items, so many at a time as fit into a message; most do at once."""
+    nbytes = max(batch_bytes(items.batch), MESSAGE_BYTES_MAX)
+    rows_max = max(items.batch.num_rows * MESSAGE_BYTES_MAX // nbytes, 1)
+    while items.batch.num_rows > rows_max:
+        yield items.head(rows_max)
+        items = items.from_seq(items.first_seq + rows_max)
+    yield items
 
 
 class _Places:

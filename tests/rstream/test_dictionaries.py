@@ -24,7 +24,14 @@ from rstream.digest import StreamDigest, content_hashes
 from rstream.hashing import partition_of
 from rstream.tail import BATCH_OVERHEAD_BYTES, VolatileTail
 from rstream.types import SeqRange
-from rstream.wire import KEPT_BYTES_MAX, SLOTS, WireDecoder, WireEncoder
+from rstream.wire import (
+    KEPT_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+    SLOTS,
+    WireDecoder,
+    WireEncoder,
+    in_messages,
+)
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 PLAIN = item_schema(pa.schema([("word", pa.string()), ("n", pa.int64())]))
@@ -188,6 +195,17 @@ def test_what_a_connection_remembers_is_bounded_in_bytes() -> None:
     huge = carried(["a"], [2 * text * 8])
     sent = [len(encoder.encode(Items(seq, huge))[1]) for seq in range(2)]
     assert sent[0] > KEPT_BYTES_MAX > 30 > sent[1]
+
+
+def test_large_items_go_in_several_messages() -> None:
+    batch = plain(["x" * (MESSAGE_BYTES_MAX // 4)] * 10 + ["y"] * 5)
+    parts = list(in_messages(Items(7, batch)))
+    assert len(parts) > 2
+    assert [part.first_seq for part in parts[1:]] == [part.next_seq for part in parts[:-1]]
+    assert parts[0].first_seq == 7
+    assert pa.Table.from_batches(p.batch for p in parts).combine_chunks().to_batches()[0] == batch
+    small = Items(7, batch.slice(11))
+    assert list(in_messages(small)) == [small]
 
 
 def test_a_tail_counts_a_dictionary_no_more_than_its_rows() -> None:
