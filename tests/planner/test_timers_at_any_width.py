@@ -211,10 +211,7 @@ HELD = ["session", "count", "snapshot", "clip", "stitch", "transform"]
 HELD += ["left", "anti", "left-where", "anti-where"]
 
 
-@settings(max_examples=2, deadline=None)
-@given(inputs(), inputs(), schedules)
-@pytest.mark.parametrize("how", HELD)
-def test_behind_what_holds_ctis_back(how: str, left: Any, right: Any, schedule: Schedule) -> None:
+def check_behind(how: str, left: Any, right: Any, schedule: Schedule) -> None:
     """The last CTI of the sources passes in the end, whichever rows it had to wait for."""
     held = _held_back(stream_of(*left), stream_of(*right), how)
     times: dict[int, list[int]] = defaultdict(list)
@@ -229,6 +226,24 @@ def test_behind_what_holds_ctis_back(how: str, left: Any, right: Any, schedule: 
     }
     for parallelism in (1, 2, 3):
         assert by_key(held.group_by("k").process(Heartbeat), parallelism, schedule) == expected
+
+
+HOLDING = (st.sampled_from(HELD), inputs(), inputs(), schedules)
+
+
+@settings(max_examples=8, deadline=None)
+@given(*HOLDING)
+def test_behind_what_holds_ctis_back(how: str, left: Any, right: Any, schedule: Schedule) -> None:
+    check_behind(how, left, right, schedule)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(*HOLDING)
+def test_behind_what_holds_ctis_back_at_length(
+    how: str, left: Any, right: Any, schedule: Schedule
+) -> None:
+    check_behind(how, left, right, schedule)
 
 
 class Ahead(Waiting):

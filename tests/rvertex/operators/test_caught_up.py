@@ -57,14 +57,14 @@ def _assert_all_pass(spec: Any, inputs: list[Run], cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("spec", ONE, ids=lambda spec: type(spec).__name__)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(run=runs(duration_max=9, max_size=10), cuts=splits())
 def test_every_cti_passes(spec: Any, run: Run, cuts: list[int]) -> None:
     _assert_all_pass(spec, [run], cuts)
 
 
 @pytest.mark.parametrize("spec", TWO, ids=lambda spec: type(spec).__name__)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(both=ports([PAYLOAD, PAYLOAD], times=times(0, 14), duration_max=9), cuts=splits())
 def test_every_cti_of_a_pair_passes(spec: Any, both: list[Run], cuts: list[int]) -> None:
     _assert_all_pass(spec, both, cuts)
