@@ -11,6 +11,7 @@ the row group digests is the digest of ``[lo, hi)``.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -79,14 +80,15 @@ def encode_segment(
     group_rows = max(min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES_MAX // row_bytes), 1)
     sink = pa.BufferOutputStream()
     digests: list[str] = []
-    first = next(_groups(batches, group_rows))
+    groups = _groups(batches, group_rows)
+    first = next(groups)
     declared = _file_schema(schema or first.schema)
     written = _file_schema(_written(first, schema or first.schema))
     options = _writer_options(written, first.slice(0, _SAMPLE_ROWS))
     is_declared = written.equals(declared)
     with pq.ParquetWriter(sink, written, store_schema=is_declared, **options) as writer:
         seq = first_seq
-        for batch in _groups(batches, group_rows):
+        for batch in itertools.chain([first], groups):
             digest = StreamDigest()
             digest.update(seq, batch)
             digests.append(digest.hexdigest())
