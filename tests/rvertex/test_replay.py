@@ -15,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rstream.batch import Items
+from rvertex.aggregates import AggregateSpec
 from rvertex.errors import ReplayDifferenceError
 from rvertex.horizon import chain_horizon
+from rvertex.operators.aggregate import PartialAggregate
 from rvertex.operators.protocol import OperatorState
 from rvertex.replay import POINTS_MAX, ReplayPoints
 from rvertex.sources.spec import SourceSpec
@@ -35,6 +37,7 @@ from tests.support.lives import (
     assert_same_run,
     channel,
     join_vertex,
+    payload_after,
     run_vertex,
     schedules,
     source_vertex,
@@ -83,6 +86,39 @@ def test_a_source_does_not_know_its_restores(
     inputs = [arrival(table)]
     whole = run_vertex(source_vertex(late=late), inputs, [])
     assert_same_run(run_vertex(spec, inputs, schedule), whole)
+
+
+def exact(spec: VertexSpec, *, sorts: bool) -> VertexSpec:
+    """The source vertex with aggregates that do not depend on order, and perhaps unsorted rows."""
+    assert spec.source is not None
+    names = (("count", None), ("count", "x"), ("sum", "k"), ("max", "k"))
+    specs = tuple(AggregateSpec(f, column, f"{f}-{column}") for f, column in names)
+    aggregate = PartialAggregate(("k",), 8, 4, specs, points=True, any_order=not sorts)
+    operators = (spec.operators[0], aggregate)
+    source = dataclasses.replace(spec.source.spec, sorts=sorts)
+    return dataclasses.replace(
+        spec,
+        source=dataclasses.replace(spec.source, spec=source),
+        operators=operators,
+        output_payload=payload_after(operators, [LEFT]),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    table=events(LEFT, times=times(0, 90), max_size=30),
+    late=st.sampled_from(["drop", "adjust"]),
+    early=st.booleans(),
+    replays=st.booleans(),
+    schedule=schedules(1),
+)
+def test_a_source_that_does_not_sort_is_one_that_does(
+    table: list[Ev], late: LatePolicy, early: bool, replays: bool, schedule: list[Action]
+) -> None:
+    spec = exact(source_vertex(late=late, early=early), sorts=False)
+    inputs = [arrival(table)]
+    whole = run_vertex(exact(source_vertex(late=late), sorts=True), inputs, [])
+    assert_same_run(run_vertex(replayed(spec, 1) if replays else spec, inputs, schedule), whole)
 
 
 @settings(max_examples=40, deadline=None)
