@@ -9,9 +9,8 @@ active exactly when they did, so the second phase makes the same sessions of suc
 A greatest length would cut sessions within panes; those sessions are computed in one phase.
 
 Invariants: (1) the state of the first phase is the open pane alone (in any order: those that no CTI
-has closed); (2) its rows come by (pane,
-first start, key); (3) its ``CTI(t)`` becomes the start of the pane that holds ``t``, so results are
-released at most a pane later than in one phase.
+has closed); (2) its rows come by (pane, first start, key); (3) its ``CTI(t)`` becomes the start of
+the pane that holds ``t``, so results are released at most a pane later than in one phase.
 """
 
 from __future__ import annotations
