@@ -383,6 +383,17 @@ def test_events_and_timers_are_not_to_be_kept() -> None:
         run_items(spec, [ev(0, k="a", x=2), cti(5)])
 
 
+def test_a_cycle_that_is_not_yet_collected_keeps_no_event() -> None:
+    class Cyclic(KeyedProcess):
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            def count(n: int) -> int:
+                return event.x if n == 0 else count(n - 1)
+
+            ctx.emit(count(2))
+
+    assert run_items(spec_of(Cyclic, N), [ev(0, k="a", x=1)]) == [ev(0, k="a", n=1)]
+
+
 def test_columns_may_have_any_names() -> None:
     class Named(KeyedProcess):
         def on_event(self, event: Any, ctx: KeyedContext) -> None:
