@@ -20,6 +20,7 @@ from rvertex.errors import ReplayDifferenceError
 from rvertex.horizon import chain_horizon
 from rvertex.operators.aggregate import PartialAggregate
 from rvertex.operators.protocol import OperatorState
+from rvertex.operators.session_phases import PartialSession
 from rvertex.replay import POINTS_MAX, ReplayPoints
 from rvertex.sources.spec import SourceSpec
 from rvertex.types import Recovery, Snapshot, VertexSpec
@@ -88,12 +89,16 @@ def test_a_source_does_not_know_its_restores(
     assert_same_run(run_vertex(spec, inputs, schedule), whole)
 
 
-def exact(spec: VertexSpec, *, sorts: bool) -> VertexSpec:
+def exact(spec: VertexSpec, *, sorts: bool, sessions: bool) -> VertexSpec:
     """The source vertex with aggregates that do not depend on order, and perhaps unsorted rows."""
     assert spec.source is not None
     names = (("count", None), ("count", "x"), ("sum", "k"), ("max", "k"))
     specs = tuple(AggregateSpec(f, column, f"{f}-{column}") for f, column in names)
-    aggregate = PartialAggregate(("k",), 8, 4, specs, points=True, any_order=not sorts)
+    aggregate: PartialAggregate | PartialSession
+    if sessions:
+        aggregate = PartialSession(("k",), 40, specs, any_order=not sorts)
+    else:
+        aggregate = PartialAggregate(("k",), 8, 4, specs, points=True, any_order=not sorts)
     operators = (spec.operators[0], aggregate)
     source = dataclasses.replace(spec.source.spec, sorts=sorts)
     return dataclasses.replace(
@@ -110,14 +115,20 @@ def exact(spec: VertexSpec, *, sorts: bool) -> VertexSpec:
     late=st.sampled_from(["drop", "adjust"]),
     early=st.booleans(),
     replays=st.booleans(),
+    sessions=st.booleans(),
     schedule=schedules(1),
 )
 def test_a_source_that_does_not_sort_is_one_that_does(
-    table: list[Ev], late: LatePolicy, early: bool, replays: bool, schedule: list[Action]
+    table: list[Ev],
+    late: LatePolicy,
+    early: bool,
+    replays: bool,
+    sessions: bool,
+    schedule: list[Action],
 ) -> None:
-    spec = exact(source_vertex(late=late, early=early), sorts=False)
+    spec = exact(source_vertex(late=late, early=early), sorts=False, sessions=sessions)
     inputs = [arrival(table)]
-    whole = run_vertex(exact(source_vertex(late=late), sorts=True), inputs, [])
+    whole = run_vertex(exact(source_vertex(late=late), sorts=True, sessions=sessions), inputs, [])
     assert_same_run(run_vertex(replayed(spec, 1) if replays else spec, inputs, schedule), whole)
 
 
