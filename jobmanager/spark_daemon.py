@@ -7,10 +7,13 @@ Nothing imported here may start a thread or open a connection.
 
 What is there before the fork is taken out of the garbage collector's sight: Spark has each worker
 collect all its garbage after every task, which took five times as long as a small task itself.
+A thread of a worker that waits for the interpreter has it after :data:`SWITCH_S`: flushes and lines
+to other hosts run beside the steps of vertices, and neither should wait as long as a step takes.
 """
 
 import gc
 import os
+import sys
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -29,6 +32,9 @@ __all__ = ["manager", "pandas", "planner", "pyarrow", "pyspark", "rvertex"]
 open_store(os.getcwd())  # loads the local file system's module
 gc.collect()
 gc.freeze()
+#: Python's own choice, 5 ms, is longer than most steps.
+SWITCH_S = 0.0005
+sys.setswitchinterval(SWITCH_S)
 
 if __name__ == "__main__":
     manager()
