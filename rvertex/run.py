@@ -8,8 +8,8 @@ how many CTIs in one batch are handled in one pass.
 Invariants: (1) ``events`` is sorted by ``_vs``; (2) ``ctis`` int64[m] strictly increases; (3) the
 items of a run are its events and CTIs with ``CTI(t)`` after every event with ``vs < t`` and before
 every other; (4) the concatenation of a stream's runs is again in normal form. Only within a vertex
-whose source does not sort (``planner/any_order.py``), up to the aggregate that does not mind, events
-come in any order, none of them below a CTI that came before.
+whose source does not sort (``planner/any_order.py``), up to the aggregate that does not mind, do
+events come in any order, none of them below a CTI that came before.
 """
 
 from __future__ import annotations
