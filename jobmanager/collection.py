@@ -144,8 +144,17 @@ def collect_durable(job: Ledger) -> None:
 
 def _low_water_marks(job: Ledger) -> LowWaterMarks:
     return low_water_marks(
-        job.topology, job.tracker, job.is_settled, job.consumed, lambda v, ref: _held(job, v, ref)
+        job.topology,
+        job.tracker,
+        job.is_settled,
+        lambda vertex: _passed(job, vertex),
+        lambda vertex, ref: _held(job, vertex, ref),
     )
+
+
+def _passed(job: Ledger, vertex: str) -> tuple[int, ...]:
+    """Input seqs that its living instances have consumed; where none lives, no bound."""
+    return job.consumed(vertex) if job.positions(vertex) else job.tracker.newest(vertex).inputs
 
 
 def _held(job: Ledger, vertex: str, needed: CheckpointRef) -> CheckpointRef:

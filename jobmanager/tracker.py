@@ -2,8 +2,10 @@
 
 Invariants: (1) the checkpoints of a vertex are totally ordered, so of two one precedes the other
 (two that are incomparable prove that the vertex is not deterministic); (2) the list is never empty:
-the initial snapshot, all zeros and no file, stands until a later one makes it needless. Source:
-StreamScope NSDI'16, "implementing rStream" (tracking) and "garbage collection".
+the initial snapshot, all zeros and no file, stands until a later one makes it needless; (3) none
+reads from before the oldest: what it would read may be gone (a replayed vertex that was restarted
+may take an earlier checkpoint that reaches less far back). Source: StreamScope NSDI'16,
+"implementing rStream" (tracking) and "garbage collection".
 """
 
 from __future__ import annotations
@@ -117,11 +119,12 @@ class SnapshotTracker:
         self._refs[vertex] = left
 
     def drop_before(self, vertex: str, keep: CheckpointRef) -> list[CheckpointRef]:
-        """Forget all that come before ``keep``; gives those with a file."""
+        """Forget all that come before ``keep`` or read from before it; gives those with a file."""
         refs = self._refs[vertex]
         at = refs.index(keep)
-        self._refs[vertex] = refs[at:]
-        return [r for r in refs[:at] if r.name]
+        left = [r for r in refs[at:] if all(map(operator.ge, r.reads, keep.reads))]
+        self._refs[vertex] = left
+        return [r for r in refs if r.name and r not in left]
 
     def forget(self, vertex: str) -> None:
         """A vertex that never restarts needs none; what it would begin from stands for that."""
@@ -130,7 +133,8 @@ class SnapshotTracker:
         self._refs[vertex] = [CheckpointRef("", zeros, (0,) * len(initial.outputs), zeros)]
 
     def check(self) -> None:
-        """Assert invariant 1."""
+        """Assert the invariants."""
         for refs in self._refs.values():
             assert refs
             assert all(a.precedes(b) for a, b in itertools.pairwise(refs)), refs
+            assert all(all(map(operator.ge, r.reads, refs[0].reads)) for r in refs), refs
