@@ -4,9 +4,10 @@ Every row has a number, given in the order of writing; who writes a newer row in
 none, names the number as gone. Batches are merged as they grow, like the digits of a binary
 counter, and a batch of which half is gone is written anew.
 
-Invariants: (1) the numbers rise within a batch and from batch to batch, and are never used twice;
-(2) rows that are gone are at most half of each batch after ``append``; (3) batches without a change
-are the same in the next snapshot, where only a mask says which rows are gone.
+Invariants: (1) the numbers rise within a batch and from batch to batch, and no two rows that are
+current have one; (2) rows that are gone are at most half of each batch after ``append`` and
+``load``, so no batch is without current rows, however a snapshot was cut meanwhile; (3) batches
+without a change are the same in the next snapshot, where only a mask says which rows are gone.
 """
 
 from __future__ import annotations
@@ -83,11 +84,13 @@ class RowLog:
         mask = current.column(0).to_numpy()
         start = 0
         for batch in rows.cast(self._schema).to_batches():
-            part = _Part(batch, mask[start : start + batch.num_rows].copy())
+            given = _Part(batch, mask[start : start + batch.num_rows].copy())
             start += batch.num_rows
+            if given.rows:
+                self.next_number = int(given.numbers[-1]) + 1
+            part = _compacted(given)
             if part.rows:
                 self._parts.append(part)
-                self.next_number = int(part.numbers[-1]) + 1
                 yield part.rest()
 
     def _end(self, gone: np.ndarray) -> None:
@@ -98,9 +101,13 @@ class RowLog:
             here = gone[(gone >= numbers[0]) & (gone <= numbers[-1])]
             if len(here):
                 part.current[numbers.searchsorted(here)] = False
-                if 2 * int(part.current.sum()) < part.rows:
-                    self._parts[k] = _whole(part.rest())
+                self._parts[k] = _compacted(part)
         self._parts = [part for part in self._parts if part.rows]
+
+
+def _compacted(part: _Part) -> _Part:
+    """The part, or its current rows where they are less than half."""
+    return _whole(part.rest()) if 2 * int(part.current.sum()) < part.rows else part
 
 
 def _whole(batch: pa.RecordBatch) -> _Part:
