@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rstream import RStream, StreamLimits, open_reader
+from rvertex.memory import LargeSteps
 from rvertex.merge import PENDING_BYTES_MAX
 from rvertex.state import INLINE_BYTES_MAX
 
@@ -55,7 +56,7 @@ class HostLimits:
     pace: float = 0.0
     #: Wall time at which the first row was due, us UTC; 0: when an instance first looks.
     pace_started_us: int = 0
-    #: Digest comparison of writes that come twice.
+    #: Digest comparison of writes that come twice; whatever is written is checked to be items.
     verify: bool = False
     stream: StreamLimits = field(default_factory=StreamLimits)
 
@@ -91,6 +92,7 @@ class HostEnvironment:
         self._wiring = wiring
         self.background = wiring.background
         self.clock = wiring.clock
+        self.large_steps = LargeSteps(wiring.clock)
         self.limits = limits
         self.notify = notify
         self.wake = wake

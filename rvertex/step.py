@@ -22,7 +22,7 @@ from rstream.dictionaries import batch_bytes
 from rvertex.checkpointing import Checkpointer
 from rvertex.errors import LimitExceededError, ReplayDifferenceError
 from rvertex.inlet import Inlet
-from rvertex.memory import LARGE_STEP_BYTES, give_back
+from rvertex.memory import give_back
 from rvertex.messages import ItemsLost, VertexFinished, VertexProgress
 from rvertex.productions import Productions
 from rvertex.sources.readers import open_reader
@@ -125,8 +125,8 @@ class VertexRunner:
         result = self.vertex.execute()
         if result is None:
             return False
-        written = (batch_bytes(items.batch) for items in result.outputs if items is not None)
-        if sum(written) >= LARGE_STEP_BYTES:
+        put_out = (items.batch for items in result.outputs if items is not None)
+        if self._env.large_steps.is_due(put_out):
             give_back()
         held: Future[Production] | Future[str] | None = None
         if self._values is not None:
@@ -160,13 +160,15 @@ class VertexRunner:
         """Write the outputs of one production; what is durable already is dropped by number."""
         if not all(stream.has_room() for stream in self.outputs):
             return False
-        self._write(self._again.popleft())
+        self._write(self._again.popleft(), is_valid=False)
         return True
 
-    def _write(self, result: StepResult) -> None:
+    def _write(self, result: StepResult, *, is_valid: bool = True) -> None:
+        """``is_valid``: it was made here, and is checked only to verify."""
+        is_valid = is_valid and not self._env.limits.verify
         for stream, items in zip(self.outputs, result.outputs, strict=True):
             if items is not None:
-                stream.write(items.first_seq, items.batch, is_valid=True)
+                stream.write(items.first_seq, items.batch, is_valid=is_valid)
         self._collect()
 
     def collect(self, marks: Mapping[str, int]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,6 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rstream import ManualClock, MemoryBlobs, StreamLimits, open_reader
+from rstream.batch import Items
+from rstream.errors import InvalidBatchError
 from rvertex.checkpointing import Turn
 from rvertex.environment import HostEnvironment, HostLimits
 from rvertex.errors import CorruptJournalError, OvertakenError
@@ -28,16 +30,19 @@ from rvertex.journal import Journal
 from rvertex.messages import CheckpointTaken, VertexFinished
 from rvertex.opening import open_instance
 from rvertex.operators.apply import Apply
+from rvertex.operators.protocol import Stateless
 from rvertex.operators.user_operator import UserOperator
+from rvertex.run import Run
 from rvertex.sources.spec import SourcePartition, SourceSpec
 from rvertex.step import VertexRunner
 from rvertex.types import OutputEdge, Recovery, VertexId, VertexSpec
 from rvertex.user_code import UserCode
 from rvertex.values import open_values
+from rvertex.vertex import StepResult
 from tests.support.builders import Item, cti, ev, make_items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rstream.blobs import BlobStore
     from rvertex.context import VertexContext
@@ -181,7 +186,7 @@ class Instance:
         self.wiring = Wiring(world.store, world.clock)
         self.failure: Exception | None = None
         self.is_finished = False
-        env = HostEnvironment(
+        self.env = env = HostEnvironment(
             host=f"h{epoch}",
             writers={},
             root="root",
@@ -215,12 +220,20 @@ class Instance:
 class World:
     """A vertex, its instances, the checkpoints that are known, all that was seen."""
 
-    def __init__(self, spec: VertexSpec, step_rows_max: int = 3, *, collect: bool = False) -> None:
+    def __init__(
+        self,
+        spec: VertexSpec,
+        step_rows_max: int = 3,
+        *,
+        collect: bool = False,
+        verify: bool = False,
+    ) -> None:
         self.spec, self.store, self.clock = spec, MemoryBlobs(), ManualClock(1)
         self.limits = HostLimits(
             step_rows_max=step_rows_max,
             checkpoint_interval_s=2.0,
             checkpoint_inline_bytes_max=0,
+            verify=verify,
             stream=StreamLimits(flush_interval_ms=1),
         )
         self.collect = collect
@@ -402,3 +415,47 @@ def test_only_checkpoints_and_strong_vertices_draw() -> None:
     plain = replace(LOGGED, operators=STRONG.operators)
     assert open_values(plain, None, store, None) is None  # type: ignore[arg-type]
     assert not Journal(store, "values/v.0").numbers()
+
+
+def without_lifetimes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Every event ends where it starts, which none may."""
+    names = ["_vs" if name == "_ve" else name for name in batch.schema.names]
+    return pa.RecordBatch.from_arrays([batch.column(n) for n in names], schema=batch.schema)
+
+
+def ended(items: Items | None) -> Items | None:
+    return None if items is None else Items(items.first_seq, without_lifetimes(items.batch))
+
+
+@dataclass(frozen=True)
+class Ending(Stateless):
+    """An operator with an error."""
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        return inputs[0]
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Ending:
+        return self
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        return Run(without_lifetimes(ports[0].events), ports[0].ctis)
+
+
+def test_what_was_stored_is_checked_before_it_is_written_again() -> None:
+    world = World(STRONG, 4)
+    run(world, 4)
+    assert world.newest is not None
+    env = world.newest.env
+    opened = open_instance(STRONG, "", env)
+    assert opened.history is not None
+    again = tuple(StepResult(tuple(map(ended, step.outputs))) for step in opened.history.again)
+    opened = replace(opened, history=replace(opened.history, again=again))
+    runner = VertexRunner(2, opened, env, Turn())
+    with pytest.raises(InvalidBatchError, match="needs _vs < _ve"):
+        all(runner.turn() for _ in again)
+
+
+def test_all_that_is_written_is_checked_to_verify() -> None:
+    spec = replace(LOGGED, operators=(Ending(),), output_payload=PAYLOAD)
+    with pytest.raises(InvalidBatchError, match="needs _vs < _ve"):
+        World(spec, verify=True).finish()
