@@ -73,7 +73,8 @@ class Reorder:
     ) -> None:
         """``sorts``: events leave by time, and not as they come, all that there are.
 
-        ``keep``: what it is not true of is not buffered; it is asked of no late row.
+        ``keep``: what it is not true of is not buffered; of late rows it is asked of those that
+        were adjusted.
         """
         assert isinstance(delay_us, DelayEstimate) or delay_us >= 0, delay_us
         assert cti_every_us > 0, cti_every_us

@@ -194,5 +194,12 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def concatenated(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """All rows of batches of ``schema``, of which there need be none."""
+    if len(batches) == 1:
+        return batches[0]
+    return pa.concat_batches(batches) if batches else empty_batch(schema)
+
+
 def _joined(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
     return join_batches(pieces)

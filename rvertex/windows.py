@@ -65,6 +65,20 @@ class Windows:
         window: np.ndarray = np.minimum((ve - 1) // self.every, self.highest)
         return window
 
+    def holds(self, times: np.ndarray, least: int, greatest: int) -> np.ndarray | None:
+        """Which ``times``, that lie from ``least`` to ``greatest``, are in any window; None: all.
+
+        Not those in a gap between windows, nor beyond them all.
+        """
+        low, high = self.lowest * self.every, self.highest * self.every + self.size
+        inside: np.ndarray | None = None
+        if least < low or greatest >= high:
+            inside = (times >= low) & (times < high)
+        if self.every > self.size:
+            in_window = times % self.every < self.size
+            inside = in_window if inside is None else inside & in_window
+        return inside
+
     def open_at(self, time: int) -> int:
         """First window that is open once nothing before ``time`` can come any more."""
         return int(self.first_window(np.array([time], np.int64))[0])

@@ -20,6 +20,7 @@ from rstream.batch import VE, VS, int64_column
 from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups
 from rvertex.operators.protocol import OperatorState
 from rvertex.run import Run
+from rvertex.sorted_runs import concatenated
 from rvertex.windows import Windows, floor_divided, growing
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class PaneAggregate:
         ctis = growing(self._panes.earliest_open(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
-        return Run(self._joined(out), ctis)
+        return Run(concatenated(out, self._schema), ctis)
 
     def snapshot(self) -> OperatorState:
         """The open pane, by reference."""
@@ -66,18 +67,9 @@ class PaneAggregate:
             self._groups.restore(state.tables)
 
     def _within_windows(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        """Events that are in any window: not in a gap between windows, nor beyond them all."""
         vs = int64_column(events, VS)
-        size, every = self._windows.size, self._windows.every
-        if len(vs) == 0:
-            return events
-        low = self._windows.lowest * every
-        high = self._windows.highest * every + size
-        if every > size:
-            return events.filter(pa.array((vs % every < size) & (vs >= low) & (vs < high)))
-        if vs[0] < low or vs[-1] >= high:
-            return events.filter(pa.array((vs >= low) & (vs < high)))
-        return events
+        inside = self._windows.holds(vs, int(vs[0]), int(vs[-1])) if len(vs) else None
+        return events if inside is None else events.filter(pa.array(inside))
 
     def _consume(self, events: pa.RecordBatch, out: list[pa.RecordBatch]) -> None:
         vs = int64_column(events, VS)
@@ -122,8 +114,3 @@ class PaneAggregate:
         start = self._panes.start(panes)
         columns = [pa.array(start), pa.array(start + self._panes.size), *keys, *lanes]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _joined(self, out: list[pa.RecordBatch]) -> pa.RecordBatch:
-        if len(out) == 1:
-            return out[0]
-        return pa.concat_batches(out) if out else pa.RecordBatch.from_pylist([], self._schema)

@@ -35,7 +35,7 @@ from rvertex.operators.single_window import SingleWindow
 from rvertex.operators.unordered_panes import UnorderedPanes
 from rvertex.ordering import in_time_order
 from rvertex.run import Run
-from rvertex.sorted_runs import empty_batch
+from rvertex.sorted_runs import concatenated
 from rvertex.windows import Windows, floor_divided, growing
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class SessionPanes:
         ctis = growing(_starts_of_panes(run.ctis, self._unit), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
-        return Run(_joined(out, self._schema), ctis)
+        return Run(concatenated(out, self._schema), ctis)
 
     def snapshot(self) -> OperatorState:
         """The open pane, by reference."""
@@ -210,7 +210,7 @@ class UnorderedSessionPanes(UnorderedPanes):
         ctis = growing(_starts_of_panes(run.ctis, unit), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
-        return Run(_by_start(_joined(out, self._schema)), ctis)
+        return Run(_by_start(concatenated(out, self._schema)), ctis)
 
     def _rows(
         self, panes: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
@@ -266,9 +266,3 @@ def _first_start() -> _Bound:
 
 def _last_end() -> _Bound:
     return _Bound(VE, np.maximum, MIN_TIME)
-
-
-def _joined(out: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    if len(out) == 1:
-        return out[0]
-    return pa.concat_batches(out) if out else empty_batch(schema)

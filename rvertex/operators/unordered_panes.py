@@ -22,6 +22,7 @@ from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups
 from rvertex.operators.protocol import OperatorState
 from rvertex.ordering import in_time_order
 from rvertex.run import Run
+from rvertex.sorted_runs import concatenated
 from rvertex.windows import Windows, growing
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ class UnorderedPanes:
         ctis = growing(self._panes.earliest_open(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
-        return Run(self._joined(out), ctis)
+        rows = concatenated(out, self._schema)
+        # Each pane is whole in one of the batches, by key.
+        return Run(rows if len(out) < 2 else in_time_order(rows)[0], ctis)
 
     def snapshot(self) -> OperatorState:
         """The open panes, by reference."""
@@ -80,18 +83,8 @@ class UnorderedPanes:
             self._open[pane].restore(mine)
 
     def _within_windows(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        """Events that are in any window: not in a gap between windows, nor beyond them all."""
         vs = int64_column(events, VS)
-        size, every = self._windows.size, self._windows.every
-        if len(vs) == 0:
-            return events
-        low, high = self._windows.lowest * every, self._windows.highest * every + size
-        inside: np.ndarray | None = None
-        if vs.min() < low or vs.max() >= high:
-            inside = (vs >= low) & (vs < high)
-        if every > size:
-            in_window = vs % every < size
-            inside = in_window if inside is None else inside & in_window
+        inside = self._windows.holds(vs, int(vs.min()), int(vs.max())) if len(vs) else None
         return events if inside is None else events.filter(pa.array(inside))
 
     def _consume(self, events: pa.RecordBatch, closing: int, out: list[pa.RecordBatch]) -> None:
@@ -128,12 +121,6 @@ class UnorderedPanes:
         start = self._panes.start(panes)
         columns = [pa.array(start), pa.array(start + self._panes.size), *keys, *lanes]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _joined(self, out: list[pa.RecordBatch]) -> pa.RecordBatch:
-        """By pane: each is whole in one of the batches, by key."""
-        if not out:
-            return pa.RecordBatch.from_pylist([], self._schema)
-        return out[0] if len(out) == 1 else in_time_order(pa.concat_batches(out))[0]
 
 
 def _is_of(i: int, name: str) -> bool:

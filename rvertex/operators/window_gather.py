@@ -23,6 +23,7 @@ from rvertex.errors import UnboundedLifetimeError
 from rvertex.operators.grouping import Grouping, closed_groups
 from rvertex.operators.protocol import OperatorState
 from rvertex.run import Run
+from rvertex.sorted_runs import concatenated
 from rvertex.windows import Windows, growing
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class WindowGather:
         ctis = growing(self._membership.output_ctis(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
-        return Run(self._joined(out), ctis)
+        return Run(concatenated(out, self._output_schema), ctis)
 
     def snapshot(self) -> OperatorState:
         """The live rows, by reference."""
@@ -205,13 +206,6 @@ class WindowGather:
         end = pa.array(start + self._membership.windows.size)
         columns = [pa.array(start), end, *keys, *self._finish(lanes)]
         return pa.RecordBatch.from_arrays(columns, schema=self._output_schema)
-
-    def _joined(self, out: list[pa.RecordBatch]) -> pa.RecordBatch:
-        if len(out) == 1:
-            return out[0]
-        return (
-            pa.concat_batches(out) if out else pa.RecordBatch.from_pylist([], self._output_schema)
-        )
 
 
 def _those(events: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:

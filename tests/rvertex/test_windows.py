@@ -46,6 +46,14 @@ def test_an_event_is_in_the_windows_it_overlaps(
         assert not overlaps(last)
 
 
+@given(size=lengths, every=lengths, at=st.lists(instants, min_size=1, max_size=5))
+def test_times_that_are_in_any_window(size: int, every: int, at: list[int]) -> None:
+    windows, times = Windows(size, every), np.array(at, np.int64)
+    inside = windows.holds(times, min(at), max(at))
+    expected = windows.first_window(times) <= windows.last_window(times + 1)
+    assert expected.tolist() == ([True] * len(at) if inside is None else inside.tolist())
+
+
 @given(size=lengths, every=lengths, at=st.lists(instants, max_size=5))
 def test_ctis(size: int, every: int, at: list[int]) -> None:
     ctis = np.array([*sorted(at), INF_TIME], np.int64)
