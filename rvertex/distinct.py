@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from rvertex.accumulators import numbers
 from rvertex.by_key import group_starts
-from rvertex.errors import TooManyGroupsError
+from rvertex.errors import TooManyGroupsError, TooManyValuesError
 from rvertex.value_codes import CODE_BITS, ValueCodes
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 COLUMNS_MAX = 4
 _WORD_BITS = 63
 _WORD_BYTES = 8
+#: Offsets of lists are int32.
+_LISTED_MAX = 2**31 - 1
 #: What becomes of so many rows at a time is all that an update holds beside the runs.
 _PIECE_MAX_ROWS = 1 << 18
 
@@ -93,6 +95,8 @@ class Distinct:
         offsets = np.searchsorted(words, bounds)
         if self._lane is not None:
             return [self._counts(words, offsets)]
+        if len(words) > _LISTED_MAX:
+            raise TooManyValuesError("different values of count_distinct", _LISTED_MAX)
         if self._is_shared:
             words = words.copy()
         self._runs = []
@@ -257,6 +261,14 @@ def _unique(parts: list[np.ndarray], seen_bits: int) -> np.ndarray:
     np.concatenate(parts, out=words)
     parts.clear()
     words.sort()
+    kept = _fold_equal(words, seen_bits)
+    del words  # Nobody may look at the memory while it shrinks: it may move.
+    memory.resize(_WORD_BYTES * kept, shrink_to_fit=True)
+    return np.frombuffer(memory, np.int64)
+
+
+def _fold_equal(words: np.ndarray, seen_bits: int) -> int:
+    """Put the different pairs of ascending ``words``, with all bits, first; how many they are."""
     kept = 0
     for at in range(0, len(words), _PIECE_MAX_ROWS):
         piece = words[at : at + _PIECE_MAX_ROWS]
@@ -272,5 +284,4 @@ def _unique(parts: list[np.ndarray], seen_bits: int) -> np.ndarray:
             piece = np.bitwise_or.reduceat(piece, starts) if len(starts) else piece[:0]
         words[kept : kept + len(piece)] = piece
         kept += len(piece)
-    memory.resize(_WORD_BYTES * kept)
-    return np.frombuffer(memory, np.int64)
+    return kept

@@ -244,6 +244,20 @@ class TooManyGroupsError(UsageError):
         )
 
 
+class TooManyValuesError(UsageError):
+    """More different values are kept at once in one vertex than their numbers have bits for."""
+
+    def __init__(self, what: str, values_max: int) -> None:
+        super().__init__(what, values_max)
+        self.what, self.values_max = what, values_max
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: one vertex would keep more than {self.values_max} at once; "
+            "run with more --parallelism, or take shorter windows"
+        )
+
+
 class ChannelOrderError(IntegrityError):
     """A channel is not in normal form: all events with ``vs < t``, then ``CTI(t)``."""
 

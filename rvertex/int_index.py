@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from rvertex.errors import TooManyValuesError
+
 UNKNOWN = -1
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -86,9 +88,13 @@ class IntIndex:
         assert np.array_equal(found, np.arange(self._count))
         assert self._is_direct or 2 * self._count <= len(self._table)
 
+    def _check_room(self, rows: int) -> None:
+        """Codes, and claims of so many rows with unknown keys, are int32."""
+        if self._count + rows > _CODES_MAX:
+            raise TooManyValuesError("different keys", _CODES_MAX)
+
     def _append(self, keys: np.ndarray) -> None:
         count = self._count + len(keys)
-        assert count <= _CODES_MAX, count
         if count > len(self._keys):
             grown = np.empty(max(count, 2 * len(self._keys)), np.int64)
             grown[: self._count] = self.keys
@@ -132,6 +138,7 @@ class IntIndex:
 
     def _insert_direct(self, keys: np.ndarray, at: np.ndarray, codes: np.ndarray) -> None:
         rows = np.flatnonzero(codes < 0)
+        self._check_room(len(rows))
         slots = at[rows]
         local = np.arange(len(rows), dtype=np.int32)
         # Of repeated indices the last assignment stays, so reversed the first row stays.
@@ -190,6 +197,7 @@ class IntIndex:
 
     def _insert_hashed(self, keys: np.ndarray) -> np.ndarray:
         """Codes int32[n] of keys of which none is in the table; they may repeat."""
+        self._check_room(len(keys))
         if 2 * (self._count + len(keys)) > len(self._table):
             self._rehash(4 * (self._count + len(keys)))
         _, slots = self._look_up(keys)

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from rvertex import distinct as distinct_module
 from rvertex.accumulators import Rows
 from rvertex.distinct import Distinct, counted
-from rvertex.errors import TooManyGroupsError
+from rvertex.errors import TooManyGroupsError, TooManyValuesError
 
 KINDS = [
     (pa.int64(), [-(2**63), -1, 0, 7, 2**63 - 1]),
@@ -115,3 +116,23 @@ def test_more_groups_than_bits_are_refused() -> None:
     events = pa.record_batch([pa.array([1]), pa.array([1])], ["v", "low"])
     with pytest.raises(TooManyGroupsError, match="more --parallelism, or take shorter windows"):
         distinct.update(Rows(np.array([0]), 2**31, events))
+
+
+def test_more_values_than_offsets_of_lists_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distinct_module, "_LISTED_MAX", 3)
+    distinct = Distinct(["v"], pa.int64())
+    distinct.update(rows_of([0, 0, 1], [1, 2, 2], pa.int64()))
+    assert distinct.columns()[0].to_pylist() == [[1, 2], [2]]
+    distinct.update(rows_of([0, 0, 1, 1], [1, 2, 2, 3], pa.int64()))
+    with pytest.raises(TooManyValuesError, match="keep more than 3 at once; run with more"):
+        distinct.columns()
+
+
+def test_values_that_repeat_take_the_memory_of_one() -> None:
+    rows = 100_000
+    events = pa.record_batch([pa.array(np.arange(rows) % 10)], ["v"])
+    distinct = Distinct(["v"], pa.int64())
+    before = pa.total_allocated_bytes()
+    distinct.update(Rows(np.zeros(rows, np.int64), 1, events))
+    assert pa.total_allocated_bytes() - before < rows
+    assert distinct.columns()[0].to_pylist() == [list(range(10))]

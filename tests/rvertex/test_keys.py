@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rvertex import int_index
+from rvertex.errors import TooManyValuesError
 from rvertex.int_index import IntIndex
 from rvertex.keys import KeyIndex, UnsupportedKeyError, null_keys
 
@@ -125,6 +127,17 @@ def test_keys_that_share_a_slot_stay_apart() -> None:
     index = IntIndex()
     assert np.array_equal(index.codes(keys, insert=True), np.arange(2000))
     assert np.array_equal(index.codes(keys[::-1].copy(), insert=False), np.arange(2000)[::-1])
+    index.check()
+
+
+@pytest.mark.parametrize("scale", [1, 2**40])
+def test_more_keys_than_codes_are_refused(scale: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(int_index, "_CODES_MAX", 5)
+    index, keys = IntIndex(), np.arange(5) * scale
+    for _ in range(2):
+        assert index.codes(keys, insert=True).tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(TooManyValuesError, match="keep more than 5 at once; run with more"):
+        index.codes(np.array([7 * scale]), insert=True)
     index.check()
 
 
