@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from open_loop import Load
+from processes import end_in_order
 from recovery_measures import measure
 from recovery_ours import Setting, recovery_run, undisturbed
 
@@ -68,6 +69,7 @@ STRATEGIES = (
 def main() -> None:
     """Run everything and print the result."""
     args = _arguments()
+    end_in_order()
     seconds = args.kill_at + args.after
     load = Load(args.rate, seconds, args.keys, args.window_ms * 1_000)
     folder = Path(tempfile.mkdtemp(prefix="streamscope-recovery-"))
@@ -100,7 +102,7 @@ def main() -> None:
 
 
 #: Column of the table, and the number it shows.
-COLUMNS = {
+COLUMNS: dict[str, str | tuple[str, ...]] = {
     "pause, ms": "gap_ms",
     "usual pause, ms": "normal_gap_ms",
     "latency is back, ms": "recovered_ms",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -34,6 +35,8 @@ WARM_S = 4.0
 LEAD_S = 0.5
 #: How often the sink's folder is looked at.
 LOOK_S = 0.002
+#: A printed row's subtask and key.
+_PRINTED = re.compile(rb"(\d+)> \+I\[-?\d+, (\d+), ")
 
 
 def is_installed() -> bool:
@@ -84,18 +87,24 @@ def _run(
         cluster.await_end(job)
     finally:
         sink.stop()
+    printed = cluster.printed(printed_before)
+    subtasks = subtasks_of(printed)
     found = [
-        _seen(load, started_us, killed_us, used, chunks)
-        for chunks in (sink.files, cluster.printed(printed_before))
+        _seen(load, started_us, killed_us, used, chunks, subtasks)
+        for chunks in (sink.files, printed)
     ]
     return FlinkRuns(*found)
 
 
 def _seen(
-    load: Load, started_us: int, killed_us: int, used: Usage, chunks: list[tuple[int, bytes]]
+    load: Load,
+    started_us: int,
+    killed_us: int,
+    used: Usage,
+    chunks: list[tuple[int, bytes]],
+    subtasks: dict[int, int],
 ) -> Run:
     seen_us, rows = parsed(chunks)
-    first = first_of_each(rows)
     return Run(
         load=load,
         started_us=started_us,
@@ -105,11 +114,39 @@ def _seen(
         vs=rows[:, 0],
         key=rows[:, 1],
         total=rows[:, 2],
-        batches=(seen_us[first].tolist(), rows[first, 1].tolist()),
+        batches=batches_of(seen_us, rows, subtasks),
         usage=used,
         digest="",
         recomputed=None,
     )
+
+
+def subtasks_of(printed: list[tuple[int, bytes]]) -> dict[int, int]:
+    """By key, the subtask of the sinks that has its rows; the same one before and after a kill.
+
+    Raises:
+        RuntimeError: a key has rows of several.
+    """
+    found = set(_PRINTED.findall(b"".join(chunk for _, chunk in printed)))
+    subtasks = {int(key): int(subtask) for subtask, key in found}
+    if len(subtasks) < len(found):
+        raise RuntimeError("Flink: several subtasks printed rows of one key")
+    return subtasks
+
+
+def batches_of(
+    seen_us: np.ndarray, rows: np.ndarray, subtasks: dict[int, int]
+) -> tuple[list[int], list[int]]:
+    """When something new was seen, and of which subtask: what ``Run.batches`` are.
+
+    Raises:
+        RuntimeError: no subtask is known for a key.
+    """
+    first = first_of_each(rows)
+    keys = rows[first, 1].tolist()
+    if unknown := sorted(set(keys) - subtasks.keys()):
+        raise RuntimeError(f"Flink: no subtask printed rows of the keys {unknown[:10]}")
+    return seen_us[first].tolist(), [subtasks[key] for key in keys]
 
 
 def first_of_each(rows: np.ndarray) -> np.ndarray:

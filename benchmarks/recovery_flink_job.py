@@ -35,6 +35,10 @@ import org.apache.flink.api.java.tuple.Tuple3;
 import org.apache.flink.connector.datagen.source.GeneratorFunction;
 
 public class PacedEvents implements GeneratorFunction {
+    /** So long it waits for the file that says when the first event is due; it looks so often. */
+    private static final long START_WAIT_MS = 120000L;
+    private static final long LOOK_MS = 5L;
+
     private final String folder;
     private transient ByteBuffer rows;
     private transient long eventsOfReader, rate, firstUs, startedUs, nowUs;
@@ -65,7 +69,8 @@ public class PacedEvents implements GeneratorFunction {
 
     private long whenStarted() throws Exception {
         File start = new File(folder, "start");
-        for (int wait = 0; wait < 24000 && !start.exists(); wait++) Thread.sleep(5L);
+        for (long waited = 0; waited < START_WAIT_MS && !start.exists(); waited += LOOK_MS)
+            Thread.sleep(LOOK_MS);
         return ByteBuffer.wrap(Files.readAllBytes(start.toPath())).getLong();
     }
 }

@@ -35,7 +35,8 @@ class Run:
     vs: np.ndarray
     key: np.ndarray
     total: np.ndarray
-    #: When each batch was seen, and of which partition.
+    #: When each batch was seen, and of which partition of the output (ours), which subtask of the
+    #: sinks (Flink); Spark's sink is one.
     batches: tuple[list[int], list[int]]
     usage: Usage | None
     digest: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,6 +126,62 @@ def test_what_flink_printed_is_read_by_whole_lines() -> None:
     seen_us, rows = parsed(whole)
     assert seen_us.tolist() == [10, 30]
     assert rows.tolist() == [[-20, 3, 4], [0, 5, 6]]
+
+
+def test_pauses_of_flink_are_those_of_its_subtasks() -> None:
+    from latency_flink import parsed
+    from recovery_flink import batches_of, subtasks_of
+
+    printed = [
+        (10, b"1> +I[0, 3, 4]\n1> +I[0, 5, 6]\n2> +I[0, 7, 8]\n"),
+        (30, b"1> +I[20, 5, 6]\n2> +I[20, 7, 8]\n"),  # key 3 has no event: no pause
+        (50, b"1> +I[40, 3, 1]\n2> +I[20, 7, 8]\n"),  # one comes again: that ends no pause
+        (70, b"2> +I[40, 7, 1]\n"),
+    ]
+    subtasks = subtasks_of(printed)
+    assert subtasks == {3: 1, 5: 1, 7: 2}
+    at_us, subtask = batches_of(*parsed(printed), subtasks)
+    assert list(zip(at_us, subtask, strict=True)) == [
+        *((10, 1), (10, 1), (10, 2)),
+        *((30, 1), (30, 2)),
+        *((50, 1), (70, 2)),
+    ]
+    files = [(90, b"+I[0, 7, 8]\n+I[0, 5, 6]\n")]
+    assert batches_of(*parsed(files), subtasks) == ([90, 90], [2, 1])
+    with pytest.raises(RuntimeError, match=r"no subtask printed rows of the keys \[9\]"):
+        batches_of(*parsed([(90, b"+I[0, 9, 8]\n")]), subtasks)
+    with pytest.raises(RuntimeError, match="several subtasks printed rows of one key"):
+        subtasks_of([*printed, (80, b"1> +I[60, 7, 8]\n")])
+
+
+#: Prints what it has started, and ends it as it ends.
+ENDS_IN_ORDER = """
+import subprocess, sys, processes
+processes.end_in_order()
+child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+try:
+    print(child.pid, flush=True)
+    child.wait()
+finally:
+    child.kill()
+    print(child.wait(), flush=True)
+"""
+END_WAIT_S = 60.0
+
+
+def test_a_benchmark_that_is_terminated_ends_what_it_started() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDS_IN_ORDER], stdout=subprocess.PIPE, text=True, cwd=BENCHMARKS
+    ) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) > 0
+        process.terminate()
+        try:
+            told, _ = process.communicate(timeout=END_WAIT_S)
+        finally:
+            process.kill()
+        assert int(told) == -signal.SIGKILL
+        assert process.returncode == 128 + signal.SIGTERM
 
 
 def test_flink_gets_the_events_of_the_load(tmp_path: Path) -> None:
