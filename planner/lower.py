@@ -9,7 +9,6 @@ a stage that reads it vertex by vertex (*forward*).
 from __future__ import annotations
 
 from dataclasses import replace
-from math import gcd
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,15 +20,9 @@ from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.explain import describe, logical_text
 from planner.optimizer import RULES, Rule, optimize_step_by_step
-from planner.options import (
-    CTI_EVERY_US,
-    PARALLELISM,
-    PARALLELISM_MAX,
-    Parallelism,
-    PlanOptions,
-)
+from planner.options import PARALLELISM, PARALLELISM_MAX, Parallelism, PlanOptions
 from planner.physical import PhysicalPlan, Routing, Story, check_size
-from planner.properties import is_stateless
+from planner.properties import grid_us, is_stateless
 from planner.recovering import with_choices
 from planner.sizing import add_costs, widths
 from planner.stages import Draft, Feed, build_vertices, pair_spec, stateless_spec, summarise
@@ -79,9 +72,9 @@ def lower(
         plan, steps = optimize_step_by_step(
             query.plan, PlanOptions(n, partial_aggregation, known), rules
         )
-        grid_us = every_us or query.cti_every_us or _cti_every_us(plan)
+        cti_every_us = every_us or query.cti_every_us or grid_us(plan)
         story = Story(logical_text(query.plan), logical_text(plan), steps)
-        lowering = _Lowering(plan, story, n, widths, grid_us, discovery)
+        lowering = _Lowering(plan, story, n, widths, cti_every_us, discovery)
         add_costs(lowering.drafts, estimates(plan, known))
         return lowering
 
@@ -123,17 +116,6 @@ def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -
     physical = with_choices(physical, drafts, recovery)
     physical.validate()
     return physical
-
-
-def _cti_every_us(plan: logical.LogicalNode) -> int:
-    """What divides all windows, so that each closes as soon as it can."""
-    spans = [
-        us
-        for node in topological(plan)
-        if isinstance(node, logical.WindowAgg)
-        for us in (node.size_us, node.every_us)
-    ]
-    return gcd(*spans) if spans else CTI_EVERY_US
 
 
 class _Flow:

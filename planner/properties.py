@@ -1,4 +1,4 @@
-"""Facts that follow from a plan: lifetimes that are points, and where equal keys lie.
+"""Facts that follow from a plan: lifetimes that are points, where equal keys lie, its grid.
 
 *Partitioning* says which columns decide the vertex a row is in: position by position the names that
 the hashed column has by now. Rows that agree on all positions are in one vertex.
@@ -7,6 +7,7 @@ the hashed column has by now. Rows that agree on all positions are in one vertex
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from planner.logical import (
     Clip,
@@ -28,6 +29,8 @@ from planner.logical import (
     WindowAgg,
 )
 from planner.nodes import Column
+from planner.options import CTI_EVERY_US
+from planner.traversal import topological
 from rstream.batch import EVENT, VE, VS, int64_column, kinds
 from rvertex.operators.apply import Apply
 from rvertex.operators.chop import Chop
@@ -68,6 +71,16 @@ class Partitioning:
 
 UNKNOWN = Partitioning(None)
 SINGLE = Partitioning(())
+
+
+def grid_us(plan: LogicalNode) -> int:
+    """The grid of CTIs, if nobody says otherwise: what divides all windows by the clock.
+
+    So each window closes as soon as it can.
+    """
+    windows = [node for node in topological(plan) if isinstance(node, WindowAgg)]
+    spans = [us for window in windows for us in (window.size_us, window.every_us)]
+    return gcd(*spans) if spans else CTI_EVERY_US
 
 
 def is_point(node: LogicalNode) -> bool:

@@ -1,9 +1,10 @@
 """The batch twin: a logical plan as Spark SQL DataFrames, made of Spark's own operators.
 
 It is what users validate a query with, and what the stream is tested against, so it shares with the
-stream the source readers and nothing else: expressions are Spark SQL (:mod:`planner.spark_sql`), a
-temporal join is an equality join with a condition on the lifetimes, a window aggregate explodes
-each event into its windows and groups. The plan is taken as the query has it, not optimised.
+stream the source readers and their grid, nothing else: expressions are Spark SQL
+(:mod:`planner.spark_sql`), a temporal join is an equality join with a condition on the lifetimes,
+a window aggregate explodes each event into its windows and groups. The plan is taken as the query
+has it, not optimised.
 
 What differs from the stream: (1) its sequence is known from the sources on through steps that work
 row by row and keep starts in order; after any other step events that start together have no order.
@@ -28,6 +29,7 @@ from pyspark.sql.functions import expr
 
 from planner import logical
 from planner.batch_rows import source_events
+from planner.properties import grid_us
 from planner.spark_sql import (
     UnsupportedInBatchError,
     clock_windows,
@@ -39,7 +41,7 @@ from planner.spark_sql import (
 from planner.spark_sql.aggregates import Take, register
 from planner.spark_sql.frame import PLACE, Frame
 from planner.spark_sql.lifetimes import changed, changed_mean_us, gaps, keeps_order, moved
-from planner.spark_sql.reached import grid_us, reached
+from planner.spark_sql.reached import reached
 from planner.spark_sql.types import type_name
 from planner.spark_sql.user_code import with_user_code
 from planner.traversal import NodeMap, topological

@@ -6,24 +6,14 @@ times: what holds CTIs back lets them pass in the end, where timers follow.
 
 from __future__ import annotations
 
-from math import gcd
 from typing import TYPE_CHECKING
 
 from planner import logical
-from planner.options import CTI_EVERY_US
-from planner.traversal import topological
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.operators.shift import Shift
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-def grid_us(plan: logical.LogicalNode) -> int:
-    """The grid of CTIs, if nobody says otherwise: what divides all windows by the clock."""
-    windows = [n for n in topological(plan) if isinstance(n, logical.WindowAgg)]
-    spans = [us for window in windows for us in (window.size_us, window.every_us)]
-    return gcd(*spans) if spans else CTI_EVERY_US
 
 
 def reached(node: logical.LogicalNode, inputs: Sequence[int]) -> int:

@@ -1,4 +1,4 @@
-"""Derived facts: points, and where equal keys lie."""
+"""Derived facts: points, where equal keys lie, and the grid of CTIs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from planner import Stream, agg, col, event, hopping, tumbling
 from planner.logical import Exchange, LogicalNode
-from planner.properties import Partitioning, is_point, is_stateless, partitioning
+from planner.options import CTI_EVERY_US
+from planner.properties import Partitioning, grid_us, is_point, is_stateless, partitioning
 
 POINTS = Stream.from_items(
     {"k": "int64", "x": "int64"}, [event(1, k=1), event(2, k=2)], partitions=2
@@ -32,6 +33,13 @@ def test_points() -> None:
     assert not is_point(POINTS.select("k").union(SPANS.select("k")).plan)
     assert not is_point(POINTS.window(tumbling("1s")).agg(n=agg.count()).plan)
     assert is_point(POINTS.window(hopping(1, 1)).agg(n=agg.count()).plan)
+
+
+def test_the_grid_divides_all_windows() -> None:
+    assert grid_us(POINTS.plan) == CTI_EVERY_US
+    hops = POINTS.window(hopping(12, 8)).agg(n=agg.count())
+    assert grid_us(hops.plan) == 4
+    assert grid_us(hops.window(tumbling(6)).agg(m=agg.sum("n")).plan) == 2
 
 
 def test_stateless() -> None:
