@@ -1,9 +1,9 @@
 """Which sources need not sort their rows, as nothing behind them depends on the order.
 
 A source reorders what comes out of order before anyone sees it. Where rows only pass filters and
-projections on their way into counts, sums of integers, extremes of exact values and values by
-rank, per window or session, they are folded into their panes as they come (:mod:`rvertex.operators
-.unordered_panes`): the output is the same, item for item.
+projections on their way into counts, sums of integers, extremes of integers and times, and values
+by rank, per window of points or per session, they are folded into their panes as they come
+(:mod:`rvertex.operators.unordered_panes`): the output is the same, item for item.
 
 Panes must not be much shorter than the source's disorder and its grid of CTIs, or many were open.
 """
