@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: What may be seen of a value.
 _SHOWN_CHARACTERS = 60
+#: What a value raises that Arrow has and Python has not: a time past the year 9999, nanoseconds.
+_UNSHOWN = (pa.ArrowException, ArithmeticError, LookupError, ValueError)
 
 
 def failure(
@@ -30,12 +32,24 @@ def failure(
     row, alone = _first_failing(values, evaluate, len(columns[0]))
     if alone is None:
         return reason
-    told = ", ".join(repr(v[row].as_py())[:_SHOWN_CHARACTERS] for v in columns)
+    told = ", ".join(_shown(v[row]) for v in columns)
     where = _event(batch, row, len(columns[0]))
     return (
         f"{_reason(alone)}, for {told}{where}; leave such events out with a filter before it, or "
         "mend their values"
     )
+
+
+def _shown(value: pa.Scalar) -> str:
+    """A value as Python shows it; times that Python has none for as numbers of their unit."""
+    try:
+        return repr(value.as_py())[:_SHOWN_CHARACTERS]
+    except _UNSHOWN:
+        pass
+    try:
+        return str(value.cast(pa.int64()))
+    except pa.ArrowException:
+        return "?"
 
 
 def _reason(error: Exception) -> str:

@@ -22,6 +22,7 @@ from planner import (
     vs,
     when,
 )
+from planner.failing import failure
 
 if TYPE_CHECKING:
     from planner import Expr
@@ -279,6 +280,20 @@ def test_a_value_that_does_not_fit_is_shown_with_its_event() -> None:
         EvaluationError, match=r"string: 'x2' as .*, in the event with _vs=7; leave"
     ):
         (col("s").cast(int) + 1).evaluate(pa.RecordBatch.from_pydict(columns))
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.duration("s")])
+def test_a_time_that_python_has_not_is_shown_as_a_number(kind: pa.DataType) -> None:
+    batch = pa.RecordBatch.from_pydict({"t": pa.array([1, 2**53], kind)})
+    finer = pa.timestamp("us") if pa.types.is_timestamp(kind) else pa.duration("us")
+
+    def evaluate(values: list[pa.Array]) -> pa.Array:
+        return values[0].cast(finer)
+
+    with pytest.raises(pa.ArrowInvalid) as caught:
+        evaluate([batch["t"]])
+    told = failure(caught.value, [batch["t"]], evaluate, batch)
+    assert f", for {2**53}; leave such events out" in told
 
 
 def test_membership_of_doubles_is_that_of_equality() -> None:
