@@ -55,7 +55,7 @@ def _accepted(partition: SourcePartition, cti_every_us: int) -> tuple[pa.Table, 
         frontier = np.maximum.accumulate(np.where(is_cti, int64_column(rows, VS), MIN_TIME))
         events, met = rows.filter(pa.array(~is_cti)).drop_columns([KIND]), frontier[~is_cti]
         numbers = np.flatnonzero(~is_cti)
-        last_cti = int(frontier[-1])
+        last_cti = int(frontier[frontier < INF_TIME].max(initial=MIN_TIME))
     else:
         greatest = np.maximum.accumulate(int64_column(rows, VS))
         delays = _delays(int64_column(rows, VS), spec)

@@ -85,11 +85,10 @@ def call_timer(s, at, name):
         changed(s)
     {on_timer}
 """
-#: Calls for the timers of all keys up to ``until``; each after the first ``uncounted`` is counted.
+#: Calls for the timers of all keys up to ``until``; ``count`` is called between two of one key.
 _CALL_TIMERS = """\
-def call_timers(until, uncounted, count):
+def call_timers(until, count):
     nonlocal _slot, _start, _end
-    called = 0
     while (times and times[0] <= until) or (others and others[0] <= until):
         if not times or (others and others[0] <= times[0]):
             at = others[0]
@@ -109,14 +108,13 @@ def call_timers(until, uncounted, count):
                         enqueue(s)
                         continue
                     s._next_at = never
-                    if called >= uncounted:
-                        count(s, at)
-                    called += 1
                     _slot = s
                     _start = timer.at = at
                     _end = at + 1
                     timer.name = s._name
                     {on_timer}
+                    if s._next_at <= until:
+                        count(s, at)
                     {after_alone}
                     continue
                 due = [s]
@@ -125,10 +123,9 @@ def call_timers(until, uncounted, count):
                 enqueue(s)
                 continue
             for at, name in due_of(s, at):
-                if called >= uncounted:
-                    count(s, at)
-                called += 1
                 call_timer(s, at, name)
+                if s._next_at <= until:
+                    count(s, at)
             enqueue(s)
             {after}
 """
@@ -161,8 +158,9 @@ class Calls:
 
     #: Of lists of start, end, the columns, and key: calls for every event.
     call_events: Callable[[list[Any]], None]
-    #: Until when; from which number on timers are counted, and how.
-    call_timers: Callable[[int, int, Callable[[Any, int], None]], None]
+    #: Until when, below INF_TIME; what is told of a slot whose timer has fired, at that time, and
+    #: of which another will.
+    call_timers: Callable[[int, Callable[[Any, int], None]], None]
     #: Calls for one timer, which is already forgotten.
     call_timer: Callable[[Any, int, str], None]
     #: The time of the next CTI, before whose events ``pass_ctis`` is called.

@@ -161,11 +161,11 @@ class _Loop:
             del timers[name]
             fired += 1
             if self._count(fired, at - first_at):
-                fired, first_at = 0, at
+                fired, first_at = 1, at
             self._call(self._process.on_timer, Timer(at, name), at, at + 1, is_timer=True)
 
     def _count(self, fired: int, span_us: int) -> bool:
-        """Whether so many timers in one go are to be counted anew.
+        """Whether timers in one go are to be counted anew, from this one on, the ``fired``-th.
 
         Raises:
             EndlessTimersError, CrowdedTimersError: they are too many, as in the stream.
@@ -175,7 +175,7 @@ class _Loop:
             raise EndlessTimersError(name, key, keyed_process.FINAL_TIMERS_MAX)
         if fired <= keyed_process.TIMERS_MAX:
             return False
-        if span_us < fired * keyed_process.TIMER_SPACING_MIN_US:
+        if span_us < (fired - 1) * keyed_process.TIMER_SPACING_MIN_US:
             raise CrowdedTimersError(name, key, keyed_process.TIMERS_MAX, span_us)
         return True
 

@@ -53,13 +53,11 @@ if TYPE_CHECKING:
 
 #: Timers that one key may set, one after the other, when the stream has ended.
 FINAL_TIMERS_MAX = 10_000
-#: Timers of one key that may come due in one go (up to the next event or CTI), unless they are
+#: Timers of one key that may come due in one go (up to its next event or a CTI), unless they are
 #: further apart than TIMER_SPACING_MIN_US: a process that sets its next timer one microsecond later
 #: would run for minutes before event time had moved by a second.
 TIMERS_MAX = 100_000
 TIMER_SPACING_MIN_US = 100
-#: Timers of all keys in one go before those of each are counted.
-TIMERS_UNCOUNTED = 20_000
 #: Events whose values become Python's together: few enough to stay in the processor's cache.
 _PIECE_ROWS = 1 << 12
 
@@ -237,19 +235,18 @@ class KeyedProcessOperator:
         while (first := self._timers.next_at()) <= until and first != INF_TIME:
             counts: dict[Any, tuple[int, int]] = {}
             count = self._count_final if self.context.at_end else partial(self._count, counts)
-            uncounted = 0 if self.context.at_end else TIMERS_UNCOUNTED
             self.context.in_timer = True
-            self._calls.call_timers(min(until, self._cti_from(first)), uncounted, count)
+            self._calls.call_timers(min(until, self._cti_from(first), INF_TIME - 1), count)
             self.context.in_timer = False
 
     def _fire_own(self, slot: Any, until: int) -> None:
         """The same for the timers of one key."""
         counts: dict[Any, tuple[int, int]] = {}
         self.context.in_timer = True
-        for called, (at, name) in enumerate(self._timers.due(slot, until)):
-            if called >= TIMERS_UNCOUNTED:
-                self._count(counts, slot, at)
+        for at, name in self._timers.due(slot, until):
             self._calls.call_timer(slot, at, name)
+            if slot._next_at <= until:
+                self._count(counts, slot, at)
         self.context.in_timer = False
 
     def _cti_from(self, time: int) -> int:
@@ -317,18 +314,22 @@ class KeyedProcessOperator:
         self._frontier = INF_TIME
 
     def _count(self, counts: dict[Any, tuple[int, int]], slot: Any, at: int) -> None:
-        """``counts``: by key, how many have come due in this go and when the first was."""
+        """A timer has fired at ``at``, and the next one of its key is due in this go too.
+
+        ``counts``: by key, how many have fired in this go and when the first did.
+        """
         count, first_at = counts.get(slot._key, (0, at))
-        counts[slot._key] = count + 1, first_at
+        count += 1
         if count >= TIMERS_MAX:
-            span_us = at - first_at
+            span_us = slot._next_at - first_at
             if span_us < count * TIMER_SPACING_MIN_US:
                 name = self._spec.process.name
                 raise CrowdedTimersError(name, repr(slot._key), TIMERS_MAX, span_us)
-            counts[slot._key] = 0, at
+            count, first_at = 0, slot._next_at
+        counts[slot._key] = count, first_at
 
     def _count_final(self, slot: Any, _: int) -> None:
         count = self._final.get(slot._key, 0) + 1
         self._final[slot._key] = count
-        if count > FINAL_TIMERS_MAX:
+        if count >= FINAL_TIMERS_MAX:
             raise EndlessTimersError(self._spec.process.name, repr(slot._key), FINAL_TIMERS_MAX)

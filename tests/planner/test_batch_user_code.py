@@ -6,23 +6,29 @@ Cannot catch: how Spark groups rows and hands them over (tests/spark/test_user_c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from planner import KeyedContext, KeyedProcess, Stream, Timer
-from planner.logical import UserStep
+from planner import KeyedContext, KeyedProcess, Stream, Timer, cti, event
+from planner.batch_rows import source_events
+from planner.logical import Source, UserStep
 from planner.spark_sql import UnsupportedInBatchError
 from planner.spark_sql.ties import agreed, orders
 from planner.spark_sql.user_operators import operator_rows
 from planner.spark_sql.user_processes import process_rows
 from rstream.batch import event_schema
-from rstream.types import MIN_TIME
+from rstream.types import INF_TIME, MIN_TIME
 from rvertex.operators import keyed_process
 from rvertex.operators.keyed_process import KeyedProcessing
 from rvertex.operators.user_operator import UserOperator
+from rvertex.run import Run
 from rvertex.user_errors import CrowdedTimersError, EndlessTimersError, UserResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PAYLOAD = pa.schema([("k", pa.string()), ("x", pa.int64())])
 ROWS = [(0, 5, "a", 3), (2, 3, "a", 1), (2, 3, "a", None), (2, 9, "a", 1), (4, 5, "a", 0)]
@@ -114,6 +120,53 @@ def test_timers_without_end_are_no_poison(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(keyed_process, "TIMERS_MAX", 100)
     with pytest.raises(CrowdedTimersError, match="100 timers of key 'a' came due in one step"):
         process_rows(process(Again), batch(ROWS), 10_000_000)
+
+
+class Every(Careful):
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.n = event.x
+        ctx.set_timer(event.vs + self.n)
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        if timer.at < 50 * self.n:
+            ctx.set_timer(timer.at + self.n)
+
+
+def crowded(call: Callable[[], object]) -> str:
+    """What is said of timers that are too many; "" if they are not."""
+    try:
+        call()
+    except CrowdedTimersError as error:
+        return str(error)
+    return ""
+
+
+def test_as_many_timers_as_in_the_stream_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(timers_max: int, period: int) -> str:
+        monkeypatch.setattr(keyed_process, "TIMERS_MAX", timers_max)
+        spec, events, until = process(Every), batch([(0, 1, "a", period)]), 50 * period
+        run = Run(events, np.array([until]))
+        in_stream = crowded(lambda: spec.open([PAYLOAD]).process([run]))
+        assert crowded(lambda: process_rows(spec, events, until)) == in_stream
+        return in_stream
+
+    assert told(50, 1) == ""
+    for timers_max in (7, 24, 25, 48, 49):
+        assert f"{timers_max} timers of key 'a'" in told(timers_max, 99)
+        assert told(timers_max, 100) == ""
+
+
+def test_an_item_that_ends_the_stream_is_no_time_that_it_has_reached() -> None:
+    schema, end = {"k": "string", "x": "int64"}, cti(INF_TIME)
+    cases: list[tuple[list[Any], int]] = [
+        ([event(0, k="a", x=1), cti(5), end], 5),
+        ([event(0, k="a", x=1), cti(5), end, cti(7)], 5),
+        ([event(0, k="a", x=1), end], MIN_TIME),
+    ]
+    for items, expected in cases:
+        source = Stream.from_items(schema, items).plan
+        assert isinstance(source, Source)
+        assert source_events(source, 1, 1_000)[1] == expected
 
 
 class Halves:

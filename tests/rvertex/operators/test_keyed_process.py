@@ -470,7 +470,6 @@ class Hasty(KeyedProcess):
 
 def test_timers_that_hardly_let_time_pass_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyed_process, "TIMERS_MAX", 50)
-    monkeypatch.setattr(keyed_process, "TIMERS_UNCOUNTED", 10)
     spec = spec_of(Hasty, pa.schema([]))
 
     def fire(period: int) -> None:
@@ -489,13 +488,46 @@ def test_whether_timers_are_too_many_does_not_depend_on_the_cutting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(keyed_process, "TIMERS_MAX", 50)
-    monkeypatch.setattr(keyed_process, "TIMERS_UNCOUNTED", 10)
     ctis = np.arange(1, 6) * 40
     for cuts in ([ctis], [ctis[:2], ctis[2:]], [ctis[k : k + 1] for k in range(5)]):
         operator = spec_of(Hasty, pa.schema([])).open([KV])
         operator.process([make_run([ev(0, k="a", x=1)], KV)])
         for times in cuts:
             operator.process([Run(make_run([], KV).events, times)])
+
+
+def test_whether_timers_are_too_many_does_not_depend_on_other_keys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Named(Hasty):
+        """As Hasty, but each timer has another name, and the first two are set together."""
+
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            super().on_event(event, ctx)
+            ctx.set_timer(event.vs, "now")
+
+        def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+            if timer.name != "now":
+                ctx.set_timer(timer.at + self.period, str(timer.at))
+
+    def fire(process: type[KeyedProcess], timers: int, others: int, *, own: bool) -> None:
+        operator = spec_of(process, pa.schema([])).open([KV])
+        keys = ["a", *(f"b{n}" for n in range(others))]
+        events = [ev(0, k=key, x=1) for key in keys]
+        if own:
+            run = make_run([*events, *(ev(timers, k=key, x=1000) for key in keys)], KV)
+        else:
+            run = Run(make_run(events, KV).events, np.array([timers]))
+        operator.process([run])
+
+    monkeypatch.setattr(keyed_process, "TIMERS_MAX", 50)
+    for others in (0, 1, 7):
+        for own in (False, True):
+            fire(Hasty, 50, others, own=own)
+            fire(Named, 49, others, own=own)
+            for process, timers in ((Hasty, 51), (Named, 50)):
+                with pytest.raises(CrowdedTimersError, match="50 timers of key 'a'"):
+                    fire(process, timers, others, own=own)
 
 
 def test_a_key_that_came_and_went_leaves_no_row() -> None:
