@@ -5,6 +5,7 @@ from jobmanager.config import JobConfig
 from jobmanager.errors import (
     JobExistsError,
     JobFailedError,
+    JobFormatError,
     JobRunningError,
     NoJobError,
     OutputTakenError,
@@ -18,6 +19,7 @@ __all__ = [
     "JobConfig",
     "JobExistsError",
     "JobFailedError",
+    "JobFormatError",
     "JobRunningError",
     "NoJobError",
     "OutputTakenError",

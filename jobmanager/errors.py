@@ -41,6 +41,21 @@ class NoJobError(UsageError):
         return f"{self.root} holds no job"
 
 
+class JobFormatError(UsageError):
+    """Another version began the job, and stored it otherwise."""
+
+    def __init__(self, root: str, found: int, expected: int) -> None:
+        super().__init__(root, found, expected)
+        self.root, self.found, self.expected = root, found, expected
+
+    def __str__(self) -> str:
+        return (
+            f"{self.root} holds a job of another version (its format is {self.found}, this version "
+            f"has {self.expected}); resume it with the version that began it, or run the query "
+            "anew with another --root"
+        )
+
+
 class OutputTakenError(UsageError):
     """The output path holds the output of another job."""
 

@@ -255,10 +255,11 @@ def resume(
 
     Raises:
         NoJobError: the root holds no job.
+        JobFormatError: it holds one of another version.
         JobRunningError: a live job manager works on it.
     """
     job_root = JobRoot(root)
-    settings = job_root.settings()
+    settings = job_root.readable_settings()
     config = configured(config or JobConfig(), settings["parallelism"], hosts, settings["paced"])
     options = merged(settings.get("options", {}), options)
     config = applied(config, options)

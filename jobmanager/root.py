@@ -1,7 +1,7 @@
 """JobRoot: the folder of one job on a blob store, and what lies where in it.
 
     query.pkl            the query as the user gave it (so that ``resume`` needs no file of his)
-    job.json             name, creation time, parallelism; written second: with it there is a job
+    job.json             format, name, time, parallelism; written second: with it there is a job
     plan.pkl             the physical plan with the discovered source units, durable before use
     status.json          the latest status, rewritten while the job runs
     epochs/<epoch>       who became the job manager of this epoch; created exclusively, stays
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
-from jobmanager.errors import JobExistsError, JobRunningError, NoJobError
+from jobmanager.errors import JobExistsError, JobFormatError, JobRunningError, NoJobError
 from rstream.blobs import open_store
 from rstream.errors import StoreError
 from rvertex.shipped import load_shipped
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from planner.physical import PhysicalPlan
     from rstream.blobs import BlobStore
 
+#: Raised when anything that a job stores changes: pickled classes, notices, states of operators.
+FORMAT = 2
+#: Of jobs that do not say it.
+_FIRST_FORMAT = 1
 JOB = "job.json"
 QUERY = "query.pkl"
 PLAN = "plan.pkl"
@@ -89,7 +93,7 @@ class JobRoot:
         """
         self.check_free(now_us)
         self.store.put(QUERY, cloudpickle.dumps(query))
-        self.store.put(JOB, _json(settings))
+        self.store.put(JOB, _json({"format": FORMAT, **settings}))
 
     def settings(self) -> dict[str, Any]:
         """What ``create`` recorded.
@@ -100,6 +104,19 @@ class JobRoot:
         if not self.store.exists(JOB):
             raise NoJobError(display_uri(self.uri))
         return json.loads(self.store.get(JOB))  # type: ignore[no-any-return]
+
+    def readable_settings(self) -> dict[str, Any]:
+        """The settings of a job that this version can read; ask before anything is unpickled.
+
+        Raises:
+            NoJobError: there is none.
+            JobFormatError: another version began it.
+        """
+        settings = self.settings()
+        found = settings.get("format", _FIRST_FORMAT)
+        if found != FORMAT:
+            raise JobFormatError(display_uri(self.uri), found, FORMAT)
+        return settings
 
     def read_query(self) -> Query:
         """The query as the user gave it."""

@@ -66,9 +66,10 @@ def collect_garbage(
 
     Raises:
         JobRunningError: a job manager works on it.
-        UsageError: the root holds no job, or an option cannot be.
+        UsageError: the root holds no job, or one of another version, or an option cannot be.
     """
-    config = applied(config, merged(root.settings().get("options", {}), options))
+    recorded = root.readable_settings().get("options", {})
+    config = applied(config, merged(recorded, options))
     plan = root.read_plan()
     if plan is None:
         return Garbage((), 0)

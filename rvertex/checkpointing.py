@@ -245,7 +245,7 @@ def read_checkpoint(store: BlobStore, name: str, spec: VertexSpec) -> LoadedChec
 
     Raises:
         CorruptCheckpointError: it, or a part of it, is gone or not what was written.
-        SnapshotSchemaError: it belongs to another plan.
+        CheckpointFormatError, SnapshotSchemaError: another version wrote it, or another plan.
     """
     try:
         data = store.get(name)

@@ -36,6 +36,21 @@ class SnapshotSchemaError(UsageError):
         )
 
 
+class CheckpointFormatError(UsageError):
+    """A checkpoint was written by a version that keeps state otherwise."""
+
+    def __init__(self, name: str, found: str, expected: str) -> None:
+        super().__init__(name, found, expected)
+        self.name, self.found, self.expected = name, found, expected
+
+    def __str__(self) -> str:
+        return (
+            f"checkpoint {self.name} was written by another version (its format is {self.found}, "
+            f"this version has {self.expected}); resume with the version that wrote it, or run the "
+            "query anew with another root"
+        )
+
+
 class InvalidMessageError(IntegrityError):
     """A control message that does not follow the protocol."""
 

@@ -54,7 +54,8 @@ def open_instance(spec: VertexSpec, checkpoint: str, env: HostEnvironment) -> Op
     A strong vertex goes on from its newest production, at or after that checkpoint.
 
     Raises:
-        CorruptCheckpointError, SnapshotSchemaError: the checkpoint cannot be used.
+        CorruptCheckpointError, CheckpointFormatError, SnapshotSchemaError: the checkpoint cannot be
+            used.
         CorruptJournalError: what its instances wrote down is damaged or gone.
         StreamEngineError: the store, an output stream or the source cannot be opened.
     """

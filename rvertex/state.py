@@ -8,7 +8,8 @@ it; its name says which checkpoint uploaded it, so a name that was deleted never
 
 Invariants: (1) a snapshot that was encoded is decoded as it was, but for where its tables are cut
 into chunks; (2) bytes that were cut or changed are refused by name, in the manifest and in every
-part; (3) a snapshot of a vertex that has since changed its meaning is refused (``state_schema``).
+part; (3) a snapshot of a vertex that has since changed its meaning is refused (``state_schema``),
+and so is one of another format: no other checkpoint of the job could be read in its place.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 import pyarrow as pa
 
-from rvertex.errors import CorruptCheckpointError, SnapshotSchemaError
+from rvertex.errors import CheckpointFormatError, CorruptCheckpointError, SnapshotSchemaError
 from rvertex.operators.protocol import OperatorState
 from rvertex.pieces import KnownPieces, Piece, nothing_known, piece_of
 from rvertex.types import ReplayFrom, Snapshot, VertexId
@@ -28,7 +29,9 @@ from rvertex.types import ReplayFrom, Snapshot, VertexId
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-MAGIC = b"SSCKPT02"
+#: Its number is raised with every change of the layout, and of what any operator keeps.
+MAGIC = b"SSCKPT03"
+_NUMBER_BYTES = 2
 #: A piece at most this large lies in the manifest itself.
 INLINE_BYTES_MAX = 64 << 10
 _LENGTH_BYTES = 8
@@ -184,6 +187,7 @@ def load_checkpoint(
 
     Raises:
         CorruptCheckpointError: the bytes are not what was written, or a part is gone.
+        CheckpointFormatError: another version wrote them.
         SnapshotSchemaError: the checkpoint belongs to another plan.
     """
     header, inline = _open(data, name)
@@ -262,10 +266,13 @@ def _open(data: bytes, name: str) -> tuple[dict[str, Any], memoryview]:
     """Header and inline pieces of a manifest."""
     view = memoryview(data)
     start = len(MAGIC) + _LENGTH_BYTES
-    if len(data) < start + _CHECKSUM_BYTES or bytes(view[: len(MAGIC)]) != MAGIC:
-        raise CorruptCheckpointError(name, "it is not a checkpoint of this version")
+    magic = bytes(view[: len(MAGIC)])
+    if len(data) < start + _CHECKSUM_BYTES or not magic.startswith(MAGIC[:-_NUMBER_BYTES]):
+        raise CorruptCheckpointError(name, "it does not begin as a checkpoint does")
     if _checksum(view[:-_CHECKSUM_BYTES]) != bytes(view[-_CHECKSUM_BYTES:]):
         raise CorruptCheckpointError(name, "its checksum does not match")
+    if magic != MAGIC:
+        raise CheckpointFormatError(name, magic.decode(errors="replace"), MAGIC.decode())
     length = int.from_bytes(view[len(MAGIC) : start], "little")
     header = msgpack.unpackb(view[start : start + length], strict_map_key=False)
     return header, view[start + length : -_CHECKSUM_BYTES]

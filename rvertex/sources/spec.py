@@ -71,10 +71,10 @@ class SourceSpec:
     #: Parquet with plain time columns only: rows for which any of these does not hold are dropped
     #: right behind the source.
     wanted: tuple[Bound, ...] = ()
-    #: Whether rows leave by time; if not, as they come, be they below the frontier or not.
-    sorts: bool = True
     #: No event lives longer, us; one that does is an error. None: nothing is promised.
     max_duration_us: int | None = None
+    #: Whether rows leave by time; if not, as they come, be they below the frontier or not.
+    sorts: bool = True
 
     def option(self, name: str, default: OptionValue) -> OptionValue:
         """The option ``name``, or ``default`` where it was not given."""

@@ -20,6 +20,7 @@ from jobmanager import (
     JobConfig,
     JobExistsError,
     JobFailedError,
+    JobFormatError,
     JobRunningError,
     NoJobError,
     OutputTakenError,
@@ -207,6 +208,14 @@ def test_resume_of_a_job_that_never_started(events: Path, tmp_path: Path) -> Non
     settings = {"id": "1", "parallelism": 2, "executor": "local", "master": "", "paced": None}
     root.create(filtered(events, tmp_path / "output"), settings, now_us=0)
     assert jobmanager.resume(str(tmp_path / "job")).wait(WAIT_S)["state"] == "finished"
+
+
+def test_resume_of_a_job_of_another_version(events: Path, tmp_path: Path) -> None:
+    root = JobRoot(str(tmp_path / "job"))
+    settings = {"id": "1", "parallelism": 2, "executor": "local", "master": "", "paced": None}
+    root.create(filtered(events, tmp_path / "output"), {**settings, "format": 0}, now_us=0)
+    with pytest.raises(JobFormatError, match="its format is 0, this version has"):
+        jobmanager.resume(str(tmp_path / "job"))
 
 
 def test_resume_of_a_finished_job_changes_nothing(expected: jobmanager.Job) -> None:

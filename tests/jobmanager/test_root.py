@@ -5,6 +5,7 @@ Cannot catch: stores whose exclusive creation is none (moto's, of many megabytes
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -15,11 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobmanager.errors import JobExistsError, JobRunningError, NoJobError
+from jobmanager.config import JobConfig
+from jobmanager.errors import JobExistsError, JobFormatError, JobRunningError, NoJobError
 from jobmanager.root import (
     CANCEL,
     DRAIN,
     EPOCHS,
+    FORMAT,
+    JOB,
     PLAN,
     STATUS,
     STATUS_STALE_US,
@@ -27,6 +31,7 @@ from jobmanager.root import (
     display_uri,
     is_owned,
 )
+from jobmanager.upkeep import collect_garbage
 from planner import col
 from planner.lower import lower
 from rstream.blobs import MemoryBlobs
@@ -77,7 +82,7 @@ def test_create_then_read(root: JobRoot) -> None:
     with pytest.raises(NoJobError, match="nightly"):
         root.settings()
     root.create(stateless(), SETTINGS, now_us=NOW_US)
-    assert root.settings() == SETTINGS
+    assert root.settings() == root.readable_settings() == {"format": FORMAT, **SETTINGS}
     assert root.read_query().schema == stateless().schema
     assert root.read_plan() is None
     assert root.read_status() == {}
@@ -86,6 +91,16 @@ def test_create_then_read(root: JobRoot) -> None:
     again = root.read_plan()
     assert again is not None
     assert again.plan_hash == plan.plan_hash
+
+
+@pytest.mark.parametrize("fields", [{}, {"format": FORMAT + 1}])
+def test_a_job_of_another_version_is_not_read(root: JobRoot, fields: dict[str, int]) -> None:
+    root.create(stateless(), SETTINGS, now_us=NOW_US)
+    root.store.put(JOB, json.dumps({**SETTINGS, **fields}).encode())
+    with pytest.raises(JobFormatError, match=rf"format is \d, .* has {FORMAT}\); resume it with"):
+        root.readable_settings()
+    with pytest.raises(JobFormatError, match=r"nightly/? holds a job of another version"):
+        collect_garbage(root, JobConfig(), {}, is_dry_run=True)
 
 
 def test_only_a_job_that_never_started_is_replaced(root: JobRoot) -> None:

@@ -5,6 +5,7 @@ Cannot catch: an operator that changes data it has given to a snapshot; the oper
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import rvertex.pieces
 from rstream import MemoryBlobs
 from rstream.errors import StoreError
-from rvertex.errors import CorruptCheckpointError, SnapshotSchemaError
+from rvertex.errors import CheckpointFormatError, CorruptCheckpointError, SnapshotSchemaError
 from rvertex.operators.protocol import OperatorState
 from rvertex.state import (
     CheckpointWriter,
@@ -130,6 +131,15 @@ def test_any_changed_byte_is_noticed(at: int, change: int) -> None:
 def test_any_cut_is_noticed(length: int) -> None:
     with pytest.raises(CorruptCheckpointError, match="checkpoint c is corrupt"):
         decode_snapshot(DATA[:length], name="c", state_schema="abc")
+
+
+def test_a_checkpoint_of_another_version_is_refused_as_such() -> None:
+    older = b"SSCKPT02" + DATA[8:-16]
+    older += hashlib.blake2b(older, digest_size=16).digest()
+    with pytest.raises(
+        CheckpointFormatError, match=r"format is SSCKPT02, this version has SSCKPT\d\d\); resume"
+    ):
+        decode_snapshot(older, name="c", state_schema="abc")
 
 
 def test_a_checkpoint_of_another_plan_is_refused() -> None:
