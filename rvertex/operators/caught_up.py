@@ -1,4 +1,4 @@
-"""CAUGHT UP: an operator that holds CTIs back, with every CTI let through once its rows have left.
+"""CAUGHT UP: an operator that holds CTIs back, with its CTIs let through once its rows have left.
 
 The planner puts it around sessions, left joins and the like where a keyed process with timers
 follows; why is in :mod:`rvertex.held_ctis`. A transform does the same by itself.
@@ -44,7 +44,7 @@ class CaughtUp:
         return self.operator.output_schema(inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """CTIs that wait are later than the one that the operator owes."""
+        """CTIs that wait are later than the one that the operator owes, and thin by themselves."""
         return horizon_of(self.operator, durations)
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -61,11 +61,11 @@ class CaughtUpOperator:
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
-        self._held = HeldCtis()
+        self._held = HeldCtis(keeps_own=True)
 
     def process(self, ports: Sequence[Run]) -> Run:
         """What the operator puts out, and the CTIs that it has come to."""
-        return self._held.follow(ports[0].ctis, self._operator.process(ports))
+        return self._held.follow(ports, self._operator.process)
 
     def snapshot(self) -> OperatorState:
         """The operator's state, and the CTIs that wait."""

@@ -51,7 +51,7 @@ class UserOperator:
     on_error: OnError = "fail"
     #: Folder of its dead letters; "" for the name of the class.
     letters: str = ""
-    #: Whether the CTIs that it holds back pass once its rows have left.
+    #: Whether the CTIs that it holds back pass once its rows have left, and no other CTIs.
     passes_ctis: bool = False
 
     def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
@@ -81,7 +81,7 @@ class UserOperatorRunner:
         self._seq = 0
         self._last_vs: int = MIN_TIME
         self._last_cti: int = MIN_TIME
-        self._held = HeldCtis() if spec.passes_ctis else None
+        self._held = HeldCtis(keeps_own=False) if spec.passes_ctis else None
         #: The greatest time that it was given.
         self._frontier: int = MIN_TIME
 
@@ -99,7 +99,12 @@ class UserOperatorRunner:
         self._context.use_values(source, shell)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """One call of ``execute``, or one per event where that raised."""
+        """One call of ``execute``, or one per event where that raised; more where CTIs thin."""
+        if self._held is None:
+            return self._called(ports)
+        return self._held.follow(ports, self._in_time)
+
+    def _called(self, ports: Sequence[Run]) -> Run:
         (run,) = ports
         if run.is_empty:
             return Run(empty_batch(self._schema), NO_CTIS)
@@ -115,7 +120,7 @@ class UserOperatorRunner:
             out = self._one_by_one(run)
         self._seq += run.events.num_rows
         self._check(out, run)
-        return out if self._held is None else self._followed(self._held, out, run)
+        return out
 
     def snapshot(self) -> OperatorState:
         """What the object says, taken apart into plain values and tables."""
@@ -149,18 +154,19 @@ class UserOperatorRunner:
         tables = {k.removeprefix("user "): v for k, v in state.tables.items()}
         self._restore({**msgpack.unpackb(header["user"], strict_map_key=False), **tables})
 
-    def _followed(self, held: HeldCtis, out: Run, run: Run) -> Run:
-        """The CTIs that rows held back too; they could not pass behind rows that are ahead."""
-        self._frontier = frontier_after(self._frontier, [run])
-        passed = held.follow(run.ctis, out)
-        if held.reached > self._frontier:
+    def _in_time(self, ports: Sequence[Run]) -> Run:
+        """CTIs that were held back could not pass behind rows that are ahead."""
+        out = self._called(ports)
+        self._frontier = frontier_after(self._frontier, ports)
+        reached = frontier_after(MIN_TIME, [out])
+        if reached > self._frontier:
             raise UserResultError(
                 self._name,
-                f"execute() returned a row or CTI at {held.reached} when nothing after "
+                f"execute() returned a row or CTI at {reached} when nothing after "
                 f"{self._frontier} was given to it; before a process with timers it may not run "
                 "ahead: move lifetimes with .shift(...) behind it",
             )
-        return passed
+        return out
 
     def _new(self) -> Any:
         target = self._spec.code.target

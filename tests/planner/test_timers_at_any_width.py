@@ -182,6 +182,17 @@ class Waiting:
         self.rows = [tuple(row) for row in state["rows"]]
 
 
+class Telling(Waiting):
+    """Passes events on at once, and says with each that none before it will come."""
+
+    def execute(self, events: pa.RecordBatch, ctis: list[int]) -> tuple[Any, list[int]]:
+        told = {*ctis, *events.column("_vs").to_pylist()}
+        last = self.rows[-1][0] if self.rows else NEVER
+        new = sorted(t for t in told if t > last)
+        self.rows = [(t, 0, 0) for t in [*new[-1:], last][:1]]
+        return events, new
+
+
 def _held_back(stream: Stream, other: Stream, how: str) -> Stream:
     """The stream behind something that holds CTIs back on account of its rows."""
     long = stream.extend(5)
@@ -199,6 +210,8 @@ def _held_back(stream: Stream, other: Stream, how: str) -> Stream:
             made = long.stitch("x")
         case "transform":
             made = stream.group_by("x").transform(Waiting, SCHEMA)
+        case "telling":
+            made = stream.group_by("x").transform(Telling, SCHEMA)
         case _:
             where = col("k") > col("z") if how.endswith("where") else None
             made = long.join(
@@ -207,7 +220,7 @@ def _held_back(stream: Stream, other: Stream, how: str) -> Stream:
     return made.select("k", x=1)
 
 
-HELD = ["session", "count", "snapshot", "clip", "stitch", "transform"]
+HELD = ["session", "count", "snapshot", "clip", "stitch", "transform", "telling"]
 HELD += ["left", "anti", "left-where", "anti-where"]
 
 
