@@ -186,8 +186,13 @@ class SlotCode:
 
     @property
     def renew_lines(self) -> list[str]:
-        """Python for what is not as new in a slot ``s`` that was forgotten, besides its key."""
-        return [f"s.{f.name} = []" for f in self.fields if f.is_list]
+        """Python for what is not as new in a slot ``s`` that was forgotten, besides its key.
+
+        What was never declared, and set by code that ``self`` was given to, goes to no other key.
+        """
+        lists = [f"s.{f.name} = []" for f in self.fields if f.is_list]
+        has_more = bool(self.slot.__dictoffset__)
+        return [*lists, *(["if s.__dict__: s.__dict__.clear()"] if has_more else [])]
 
     def misfit(self, slot: Any) -> str:
         """Which field of a slot that does not fit is to blame, in words."""
