@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from planner.logical import Extremes, Filter, Join, Lifetime, LogicalNode, Project, WindowAgg
 from planner.nodes import Column
+from planner.predicates import may_fail
 from planner.traversal import Shared, transform
 from rvertex.operators.extend import Extend
 from rvertex.operators.set_duration import SetDuration
@@ -79,9 +80,12 @@ def _common(
 
 
 def _columns_below(node: LogicalNode, column: str) -> Iterator[tuple[LogicalNode, str]]:
-    """The node, and those below it from which projections take the column as it is."""
+    """The node, and those below it from which projections take the column as it is.
+
+    Not below one that may fail: it would no longer fail on rows that are left out.
+    """
     yield node, column
-    while isinstance(node, Project):
+    while isinstance(node, Project) and not any(may_fail(expr) for _, expr in node.columns):
         expr = dict(node.columns)[column]
         if not isinstance(expr, Column):
             return

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from planner import Stream, col, event
+from planner import Query, Stream, agg, col, event, tumbling
+from planner.errors import EvaluationError
 from planner.explain import logical_text, mermaid, stages_text
 from planner.lower import lower
 from planner.optimizer import RULES
@@ -28,7 +29,6 @@ from tests.support.queries import QUERIES
 from tests.support.temporal_queries import TEMPORAL_QUERIES
 
 if TYPE_CHECKING:
-    from planner import Query
     from planner.logical import LogicalNode
 
 ALL = QUERIES | TEMPORAL_QUERIES | OPTIMIZER_QUERIES
@@ -110,3 +110,20 @@ def test_a_filter_above_an_outer_join_of_a_shared_stream_stays(how: str) -> None
     found = answer(lower(query, root="r", parallelism=2))
     assert found.num_rows > 0
     assert max(found["k"].to_pylist()) == 2
+
+
+def test_the_greatest_are_kept_behind_what_may_fail_not_before() -> None:
+    """A cast fails on a row that is not the greatest, whether the rule is applied or not."""
+    rows = [event(0, k=1, s="7"), event(1, k=1, s="7"), event(2, k=2, s="x")]
+    stream = Stream.from_items({"k": "int64", "s": "string"}, rows)
+    counts = stream.group_by("k", "s").window(tumbling(10)).agg(n=agg.count())
+    most = counts.window(tumbling(10)).agg(most=agg.max("n"))
+
+    def joined(left: Stream) -> Query:
+        return left.join(most, left_on="n", right_on="most").to_parquet()
+
+    assert "keep greatest n" in transcript(joined(counts.select("n", t=col("s"))))
+    query = joined(counts.select("n", t=col("s").cast(int)))
+    for rules in (RULES, (place_exchange,)):
+        with pytest.raises(EvaluationError, match="'x'"):
+            answer(lower(query, root="r", rules=rules, parallelism=1))
