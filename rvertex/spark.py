@@ -15,6 +15,7 @@ import gc
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
 import threading
@@ -64,8 +65,8 @@ _JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 #: How long a cluster may take to offer as many task slots as hosts were asked for.
 EXECUTORS_WAIT_S = 60.0
 _REASON_CHARS_MAX = 500
-#: The names of sockets have room for some 100 letters, of which Spark's own part takes 42.
-_SOCKET_FOLDER_CHARS_MAX = 60
+#: Spark's sockets have names of 42 letters; Java takes a little less than the system does.
+_SOCKET_NAME = "x" * 46
 _lock = threading.Lock()
 #: The context that this module started. One that the user started is never stopped.
 _started: SparkContext | None = None
@@ -127,7 +128,7 @@ def spark_context(master: str, daemon_module: str) -> SparkContext:
         os.environ.setdefault(*_JAVA_OPTIONS)
         conf = SparkConf().setMaster(master).setAppName("streamscope")
         conf.setIfMissing("spark.python.daemon.module", daemon_module)
-        for key, value in [*_CONF.items(), *_local_sockets(master).items()]:
+        for key, value in [*_CONF.items(), *local_sockets(master).items()]:
             conf.setIfMissing(key, value)
         try:
             _launch(conf)
@@ -139,18 +140,29 @@ def spark_context(master: str, daemon_module: str) -> SparkContext:
         return context
 
 
-def _local_sockets(master: str) -> dict[str, str]:
-    """Have Java and its Python workers on this machine talk over Unix sockets.
+def local_sockets(master: str) -> dict[str, str]:
+    """Settings that have Java and its Python workers on this machine talk over Unix sockets.
 
     Over TCP the small messages at the start of a task wait for each other's acknowledgement, 40 ms
-    before a host begins.
+    before a host begins. Where no socket can be had, or PySpark's PYSPARK_UDS_MODE says no, there
+    are no settings, which means TCP.
     """
-    if not re.match(r"local(\[|$)", master):
+    is_wanted = os.environ.get("PYSPARK_UDS_MODE", "true").lower() == "true"
+    if not is_wanted or not re.match(r"local(\[|$)", master):
         return {}
-    folder = tempfile.mkdtemp(prefix="streamscope-spark-")
+    try:
+        folder = tempfile.mkdtemp(prefix="streamscope-spark-")
+    except OSError:
+        return {}
+    path = os.path.join(folder, _SOCKET_NAME)
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.bind(path)
+        os.unlink(path)
+    except (OSError, AttributeError):  # there may be no AF_UNIX
+        shutil.rmtree(folder, ignore_errors=True)
+        return {}
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    if len(folder) > _SOCKET_FOLDER_CHARS_MAX:
-        return {}
     return {
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": folder,
