@@ -141,7 +141,7 @@ def repeated_writes_are_taken_as_new() -> Mutant:
     return Mutant(
         RStream,
         "write",
-        lambda self, seq, batch: original(self, max(seq, self.next_seq), batch),
+        lambda self, seq, batch, **how: original(self, max(seq, self.next_seq), batch, **how),
         ("crash_host",),
     )
 
