@@ -36,7 +36,7 @@ KILLERS = {
     "a_twin_counts_as_level_at_once": 6,
     "a_newcomer_has_no_parts": 6,
     "a_checkpoint_takes_all_its_parts_along": 6,
-    "a_replaced_manager_goes_on": 5,
+    "a_replaced_manager_goes_on": 6,
     "a_successor_applies_the_marks_less_often": 0,
     "a_second_copy_is_taken": 6,
     "a_gap_is_passed_over": 12,
