@@ -17,14 +17,16 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import VE, VS, int64_column
-from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.grouping import Grouping, closed_groups
+from rvertex.operators.open_pane import OpenPane, rows_of_panes
 from rvertex.run import Run
 from rvertex.sorted_runs import concatenated
 from rvertex.windows import Windows, floor_divided, growing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.operators.protocol import OperatorState
 
 
 class PaneAggregate:
@@ -35,9 +37,7 @@ class PaneAggregate:
         self._panes = windows.pane
         self._grouping = grouping
         self._schema = schema
-        self._groups = OpenGroups(grouping)
-        #: Number of the pane that the groups belong to; None while there are none.
-        self._pane: int | None = None
+        self._pane = OpenPane(grouping)
         self._last_cti: int | None = None
 
     def process(self, ports: Sequence[Run]) -> Run:
@@ -47,7 +47,7 @@ class PaneAggregate:
         out: list[pa.RecordBatch] = []
         if events.num_rows:
             self._consume(events, out)
-        if len(run.ctis) and self._pane is not None:
+        if len(run.ctis) and self._pane.number is not None:
             self._close_before(self._panes.open_at(int(run.ctis[-1])), out)
         ctis = growing(self._panes.earliest_open(run.ctis), self._last_cti)
         if len(ctis):
@@ -56,15 +56,11 @@ class PaneAggregate:
 
     def snapshot(self) -> OperatorState:
         """The open pane, by reference."""
-        header = {"pane": self._pane, "last_cti": self._last_cti}
-        return OperatorState(header, {} if self._pane is None else self._groups.save())
+        return self._pane.snapshot(self._last_cti)
 
     def load(self, state: OperatorState) -> None:
         """Continue with the open pane of ``state``."""
-        self._pane, self._last_cti = state.header["pane"], state.header["last_cti"]
-        self._groups = OpenGroups(self._grouping)
-        if self._pane is not None:
-            self._groups.restore(state.tables)
+        self._last_cti = self._pane.load(state)
 
     def _within_windows(self, events: pa.RecordBatch) -> pa.RecordBatch:
         vs = int64_column(events, VS)
@@ -78,12 +74,12 @@ class PaneAggregate:
         first, last = int(vs[0]) // unit, int(vs[-1]) // unit
         self._close_before(first, out)
         if first == last:
-            self._update(first, events)
+            self._pane.update(first, events)
             return
         head = int(np.searchsorted(vs, np.int64((first + 1) * unit)))
         tail = int(np.searchsorted(vs, np.int64(last * unit)))
-        if self._pane == first:
-            self._update(first, events.slice(0, head))
+        if self._pane.number == first:
+            self._pane.update(first, events.slice(0, head))
             self._close_before(last, out)
         else:
             head = 0
@@ -92,25 +88,15 @@ class PaneAggregate:
             numbers = floor_divided(vs[head:tail], unit)
             panes, keys, lanes = closed_groups(self._grouping, middle, numbers, at=None)
             out.append(self._rows(panes, keys, lanes))
-        self._update(last, events.slice(tail))
-
-    def _update(self, pane: int, events: pa.RecordBatch) -> None:
-        assert self._pane in (None, pane), (self._pane, pane)
-        self._pane = pane
-        self._groups.update(events)
+        self._pane.update(last, events.slice(tail))
 
     def _close_before(self, pane: int, out: list[pa.RecordBatch]) -> None:
         """Emit the open pane if it lies before ``pane``."""
-        if self._pane is None or self._pane >= pane:
-            return
-        keys, lanes = self._groups.result()
-        out.append(self._rows(np.full(len(self._groups), self._pane), keys, lanes))
-        self._groups = OpenGroups(self._grouping)
-        self._pane = None
+        if self._pane.is_before(pane):
+            numbers = np.full(len(self._pane), self._pane.number)
+            out.append(self._rows(numbers, *self._pane.close()))
 
     def _rows(
         self, panes: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
     ) -> pa.RecordBatch:
-        start = self._panes.start(panes)
-        columns = [pa.array(start), pa.array(start + self._panes.size), *keys, *lanes]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return rows_of_panes(self._panes, panes, keys, lanes, self._schema)

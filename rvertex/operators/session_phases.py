@@ -28,8 +28,8 @@ from rvertex.aggregates import is_order_free, lanes_of
 from rvertex.group_arrays import GroupArray
 from rvertex.horizon import sum_us
 from rvertex.operators.aggregate import lanes_schema, merged_schema, merging
-from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups, key_types
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.grouping import Grouping, closed_groups, key_types
+from rvertex.operators.open_pane import OpenPane
 from rvertex.operators.session import Sessions
 from rvertex.operators.single_window import SingleWindow
 from rvertex.operators.unordered_panes import UnorderedPanes
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rvertex.accumulators import Rows, Saved
     from rvertex.aggregates import AggregateSpec
     from rvertex.horizon import Durations
-    from rvertex.operators.protocol import Operator
+    from rvertex.operators.protocol import Operator, OperatorState
 
 #: Panes of a gap. More release results earlier, fewer send less.
 _PANES_PER_GAP = 10
@@ -130,9 +130,7 @@ class SessionPanes:
         self._unit = unit_us
         self._grouping = grouping
         self._schema = schema
-        self._groups = OpenGroups(grouping)
-        #: Number of the pane that the groups belong to; None while there are none.
-        self._pane: int | None = None
+        self._pane = OpenPane(grouping)
         self._last_cti: int | None = None
 
     def process(self, ports: Sequence[Run]) -> Run:
@@ -151,15 +149,11 @@ class SessionPanes:
 
     def snapshot(self) -> OperatorState:
         """The open pane, by reference."""
-        header = {"pane": self._pane, "last_cti": self._last_cti}
-        return OperatorState(header, {} if self._pane is None else self._groups.save())
+        return self._pane.snapshot(self._last_cti)
 
     def load(self, state: OperatorState) -> None:
         """Continue with the open pane of ``state``."""
-        self._pane, self._last_cti = state.header["pane"], state.header["last_cti"]
-        self._groups = OpenGroups(self._grouping)
-        if self._pane is not None:
-            self._groups.restore(state.tables)
+        self._last_cti = self._pane.load(state)
 
     def _consume(self, events: pa.RecordBatch, out: list[pa.RecordBatch]) -> None:
         """A slice for the open pane, one pass over all that end here, a slice for the last one."""
@@ -167,24 +161,20 @@ class SessionPanes:
         first, last = int(panes[0]), int(panes[-1])
         self._close_before(first, out)
         lo, hi = 0, int(panes.searchsorted(last))
-        if hi and self._pane == first:
+        if hi and self._pane.number == first:
             lo = int(panes.searchsorted(first, side="right"))
-            self._groups.update(events.slice(0, lo))
+            self._pane.update(first, events.slice(0, lo))
         self._close_before(last, out)
         if lo < hi:
             whole_panes = events.slice(lo, hi - lo)
             _, keys, lanes = closed_groups(self._grouping, whole_panes, panes[lo:hi], at=None)
             out.append(self._rows(keys, lanes))
-        self._pane = last
-        self._groups.update(events.slice(hi))
+        self._pane.update(last, events.slice(hi))
 
     def _close_before(self, pane: int, out: list[pa.RecordBatch]) -> None:
         """Emit the open pane if it lies before ``pane``."""
-        if self._pane is None or self._pane >= pane:
-            return
-        out.append(self._rows(*self._groups.result()))
-        self._groups = OpenGroups(self._grouping)
-        self._pane = None
+        if self._pane.is_before(pane):
+            out.append(self._rows(*self._pane.close()))
 
     def _rows(self, keys: list[pa.Array], lanes: list[pa.Array]) -> pa.RecordBatch:
         return _by_start(_living(keys, lanes, self._schema))

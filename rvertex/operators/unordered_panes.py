@@ -18,7 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import VS, int64_column
+from rstream.types import MIN_TIME
 from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups
+from rvertex.operators.open_pane import rows_of_panes
 from rvertex.operators.protocol import OperatorState
 from rvertex.ordering import in_time_order
 from rvertex.run import Run
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
 #: A batch over at most so many panes is cut at their bounds.
 _CUT_PANES_MAX = 4
-_TIMES_MIN = -(2**63)
 
 
 class UnorderedPanes:
@@ -50,7 +51,7 @@ class UnorderedPanes:
         (run,) = ports
         events = self._within_windows(run.events)
         out: list[pa.RecordBatch] = []
-        closing = self._panes.open_at(int(run.ctis[-1]) if len(run.ctis) else _TIMES_MIN)
+        closing = self._panes.open_at(int(run.ctis[-1]) if len(run.ctis) else MIN_TIME)
         if events.num_rows:
             self._consume(events, closing, out)
         for pane in sorted(pane for pane in self._open if pane < closing):
@@ -118,9 +119,7 @@ class UnorderedPanes:
     def _rows(
         self, panes: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
     ) -> pa.RecordBatch:
-        start = self._panes.start(panes)
-        columns = [pa.array(start), pa.array(start + self._panes.size), *keys, *lanes]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return rows_of_panes(self._panes, panes, keys, lanes, self._schema)
 
 
 def _is_of(i: int, name: str) -> bool:

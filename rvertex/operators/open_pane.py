@@ -1,0 +1,75 @@
+"""What operators that aggregate one pane at a time share: the open pane, and rows of closed ones.
+
+Invariants: (1) a pane is open as long as it has groups; (2) what is saved are the groups, by
+reference, and nothing where no pane is open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rvertex.operators.grouping import Grouping, OpenGroups
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rvertex.windows import Windows
+
+
+class OpenPane:
+    """The groups of the last pane that rows came for."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self._grouping = grouping
+        self._groups = OpenGroups(grouping)
+        #: Its number; None while no pane is open.
+        self.number: int | None = None
+
+    def __len__(self) -> int:
+        """How many groups it has."""
+        return len(self._groups)
+
+    def update(self, number: int, events: pa.RecordBatch) -> None:
+        """Fold events of this pane in; another one must have been closed before."""
+        assert self.number in (None, number), (self.number, number)
+        self.number = number
+        self._groups.update(events)
+
+    def is_before(self, number: int) -> bool:
+        """Whether a pane is open that lies before this one."""
+        return self.number is not None and self.number < number
+
+    def close(self) -> tuple[list[pa.Array], list[pa.Array]]:
+        """Its keys and lanes; none is open then."""
+        result = self._groups.result()
+        self._groups, self.number = OpenGroups(self._grouping), None
+        return result
+
+    def snapshot(self, last_cti: int | None) -> OperatorState:
+        """The state of an operator that has nothing but an open pane and its last CTI."""
+        header = {"pane": self.number, "last_cti": last_cti}
+        return OperatorState(header, {} if self.number is None else self._groups.save())
+
+    def load(self, state: OperatorState) -> int | None:
+        """Continue with the pane of ``state``; returns the last CTI."""
+        self._groups, self.number = OpenGroups(self._grouping), state.header["pane"]
+        if self.number is not None:
+            self._groups.restore(state.tables)
+        last_cti: int | None = state.header["last_cti"]
+        return last_cti
+
+
+def rows_of_panes(
+    panes: Windows,
+    numbers: np.ndarray,
+    keys: list[pa.Array],
+    lanes: list[pa.Array],
+    schema: pa.Schema,
+) -> pa.RecordBatch:
+    """Partial rows that live as long as the panes of these numbers int64[n]."""
+    start = panes.start(numbers)
+    columns = [pa.array(start), pa.array(start + panes.size), *keys, *lanes]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
