@@ -31,6 +31,7 @@ from rvertex.horizon import sum_us
 from rvertex.operators.grouping import Grouping, key_types
 from rvertex.operators.pane_aggregate import PaneAggregate
 from rvertex.operators.protocol import OperatorState
+from rvertex.operators.sliding import SlidingWindows, sliding_lanes
 from rvertex.operators.unordered_panes import UnorderedPanes
 from rvertex.operators.window_gather import ByOverlap, ByStart, WindowGather
 from rvertex.windows import Windows
@@ -124,10 +125,12 @@ class FinalAggregate:
         """The second phase with nothing open."""
         (partial,) = inputs
         windows = Windows(self.size_us, self.every_us)
-        return WindowGather(
-            ByOverlap(windows) if self.points else ByStart(windows),
-            *merging(self.keys, self.aggregates, partial),
-        )
+        merged = merging(self.keys, self.aggregates, partial)
+        if not self.points:
+            return WindowGather(ByStart(windows), *merged)
+        lanes = sliding_lanes(lanes_in(self.aggregates, partial), windows)
+        sliding = None if lanes is None else SlidingWindows(windows, merged[0], lanes)
+        return WindowGather(ByOverlap(windows), *merged, sliding)
 
 
 @dataclass(frozen=True, slots=True)

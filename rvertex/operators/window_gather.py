@@ -2,11 +2,13 @@
 
 Used where a row may be in many windows: interval events, and panes that become hopping windows.
 Rows wait until the last of their windows is closed; a closing window gathers its rows in sequence
-order. Windows that close together are aggregated in one pass.
+order. Windows that close together are aggregated in one pass; those that can slide
+(:mod:`rvertex.operators.sliding`) do where that costs less.
 
 Invariants: (1) windows below ``_open`` are emitted and closed, rows that are in no other are gone;
-(2) each pair (row, window) is looked at once, so time is rows x windows, and a step that closes
-nothing costs time in its new rows; (3) rows come out by (window, key), the window as lifetime.
+(2) no pair (row, window) is looked at twice, so time is at most rows x windows, and a step that
+closes nothing costs time in its new rows; (3) rows come out by (window, key), the window as
+lifetime.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from rvertex.windows import Windows, growing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from rvertex.operators.sliding import SlidingWindows
 
 WINDOWS_PER_EVENT_MAX = 1_000_000
 #: Pairs (row, window) aggregated in one pass; more windows are closed in parts.
@@ -105,13 +109,16 @@ class WindowGather:
         input_schema: pa.Schema,
         output_schema: pa.Schema,
         finish: Callable[[list[pa.Array]], list[pa.Array]],
+        sliding: SlidingWindows | None = None,
     ) -> None:
         self._membership = membership
         self._grouping = grouping
         self._input_schema = input_schema
         self._output_schema = output_schema
         self._finish = finish
-        #: Rows that are in an open window, in sequence order.
+        #: Holds the first of the live rows.
+        self._sliding = sliding
+        #: Other rows that are in an open window, in sequence order.
         self._live: list[pa.RecordBatch] = []
         self._open = membership.windows.lowest
         self._last_cti: int | None = None
@@ -136,9 +143,9 @@ class WindowGather:
     def snapshot(self) -> OperatorState:
         """The live rows, by reference."""
         header = {"open": self._open, "last_cti": self._last_cti}
-        return OperatorState(
-            header, {"live": pa.Table.from_batches(self._live, self._input_schema)}
-        )
+        held = self._sliding.held() if self._sliding else []
+        live = pa.Table.from_batches([*held, *self._live], self._input_schema)
+        return OperatorState(header, {"live": live})
 
     def load(self, state: OperatorState) -> None:
         """Continue with the live rows of ``state``."""
@@ -150,8 +157,13 @@ class WindowGather:
         window = min(window, self._membership.windows.highest + 1)
         if window <= self._open:
             return
-        rows, later = self._candidates(window)
+        if self._sliding is not None and self._slide(self._sliding, window, out):
+            self._open = window
+            return
+        before, later = self._candidates(window)
+        rows = _joined(before, self._input_schema)
         self._live = []  # Not beside a copy of themselves.
+        before.clear()
         if rows.num_rows:
             first, last = self._membership.spans(rows)
             self._emit(rows, np.maximum(first, self._open), last, window, out)
@@ -159,7 +171,18 @@ class WindowGather:
         self._live = ([rows] if rows.num_rows else []) + later
         self._open = window
 
-    def _candidates(self, window: int) -> tuple[pa.RecordBatch, list[pa.RecordBatch]]:
+    def _slide(self, sliding: SlidingWindows, window: int, out: list[pa.RecordBatch]) -> bool:
+        """Emit the windows below ``window`` as they slide; if they do not, do nothing."""
+        before, later = self._candidates(window)
+        closed = sliding.close(before, self._open, window)
+        if closed is None:
+            self._live = [*sliding.release(), *later]
+            return False
+        out += [self._rows(np.full(len(lanes[0]), w), keys, lanes) for w, keys, lanes in closed]
+        self._live = later
+        return True
+
+    def _candidates(self, window: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         """Live rows that may be in a window below ``window``, and those after them."""
         windows = self._membership.windows
         bound = np.int64((window - 1) * windows.every + windows.size)
@@ -170,9 +193,7 @@ class WindowGather:
                 before.append(batch.slice(0, count))
             if count < batch.num_rows:
                 later.append(batch.slice(count))
-        if not before:
-            return pa.RecordBatch.from_pylist([], self._input_schema), later
-        return before[0] if len(before) == 1 else pa.concat_batches(before), later
+        return before, later
 
     def _emit(
         self,
@@ -206,6 +227,12 @@ class WindowGather:
         end = pa.array(start + self._membership.windows.size)
         columns = [pa.array(start), end, *keys, *self._finish(lanes)]
         return pa.RecordBatch.from_arrays(columns, schema=self._output_schema)
+
+
+def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema)
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _those(events: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
