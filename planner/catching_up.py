@@ -46,10 +46,18 @@ def caught_up(draft: Draft) -> tuple[OperatorSpec, ...]:
     return tuple(reversed(found))
 
 
+def holds_ctis(operator: OperatorSpec) -> bool:
+    """Whether the CTIs that an operator puts out follow from its rows too, as far as is known here.
+
+    User operators say for themselves which they let pass.
+    """
+    return isinstance(operator, _HOLDING)
+
+
 def _passing(operator: OperatorSpec) -> OperatorSpec:
     if isinstance(operator, UserOperator):
         return replace(operator, passes_ctis=True)
-    return CaughtUp(operator) if isinstance(operator, _HOLDING) else operator
+    return CaughtUp(operator) if holds_ctis(operator) else operator
 
 
 def _has_timers(operator: OperatorSpec) -> bool:

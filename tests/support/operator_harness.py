@@ -10,6 +10,9 @@ Of an operator that claims a horizon (:mod:`rvertex.horizon`) it asks that, at a
 fed only what lies within the horizon goes on exactly as the one that was fed everything; also if
 it was fed part of what lies before, as happens behind another operator that is being rebuilt.
 
+Of an operator that is not known to hold CTIs back (:mod:`planner.catching_up`) it asks that they
+are the same without any event: ``ctx.at_end`` must not depend on which rows share a vertex.
+
 Cannot catch: an answer that is wrong in the same way under every cutting; that is what the naive
 evaluators (``tests/support/naive.py``) are for. Source: Jet's and Trill's operator tests.
 """
@@ -24,10 +27,14 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
+from planner.catching_up import holds_ctis
 from rstream.batch import VE, VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.horizon import horizon_of, output_duration_of
+from rvertex.operators.caught_up import CaughtUp
+from rvertex.operators.keyed_process import KeyedProcessing
 from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
+from rvertex.operators.user_operator import UserOperator
 from rvertex.run import NO_CTIS, Run, to_items
 from tests.support.exact import assert_same_items
 
@@ -168,6 +175,10 @@ def assert_cut_invariant(
     whole = run_cut(spec, inputs, input_schemas, ())
     check_output(whole, payload)
     expected = items_of(whole, payload)
+    if not (holds_ctis(spec) or isinstance(spec, (CaughtUp, KeyedProcessing, UserOperator))):
+        without = [Run(run.events.slice(0, 0), run.ctis) for run in inputs]
+        ctis = spec.open(input_schemas).process(without).ctis
+        assert np.array_equal(ctis, whole[0].ctis), f"{spec} holds CTIs: see planner/catching_up.py"
     every = range(1, len(_merged_order(inputs)))
     for cuts in (every, *splits):
         for restore in (False, True):
