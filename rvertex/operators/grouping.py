@@ -14,28 +14,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rstream.dictionaries import has_dictionaries, join_batches
 from rvertex.accumulators import Rows
 from rvertex.errors import OperatorTypeError, UnknownColumnError
+from rvertex.key_ranks import SPAN_MAX, narrowed, numbered_keys, ranks, sorted_keys
 from rvertex.key_table import KeyTable
-from rvertex.keys import KeyIndex
 from rvertex.ranked import plain_ranked
+from rvertex.windows import floor_divided
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rvertex.accumulators import Accumulator
 
-#: Values within a span of so many times their number, or so many, are ranked without a sort.
-_DENSE_PER_VALUE, _DENSE_CELLS_MIN = 12, 1 << 16
-_INT32_MAX = 2**31 - 1
 #: Fewer rows wait for others: to fold them in costs as much.
 _TOGETHER_ROWS = 1024
-#: Integer keys within a span of so many times the rows, or so many, are ranked by their value.
-_SPARSE_MAX = 2
-_SPAN_MIN = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,40 +141,43 @@ def closed_groups(
 
     Returns: windows int64[g], key columns and lane columns, sorted by (window, key).
     """
-    key_rank, keys = _ranked_keys(grouping, events)
-    if at is not None:
-        key_rank = key_rank[at]
-    span = max(len(keys[0]) if keys else 1, 1)
-    distinct, window_rank = _numbered(windows, span)
-    cells, cell_of_row = _ranks(_cells(window_rank, span, len(distinct), key_rank))
-    rows = Rows(cell_of_row, len(cells), events, at)
+    keys = numbered_keys(grouping.types, grouping.key_columns(events), events.num_rows)
+    key, span = keys.codes if at is None else keys.codes[at], keys.span
+    window, number, row_group = _pairs(windows, key, span)
+    rows = Rows(row_group, len(window), events, at)
     lanes: list[pa.Array] = []
     for accumulator in grouping.accumulators():
         accumulator.update(rows)
         lanes += accumulator.columns()
-    ranks = pa.array(cells % span)
-    return distinct[cells // span], [k.take(ranks) for k in keys], lanes
+    return window, keys.keys(number), lanes
 
 
-def _ranked_keys(grouping: Grouping, events: pa.RecordBatch) -> tuple[np.ndarray, list[pa.Array]]:
-    """The rank of each row's key, int64[n], and the key columns by rank.
-
-    Integers that lie close together need no index: the keys are all from the least to the greatest.
-    """
-    columns = grouping.key_columns(events)
-    if len(columns) == 1 and columns[0].type == pa.int64() and not columns[0].null_count:
-        values = columns[0].to_numpy(zero_copy_only=True)
-        low, high = (int(values.min()), int(values.max())) if len(values) else (0, -1)
-        if high - low < max(_SPARSE_MAX * len(values), _SPAN_MIN):
-            return values - np.int64(low), [pa.array(np.int64(low) + np.arange(high - low + 1))]
-    index = KeyIndex(grouping.types)
-    codes = index.codes_of_rows(columns, events.num_rows)
-    keys = index.keys()
-    order = sorted_keys(keys, len(index))
-    rank = np.empty(len(index), np.int64)
-    rank[order] = np.arange(len(index))
-    by = pa.array(order)
-    return rank[codes], [key.take(by) for key in keys]
+def _pairs(
+    windows: np.ndarray, key: np.ndarray, span: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct pairs of window and key (below ``span``), ascending, and which each row is."""
+    if len(windows) == 0:
+        return windows, key, key
+    low, high = int(windows.min()), int(windows.max())
+    if low == high:
+        found, row = ranks(narrowed(key, span))
+        return np.full(len(found), low), found.astype(np.int64, copy=False), row
+    if high - low >= len(windows):
+        distinct, windows = ranks(windows)
+        window, number, row = _pairs(windows, key, span)
+        return distinct[window], number, row
+    if (high - low + 1) * span > SPAN_MAX:
+        distinct, key = ranks(key)
+        window, number, row = _pairs(windows, key, len(distinct))
+        return window, distinct[number], row
+    total = (high - low + 1) * span
+    cells = narrowed(windows - low, total)
+    cells *= cells.dtype.type(span)
+    cells += narrowed(key, total)
+    cells, row = ranks(cells)
+    cells = cells.astype(np.int64, copy=False)
+    place = floor_divided(cells, span)
+    return place + low, cells - place * span, row
 
 
 def numbered_groups(
@@ -210,57 +207,3 @@ def _can_be_joined(schema: pa.Schema) -> bool:
     """Whether no column is, or holds, a dictionary: two of them are not joined for nothing."""
     plain = all(plain_ranked(kind) == kind for kind in schema.types)
     return plain and not has_dictionaries(schema)
-
-
-def sorted_keys(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
-    """Codes of groups by key: ascending, NaN after numbers, nulls last. int64[groups]."""
-    if not keys:
-        return np.arange(groups)
-    plain = [k.dictionary_decode() if pa.types.is_dictionary(k.type) else k for k in keys]
-    names = [f"k{i}" for i in range(len(plain))]
-    table = pa.table(plain, names=names)
-    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
-    return order.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
-
-
-def _numbered(windows: np.ndarray, keys: int) -> tuple[np.ndarray, np.ndarray]:
-    """Windows, ascending, and for each row which of them it is.
-
-    Those between the first and the last are among them, rows or not, where few enough cells follow.
-    """
-    if len(windows):
-        low, high = int(windows.min()), int(windows.max())
-        if (high - low + 1) * keys <= _dense_span(len(windows)):
-            return np.arange(low, high + 1), windows - low
-    return _ranks(windows)
-
-
-def _cells(window: np.ndarray, keys: int, windows: int, key: np.ndarray) -> np.ndarray:
-    """The number of each row's pair of window and key; narrow integers where they do."""
-    if windows * keys <= _INT32_MAX:
-        window, key = window.astype(np.int32), key.astype(np.int32, copy=False)
-    cells: np.ndarray = window * window.dtype.type(keys)
-    cells += key
-    return cells
-
-
-def _dense_span(rows: int) -> int:
-    return max(_DENSE_PER_VALUE * rows, _DENSE_CELLS_MIN)
-
-
-def _ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct values, ascending, and the rank of each value. Dense values need no sort."""
-    if len(values) == 0:
-        return values.astype(np.int64), values.astype(np.int64)
-    low = int(values.min())
-    span = int(values.max()) - low + 1
-    if span > _dense_span(len(values)):
-        distinct, rank = np.unique(values, return_inverse=True)
-        return distinct.astype(np.int64), rank
-    local = values - low if low else values
-    present = np.zeros(span, bool)
-    present[local] = True
-    found = np.flatnonzero(present)
-    rank_of = np.empty(span, np.int64)
-    rank_of[found] = np.arange(len(found))
-    return found + low, rank_of[local]
