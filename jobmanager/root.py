@@ -150,7 +150,7 @@ class JobRoot:
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace the status (atomically); an owner's tells its epoch."""
         owned = {"manager_epoch": self.epoch} if self.epoch else {}
-        self.store.put(STATUS, _json({**status, **owned}))
+        self.store.put(STATUS, _by_row({**status, **owned}))
 
     def request(self, what: str) -> None:
         """Ask something of the job manager of this root, wherever it runs.
@@ -282,6 +282,18 @@ def _started_us(pid: int) -> int:
 
 def _epoch_name(epoch: int) -> str:
     return f"{EPOCHS}/{epoch:010d}"
+
+
+def _by_row(value: dict[str, Any]) -> bytes:
+    """As JSON, a line for each field and each row of a list: Python indents no numbers for it."""
+    fields = [f"{json.dumps(name)}: {_rows(field)}" for name, field in value.items()]
+    return ("{\n" + ",\n".join(fields) + "\n}").encode()
+
+
+def _rows(field: Any) -> str:
+    if not isinstance(field, list):
+        return json.dumps(field)
+    return "[\n" + ",\n".join(map(json.dumps, field)) + "\n]"
 
 
 def _json(value: dict[str, Any]) -> bytes:
