@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from rvertex.accumulators import numbers
 from rvertex.keys import KeyIndex
-from rvertex.ordering import stable_order
+from rvertex.ordering import stable_order, stable_sorted
 from rvertex.segments import heads_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SPAN_MAX = 2**62
 #: Values within a span of so many times their number, or so many, are ranked without a sort.
 _DENSE_PER_VALUE, _DENSE_CELLS_MIN = 12, 1 << 16
 #: The same where there are more values than fit the processor's caches.
-_DENSE_PER_MANY, _MANY_VALUES = 4, 1 << 18
+_DENSE_PER_MANY, _MANY_VALUES = 1, 1 << 18
 _INT32_MAX = 2**31 - 1
 #: So many rows tell most columns that do not depend on others.
 _LOOK_ROWS = 1024
@@ -168,8 +168,7 @@ def narrowed(values: np.ndarray, span: int) -> np.ndarray:
 
 
 def _sorted_ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    order = stable_order(values)
-    in_order = values if order is None else values.take(order)
+    in_order, order = stable_sorted(values)
     heads = heads_of(in_order)
     rank = np.cumsum(heads)
     rank -= 1

@@ -52,6 +52,10 @@ class Windows:
 
     def first_window(self, vs: np.ndarray) -> np.ndarray:
         """First window with an end after ``vs``; ``highest + 1`` if there is none. int64[n]."""
+        if len(vs) >= _ROWS_PER_QUOTIENT:
+            low, high = self.first_window(np.array([vs.min(), vs.max()])).tolist()
+            if low == high:
+                return np.full(len(vs), low)
         whole, rest = divmod(self.size, self.every)
         step = vs // self.every
         follows = vs - step * self.every >= rest
@@ -62,6 +66,10 @@ class Windows:
 
     def last_window(self, ve: np.ndarray) -> np.ndarray:
         """Last window that starts before ``ve``. int64[n]."""
+        if len(ve) >= _ROWS_PER_QUOTIENT:
+            low, high = self.last_window(np.array([ve.min(), ve.max()])).tolist()
+            if low == high:
+                return np.full(len(ve), low)
         window: np.ndarray = np.minimum((ve - 1) // self.every, self.highest)
         return window
 

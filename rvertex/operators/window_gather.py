@@ -214,11 +214,12 @@ class WindowGather:
             self._emit(rows, first, last, middle, out)
             self._emit(rows, np.maximum(first, middle), last, window, out)
             return
+        if pairs == len(counts) and bool((counts == 1).all()):
+            out.append(self._rows(*closed_groups(self._grouping, rows, first, None)))
+            return
         at = np.repeat(np.arange(len(counts)), counts)
         offset = np.arange(pairs) - np.repeat(np.cumsum(counts) - counts, counts)
-        is_plain = pairs == len(counts) and bool((counts == 1).all())
-        groups = closed_groups(self._grouping, rows, first[at] + offset, None if is_plain else at)
-        out.append(self._rows(*groups))
+        out.append(self._rows(*closed_groups(self._grouping, rows, first[at] + offset, at)))
 
     def _rows(
         self, windows: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
