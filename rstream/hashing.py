@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 NULL_HASH = np.uint64(0x6E756C6C6E756C6C)
 _NO_ROWS = np.empty(0, np.int64)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+_ALL_VALID = 255
+#: Nulls are looked for byte by byte of their bitmap where so few bytes have one.
+_BYTES_PER_NULL = 8
+MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+MIX_2 = np.uint64(0x94D049BB133111EB)
 _PARTITIONS_MAX = 2**31
 #: Rows hashed at a time: a few temporaries of this many words stay in the L2 cache.
 _BLOCK_ROWS = 8192
@@ -45,9 +48,9 @@ _DICTIONARIES_MAX = 64
 def fmix(x: np.ndarray) -> np.ndarray:
     """The splitmix64 finaliser of uint64[n], in place; returns ``x``."""
     x ^= x >> np.uint64(30)
-    x *= _MIX_1
+    x *= MIX_1
     x ^= x >> np.uint64(27)
-    x *= _MIX_2
+    x *= MIX_2
     x ^= x >> np.uint64(31)
     return x
 
@@ -105,9 +108,31 @@ def content_words(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         words = _hash_dictionary(array, exact=True)
     if words is None:
         return hash_column(array, exact=True), _NO_ROWS
+    return words, null_rows(array)
+
+
+def null_rows(array: pa.Array) -> np.ndarray:
+    """The rows that are null, int64[m], increasing."""
     if not array.null_count:
-        return words, _NO_ROWS
-    return words, pc.indices_nonzero(pc.is_null(array)).to_numpy().astype(np.int64)
+        return _NO_ROWS
+    bitmap = array.buffers()[0]
+    if bitmap is not None and array.offset % 8 == 0:
+        first = array.offset // 8
+        valid = np.frombuffer(bitmap, np.uint8, count=-(-len(array) // 8), offset=first)
+        places = np.flatnonzero(valid != _ALL_VALID)
+        if len(places) <= len(valid) // _BYTES_PER_NULL:
+            bits = np.unpackbits(valid[places], bitorder="little").reshape(-1, 8)
+            at, bit = np.nonzero(bits == 0)
+            few: np.ndarray = places[at] * 8 + bit
+            return few[: few.searchsorted(len(array))]
+    rows: np.ndarray = pc.indices_nonzero(pc.is_null(array)).to_numpy().astype(np.int64)
+    return rows
+
+
+def value_words(array: pa.DictionaryArray) -> np.ndarray:
+    """The content hashes of the values of a dictionary; small ones are remembered."""
+    known = Known(array.dictionary)
+    return _hashes_of(known, True) if known.is_small else hash_column(known.values, exact=True)
 
 
 def is_flat(kind: pa.DataType) -> bool:

@@ -10,9 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rstream.digest
 from rstream import StreamDigest
 from rstream.digest import content_hashes
+from rstream.hashing import GOLDEN, MIX_1, MIX_2, NULL_HASH, hash_column
 from tests.rstream.content import items
+
+MASK = 2**64 - 1
 
 
 def digest_of(batch: pa.RecordBatch, first_seq: int = 0) -> str:
@@ -87,6 +91,61 @@ def test_single_bits_of_any_column_change_it() -> None:
         changed[bit % 3, bit % 50] ^= 1 << bit
         seen.add(digest_of(table(changed)))
     assert len(seen) == 64
+
+
+def naive(batch: pa.RecordBatch, first_seq: int) -> str:
+    """The definition, row by row in Python's integers."""
+
+    def mix(x: int) -> int:
+        x = (x ^ x >> 30) * int(MIX_1) & MASK
+        x = (x ^ x >> 27) * int(MIX_2) & MASK
+        return x ^ x >> 31
+
+    lanes = [0, 0]
+    words = [_words(column) for column in batch.columns]
+    for row in range(batch.num_rows):
+        total = 0
+        for i, column in enumerate(words):
+            factor = mix((i + 1) * int(GOLDEN) & MASK) | 1
+            total += (column[row] ^ column[row] >> 32) * factor
+        x = mix(total + (first_seq + row + 1) * int(GOLDEN) & MASK)
+        y = (x ^ x >> 29) * 0xD6E8FEB86659FD93 & MASK
+        lanes = [lanes[0] + x, lanes[1] + (y ^ y >> 32)]
+    return b"".join((lane & MASK).to_bytes(8, "little") for lane in lanes).hex()
+
+
+def _words(column: pa.Array) -> list[int]:
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if not pa.types.is_integer(plain.type):
+        return [int(h) for h in hash_column(plain, exact=True)]
+    return [int(NULL_HASH) if v is None else v & MASK for v in plain.to_pylist()]
+
+
+@given(st.data())
+def test_every_form_of_a_column_is_the_definition(data: st.DataObject) -> None:
+    """Bytes with few that are not zero, few and many nulls, dictionaries; slices anywhere."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    rows, cut = data.draw(st.integers(1, 700)), data.draw(st.integers(0, 20))
+    share = data.draw(st.sampled_from([0, 0.01, 0.3, 1]))
+    nulls, some = rng.random((2, rows + cut)) < share
+    flags = pa.array((some * rng.integers(-128, 128, rows + cut)).astype(np.int8))
+    numbers = rng.integers(-(2**62), 2**62, rows + cut)
+    texts = pa.array(rng.choice(["", "a", "b" * 9, "c" * 30], rows + cut), mask=nulls)
+    form = texts.dictionary_encode() if data.draw(st.booleans()) else texts
+    columns = [flags, pa.array(numbers), pa.array(numbers, mask=nulls), form]
+    batch = pa.RecordBatch.from_arrays(columns, ["a", "b", "c", "d"]).slice(cut)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rstream.digest, "_BLOCK_ROWS", data.draw(st.sampled_from([7, 256, 1 << 15])))
+        assert digest_of(batch, 10) == naive(batch, 10)
+
+
+def test_what_was_added_at_once_is_told() -> None:
+    digest = StreamDigest()
+    assert digest.update(0, items(0, 10)) is None
+    told = digest.update(10, items(10, 700))
+    assert told is not None
+    assert told.hex() == digest_of(items(10, 700), 10)
+    assert digest.hexdigest() == digest_of(items(0, 700))
 
 
 def table(columns: np.ndarray) -> pa.RecordBatch:
