@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rstream.blobs import BlobStore
 
 #: Raised when anything that a job stores changes: pickled classes, notices, states of operators.
-FORMAT = 2
+FORMAT = 3
 #: Of jobs that do not say it.
 _FIRST_FORMAT = 1
 JOB = "job.json"

@@ -104,8 +104,8 @@ def is_point(node: LogicalNode) -> bool:
             return False
         case WindowAgg(size_us=size_us):
             return size_us == 1
-        case DataWindowAgg():
-            return False
+        case DataWindowAgg(points=points):
+            return points
         case UserStep():
             return isinstance(node.spec, Apply) and is_point(node.input)
         case Filter() | Project() | Explode() | Extremes() | Recover() | Exchange() | Sink():

@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from planner.one_input import OneInput
-from planner.windows import AnyWindow, CountWindow, DataWindow, SessionWindow, Window
+from planner.windows import (
+    AnyWindow,
+    CountWindow,
+    DataWindow,
+    SessionWindow,
+    SnapshotWindow,
+    Window,
+)
 from rvertex.aggregates import AggregateSpec, Argument
 from rvertex.operators.aggregate import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.count_window import CountWindowAggregate
@@ -115,6 +122,8 @@ class DataWindowAgg(OneInput):
     keys: tuple[str, ...]
     window: DataWindow
     aggregates: tuple[Aggregate, ...]
+    #: The input's lifetimes are points; only snapshots ask.
+    points: bool = False
     #: Only sessions have phases.
     phase: Phase = "complete"
     label: str = ""
@@ -149,7 +158,7 @@ class DataWindowAgg(OneInput):
             case CountWindow(count):
                 return CountWindowAggregate(self.keys, count, specs)
             case _:
-                return SnapshotAggregate(self.keys, specs)
+                return SnapshotAggregate(self.keys, specs, self.points)
 
 
 def window_node(
@@ -167,7 +176,8 @@ def window_node(
     from planner.logical import Lifetime
 
     if not isinstance(window, Window):
-        return DataWindowAgg(plan, keys, window, aggregates)
+        known = points and isinstance(window, SnapshotWindow)
+        return DataWindowAgg(plan, keys, window, aggregates, known)
     if window.offset_us == 0:
         return WindowAgg(plan, keys, window.size_us, window.every_us, aggregates, points)
     earlier = Lifetime(plan, Shift(-window.offset_us))

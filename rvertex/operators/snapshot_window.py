@@ -38,6 +38,7 @@ from rvertex.operators.aggregate import aggregated_schema, gathering
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.single_window import WindowResults
 from rvertex.operators.snapshot_endpoints import Endpoints
+from rvertex.operators.snapshot_points import SnapshotPoints
 from rvertex.run import Run
 from rvertex.sorted_runs import SortedRuns, empty_batch
 from rvertex.window_log import WindowLog
@@ -61,6 +62,8 @@ class SnapshotAggregate:
 
     keys: tuple[str, ...]
     aggregates: tuple[AggregateSpec, ...]
+    #: All lifetimes are points.
+    points: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys, then aggregates."""
@@ -81,7 +84,8 @@ class SnapshotAggregate:
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """No window yet."""
         (payload,) = inputs
-        return SnapshotWindows(*gathering(self.keys, self.aggregates, payload))
+        make = SnapshotPoints if self.points else SnapshotWindows
+        return make(*gathering(self.keys, self.aggregates, payload))
 
 
 class SnapshotWindows:

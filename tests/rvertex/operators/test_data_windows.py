@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rstream.batch import VS
+from rstream.batch import VS, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.aggregates import AggregateSpec
 from rvertex.errors import InvalidWindowError, OperatorTypeError, UnknownColumnError
@@ -105,6 +105,15 @@ def test_snapshots(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
     spec = SnapshotAggregate(keys, AGGREGATES)
     out = assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
     _assert_naive(spec, run, out, naive.snapshots)
+
+
+@settings(max_examples=25, deadline=None)
+@given(run=runs(duration_max=1, max_size=12), cuts=splits(), keys=KEYS)
+def test_snapshots_of_points(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
+    ends = pa.array(int64_column(run.events, VS) + 1)
+    run = Run(run.events.set_column(1, run.events.schema.field(1), ends), run.ctis)
+    out = assert_cut_invariant(SnapshotAggregate(keys, AGGREGATES, True), [run], [PAYLOAD], cuts)
+    _assert_naive(SnapshotAggregate(keys, AGGREGATES), run, out, naive.snapshots)
 
 
 def test_the_worked_session() -> None:
