@@ -47,6 +47,8 @@ class Rows:
     at: np.ndarray | None = None
     _columns: dict[str, pa.Array] = field(default_factory=dict)
     _valid: dict[str, tuple[np.ndarray, pa.Array]] = field(default_factory=dict)
+    #: What an accumulator found out about these rows and another may need as well.
+    found: dict[object, object] = field(default_factory=dict)
 
     def column(self, name: str) -> pa.Array:
         """One value per code, dictionary decoded."""

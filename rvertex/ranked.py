@@ -5,12 +5,16 @@ column and its partial results are again such structs. Values may come as dictio
 are plain. Rows without a rank do not count; of equal ranks the earliest row is taken, by ``vs``,
 then in sequence order. NaN is greater than every number.
 
+Several values by one rank are looked for once: columns are known to have the same ranks and times
+by the place of their buffers, accumulators to hold the same ones by what they have taken so far.
+
 Invariants: those of :mod:`rvertex.accumulators`; the result does not depend on the order in which
 partial results are merged, as long as equal (rank, vs) come in sequence order.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,6 +77,8 @@ class Ranked:
         self._keys = GroupArray(np.int64, _LEAST)
         self._times = GroupArray(np.int64, 0)
         self._seen = GroupArray(np.bool_, False)
+        #: Those with the same one hold the same ranks and times, and so take the same rows.
+        self._version: object = None
 
     def update(self, rows: Rows) -> None:
         """Fold rows in."""
@@ -82,18 +88,19 @@ class Ranked:
         codes, column = _with_rank(*rows.valid(self._column))
         if len(codes) == 0:
             return
-        keys, vs = self._order(column), numbers(pc.struct_field(column, 1))
-        hits, is_better = _best_rows(best, codes, keys)
-        # The carried row stays, unless it is worse, or as good and later.
-        code = codes[hits]
-        hits = hits[~seen[code] | is_better | (vs[hits] < times[code])]
-        hits = hits[np.argsort(vs[hits], kind="stable")]
-        picked = hits[np.sort(np.unique(codes[hits], return_index=True)[1])]
-        if len(picked) == 0:
+        same = (*_place(column.field(0)), *_place(column.field(1)), self._is_max)
+        winners = rows.found.get(same)
+        if not isinstance(winners, _Winners) or winners.before is not self._version:
+            winners = self._winners(codes, column, best, times, seen)
+            rows.found[same] = winners
+        self._version = winners
+        code = winners.codes
+        if len(code) == 0:
             return
-        code = codes[picked]
-        times[code], seen[code] = vs[picked], True
-        self._store.put(code, _decoded(column.take(pa.array(picked)), self._kind))
+        best[code], times[code], seen[code] = winners.keys, winners.times, True
+        values = plain_array(column.field(2).take(winners.at))
+        kept = pa.StructArray.from_arrays([*winners.ranks, values], fields=list(self._kind))
+        self._store.put(code, kept)
 
     def columns(self) -> list[pa.Array]:
         """The structs, null where there is none."""
@@ -105,6 +112,7 @@ class Ranked:
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         """Continue from what ``save`` returned."""
+        self._version = object()
         self._store.restore(state[0], numbers(whole(state[1])))
         column = self._store.values()
         seen = column.is_valid().to_numpy(zero_copy_only=False)
@@ -118,36 +126,74 @@ class Ranked:
             array.adopt(whole_array)
         self._seen.adopt(seen)
 
+    def _winners(
+        self,
+        codes: np.ndarray,
+        column: pa.StructArray,
+        best: np.ndarray,
+        times: np.ndarray,
+        seen: np.ndarray,
+    ) -> _Winners:
+        """The rows to be taken in place of what is carried: at most one of a group."""
+        keys, vs = self._order(column), numbers(column.field(1))
+        hits, is_better = _best_rows(best, codes, keys)
+        # The carried row stays, unless it is worse, or as good and later.
+        code = codes[hits]
+        hits = hits[~seen[code] | is_better | (vs[hits] < times[code])]
+        if len(hits) > 1:
+            hits = hits[np.argsort(vs[hits], kind="stable")]
+            hits = hits[np.sort(np.unique(codes[hits], return_index=True)[1])]
+        at = pa.array(hits)
+        ranks = (column.field(0).take(at), column.field(1).take(at))
+        return _Winners(self._version, column, at, codes[hits], keys[hits], vs[hits], ranks)
+
     def _order(self, column: pa.Array) -> np.ndarray:
         """The ranks as int64 whose greatest is the best."""
-        keys = _sortable(pc.struct_field(column, 0))
+        keys = _sortable(column.field(0))
         return keys if self._is_max else ~keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Winners:
+    """What some rows change where the version was ``before``; it is the version after them.
+
+    The rows ``at`` int64[m] are taken for the groups ``codes``; of them ``keys`` are the ranks in
+    the order that counts, ``times`` the starts, ``ranks`` both as columns. ``column`` keeps the
+    place of its buffers.
+    """
+
+    before: object
+    column: pa.StructArray
+    at: pa.Int64Array
+    codes: np.ndarray
+    keys: np.ndarray
+    times: np.ndarray
+    ranks: tuple[pa.Array, pa.Array]
+
+
+def _place(column: pa.Array) -> tuple[pa.DataType, int, int, int]:
+    """Two columns that are alive and have no nulls are one and the same if this is the same."""
+    return (column.type, column.buffers()[1].address, column.offset, len(column))
 
 
 def _best_rows(
     best: np.ndarray, codes: np.ndarray, keys: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Raise ``best``, by group, to the greatest keys.
+    """Rows with the greatest keys of their groups, counting ``best``, which is by group.
 
-    Returns: the rows that have these, and which of them exceed what was best before.
+    Returns: these rows, and which of them exceed what was best before. ``best`` may be changed
+    where such a row is.
     """
     if len(best) == 1:  # a reduction takes a fraction of the time
-        before = int(best[0])
-        best[0] = max(before, int(keys.max()))
-        hits = np.flatnonzero(keys == best[0])
-        return hits, keys[hits] > before
+        before, greatest = int(best[0]), int(keys.max())
+        if greatest < before:
+            return np.empty(0, np.int64), np.empty(0, bool)
+        hits = np.flatnonzero(keys == greatest)
+        return hits, np.full(len(hits), greatest > before)
     exceeded = best[codes]
     np.maximum.at(best, codes, keys)
     hits = np.flatnonzero(keys == best[codes])
     return hits, keys[hits] > exceeded[hits]
-
-
-def _decoded(column: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
-    """Structs, none of them null, with plain values."""
-    if column.type.equals(kind):
-        return column
-    fields = [plain_array(pc.struct_field(column, i)) for i in range(len(FIELDS))]
-    return pa.StructArray.from_arrays(fields, fields=list(kind))
 
 
 def _with_rank(codes: np.ndarray, column: pa.Array) -> tuple[np.ndarray, pa.Array]:

@@ -35,6 +35,7 @@ RANKED = pa.schema(
         ("k", pa.int64()),
         ("by_x", ranked_type(pa.float64(), pa.string())),
         ("by_n", ranked_type(pa.int64(), pa.float64())),
+        ("also_by_n", ranked_type(pa.int64(), pa.string())),
     ]
 )
 AGGREGATES = (
@@ -42,6 +43,7 @@ AGGREGATES = (
     AggregateSpec("min_by", "by_x", "s_of_min"),
     AggregateSpec("max_by", "by_n", "x_of_max"),
     AggregateSpec("min_by", "by_n", "x_of_min"),
+    AggregateSpec("max_by", "also_by_n", "s_of_greatest_n"),
     AggregateSpec("count", None, "rows"),
 )
 Runs = st.one_of(runs(distinct_keys=2), runs(duration_max=9, times=times(-9, 9)))
@@ -55,7 +57,7 @@ def ranked(run: Run) -> Run:
         pa.StructArray.from_arrays(
             [rows.column(rank), vs, rows.column(value)], ["rank", "vs", "value"]
         )
-        for rank, value in (("x", "s"), ("n", "x"))
+        for rank, value in (("x", "s"), ("n", "x"), ("n", "s"))
     ]
     arrays = [*rows.columns[:2], rows.column("k"), *columns]
     return Run(pa.RecordBatch.from_arrays(arrays, schema=event_schema(RANKED)), run.ctis)
@@ -96,7 +98,7 @@ def test_windows(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
             if r["_vs"] < row["_ve"] and r["_ve"] > row["_vs"] and (not keys or r["k"] == row["k"])
         ]  # fmt: skip
         assert row["rows"] == len(inside)
-        for spec_ in AGGREGATES[:4]:
+        for spec_ in AGGREGATES[:-1]:
             assert spec_.column is not None
             expected = naive(inside, spec_.column, is_max=spec_.function == "max_by")
             assert repr(row[spec_.output]) == repr(expected), spec_
@@ -133,6 +135,32 @@ def test_ranks_of_any_ordered_type(kind: pa.DataType, values: list[Any]) -> None
         (column,) = accumulator.columns()
         best = max(values, key=order) if is_max else min(values, key=order)
         assert values[column[0].as_py()["value"]] is best
+
+
+def test_columns_of_one_rank_that_part_ways() -> None:
+    """Each accumulator takes the rows due to it, also where the other had others before."""
+    vs = pa.array([0, 1, 2])
+    first, then, other = (pa.array(ranks) for ranks in ([5, 7, 1], [6, 8, 7], [9, 1, 2]))
+
+    def rows(a: pa.Array, b: pa.Array) -> Rows:
+        structs = [
+            pa.StructArray.from_arrays([rank, vs, vs], ["rank", "vs", "value"]) for rank in (a, b)
+        ]
+        batch = pa.record_batch({VS: vs, "a": structs[0], "b": structs[1]})
+        return Rows(np.zeros(3, np.int64), 1, batch)
+
+    for steps, expected in (
+        (((first, first), (then, then)), (8, 8)),
+        (((first, other), (then, then)), (8, 9)),
+        (((other, first), (then, then), (other, other)), (9, 9)),
+    ):
+        kind = ranked_type(pa.int64(), pa.int64())
+        both = [Ranked(name, kind, is_max=True) for name in "ab"]
+        for a, b in steps:
+            batch = rows(a, b)
+            for accumulator in both:
+                accumulator.update(batch)
+        assert tuple(r.columns()[0][0].as_py()["rank"] for r in both) == expected
 
 
 def test_as_a_query() -> None:
