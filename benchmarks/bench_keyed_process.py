@@ -1,13 +1,19 @@
-"""Plain Python per event: a keyed process, beside Bytewax's ``stateful_map``, on one core.
+"""Plain Python per event: a keyed process, beside the same work in Bytewax, on one core.
 
-Both keep a count and a sum per key and put out a row per event; ours also with a timer per key, and
-with snapshots every half million events. Only the operator runs, no streams, no hosts. Processor
-time is counted, not the clock's. Bytewax runs from its own environment, where ``make bench-peers``
-has put it. The last line is one JSON object: events per second of each.
+Both keep a count and a sum per key and put out a row per event, or, ``timed``, a row per key and
+five seconds by a timer, with 100,000 and with 1.5 million keys; ours with snapshots every half
+million events, Bytewax without. Only the operator runs, no streams, no hosts. Processor time is
+counted, not the clock's. Bytewax runs from its own environment, where ``make bench-peers`` has put
+it (:mod:`keyed_bytewax`); its timers follow the wall, so they come after as long as Bytewax takes
+for the events of five seconds. The last line is one JSON object: events per second of each, and how
+many times each of Bytewax's forms ours is.
+
+``--scale 0.2`` takes a fifth of the events; ``--ours`` leaves Bytewax out.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import time
@@ -24,31 +30,13 @@ from rvertex.run import Run
 
 PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.float64())])
 STEP_ROWS, SNAPSHOT_STEPS, EVENTS_PER_US = 65_536, 8, 20
+TIMER_US = 5_000_000
 BYTEWAX = Path(__file__).parent.parent / ".venvs" / "bytewax" / "bin" / "python"
-FLOW = """
-import sys, time
-import bytewax.operators as op
-from bytewax.dataflow import Dataflow
-from bytewax.testing import TestingSource, TestingSink, cluster_main
-import random
-count, keys = int(sys.argv[1]), int(sys.argv[2])
-chance = random.Random(1)
-rows = [(str(chance.randrange(keys)), chance.random()) for _ in range(count)]
-class Out(list):
-    def append(self, item): pass
-    def extend(self, items): pass
-def step(state, x):
-    n, total = state or (0, 0.0)
-    state = (n + 1, total + x)
-    return state, state
-flow = Dataflow("flow")
-s = op.input("in", flow, TestingSource(rows, 1000))
-s = op.stateful_map("step", s, step)
-op.output("out", s, TestingSink(Out()))
-started = time.process_time()
-cluster_main(flow, [], 0, worker_count_per_proc=1)
-print(count / (time.process_time() - started))
-"""
+PEER = Path(__file__).parent / "keyed_bytewax.py"
+FORMS = {
+    "totals": ("stateful_map", "stateful", "stateful_batch"),
+    "timed": ("stateful_timed", "stateful_batch_timed"),
+}
 
 
 class Totals(KeyedProcess):
@@ -77,7 +65,7 @@ class Timed(KeyedProcess):
         self.n += 1
         self.total += event.x
         if self.n == 1:
-            ctx.set_timer(event.vs + 5_000_000)
+            ctx.set_timer(event.vs + TIMER_US)
 
     def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
         """Tell, and begin anew."""
@@ -93,41 +81,62 @@ def ours(process: type[KeyedProcess], events: int, keys: int) -> dict[str, int]:
     rows = pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=event_schema(PAYLOAD))
     stream = Stream.from_items({"k": "int64", "x": "float64"}, []).group_by("k").process(process)
     operator = stream.plan.spec.open([PAYLOAD])  # type: ignore[union-attr]
-    stalls_s = [0.0]
+    stalls_s, put_out = [0.0], 0
     started = time.process_time()
     for step, lo in enumerate(range(0, events, STEP_ROWS), 1):
         piece = rows.slice(lo, STEP_ROWS)
-        operator.process([Run(piece, np.array([int(vs[lo + piece.num_rows - 1])]))])
+        out = operator.process([Run(piece, np.array([int(vs[lo + piece.num_rows - 1])]))])
+        put_out += out.events.num_rows
         if step % SNAPSHOT_STEPS == 0:
             before = time.process_time()
             operator.snapshot()
             stalls_s.append(time.process_time() - before)
     rate = int(events / (time.process_time() - started))
-    return {"events_per_s": rate, "snapshot_ms_max": int(max(stalls_s) * 1000)}
+    stall_ms = int(max(stalls_s) * 1000)
+    return {"events_per_s": rate, "snapshot_ms_max": stall_ms, "rows": put_out}
 
 
-def bytewax(events: int, keys: int) -> int | None:
-    """Events per second; None where it is not installed."""
-    if not BYTEWAX.exists():
-        return None
+def bytewax(form: str, events: int, keys: int, wait_s: float) -> dict[str, int]:
+    """What one form of Bytewax makes of it."""
     done = subprocess.run(
-        [str(BYTEWAX), "-c", FLOW, str(events), str(keys)],
-        capture_output=True, text=True, timeout=600, check=True,
+        [str(BYTEWAX), str(PEER), form, str(events), str(keys), str(wait_s)],
+        capture_output=True, text=True, timeout=1800, check=True,
     )  # fmt: skip
-    return int(float(done.stdout.split()[-1]))
+    return json.loads(done.stdout.split("\n")[-2])  # type: ignore[no-any-return]
+
+
+def peers(kind: str, events: int, keys: int, walls: dict[str, int]) -> dict[str, dict[str, int]]:
+    """All forms of one kind. ``walls``: by form without timers, its events per second by the wall.
+
+    A timer comes when as many events have passed as there are in its event time.
+    """
+    found = {}
+    for form in FORMS[kind]:
+        plain = walls.get(form.removesuffix("_timed"))
+        wait_s = 0.0 if plain is None else TIMER_US / EVENTS_PER_US / plain
+        found[form] = bytewax(form, events, keys, wait_s)
+        walls[form] = found[form]["wall_events_per_s"]
+    return found
 
 
 def main() -> None:
     """Each in turn."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--ours", action="store_true")
+    options = parser.parse_args()
     result: dict[str, Any] = {}
-    for keys, events in ((100_000, 1_000_000), (1_500_000, 3_000_000)):
+    for keys, full in ((100_000, 1_000_000), (1_500_000, 3_000_000)):
+        events, walls = int(full * options.scale), dict[str, int]()
         for process in (Totals, Timed):
-            result[f"{process.__name__.lower()}_{keys}_keys"] = ours(process, events, keys)
-    peer = bytewax(200_000, 100_000)
-    if peer is not None:
-        result["bytewax_100000_keys"] = {"events_per_s": peer}
-    for name, row in result.items():
-        print(name, row)
+            kind = process.__name__.lower()
+            row: dict[str, Any] = {"ours": ours(process, events, keys)}
+            if BYTEWAX.exists() and not options.ours:
+                row |= peers(kind, events, keys, walls)
+            rate = row["ours"]["events_per_s"]
+            ratios = {f: round(rate / row[f]["events_per_s"], 1) for f in row if f != "ours"}
+            result[f"{kind}_{keys}_keys"] = row | {"times": ratios}
+            print(f"{kind}_{keys}_keys", row, ratios)
     print(json.dumps(result))
 
 
