@@ -220,7 +220,7 @@ def run(
         uuid.uuid4().hex,
     )
     job_root.check_free(now_us)
-    plan = lower(query, root=display_uri(job_root.uri), parallelism=config.parallelism)
+    plan = _lowered(query, job_root, config)
     plan = planned(plan, options, is_new=True)
     runner = _runner(plan, executor, master, config, job_id)
     settings = {
@@ -276,7 +276,7 @@ def resume(
             has_started = plan is not None
             if plan is None:
                 query = job_root.read_query()
-                plan = lower(query, root=display_uri(job_root.uri), parallelism=config.parallelism)
+                plan = _lowered(query, job_root, config)
             plan = planned(plan, options, is_new=not has_started)
             where = executor or settings["executor"], master or settings["master"]
             runner = _runner(plan, *where, config, job_id)
@@ -285,6 +285,11 @@ def resume(
             raise
         job = Job(job_root, plan, on_status, created_s=created_s)
         return _launch(job, runner, config, job_id, resumed=has_started)
+
+
+def _lowered(query: Query, root: JobRoot, config: JobConfig) -> PhysicalPlan:
+    uri, is_paced = display_uri(root.uri), config.host.pace > 0
+    return lower(query, root=uri, parallelism=config.parallelism, is_paced=is_paced)
 
 
 def _finished(root: JobRoot) -> Job | None:

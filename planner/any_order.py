@@ -17,7 +17,7 @@ from planner.user_node import codes_in
 from rvertex.operators.aggregate import PartialAggregate, WindowAggregate
 from rvertex.operators.filter import Filter
 from rvertex.operators.project import Project
-from rvertex.operators.session_phases import PartialSession, pane_us
+from rvertex.operators.session_phases import PartialSession
 from rvertex.windows import Windows
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _is_fine(
     if spec.format == "items" or spec.delay_quantile is not None:
         return False
     if isinstance(aggregate, PartialSession):
-        unit = pane_us(aggregate.gap_us)
+        unit = aggregate.pane_us
     else:
         unit = Windows(aggregate.size_us, aggregate.every_us).pane.size
     return spec.cti_every_us <= unit and spec.delay_us <= _DELAY_PANES_MAX * unit

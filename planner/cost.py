@@ -30,7 +30,6 @@ from planner.windows import CountWindow, SessionWindow
 from rvertex.operators.chop import Chop
 from rvertex.operators.extend import Extend
 from rvertex.operators.point_at_end import PointAtEnd
-from rvertex.operators.session_phases import pane_us
 from rvertex.operators.set_duration import SetDuration
 
 if TYPE_CHECKING:
@@ -252,8 +251,8 @@ def _of_data_windows(node: logical.DataWindowAgg, below: Estimate) -> Estimate:
     match node.window:
         case CountWindow(count=count):
             rows = below.rows / count
-        case SessionWindow(gap_us=gap_us) if node.phase == "partial":
-            panes = below.span_s * US_PER_S / pane_us(gap_us) + 1.0
+        case SessionWindow() if node.phase == "partial":
+            panes = below.span_s * US_PER_S / node.pane_us + 1.0
             rows = min(below.rows, panes * below.groups(node.keys))
         case SessionWindow():
             rows = max(below.groups(node.keys), below.rows / 10)

@@ -54,6 +54,7 @@ def lower(
     parallelism: Parallelism = PARALLELISM,
     cti_every: Duration | None = None,
     partial_aggregation: bool = True,
+    is_paced: bool = False,
     discover: Discover = discover_units,
     look: Look = statistics_of,
     rules: Sequence[Rule] = RULES,
@@ -69,9 +70,8 @@ def lower(
     known = discovery.statistics(query.plan, look)
 
     def attempt(n: int, widths: Mapping[int, int]) -> _Lowering:
-        plan, steps = optimize_step_by_step(
-            query.plan, PlanOptions(n, partial_aggregation, known), rules
-        )
+        options = PlanOptions(n, partial_aggregation, is_paced, known)
+        plan, steps = optimize_step_by_step(query.plan, options, rules)
         cti_every_us = every_us or query.cti_every_us or grid_us(plan)
         story = Story(logical_text(query.plan), logical_text(plan), steps)
         lowering = _Lowering(plan, story, n, widths, cti_every_us, discovery)

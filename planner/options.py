@@ -22,5 +22,7 @@ class PlanOptions:
     #: Vertices per stage after an exchange, and partitions of a source that does not say.
     parallelism: int = PARALLELISM
     partial_aggregation: bool = True
+    #: Rows come at the pace of their times, so results that wait for others are late.
+    is_paced: bool = False
     #: What is known of the sources.
     statistics: Statistics = field(default_factory=Statistics)

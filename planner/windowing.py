@@ -124,8 +124,9 @@ class DataWindowAgg(OneInput):
     aggregates: tuple[Aggregate, ...]
     #: The input's lifetimes are points; only snapshots ask.
     points: bool = False
-    #: Only sessions have phases.
+    #: Only sessions have phases; the partial one has panes of so long, us.
     phase: Phase = "complete"
+    pane_us: int = 0
     label: str = ""
     schema: pa.Schema = field(init=False)
 
@@ -149,8 +150,8 @@ class DataWindowAgg(OneInput):
         """What computes it; it also knows the output's types."""
         specs = tuple(a.spec for a in self.aggregates)
         match self.window:
-            case SessionWindow(gap_us) if self.phase == "partial":
-                return PartialSession(self.keys, gap_us, specs)
+            case SessionWindow() if self.phase == "partial":
+                return PartialSession(self.keys, self.pane_us, specs)
             case SessionWindow(gap_us) if self.phase == "final":
                 return FinalSession(self.keys, gap_us, specs)
             case SessionWindow(gap_us, max_us):

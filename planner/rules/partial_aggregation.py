@@ -1,8 +1,8 @@
 """Aggregates in two steps around an exchange, so that only partial results travel.
 
 Aggregates that need all rows of a window, and windows that data make, stay in one step: merging
-would not give the same. Sessions that only a gap ends are split too, as partial rows of panes
-shorter than the gap make the same sessions. The first step joins the stage before the exchange,
+would not give the same. Sessions that only a gap ends are split too, as partial rows of panes no
+longer than the gap make the same sessions. The first step joins the stage before the exchange,
 each branch of a union by itself. A subplan that others share is closed, so behind it rows are
 exchanged as they are.
 """
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from planner.logical import DataWindowAgg, Exchange, LogicalNode, Union, WindowAgg
 from planner.traversal import Shared, transform
+from planner.windows import SessionWindow
+from rvertex.operators.session_phases import pane_us
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions
@@ -32,7 +34,7 @@ def partial_aggregation(root: LogicalNode, options: PlanOptions) -> LogicalNode:
         exchange = node.input
         if not isinstance(exchange, Exchange) or exchange in shared:
             return node
-        partial = _partial(node, exchange.input, shared)
+        partial = _partial(_in_panes(node, options), exchange.input, shared)
         if partial is None:
             return node
         return replace(node, input=replace(exchange, input=partial), phase="final")
@@ -51,3 +53,11 @@ def _partial(
             return None
         return replace(below, branches=tuple(b for b in branches if b is not None))
     return replace(node, input=below, phase="partial", label="")
+
+
+def _in_panes(node: WindowAgg | DataWindowAgg, options: PlanOptions) -> WindowAgg | DataWindowAgg:
+    """The node as its partial one is to be, but for its input and phase."""
+    if isinstance(node, WindowAgg):
+        return node
+    assert isinstance(node.window, SessionWindow), node.window
+    return replace(node, pane_us=pane_us(node.window.gap_us, is_paced=options.is_paced))

@@ -96,7 +96,7 @@ def exact(spec: VertexSpec, *, sorts: bool, sessions: bool) -> VertexSpec:
     specs = tuple(AggregateSpec(f, column, f"{f}-{column}") for f, column in names)
     aggregate: PartialAggregate | PartialSession
     if sessions:
-        aggregate = PartialSession(("k",), 40, specs, any_order=not sorts)
+        aggregate = PartialSession(("k",), 4, specs, any_order=not sorts)
     else:
         aggregate = PartialAggregate(("k",), 8, 4, specs, points=True, any_order=not sorts)
     operators = (spec.operators[0], aggregate)

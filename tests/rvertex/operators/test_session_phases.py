@@ -22,6 +22,7 @@ from planner.lower import lower
 from rstream.batch import VE, VS, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.aggregates import AggregateSpec
+from rvertex.errors import SumOverflowError
 from rvertex.operators.session import SessionAggregate
 from rvertex.operators.session_phases import FinalSession, PartialSession, pane_us
 from rvertex.reorder import Reorder
@@ -65,11 +66,13 @@ SMALL = pa.schema([("k", pa.int64()), ("x", pa.int64())])
     keys=st.sampled_from([(), ("k",), ("s", "k")]),
     gap=st.sampled_from([1, 7, 25, 60, 300]),
     vertices=st.integers(1, 3),
+    is_paced=st.booleans(),
 )
 def test_two_phases_are_one(
-    run: Run, cuts: list[int], keys: tuple[str, ...], gap: int, vertices: int
+    run: Run, cuts: list[int], keys: tuple[str, ...], gap: int, vertices: int, is_paced: bool
 ) -> None:
-    partial, final = PartialSession(keys, gap, COUNTED), FinalSession(keys, gap, COUNTED)
+    pane = pane_us(gap, is_paced=is_paced)
+    partial, final = PartialSession(keys, pane, COUNTED), FinalSession(keys, gap, COUNTED)
     schema = partial.output_schema([PAYLOAD])
     at = np.arange(run.events.num_rows) % vertices
     parts = [
@@ -98,18 +101,18 @@ def test_two_phases_are_one(
     rows=ROWS,
     cuts=st.lists(st.integers(0, 39), max_size=6),
     keys=st.sampled_from([(), ("k",)]),
-    gap=st.sampled_from([3, 30, 70, 400]),
+    pane=st.sampled_from([1, 3, 7, 40]),
     restore=st.booleans(),
 )
 def test_a_source_need_not_sort(
     rows: list[tuple[int, int | None, int | None]],
     cuts: list[int],
     keys: tuple[str, ...],
-    gap: int,
+    pane: int,
     restore: bool,
 ) -> None:
     batch = unsorted_events(rows)
-    ordered = PartialSession(keys, gap, FREE)
+    ordered = PartialSession(keys, pane, FREE)
     assert ordered.is_order_free(UNSORTED)
     unordered = replace(ordered, any_order=True)
     payload = ordered.output_schema([UNSORTED])
@@ -174,8 +177,9 @@ def test_the_worked_panes() -> None:
         cti(20),
         cti(29),
     ]
-    spec = PartialSession(("k",), 100, TWO)
-    assert pane_us(spec.gap_us) == 10
+    spec = PartialSession(("k",), pane_us(100, is_paced=True), TWO)
+    assert spec.pane_us == 10
+    assert pane_us(100, is_paced=False) == 100
     out = assert_cut_invariant(spec, [make_run(items, SMALL)], [SMALL])
     lanes = [{"k": 1, "@count()": 2}, {"k": 2, "@count()": 1}, {"k": 2, "@count()": 1}]
     rows = out.events.to_pylist()
@@ -185,8 +189,9 @@ def test_the_worked_panes() -> None:
     assert out.ctis.tolist() == [10, 20]
 
 
+@pytest.mark.parametrize("is_paced", [True, False])
 @pytest.mark.parametrize("gap", [1, 10, 2**40, 2**62])
-def test_the_ends_of_time(gap: int) -> None:
+def test_the_ends_of_time(gap: int, is_paced: bool) -> None:
     low, high = MIN_TIME, INF_TIME - 1
     items: list[Ev | Cti] = [
         cti(low),
@@ -199,7 +204,8 @@ def test_the_ends_of_time(gap: int) -> None:
         cti(INF_TIME),
     ]
     run = make_run(items, SMALL)
-    partial, final = PartialSession(("k",), gap, TWO), FinalSession(("k",), gap, TWO)
+    pane = pane_us(gap, is_paced=is_paced)
+    partial, final = PartialSession(("k",), pane, TWO), FinalSession(("k",), gap, TWO)
     part = assert_cut_invariant(partial, [run], [SMALL])
     loose = assert_cut_invariant(replace(partial, any_order=True), [run], [SMALL])
     assert_same_items(loose.events, part.events, "in any order")
@@ -218,13 +224,23 @@ def test_a_large_batch_equals_small_ones() -> None:
     schema = pa.schema([(VS, pa.int64()), (VE, pa.int64()), *SMALL])
     events = pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=schema)
     run = Run(events, np.append(np.arange(0, rows * 3, 700), INF_TIME))
-    spec = PartialSession(("k",), 1_000, TWO)
+    spec = PartialSession(("k",), 100, TWO)
     (whole,) = run_cut(spec, [run], [SMALL], ())
     assert 500 < whole.events.num_rows < rows // 2
     assert (np.diff(int64_column(whole.events, VS)) >= 0).all()
     pieces = run_cut(spec, [run], [SMALL], range(0, rows + 50, 137), restore=True)
     joined = pa.concat_batches([piece.events for piece in pieces])
     assert_same_items(joined, whole.events, "in pieces")
+
+
+def test_sums_need_only_fit_in_the_end() -> None:
+    large = 2**62
+    spec = PartialSession(("k",), 10, TWO, any_order=True)
+    items: list[Ev | Cti] = [ev(t, k=1, x=x) for t, x in enumerate([large, large, -large, 5])]
+    out = assert_cut_invariant(spec, [make_run([*items, cti(20)], SMALL)], [SMALL])
+    assert out.events.column("@sum(x)").to_pylist() == [large + 5]
+    with pytest.raises(SumOverflowError):
+        run_cut(spec, [make_run([*items[:2], cti(20)], SMALL)], [SMALL], ())
 
 
 def test_a_session_waits_for_all_vertices() -> None:
