@@ -12,7 +12,7 @@ Invariants: (1) an event has ``vs < ve``; (2) CTIs never decrease within a strea
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -41,6 +41,8 @@ class Items:
 
     first_seq: int
     batch: pa.RecordBatch
+    #: The digest of these items alone (:mod:`rstream.digest`), empty if it is not known.
+    digest: bytes = field(default=b"", compare=False)
 
     @property
     def next_seq(self) -> int:
@@ -49,10 +51,14 @@ class Items:
     def from_seq(self, seq: int) -> Items:
         """The part at and after ``seq`` (zero copy)."""
         assert self.first_seq <= seq <= self.next_seq, (self.first_seq, seq, self.next_seq)
+        if seq == self.first_seq:
+            return self
         return Items(seq, self.batch.slice(seq - self.first_seq))
 
     def head(self, rows_max: int) -> Items:
         """At most the first ``rows_max`` rows (zero copy)."""
+        if rows_max >= self.batch.num_rows:
+            return self
         return Items(self.first_seq, self.batch.slice(0, rows_max))
 
 

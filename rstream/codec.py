@@ -1,11 +1,13 @@
 """Batches of items as Parquet segments and back. The only file that knows Parquet.
 
 A segment has the column ``_seq`` first, then the item columns. Its footer says, as JSON under
-:data:`FOOTER_KEY`: format version, stream, ``lo``, ``hi``, columns, rows per row group and the
-content digest of each row group (see :mod:`rstream.digest`; over items, not over file bytes).
+:data:`FOOTER_KEY`: format version, stream, ``lo``, ``hi``, columns and the content digest of each
+row group (see :mod:`rstream.digest`; over items, not over file bytes). Version 1 said a number of
+rows too, that of all row groups but the last; since then they end where batches do.
 
-Invariants: (1) row groups hold consecutive seqs, all but the last the same number; (2) the sum of
-the row group digests is the digest of ``[lo, hi)``.
+Invariants: (1) row groups hold consecutive seqs; (2) the sum of the row group digests is the digest
+of ``[lo, hi)``; (3) a digest that came with a batch is taken over, not made from what is written:
+what changed on the way is found when it is read.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,23 +35,25 @@ from rstream.dictionaries import (
 )
 from rstream.digest import StreamDigest
 from rstream.errors import CorruptSegmentError
-from rstream.hashing import value_buffer
+from rstream.row_groups import REPEATS_MIN, digest_of, have_one_dictionary, pays, row_groups
 from rstream.types import SeqRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_READ_VERSIONS = (1, 2)
 FOOTER_KEY = b"rstream"
 #: Where Arrow's readers look for the types of the columns.
 _ARROW_KEY = "ARROW:schema"
-ROW_GROUP_ROWS_MAX = 1 << 16
+ROW_GROUP_ROWS_MAX = 1 << 17
 ROW_GROUP_BYTES_MAX = 8 << 20
-#: Text is written as a dictionary where so many rows have each value so often on average.
+#: Rows that are looked at to see what pays.
 _SAMPLE_ROWS = 1 << 14
-_REPEATS_MIN = 3
-#: Floats are compressed where that takes a fifth away.
+#: A column is compressed where that takes a fifth away.
 _PAYING_SHARE = 0.8
+#: What pays for a column is looked at again after so many segments.
+_SEGMENTS_PER_LOOK = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,76 @@ class SegmentInfo:
     stream: str
     seqs: SeqRange
     columns: tuple[str, ...]
-    group_rows: int
     digests: tuple[str, ...]
+
+
+class SegmentEncoder:
+    """Makes the segments of a stream; what pays for its columns it asks now and then.
+
+    The files say that their columns are those of ``schema`` (None: of the batches), also where text
+    is written as the dictionaries that it came in.
+    """
+
+    def __init__(self, stream: str, schema: pa.Schema | None = None) -> None:
+        self._stream = stream
+        self._schema = schema
+        #: The form of the columns in a file and how they are written, as last found out.
+        self._written: pa.Schema | None = None
+        self._options: dict[str, Any] = {}
+        self._segments = 0
+
+    def encode(
+        self,
+        first_seq: int,
+        batches: Sequence[pa.RecordBatch],
+        digests: Sequence[bytes] = (),
+    ) -> pa.Buffer:
+        """The bytes of a segment that holds consecutive ``batches``, at least one row.
+
+        ``digests``: those of the batches, empty where it is not known. Copies only what is small.
+        """
+        rows = sum(batch.num_rows for batch in batches)
+        assert rows > 0
+        row_bytes = max(sum(map(batch_bytes, batches)) // rows, 1)
+        group_rows = max(min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES_MAX // row_bytes), 1)
+        sink = pa.BufferOutputStream()
+        told: list[str] = []
+        groups = row_groups(first_seq, batches, digests, group_rows)
+        first = next(groups)
+        schema = self._schema or first[0].batch.schema
+        declared = _file_schema(schema)
+        written, options = self._form(max(first, key=lambda part: part.batch.num_rows), schema)
+        is_declared = written.equals(declared)
+        with pq.ParquetWriter(sink, written, store_schema=is_declared, **options) as writer:
+            for parts in itertools.chain([first], groups):
+                told.append(digest_of(parts).hexdigest())
+                writer.write_table(_table(parts, written), group_rows)
+            footer = {
+                "version": FORMAT_VERSION,
+                "stream": self._stream,
+                "lo": first_seq,
+                "hi": first_seq + rows,
+                "columns": _describe(declared),
+                "digests": told,
+            }
+            writer.add_key_value_metadata({FOOTER_KEY.decode(): json.dumps(footer)})
+            if not is_declared:
+                types = base64.b64encode(declared.serialize().to_pybytes()).decode()
+                writer.add_key_value_metadata({_ARROW_KEY: types})
+        return sink.getvalue()
+
+    def _form(self, part: Items, schema: pa.Schema) -> tuple[pa.Schema, dict[str, Any]]:
+        """The form of each column, and how it is written."""
+        written = _file_schema(_written(part.batch, schema))
+        is_known = self._written is not None and written.equals(self._written)
+        if not is_known or self._segments % _SEGMENTS_PER_LOOK == 0:
+            sample = part.head(_SAMPLE_ROWS)
+            self._segments = 0
+            self._written, self._options = written, _writer_options(written, sample)
+            if sample.batch.num_rows < _SAMPLE_ROWS:
+                return written, self._options
+        self._segments += 1
+        return written, self._options
 
 
 def encode_segment(
@@ -69,47 +142,8 @@ def encode_segment(
     *,
     schema: pa.Schema | None = None,
 ) -> pa.Buffer:
-    """The bytes of a segment that holds consecutive ``batches``, at least one row.
-
-    The file says that its columns are those of ``schema`` (None: of the batches), also where text
-    is written as the dictionaries that it came in. Copies one row group at a time.
-    """
-    rows = sum(batch.num_rows for batch in batches)
-    assert rows > 0
-    row_bytes = max(sum(map(batch_bytes, batches)) // rows, 1)
-    group_rows = max(min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES_MAX // row_bytes), 1)
-    sink = pa.BufferOutputStream()
-    digests: list[str] = []
-    groups = _groups(batches, group_rows)
-    first = next(groups)
-    declared = _file_schema(schema or first.schema)
-    written = _file_schema(_written(first, schema or first.schema))
-    options = _writer_options(written, first.slice(0, _SAMPLE_ROWS))
-    is_declared = written.equals(declared)
-    with pq.ParquetWriter(sink, written, store_schema=is_declared, **options) as writer:
-        seq = first_seq
-        for batch in itertools.chain([first], groups):
-            digest = StreamDigest()
-            digest.update(seq, batch)
-            digests.append(digest.hexdigest())
-            seqs = pa.array(np.arange(seq, seq + batch.num_rows))
-            columns = [seqs, *_columns(batch, written)]
-            writer.write_table(pa.Table.from_arrays(columns, schema=written), group_rows)
-            seq += batch.num_rows
-        footer = {
-            "version": FORMAT_VERSION,
-            "stream": stream,
-            "lo": first_seq,
-            "hi": first_seq + rows,
-            "columns": _describe(declared),
-            "group_rows": group_rows,
-            "digests": digests,
-        }
-        writer.add_key_value_metadata({FOOTER_KEY.decode(): json.dumps(footer)})
-        if not is_declared:
-            told = base64.b64encode(declared.serialize().to_pybytes()).decode()
-            writer.add_key_value_metadata({_ARROW_KEY: told})
-    return sink.getvalue()
+    """One segment alone; see :class:`SegmentEncoder`."""
+    return SegmentEncoder(stream, schema).encode(first_seq, batches)
 
 
 class SegmentFile:
@@ -124,6 +158,7 @@ class SegmentFile:
         try:
             self._file = pq.ParquetFile(source, pre_buffer=False)
             self.info = _parse_footer(self._file.metadata.metadata or {})
+            self._group_ends = _group_ends(self._file.metadata, self.info.seqs.lo)
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
             raise CorruptSegmentError(path, f"unreadable footer: {error}") from error
         self._columns = None if columns is None else [KIND, VS, VE, *columns]
@@ -139,8 +174,8 @@ class SegmentFile:
         """The items from ``seq`` to the end of its row group."""
         seqs = self.info.seqs
         assert seq in seqs, (seq, seqs)
-        group = (seq - seqs.lo) // self.info.group_rows
-        first = seqs.lo + group * self.info.group_rows
+        group = bisect_right(self._group_ends, seq)
+        first = self._group_ends[group - 1] if group else seqs.lo
         wanted = self._columns
         if verify or wanted is None:
             wanted = [f.name for f in self._file.schema_arrow if f.name != SEQ]
@@ -189,36 +224,35 @@ def _file_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(SEQ, pa.int64(), nullable=False), *schema])
 
 
-def _groups(batches: Sequence[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:
-    """The rows of ``batches``, so many at a time."""
-    parts: list[pa.RecordBatch] = []
-    rows = 0
+def _group_ends(metadata: pq.FileMetaData, lo: int) -> list[int]:
+    """The seq after the last one of each row group."""
+    rows = (metadata.row_group(k).num_rows for k in range(metadata.num_row_groups))
+    return list(itertools.accumulate(rows, initial=lo))[1:]
+
+
+def _table(parts: list[Items], written: pa.Schema) -> pa.Table:
+    """A row group with its sequence numbers, in the form in which it is written."""
+    batches = [part.batch for part in parts]
+    if not have_one_dictionary(batches):
+        batches = [join_batches(batches)]
+    seq = parts[0].first_seq
+    chunks: list[pa.RecordBatch] = []
     for batch in batches:
-        lo = 0
-        while lo < batch.num_rows:
-            part = batch.slice(lo, rows_max - rows)
-            parts.append(part)
-            lo += part.num_rows
-            rows += part.num_rows
-            if rows == rows_max:
-                yield join_batches(parts)
-                parts, rows = [], 0
-    if parts:
-        yield join_batches(parts)
+        seqs = pa.array(np.arange(seq, seq + batch.num_rows))
+        columns = [seqs, *_columns(batch, written)]
+        chunks.append(pa.RecordBatch.from_arrays(columns, schema=written))
+        seq += batch.num_rows
+    return pa.Table.from_batches(chunks)
 
 
 def _written(first: pa.RecordBatch, declared: pa.Schema) -> pa.Schema:
     """The form of each column in a file: a dictionary whose values come again is taken over."""
     assert is_form_of(first.schema, declared), (first.schema, declared)
     kinds = [
-        column.type if is_dictionary(column.type) and _pays(column) else field.type
+        column.type if is_dictionary(column.type) and pays(column) else field.type
         for column, field in zip(first.columns, declared, strict=True)
     ]
     return pa.schema([f.with_type(kind) for f, kind in zip(declared, kinds, strict=True)])
-
-
-def _pays(column: pa.DictionaryArray) -> bool:
-    return len(column.dictionary) * _REPEATS_MIN <= len(column)
 
 
 def _columns(batch: pa.RecordBatch, written: pa.Schema) -> list[pa.Array]:
@@ -230,7 +264,7 @@ def _columns(batch: pa.RecordBatch, written: pa.Schema) -> list[pa.Array]:
         elif not is_dictionary(column.type):
             columns.append(column.cast(field.type))
         else:
-            columns.append(column if _pays(column) else compact(column))
+            columns.append(column if pays(column) else compact(column))
     return columns
 
 
@@ -242,46 +276,49 @@ def _repeating(sample: pa.RecordBatch, written: pa.Schema) -> list[str]:
         for field in list(written)[1:]
         if pa.types.is_string(field.type)
         and rows >= _SAMPLE_ROWS
-        and pc.count_distinct(plain_array(sample.column(field.name))).as_py() * _REPEATS_MIN <= rows
+        and pc.count_distinct(plain_array(sample.column(field.name))).as_py() * REPEATS_MIN <= rows
     ]
 
 
-def _writer_options(schema: pa.Schema, sample: pa.RecordBatch) -> dict[str, Any]:
+def _writer_options(schema: pa.Schema, sample: Items) -> dict[str, Any]:
     """Cheap first: integers as deltas and lz4, a third faster than plain lz4 and half the size.
 
     Dictionaries where the data has them, and for text that repeats: there they halve the time.
-    Floats that lz4 makes little of are left as they are: to try costs four times what it is to
-    write them. BYTE_STREAM_SPLIT would be faster still, but not every reader knows it for integers.
+    Columns that lz4 makes little of are left as they are: to try costs up to four times what it is
+    to write them. BYTE_STREAM_SPLIT would be faster still, but not every reader knows it for
+    integers. What an item is, nearly always the same, is left to lz4 alone.
     """
     dictionaries = [f.name for f in schema if pa.types.is_dictionary(f.type)]
-    dictionaries += _repeating(sample, schema)
-    deltas = {f.name: "DELTA_BINARY_PACKED" for f in schema if _is_stored_as_integer(f.type)}
-    return {
-        "compression": _compression(schema, sample),
+    dictionaries += _repeating(sample.batch, schema)
+    integers = [f.name for f in schema if _is_stored_as_integer(f.type) and f.name != KIND]
+    options = {
+        "compression": "lz4",
         # Else the items of a list come back under another name, and the schema as another one.
         "use_compliant_nested_type": False,
         "use_dictionary": dictionaries or False,
         "write_statistics": [SEQ, VS],
-        "column_encoding": deltas,
+        "column_encoding": dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
     }
+    if sample.batch.num_rows >= _SAMPLE_ROWS:
+        options["compression"] = _compression(schema, sample, options)
+    return options
 
 
-def _compression(schema: pa.Schema, sample: pa.RecordBatch) -> str | dict[str, str]:
-    """By column where all are flat."""
-    if any(pa.types.is_nested(f.type) for f in schema) or sample.num_rows < _SAMPLE_ROWS:
+def _compression(schema: pa.Schema, sample: Items, options: dict[str, Any]) -> str | dict[str, str]:
+    """By column, where all are flat: whether lz4 makes enough of it is tried out."""
+    if any(pa.types.is_nested(f.type) for f in schema):
         return "lz4"
-    given = [sample.column(f.name) for f in list(schema)[1:]]
-    noise = {f.name for f, c in zip(list(schema)[1:], given, strict=True) if _is_noise(f.type, c)}
-    return {name: "none" if name in noise else "lz4" for name in schema.names} if noise else "lz4"
-
-
-def _is_noise(kind: pa.DataType, sample: pa.Array) -> bool:
-    """Whether lz4 would make little of such values."""
-    if not pa.types.is_float64(kind) and not pa.types.is_float32(kind):
-        return False
-    data = value_buffer(sample, kind.to_pandas_dtype()).tobytes()
-    packed = pa.compress(data, codec="lz4_raw", asbytes=True)
-    return len(packed) > len(data) * _PAYING_SHARE
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, schema, **options) as writer:
+        writer.write_table(_table([sample], schema))
+    found = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
+    columns = [found.column(k) for k in range(found.num_columns)]
+    return {
+        name: "lz4"
+        if c.total_compressed_size <= c.total_uncompressed_size * _PAYING_SHARE
+        else "none"
+        for name, c in zip(schema.names, columns, strict=True)
+    }
 
 
 def _is_stored_as_integer(kind: pa.DataType) -> bool:
@@ -291,7 +328,7 @@ def _is_stored_as_integer(kind: pa.DataType) -> bool:
 
 def _parse_footer(metadata: dict[bytes, bytes]) -> SegmentInfo:
     footer = json.loads(metadata[FOOTER_KEY])
-    if footer["version"] != FORMAT_VERSION:
+    if footer["version"] not in _READ_VERSIONS:
         raise ValueError(f"format version {footer['version']}, this is {FORMAT_VERSION}")
     seqs = SeqRange(int(footer["lo"]), int(footer["hi"]))
     digests = tuple(str(d) for d in footer["digests"])
@@ -299,6 +336,5 @@ def _parse_footer(metadata: dict[bytes, bytes]) -> SegmentInfo:
         stream=str(footer["stream"]),
         seqs=seqs,
         columns=tuple(str(c) for c in footer["columns"]),
-        group_rows=int(footer["group_rows"]),
         digests=digests,
     )

@@ -62,10 +62,10 @@ class StreamDigest:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_seq = self._waiting_rows = 0
 
-    def update(self, first_seq: int, batch: pa.RecordBatch) -> bytes | None:
+    def update(self, first_seq: int, batch: pa.RecordBatch) -> bytes:
         """Add the items of ``batch``, the first of which has ``first_seq``; at once, or later.
 
-        Returns the digest of these items alone if they were added at once.
+        Returns the digest of these items alone, nothing if they are added later.
         """
         assert first_seq >= 0, first_seq
         if first_seq != self._waiting_seq + self._waiting_rows:
@@ -79,7 +79,7 @@ class StreamDigest:
         self._waiting_rows += batch.num_rows
         if len(self._waiting) >= _WAITING_MAX:
             self._settle()
-        return None
+        return b""
 
     def _settle(self) -> None:
         """Add what waits."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rstream.codec import SegmentFile, encode_segment
+from rstream.codec import SegmentEncoder, SegmentFile
 from rstream.errors import CorruptSegmentError, InvalidBatchError, SequenceGapError, StoreError
 from rstream.segments import SegmentIndex, parse_segment_name, segment_name
 from rstream.tail import Cut
@@ -39,7 +39,7 @@ class DurableLog:
     def __init__(self, store: BlobStore, stream: str, *, schema: pa.Schema | None = None) -> None:
         """``schema``: that of the items as files have it; None: that of what is written."""
         self._store = store
-        self._schema = schema
+        self._encoder = SegmentEncoder(stream, schema)
         self.stream = stream
         self._lock = threading.Lock()
         #: A listing, and what was written while it was made, belong together.
@@ -114,11 +114,11 @@ class DurableLog:
 
     def write(self, items: Items | Cut) -> None:
         """Make a segment of ``items``; what is there under its name already stays."""
-        cut = items if isinstance(items, Cut) else Cut(items.first_seq, (items.batch,))
+        cut = items if isinstance(items, Cut) else Cut.of([items])
         seqs = SeqRange(cut.first_seq, cut.next_seq)
         name = segment_name(seqs)
         if not self._store.exists(name):
-            data = encode_segment(self.stream, cut.first_seq, cut.batches, schema=self._schema)
+            data = self._encoder.encode(cut.first_seq, cut.batches, cut.digests)
             try:
                 self._store.put(name, data)
             except StoreError:

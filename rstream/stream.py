@@ -68,9 +68,7 @@ class RStream:
         is_volatile = durability == "volatile"
         self._first_seq, next_seq = log.resume_at(start_seq, is_volatile=is_volatile)
         self._tail = VolatileTail(next_seq)
-        self._clock = clock
-        self._verify = verify
-        self._on_change = on_change
+        self._clock, self._verify, self.on_change = clock, verify, on_change
         self._owns_background = background is None
         self._background = background or ThreadBackground("rstream-flush")
         self._state, self._write_lock = threading.Condition(), threading.Lock()
@@ -153,8 +151,10 @@ class RStream:
         """Write at the end."""
         return self.write(self.next_seq, batch)
 
-    def write(self, seq: int, batch: pa.RecordBatch, *, is_valid: bool = False) -> int:
-        """Write items from ``seq`` on; returns how many were new.
+    def write(
+        self, seq: int, batch: pa.RecordBatch, *, is_valid: bool = False, digest: bytes = b""
+    ) -> int:
+        """Write items from ``seq`` on, whose digest may be known; returns how many were new.
 
         Items there already are dropped and counted. Blocks while full. ``is_valid`` is not checked.
 
@@ -175,14 +175,14 @@ class RStream:
             repeated = min(next_seq - seq, batch.num_rows)
             if repeated:
                 self._drop_repeated(seq, batch.slice(0, repeated))
-                batch = batch.slice(repeated)
+                batch, digest = batch.slice(repeated), b""
             if batch.num_rows == 0:
                 return 0
             if self.durability == "sync":
-                self._log.write(Items(next_seq, batch))
+                self._log.write(Items(next_seq, batch, digest))
             else:
                 self._wait_for_room()
-            self._append(batch)
+            self._append(batch, digest)
         self._changed()
         return int(batch.num_rows)
 
@@ -298,9 +298,9 @@ class RStream:
             self._tail.check()
             assert self._first_seq <= self._tail.next_seq, (self._first_seq, self._tail.next_seq)
 
-    def _append(self, batch: pa.RecordBatch) -> None:
+    def _append(self, batch: pa.RecordBatch, digest: bytes) -> None:
         with self._state:
-            self._tail.append(batch)
+            self._tail.append(batch, digest)
             if self.durability == "sync":
                 self._tail.mark_durable(self._tail.next_seq)
                 self._trim()
@@ -396,5 +396,5 @@ class RStream:
                 raise failure
 
     def _changed(self) -> None:
-        if self._on_change is not None:
-            self._on_change()
+        if self.on_change is not None:
+            self.on_change()

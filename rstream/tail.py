@@ -18,10 +18,12 @@ from rstream.batch import Items
 from rstream.dictionaries import batch_bytes, join_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
+#: Where ``bytes`` is the size of a tail.
+_Digest = bytes
 #: What a batch costs beside its buffers.
 BATCH_OVERHEAD_BYTES = 1024
 #: Batches of at least this many rows are handed out by reference, smaller ones are joined.
@@ -34,6 +36,14 @@ class Cut:
 
     first_seq: int
     batches: tuple[pa.RecordBatch, ...]
+    #: Of each batch its digest, empty where it is not known.
+    digests: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[Items]) -> Cut:
+        """What follows on each other; at least one."""
+        batches = tuple(part.batch for part in parts)
+        return cls(parts[0].first_seq, batches, tuple(part.digest for part in parts))
 
     @property
     def next_seq(self) -> int:
@@ -49,14 +59,15 @@ class Cut:
 
     def _part(self, lo: int, hi: int) -> Cut:
         assert self.first_seq <= lo < hi <= self.next_seq, (self.first_seq, lo, hi, self.next_seq)
-        parts: list[pa.RecordBatch] = []
+        parts: list[Items] = []
         first = self.first_seq
-        for batch in self.batches:
-            start, end = max(lo, first), min(hi, first + batch.num_rows)
+        for batch, digest in zip(self.batches, self.digests, strict=True):
+            items = Items(first, batch, digest)
+            start, end = max(lo, first), min(hi, items.next_seq)
             if start < end:
-                parts.append(batch.slice(start - first, end - start))
-            first += batch.num_rows
-        return Cut(lo, tuple(parts))
+                parts.append(items.from_seq(start).head(end - start))
+            first = items.next_seq
+        return Cut.of(parts)
 
 
 class VolatileTail:
@@ -95,14 +106,14 @@ class VolatileTail:
         """Bytes of the kept items; a slice counts for its own rows only."""
         return self._bytes
 
-    def append(self, batch: pa.RecordBatch) -> None:
-        """Take a batch at ``next_seq``, by reference."""
+    def append(self, batch: pa.RecordBatch, digest: _Digest = b"") -> None:
+        """Take a batch at ``next_seq``, by reference, and its digest if it is known."""
         assert batch.num_rows > 0
         nbytes = batch_bytes(batch)
         if self._flushing_seq == self._next_seq:
             self._unflushed_bytes = 0
         size = nbytes + BATCH_OVERHEAD_BYTES
-        self._items.append(Items(self._next_seq, batch))
+        self._items.append(Items(self._next_seq, batch, digest))
         self._sizes.append(size)
         self._bytes += size
         self._unflushed_bytes += nbytes
@@ -133,30 +144,35 @@ class VolatileTail:
     def cut(self, rows_max: int, bytes_max: int) -> Cut | None:
         """The next items to flush, from ``flushing_seq`` on, by reference; None if none.
 
-        Moves ``flushing_seq`` past them.
+        Moves ``flushing_seq`` past them. A batch with a digest is left whole if that leaves at
+        least half of what may be cut.
         """
         if self._flushing_seq == self._next_seq:
             return None
-        parts: list[pa.RecordBatch] = []
+        parts: list[Items] = []
         rows = size = 0
         first = self._flushing_seq
         for items in self._from(first):
-            part = items.from_seq(max(first, items.first_seq)).batch
+            part = items.from_seq(max(first, items.first_seq))
             room_bytes = bytes_max - size
-            part_bytes = batch_bytes(part)
+            part_bytes = batch_bytes(part.batch)
+            fits = part_bytes <= room_bytes and rows + part.batch.num_rows <= rows_max
+            is_enough = size * 2 >= bytes_max or rows * 2 >= rows_max
+            if not fits and is_enough and part.digest:
+                break
             if part_bytes > room_bytes:
-                fit = int(part.num_rows * room_bytes / part_bytes)
-                part = part.slice(0, max(fit, 0 if parts else 1))
-            part = part.slice(0, rows_max - rows)
-            if part.num_rows:
+                fit = int(part.batch.num_rows * room_bytes / part_bytes)
+                part = part.head(max(fit, 0 if parts else 1))
+            part = part.head(rows_max - rows)
+            if part.batch.num_rows:
                 parts.append(part)
-            rows += part.num_rows
-            size += batch_bytes(part)
+            rows += part.batch.num_rows
+            size += batch_bytes(part.batch)
             if first + rows < items.next_seq or rows >= rows_max:
                 break
         self._flushing_seq = first + rows
         self._unflushed_bytes -= size
-        return Cut(first, tuple(parts))
+        return Cut.of(parts)
 
     @property
     def unflushed_bytes(self) -> int:

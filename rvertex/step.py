@@ -168,7 +168,8 @@ class VertexRunner:
         is_valid = is_valid and not self._env.limits.verify
         for stream, items in zip(self.outputs, result.outputs, strict=True):
             if items is not None:
-                stream.write(items.first_seq, items.batch, is_valid=is_valid)
+                seq, batch, digest = items.first_seq, items.batch, items.digest
+                stream.write(seq, batch, is_valid=is_valid, digest=digest)
         self._collect()
 
     def collect(self, marks: Mapping[str, int]) -> None:

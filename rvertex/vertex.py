@@ -334,7 +334,6 @@ class RVertex:
                 outputs.append(None)
                 continue
             seq = self.output_seqs[k]
-            self._digests[k].update(seq, batch)
-            outputs.append(Items(seq, batch))
+            outputs.append(Items(seq, batch, self._digests[k].update(seq, batch)))
             self.output_seqs[k] = seq + batch.num_rows
         return StepResult(tuple(outputs))

@@ -127,7 +127,7 @@ def test_a_segment_of_carried_text_is_one_of_text(parts: list[Words], repeat: in
 
 
 def test_a_segment_may_have_both_forms() -> None:
-    few, many = carried(["a", "b"] * (1 << 15)), plain(["b", None, "c"] * 100)
+    few, many = carried(["a", "b"] * (1 << 16)), plain(["b", None, "c"] * 100)
     data = encode_segment("s", 0, [few, many], schema=PLAIN)
     rows = few.num_rows + many.num_rows
     file = SegmentFile(pa.BufferReader(data), "p/x.parquet", SeqRange(0, rows), columns=None)

@@ -80,7 +80,7 @@ class Work:
         )
 
     def take(self) -> Cut | None:
-        return Cut(self.cuts.pop(0), (items(0, 1),)) if self.cuts else None
+        return Cut(self.cuts.pop(0), (items(0, 1),), (b"",)) if self.cuts else None
 
     def write(self, cut: Cut) -> None:
         if cut.first_seq % 10 == 3:

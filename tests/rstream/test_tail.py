@@ -52,6 +52,18 @@ def test_cut_stops_at_rows_and_bytes() -> None:
     tail.check()
 
 
+def test_a_batch_with_a_digest_is_left_whole_if_half_is_there() -> None:
+    tail = VolatileTail(0)
+    for size in (5, 4, 4, 30):
+        tail.append(items(tail.next_seq, tail.next_seq + size), bytes([size]))
+    cuts = [tail.cut(12, 10**9) for _ in range(5)]
+    found = [(cut.first_seq, cut.next_seq, cut.digests) for cut in cuts if cut is not None]
+    assert found[0] == (0, 9, (b"\x05", b"\x04"))
+    assert found[1] == (9, 21, (b"\x04", b""))
+    assert [(lo, hi) for lo, hi, _ in found[2:]] == [(21, 33), (33, 43)]
+    tail.check()
+
+
 def test_only_what_is_durable_is_freed() -> None:
     tail = tail_of(10, 10, 10)
     tail.drop_below(15)
