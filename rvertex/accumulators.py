@@ -45,6 +45,8 @@ class Rows:
     groups: int
     events: pa.RecordBatch
     at: np.ndarray | None = None
+    #: Which groups had rows before, where codes have gaps; None: all that there were.
+    had: np.ndarray | None = None
     _columns: dict[str, pa.Array] = field(default_factory=dict)
     _valid: dict[str, tuple[np.ndarray, pa.Array]] = field(default_factory=dict)
     #: What an accumulator found out about these rows and another may need as well.
@@ -146,7 +148,8 @@ class _Seen:
         """The groups of ``codes``, a part of ``rows``, have seen a value."""
         if self._flags is None and len(codes) < len(rows.codes):
             self._flags = GroupArray(np.bool_, False)
-            self._flags.writable(self._groups)[:] = True
+            before = True if rows.had is None else rows.had[: self._groups]
+            self._flags.writable(self._groups)[:] = before
         if self._flags is not None:
             self._flags.writable(rows.groups)[codes] = True
         self._groups = rows.groups
@@ -311,6 +314,11 @@ class Extreme:
         if pa.types.is_boolean(self._kind):
             return column.cast(pa.bool_())
         return column if column.type == self._kind else column.view(self._kind)
+
+
+def takes_gaps(accumulator: Accumulator) -> bool:
+    """Whether codes that no row has cost nothing but their place in arrays."""
+    return isinstance(accumulator, CountRows | SumFloat | SumInt | Extreme)
 
 
 def is_numpy_ordered(kind: pa.DataType) -> bool:

@@ -71,7 +71,7 @@ class PackedKeys:
             values = codes
             if i:
                 codes, values = np.divmod(codes, self.spans[i])
-            out.append(_typed(values + np.int64(self.lows[i]), self.types[i]))
+            out.append(typed(values + np.int64(self.lows[i]), self.types[i]))
         return out[::-1]
 
 
@@ -105,7 +105,7 @@ def numbered_keys(
 def packed_keys(columns: Sequence[pa.Array], rows: int) -> PackedKeys | None:
     """The keys of ``rows`` rows, if all columns are integers or times without nulls and fit."""
     types = tuple(column.type for column in columns)
-    if not all(_is_packable(column) for column in columns):
+    if not all(is_packable(column) for column in columns):
         return None
     values = [numbers(column).astype(np.int64, copy=False) for column in columns]
     lows, spans, span = [], [], 1
@@ -135,6 +135,23 @@ def sorted_keys(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
     table = pa.table(plain, names=names)
     found = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
     return found.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+def is_packable(column: pa.Array) -> bool:
+    """Whether its values are integers or times that int64 holds in their order, none null."""
+    types, kind = pa.types, column.type
+    is_number = types.is_integer(kind) and kind != pa.uint64()
+    is_time = types.is_temporal(kind) and not types.is_interval(kind)
+    return bool(is_number or is_time or types.is_boolean(kind)) and not column.null_count
+
+
+def typed(values: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """int64[n] as a column of a type that can be packed."""
+    if pa.types.is_boolean(kind):
+        return pa.array(values.astype(bool))
+    if pa.types.is_temporal(kind):
+        return pa.array(values.astype(f"i{kind.bit_width // 8}", copy=False)).view(kind)
+    return pa.array(values.astype(kind.to_pandas_dtype(), copy=False))
 
 
 def is_dense(span: int, values: int) -> bool:
@@ -184,7 +201,7 @@ def _leading(
 ) -> ListedKeys | None:
     """The keys by the first columns, if these can be packed and the others depend on them."""
     count = 0
-    while count < len(columns) and _is_packable(columns[count]):
+    while count < len(columns) and is_packable(columns[count]):
         count += 1
     rest = columns[count:]
     if count == 0 or rows == 0 or any(pa.types.is_floating(column.type) for column in rest):
@@ -220,22 +237,6 @@ def _indexed(types: Sequence[pa.DataType], columns: Sequence[pa.Array], rows: in
     rank = np.empty(len(index), np.int64)
     rank[order] = np.arange(len(index))
     return ListedKeys(rank[codes], order, keys)
-
-
-def _is_packable(column: pa.Array) -> bool:
-    types, kind = pa.types, column.type
-    is_number = types.is_integer(kind) and kind != pa.uint64()
-    is_time = types.is_temporal(kind) and not types.is_interval(kind)
-    return bool(is_number or is_time or types.is_boolean(kind)) and not column.null_count
-
-
-def _typed(values: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """int64[n] as a column of a type that can be packed."""
-    if pa.types.is_boolean(kind):
-        return pa.array(values.astype(bool))
-    if pa.types.is_temporal(kind):
-        return pa.array(values.astype(f"i{kind.bit_width // 8}", copy=False)).view(kind)
-    return pa.array(values.astype(kind.to_pandas_dtype(), copy=False))
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.dictionaries import has_dictionaries, join_batches
-from rvertex.accumulators import Rows
+from rvertex.accumulators import Rows, takes_gaps
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.key_ranks import SPAN_MAX, narrowed, numbered_keys, ranks, sorted_keys
 from rvertex.key_table import KeyTable
+from rvertex.offset_keys import OffsetKeys
 from rvertex.ranked import plain_ranked
 from rvertex.windows import floor_divided
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Fewer rows wait for others: to fold them in costs as much.
 _TOGETHER_ROWS = 1024
+#: Begins the names of saved tables.
+_NEAR = "near."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class OpenGroups:
 
     def __init__(self, grouping: Grouping) -> None:
         self._grouping = grouping
+        #: Groups of keys that lie close together, and all others by an index.
+        self._near: _NearGroups | None = None
         self._table = KeyTable(grouping.types)
         self._accumulators = grouping.accumulators()
         #: Few events, which are folded in together with those that follow.
@@ -76,7 +81,7 @@ class OpenGroups:
 
     def __len__(self) -> int:
         self._settle()
-        return len(self._table)
+        return len(self._table) + (0 if self._near is None else len(self._near))
 
     def update(self, events: pa.RecordBatch) -> None:
         """Fold events in, now or later."""
@@ -97,38 +102,132 @@ class OpenGroups:
             self._fold(join_batches(waiting))
 
     def _fold(self, events: pa.RecordBatch) -> None:
-        columns = self._grouping.key_columns(events)
-        codes = self._table.codes(columns, events.num_rows)
-        rows = Rows(codes, len(self._table), events)
-        for accumulator in self._accumulators:
-            accumulator.update(rows)
+        is_new = len(self._table) == 0
+        if self._near is None and is_new:
+            self._near = _NearGroups.beginning(self._grouping, events)
+        rest = events if self._near is None else self._near.update(events, grows=is_new)
+        if rest.num_rows:
+            columns = self._grouping.key_columns(rest)
+            codes = self._table.codes(columns, rest.num_rows)
+            _update(self._accumulators, Rows(codes, len(self._table), rest))
 
     def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
         """Key columns and lane columns, by key. The end: each accumulator is freed in turn."""
         self._settle()
+        near, self._near = self._near, None
+        if near is not None and len(self._table) == 0:
+            return near.result()
         keys = self._table.keys()
-        order = pa.array(sorted_keys(keys, len(self)))
-        lanes: list[pa.Array] = []
-        left, self._accumulators = self._accumulators[::-1], []
-        while left:
-            lanes += [lane.take(order) for lane in left.pop().columns()]
-        return [k.take(order) for k in keys], lanes
+        order = pa.array(sorted_keys(keys, len(self._table)))
+        lanes = _lanes_at(self._accumulators, order)
+        self._accumulators = []
+        keys = [k.take(order) for k in keys]
+        return (keys, lanes) if near is None else _merged((keys, lanes), near.result())
 
     def save(self) -> dict[str, pa.Table]:
         """Keys and accumulators in code order, by reference, each column a table of its own."""
         self._settle()
-        tables = self._table.save()
-        for i, accumulator in enumerate(self._accumulators):
-            for j, column in enumerate(accumulator.save()):
-                tables[f"lane{i}.{j}"] = pa.table({"lane": column})
+        tables = self._table.save() | _saved(self._accumulators)
+        if self._near is not None:
+            tables |= {f"{_NEAR}{name}": table for name, table in self._near.save().items()}
         return tables
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         """Take over what ``save`` returned; only called on new groups."""
         self._table.restore(tables)
-        for i, accumulator in enumerate(self._accumulators):
-            width = len(accumulator.save())
-            accumulator.restore([tables[f"lane{i}.{j}"].column(0) for j in range(width)])
+        _restore(self._accumulators, tables)
+        near = {k.removeprefix(_NEAR): t for k, t in tables.items() if k.startswith(_NEAR)}
+        self._near = _NearGroups.restored(self._grouping, near) if near else None
+
+
+class _NearGroups:
+    """The groups of keys in a range, by the distance from its begin."""
+
+    def __init__(self, grouping: Grouping, keys: OffsetKeys) -> None:
+        self._grouping = grouping
+        self._keys = keys
+        self._accumulators = grouping.accumulators()
+
+    @classmethod
+    def beginning(cls, grouping: Grouping, events: pa.RecordBatch) -> _NearGroups | None:
+        """For keys like those of ``events``; None where an index does better."""
+        if len(grouping.names) != 1 or not all(map(takes_gaps, grouping.accumulators())):
+            return None
+        keys = OffsetKeys.beginning(*grouping.key_columns(events))
+        return None if keys is None else cls(grouping, keys)
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._keys.had()))
+
+    def update(self, events: pa.RecordBatch, *, grows: bool) -> pa.RecordBatch:
+        """Fold events in; returns those whose keys are not in the range."""
+        (column,) = self._grouping.key_columns(events)
+        codes, mask = self._keys.codes(column, grows=grows)
+        mine = events if mask is None else events.filter(pa.array(mask))
+        if len(codes):
+            rows = Rows(codes, self._keys.groups, mine, had=self._keys.had())
+            _update(self._accumulators, rows)
+            self._keys.add(codes)
+        return events.slice(0, 0) if mask is None else events.filter(pa.array(~mask))
+
+    def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
+        """As :meth:`OpenGroups.result`."""
+        found = self._keys.found()
+        lanes = _lanes_at(self._accumulators, pa.array(found))
+        self._accumulators = []
+        return [self._keys.keys(found)], lanes
+
+    def save(self) -> dict[str, pa.Table]:
+        """As :meth:`OpenGroups.save`."""
+        return self._keys.save() | _saved(self._accumulators)
+
+    @classmethod
+    def restored(cls, grouping: Grouping, tables: Mapping[str, pa.Table]) -> _NearGroups:
+        """What has been saved."""
+        made = cls(grouping, OffsetKeys.restore(grouping.types[0], tables))
+        _restore(made._accumulators, tables)
+        return made
+
+
+def _update(accumulators: Sequence[Accumulator], rows: Rows) -> None:
+    for accumulator in accumulators:
+        accumulator.update(rows)
+
+
+def _lanes_at(accumulators: list[Accumulator], order: pa.Array) -> list[pa.Array]:
+    """Lane columns of these codes; each accumulator is freed in turn."""
+    lanes: list[pa.Array] = []
+    left = accumulators[::-1]
+    accumulators.clear()
+    while left:
+        lanes += [lane.take(order) for lane in left.pop().columns()]
+    return lanes
+
+
+def _merged(
+    some: tuple[list[pa.Array], list[pa.Array]], others: tuple[list[pa.Array], list[pa.Array]]
+) -> tuple[list[pa.Array], list[pa.Array]]:
+    """The groups of both, by key; no key is in both."""
+    keys, lanes = (
+        [pa.concat_arrays(pair) for pair in zip(*columns, strict=True)]
+        for columns in zip(some, others, strict=True)
+    )
+    order = pa.array(sorted_keys(keys, len(keys[0])))
+    return [key.take(order) for key in keys], [lane.take(order) for lane in lanes]
+
+
+def _saved(accumulators: Sequence[Accumulator]) -> dict[str, pa.Table]:
+    return {
+        f"lane{i}.{j}": pa.table({"lane": column})
+        for i, accumulator in enumerate(accumulators)
+        for j, column in enumerate(accumulator.save())
+    }
+
+
+def _restore(accumulators: Sequence[Accumulator], tables: Mapping[str, pa.Table]) -> None:
+    for i, accumulator in enumerate(accumulators):
+        width = len(accumulator.save())
+        accumulator.restore([tables[f"lane{i}.{j}"].column(0) for j in range(width)])
 
 
 def closed_groups(

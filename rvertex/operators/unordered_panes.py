@@ -56,8 +56,8 @@ class UnorderedPanes:
             self._consume(events, closing, out)
         for pane in sorted(pane for pane in self._open if pane < closing):
             groups = self._open.pop(pane)
-            keys, lanes = groups.result()
-            out.append(self._rows(np.full(len(groups), pane), keys, lanes))
+            numbers = np.full(len(groups), pane)
+            out.append(self._rows(numbers, *groups.result()))
         ctis = growing(self._panes.earliest_open(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
