@@ -33,14 +33,15 @@ class GroupArray:
     def writable(self, groups: int) -> np.ndarray:
         """The values of ``groups`` groups (never fewer than before), to be changed in place."""
         assert groups >= self._count, (groups, self._count)
+        count = self._count
         if groups > len(self._values) or self._is_shared:
             capacity = len(self._values)
             if groups > capacity:
                 capacity = max(groups, 2 * capacity, _CAPACITY_MIN)
             grown = np.empty(capacity, self._values.dtype)
-            grown[: self._count] = self._values[: self._count]
-            grown[self._count :] = self.fill
+            grown[:count] = self._values[:count]
             self._values, self._is_shared = grown, False
+        self._values[count:groups] = self.fill  # Not further: what is not needed is not touched.
         self._count = groups
         return self._values[:groups]
 

@@ -259,8 +259,8 @@ def _pairs(
         return windows, key, key
     low, high = int(windows.min()), int(windows.max())
     if low == high:
-        found, row = ranks(narrowed(key, span))
-        return np.full(len(found), low), found.astype(np.int64, copy=False), row
+        found, row = ranks(key)
+        return np.full(len(found), low), found, row
     if high - low >= len(windows):
         distinct, windows = ranks(windows)
         window, number, row = _pairs(windows, key, span)

@@ -27,13 +27,14 @@ from rstream.batch import VE, VS, int64_column
 from rstream.dictionaries import join_batches
 from rstream.types import MIN_TIME
 from rvertex.accumulators import is_numpy_ordered, numbers
+from rvertex.key_ranks import sorted_keys
 from rvertex.key_table import KeyTable
-from rvertex.operators.grouping import Grouping, sorted_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.aggregates import Lane
+    from rvertex.operators.grouping import Grouping
     from rvertex.windows import Windows
 
 #: Windows that share fewer steps with the next one are gathered.

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 WINDOWS_PER_EVENT_MAX = 1_000_000
 #: Pairs (row, window) aggregated in one pass; more windows are closed in parts.
 _PAIRS_MAX = 1 << 22
+#: So many rows are worth a look whether they are all in one window.
+_MANY_ROWS = 1 << 12
 
 
 class Membership(Protocol):
@@ -161,15 +163,33 @@ class WindowGather:
             self._open = window
             return
         before, later = self._candidates(window)
+        only = self._only_window(before)
         rows = _joined(before, self._input_schema)
         self._live = []  # Not beside a copy of themselves.
         before.clear()
-        if rows.num_rows:
+        if only is not None and self._open <= only < window:
+            windows = np.full(rows.num_rows, only)
+            out.append(self._rows(*closed_groups(self._grouping, rows, windows, None)))
+            rows = rows.slice(0, 0)
+        elif rows.num_rows:
             first, last = self._membership.spans(rows)
             self._emit(rows, np.maximum(first, self._open), last, window, out)
             rows = _those(rows, last >= window)
         self._live = ([rows] if rows.num_rows else []) + later
         self._open = window
+
+    def _only_window(self, batches: list[pa.RecordBatch]) -> int | None:
+        """The window that all of many rows are in, and in no other; None if it is not looked for.
+
+        The row that begins first and the one that begins last say it, with the latest end of all.
+        """
+        if sum(batch.num_rows for batch in batches) < _MANY_ROWS:
+            return None
+        begins = [int64_column(batches[0], VS)[0], int64_column(batches[-1], VS)[-1]]
+        end = max(int64_column(batch, VE).max() for batch in batches)
+        bounds = pa.record_batch({VS: pa.array(begins), VE: pa.array([end, end])})
+        found = {int(window) for spanned in self._membership.spans(bounds) for window in spanned}
+        return found.pop() if len(found) == 1 else None
 
     def _slide(self, sliding: SlidingWindows, window: int, out: list[pa.RecordBatch]) -> bool:
         """Emit the windows below ``window`` as they slide; if they do not, do nothing."""
