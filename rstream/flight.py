@@ -29,16 +29,10 @@ import pyarrow.flight as flight
 
 from rstream.clock import SystemClock
 from rstream.control import HEARTBEAT_S, SILENCE_S, DisconnectedError, Hub, Link
-from rstream.errors import (
-    OperatingError,
-    SequenceDiscardedError,
-    SequenceLostError,
-    StreamEngineError,
-    UnauthorizedError,
-    UsageError,
-)
-from rstream.local_sockets import nearest, remove, serve_beside, with_socket
-from rstream.receive import PushedReader, loss_from_text, loss_to_text
+from rstream.errors import OperatingError, StreamEngineError, UnauthorizedError, UsageError
+from rstream.local_sockets import near_path, remove, serve_beside, tcp_part, with_socket
+from rstream.near import NearCall, NearServer
+from rstream.receive import PushedReader, error_to_text, loss_from_text
 from rstream.wire import WireDecoder, WireEncoder, in_messages
 
 if TYPE_CHECKING:
@@ -75,7 +69,9 @@ class StreamServer:
         server, self.address = _serve(host, secret, self)
         self._servers, self._path = [server], None
         if beside:
-            near, self._path = serve_beside(lambda path: _serve(f"unix:{path}", secret, self)[0])
+            near, self._path = serve_beside(
+                lambda path: NearServer(path, secret, self.find, error_to_text)
+            )
             self._servers += near
             self.address = with_socket(self.address, self._path)
 
@@ -125,8 +121,8 @@ class StreamServer:
                         if idle_s >= HEARTBEAT_S:
                             idle_s = 0.0
                             yield wire.nothing, b""
-            except (SequenceLostError, SequenceDiscardedError) as error:
-                raise flight.FlightServerError(loss_to_text(error)) from error
+            except StreamEngineError as error:
+                raise flight.FlightServerError(error_to_text(error)) from error
             finally:
                 reader.close()
 
@@ -156,7 +152,7 @@ class RemoteReader(PushedReader):
         self._address, self._secret = address, secret
         self._stream_id, self._epoch = stream_id, epoch
         self._thread: threading.Thread | None = None
-        self._call: flight.FlightStreamReader | None = None
+        self._call: flight.FlightStreamReader | NearCall | None = None
         self._reading_since_s: float | None = None
         self._clock = SystemClock()
         super().__init__(
@@ -196,10 +192,13 @@ class RemoteReader(PushedReader):
         client = None
         try:
             self._reading_since_s = self._clock.monotonic_s()
-            client = _connect(self._address)
             ticket = {"stream": self._stream_id, "epoch": self._epoch, "seq": self._seq}
-            packed = flight.Ticket(msgpack.packb(ticket))
-            self._call = client.do_get(packed, _options(self._secret))
+            if (path := near_path(self._address)) is not None:
+                self._call = client = NearCall(path, {**ticket, "secret": self._secret})
+            else:
+                client = _connect(self._address)
+                packed = flight.Ticket(msgpack.packb(ticket))
+                self._call = client.do_get(packed, _options(self._secret))
             wire = WireDecoder(self._call.schema)
             while not self._queue.is_closed and self._receive_one(self._call, wire):
                 pass
@@ -212,7 +211,7 @@ class RemoteReader(PushedReader):
             if client is not None:
                 client.close()
 
-    def _receive_one(self, call: flight.FlightStreamReader, wire: WireDecoder) -> bool:
+    def _receive_one(self, call: Any, wire: WireDecoder) -> bool:
         self._reading_since_s = self._clock.monotonic_s()
         try:
             chunk = call.read_chunk()
@@ -346,10 +345,8 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
         try:
             return self._owner.push(msgpack.unpackb(ticket.ticket), context.is_cancelled)
-        except (SequenceLostError, SequenceDiscardedError) as error:
-            raise flight.FlightServerError(loss_to_text(error)) from error
         except StreamEngineError as error:
-            raise flight.FlightServerError(str(error)) from error
+            raise flight.FlightServerError(error_to_text(error)) from error
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         writer.begin(_NOTHING)
@@ -369,7 +366,7 @@ def _serve(host: str, secret: str, owner: Any) -> tuple[Any, str]:
 
 def _connect(address: str) -> flight.FlightClient:
     roots = _tls("ca.pem") if address.startswith("grpc+tls") else None
-    return flight.connect(nearest(address), tls_root_certs=roots)
+    return flight.connect(tcp_part(address), tls_root_certs=roots)
 
 
 def _tls(name: str) -> bytes:
@@ -395,6 +392,7 @@ def _translate(error: BaseException) -> StreamEngineError:
     loss = loss_from_text(str(error))
     if loss is not None:
         return loss
-    if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):
+    refused = flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError | UnauthorizedError
+    if isinstance(error, refused):
         return UnauthorizedError()
     return OperatingError(str(error).split(". gRPC client debug context")[0])

@@ -1,4 +1,4 @@
-"""Unix sockets beside TCP: for readers on the machine of the writer, at half the processor time.
+"""Unix sockets beside TCP, for readers on the machine of the writer (:mod:`rstream.near`).
 
 A server's address may name a socket file after its TCP address (``grpc://host:port#/path``). A
 reader that finds the file, and somebody who answers there, is on the same machine and uses it; any
@@ -81,10 +81,15 @@ def with_socket(address: str, path: str | None) -> str:
     return address if path is None else f"{address}{_SEPARATOR}{path}"
 
 
-def nearest(address: str) -> str:
-    """The part of an address to connect to: the socket if somebody answers there, else TCP."""
-    tcp, _, path = address.partition(_SEPARATOR)
-    return f"grpc+unix://{path}" if path and is_answered(path) else tcp
+def near_path(address: str) -> str | None:
+    """The socket that an address names, if somebody answers there; None: use TCP."""
+    path = address.partition(_SEPARATOR)[2]
+    return path if path and is_answered(path) else None
+
+
+def tcp_part(address: str) -> str:
+    """What an address names besides a socket."""
+    return address.partition(_SEPARATOR)[0]
 
 
 def is_answered(path: str) -> bool:

@@ -259,9 +259,11 @@ class PushedReader:
             self._on_change()
 
 
-def loss_to_text(error: SequenceLostError | SequenceDiscardedError) -> str:
-    """A loss as the text of a transport's error, so that the reader can tell it from a break."""
-    return f"{_LOST} {error.stream} {error.seq} {_LOST}"
+def error_to_text(error: StreamEngineError) -> str:
+    """The text of a transport's error, from which the reader can tell a loss from a break."""
+    if isinstance(error, SequenceLostError | SequenceDiscardedError):
+        return f"{_LOST} {error.stream} {error.seq} {_LOST}"
+    return str(error)
 
 
 def loss_from_text(text: str) -> SequenceLostError | None:

@@ -13,7 +13,7 @@ import pytest
 
 from rstream import local_sockets
 from rstream.flight import StreamServer
-from rstream.local_sockets import is_answered, nearest, new_socket_path, with_socket
+from rstream.local_sockets import is_answered, near_path, new_socket_path, tcp_part, with_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,17 +31,17 @@ def test_a_server_has_a_socket_while_it_lives(folder: Path) -> None:
     tcp, _, path = server.address.partition("#")
     assert Path(path).parent == folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert nearest(server.address) == f"grpc+unix://{path}"
+    assert near_path(server.address) == path
     server.close()
     assert list(folder.iterdir()) == []
-    assert nearest(server.address) == tcp
+    assert (near_path(server.address), tcp_part(server.address)) == (None, tcp)
 
 
 def test_an_address_of_another_machine_is_reached_by_tcp(folder: Path) -> None:
-    assert nearest("grpc://host:1") == "grpc://host:1"
-    assert nearest(with_socket("grpc://host:1", "/nowhere/s")) == "grpc://host:1"
+    assert near_path("grpc://host:1") is None
+    assert near_path(with_socket("grpc://host:1", "/nowhere/s")) is None
     server = StreamServer("127.0.0.1", "secret")
-    assert nearest(server.address) == server.address
+    assert (near_path(server.address), tcp_part(server.address)) == (None, server.address)
     server.close()
 
 

@@ -19,7 +19,7 @@ from rstream.errors import (
     SequenceLostError,
     StreamEngineError,
 )
-from rstream.receive import PushedReader, loss_from_text, loss_to_text
+from rstream.receive import PushedReader, error_to_text, loss_from_text
 from tests.sim.fates import Fates
 from tests.sim.pipe import Pipe
 
@@ -364,6 +364,6 @@ class SimReader(PushedReader):
 
 def _translate(error: SequenceLostError | SequenceDiscardedError) -> StreamEngineError:
     """As the text of a transport's error is read by the other side."""
-    loss = loss_from_text(loss_to_text(error))
+    loss = loss_from_text(error_to_text(error))
     assert loss is not None
     return loss
