@@ -35,6 +35,8 @@ _KINDS: dict[type, pa.DataType] = {
 _DEFAULTS: dict[type, Any] = {int: 0, float: 0.0, str: "", bytes: b"", bool: False}
 _NAMES = {kind.__name__: kind for kind in _KINDS} | {"list": list, "None": None}
 _INT_LOW, _INT_HIGH = -(2**63), 2**63 - 1
+#: Below it Python compares integers fastest.
+_DIGIT = 2**30
 #: What every slot has besides its fields; see rvertex/keyed_state.py and rvertex/timers.py.
 _OWN = ("_key", "_row", "_is_dirty", "_timers", "_next_at", "_name", "_queued")
 TYPES = "int, float, str, bytes, bool, each also as `T | None`, or list[T]"
@@ -252,7 +254,10 @@ def _fit(field: StateField) -> str:
 
 def _type_test(field: StateField, value: str) -> str:
     test = f"type({value}) is {field.kind}"
-    return f"{test} and {_INT_LOW} <= {value} <= {_INT_HIGH}" if field.kind == "int" else test
+    if field.kind != "int":
+        return test
+    in_range = f"-{_DIGIT} < {value} < {_DIGIT} or {_INT_LOW} <= {value} <= {_INT_HIGH}"
+    return f"{test} and ({in_range})"
 
 
 def _lists(fields: tuple[StateField, ...]) -> str:

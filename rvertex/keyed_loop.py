@@ -4,9 +4,9 @@ The loops over events and timers, ``emit`` and ``set_timer`` are functions withi
 for the fields, the columns and the output of the process: what is at hand is in variables that they
 share, and there are no loops over descriptions. Each is called once per event.
 
-Invariants: (1) ``_slot``, ``_start`` and ``_end`` are those of the call at hand; (2) a slot that a
-timer of the queue leaves as good as new is forgotten, unless an event of its key is at hand;
-(3) the event and the timer are one object each, filled anew for every call.
+Invariants: (1) ``_slot``, ``_start`` and ``_at`` are key, time and event of the call at hand;
+(2) a slot that a timer of the queue leaves as good as new is forgotten, unless an event of its key
+is at hand; (3) the event and the timer are one object each, filled anew for every call.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from typing import TYPE_CHECKING, Any
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.emitted import emit_source
 from rvertex.keyed_fields import compiled
+from rvertex.keyed_uses import may_say_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rvertex.keyed import KeyedContext
+    from rvertex.keyed import KeyedContext, Timer
+    from rvertex.keyed_events import KeyedEvents
     from rvertex.keyed_fields import SlotCode
     from rvertex.keyed_state import KeyedState
     from rvertex.timers import TimerQueue
 
 _SET_TIMER = """\
-def set_timer(at, name=""):
+def set_timer(_ctx, at, name=""):
     if type(at) is not int or not _start < at < never:
         at = timer_time(at)
     s = _slot
@@ -47,8 +49,8 @@ def set_timer(at, name=""):
 """
 _CALL_EVENTS = """\
 def call_events(columns):
-    nonlocal _slot, _start, _end
-    for at, until, {targets}key in zip(*columns):
+    nonlocal _slot, _start, _at
+    for at, {targets}key, number in zip(*columns):
         if next_cti <= at:
             pass_ctis(at)
         s = find(key)
@@ -69,16 +71,16 @@ def call_events(columns):
             if s._next_at <= at:
                 call_due(s, at)
         _slot = s
-        _start = event.{vs} = at
-        _end = event.{ve} = until
+        _start = at
+        _at = number
         {on_event}
 """
 _CALL_TIMER = """\
 def call_timer(s, at, name):
-    nonlocal _slot, _start, _end
+    nonlocal _slot, _start, _at
     _slot = s
     _start = timer.at = at
-    _end = at + 1
+    _at = -1
     timer.name = name
     if not s._is_dirty:
         s._is_dirty = True
@@ -88,7 +90,7 @@ def call_timer(s, at, name):
 #: Calls for the timers of all keys up to ``until``; ``count`` is called between two of one key.
 _CALL_TIMERS = """\
 def call_timers(until, count):
-    nonlocal _slot, _start, _end
+    nonlocal _slot, _start, _at
     while (times and times[0] <= until) or (others and others[0] <= until):
         if not times or (others and others[0] <= times[0]):
             at = others[0]
@@ -110,7 +112,7 @@ def call_timers(until, count):
                     s._next_at = never
                     _slot = s
                     _start = timer.at = at
-                    _end = at + 1
+                    _at = -1
                     timer.name = s._name
                     {on_timer}
                     if s._next_at <= until:
@@ -146,7 +148,7 @@ def set_next_cti(at):
     next_cti = at
 
 def at_hand():
-    return _slot, _start, _end
+    return _slot, _start, _at
 
 return Calls(call_events, call_timers, call_timer, set_next_cti, at_hand, emit, set_timer)
 """
@@ -156,7 +158,7 @@ return Calls(call_events, call_timers, call_timer, set_next_cti, at_hand, emit, 
 class Calls:
     """The functions that are compiled for a process."""
 
-    #: Of lists of start, end, the columns, and key: calls for every event.
+    #: Of lists of start, the columns that are read, key, and number: calls for every event.
     call_events: Callable[[list[Any]], None]
     #: Until when, below INF_TIME; what is told of a slot whose timer has fired, at that time, and
     #: of which another will.
@@ -165,7 +167,7 @@ class Calls:
     call_timer: Callable[[Any, int, str], None]
     #: The time of the next CTI, before whose events ``pass_ctis`` is called.
     set_next_cti: Callable[[int], None]
-    #: The slot, start and end at hand.
+    #: The slot, the time, and the number of the event in its run (-1 for a timer) at hand.
     at_hand: Callable[[], tuple[Any, int, int]]
     emit: Callable[..., None]
     set_timer: Callable[..., None]
@@ -189,17 +191,15 @@ def bind(
     timers: TimerQueue,
     context: KeyedContext,
     hooks: Hooks,
-    at_hand: tuple[Any, Any],
+    events: KeyedEvents,
+    timer: Timer,
 ) -> Calls:
-    """Compile the calls. ``at_hand``: the event and the timer that are filled for every call."""
+    """Compile the calls. The event of ``events``, and ``timer``, are filled for every call."""
     slot: Any = code.slot
-    event, timer = at_hand
-    vs, ve, *values = type(event).__slots__
-    emit, scope = emit_source(context.output, context.rows)
+    has_times = may_say_times(slot.on_event) or may_say_times(slot.on_timer)
+    emit, scope = emit_source(context.output, context.rows, has_times=has_times)
     filled = {
-        "vs": vs,
-        "ve": ve,
-        "targets": "".join(f"event.{name}, " for name in values),
+        "targets": "".join(f"event.{name}, " for name in events.filled),
         "renew": _indented(code.renew_lines, 4),
         "make": _indented(code.make_lines, 4),
         "on_event": _indented(_call_lines("event", code, hooks), 2),
@@ -218,10 +218,10 @@ def bind(
         ),
         _REST,
     ]
-    head = f"_slot, _start, _end, next_cti = None, {MIN_TIME}, {MIN_TIME + 1}, {INF_TIME}\n"
+    head = f"_slot, _start, _at, next_cti = None, {MIN_TIME}, -1, {INF_TIME}\n"
     lines = [head, *(line for part in parts for line in part.splitlines())]
     scope |= code.scope | {
-        "Calls": Calls, "zip": zip, "ctx": context, "event": event, "timer": timer,
+        "Calls": Calls, "zip": zip, "ctx": context, "event": events.event, "timer": timer,
         "on_event": slot.on_event, "on_timer": slot.on_timer,
         "slots": state.slots, "find": state.slots.get, "changed": state.changed.append,
         "gone": state.gone.append, "spare": state.spare, "spared": state.spare.append,

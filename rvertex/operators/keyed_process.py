@@ -19,21 +19,20 @@ import gc
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import partial
-from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rstream.batch import VE, VS, event_schema
+from rstream.batch import event_schema
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.emitted import Emitted
 from rvertex.errors import UnknownColumnError
 from rvertex.keyed import KeyedContext, Timer
+from rvertex.keyed_events import KeyedEvents
 from rvertex.keyed_fields import SlotCode, StateField
 from rvertex.keyed_loop import Hooks, bind, references
 from rvertex.keyed_state import KeyedState
 from rvertex.operators.protocol import OperatorState
-from rvertex.plain_values import event_class, event_values, plain_keys, plain_list
 from rvertex.run import Run
 from rvertex.timers import TimerQueue, timers_of
 from rvertex.user_code import NOT_POISON, OnError, Poison, UserCode, letter_sides
@@ -58,8 +57,6 @@ FINAL_TIMERS_MAX = 10_000
 #: would run for minutes before event time had moved by a second.
 TIMERS_MAX = 100_000
 TIMER_SPACING_MIN_US = 100
-#: Events whose values become Python's together: few enough to stay in the processor's cache.
-_PIECE_ROWS = 1 << 12
 
 
 @contextlib.contextmanager
@@ -116,34 +113,29 @@ class KeyedProcessOperator:
 
     def __init__(self, spec: KeyedProcessing, payload: pa.Schema, output: pa.Schema) -> None:
         self._spec = spec
-        self._columns = payload.names
         self._code = SlotCode(spec.process.target, spec.fields)
         self._timers = TimerQueue()
         key_types = [payload.field(key).type for key in spec.keys]
         self._state = KeyedState(self._code, key_types, self._timers)
         self.context = KeyedContext(spec.process.name, spec.output, self._timers)
-        self._emitted = Emitted(event_schema(output), self._state.key_columns)
+        self._emitted = Emitted(event_schema(output), spec.keys, self._state.key_columns)
         self._poison = Poison(spec.process, spec.on_error, payload)
         #: The greatest time seen.
         self._frontier: int = MIN_TIME
-        #: The number of the event after those that have come; of these, in the loop over them, the
-        #: times of those that are not yet at hand.
-        self._seq = 0
-        self._left: Iterator[int] | None = None
         #: The finite CTIs of the run at hand, and how many of them have passed.
         self._ctis: list[int] = []
         self._passed = 0
         #: Of every key, how many timers came due when the stream had ended.
         self._final: dict[Any, int] = {}
-        self._event = event_class(payload.names)((None,) * (2 + len(payload.names)))
+        self._events = KeyedEvents(payload.names, spec.keys, spec.process.target)
         self._timer = Timer(0, "")
         safely = self._call_safely if self._poison.is_passed_over else None
         hooks = Hooks(self._pass_ctis, self._fire_own, self._refuse, safely)
         self._calls = bind(
-            self._code, self._state, self._timers, self.context, hooks, (self._event, self._timer)
+            self._code, self._state, self._timers, self.context, hooks, self._events, self._timer
         )
-        self.context.use(self._calls)
-        self._references = references(self._event), references(self._timer)
+        self.context.use(self._calls, self._events.end_of)
+        self._references = references(self._events.event), references(self._timer)
 
     @property
     def poisoned_events(self) -> int:
@@ -184,13 +176,13 @@ class KeyedProcessOperator:
         self._require_let_go()
         self._state.settle()
         settled = min(self._frontier, self._timers.least())
-        return Run(self._emitted.take(self.context.rows, settled), run.ctis)
+        return Run(self._emitted.take(self.context.rows, run.events, settled), run.ctis)
 
     def snapshot(self) -> OperatorState:
         """The log of the keys, and rows that wait, by reference."""
         header = {
             "frontier": self._frontier,
-            "seq": self._seq,
+            "seq": self._events.seq,
             "poisoned": self._poison.count,
             "drawn": self.context.next_index,
         }
@@ -199,29 +191,19 @@ class KeyedProcessOperator:
     def load(self, state: OperatorState) -> None:
         """Make an object for each key that is in the log."""
         header = state.header
-        self._frontier, self._seq = header["frontier"], header["seq"]
+        self._frontier, self._events.seq = header["frontier"], header["seq"]
         self._poison.count = header["poisoned"]
         self.context.load(header["drawn"])
         self._state.load(state.tables["keys"], state.tables["current"])
         self._emitted.load(state.tables["waiting"])
 
     def _take(self, events: pa.RecordBatch) -> None:
-        for lo in range(0, events.num_rows, _PIECE_ROWS):
-            piece = events.slice(lo, _PIECE_ROWS)
-            columns: list[Any] = [plain_list(piece.column(n)) for n in (VS, VE, *self._columns)]
-            keys = [plain_keys(piece.column(key)) for key in self._spec.keys]
-            self._seq += piece.num_rows
+        for columns in self._events.pieces(events):
             last_at = columns[0][-1]
-            self._left = columns[0] = iter(columns[0])
-            columns.append(keys[0] if len(keys) == 1 else list(zip(*keys, strict=True)))
             self._calls.call_events(columns)
-            self._left = None
             self._frontier = max(self._frontier, last_at)
-            self._emitted.gather(self.context.rows)
-
-    def _number(self) -> int:
-        """The number of the event at hand, or of the next."""
-        return self._seq if self._left is None else self._seq - 1 - length_hint(self._left)
+            self._emitted.gather(self.context.rows, events)
+        self._events.end()
 
     def _pass_ctis(self, time: int) -> None:
         """The CTIs at or before ``time``, which come before its events."""
@@ -257,7 +239,7 @@ class KeyedProcessOperator:
     def _call_safely(self, slot: Any, given: Any, call: Any) -> None:
         """Make a call; if it raises, everything is as before, and the event is passed over."""
         ctx, code = self.context, self._code
-        emitted, fields, timers = len(ctx.rows), code.capture(slot), timers_of(slot)
+        emitted, fields, timers = ctx.rows.mark, code.capture(slot), timers_of(slot)
         try:
             call(given, ctx)
             if not code.fits(slot):
@@ -273,15 +255,16 @@ class KeyedProcessOperator:
                     self._timers.set(slot, before[name], name)
                 else:
                     self._timers.delete(slot, name)
-            self._poison.meet(error, self._number(), *self._given())
+            self._poison.meet(error, self._events.number, *self._given())
 
     def _given(self) -> tuple[int, int, tuple[Any, ...] | None]:
         """Start, end and payload of the event at hand; no payload of a timer."""
-        _, start, end = self._calls.at_hand()
-        return start, end, None if self.context.in_timer else event_values(self._event)[2:]
+        _, start, number = self._calls.at_hand()
+        payload = None if self.context.in_timer else self._events.payload(number)
+        return start, start + 1 if payload is None else self._events.end_of(number), payload
 
     def _fatal(self, error: Exception) -> UserCodeError:
-        return self._poison.fatal(error, self._number(), *self._given())
+        return self._poison.fatal(error, self._events.number, *self._given())
 
     def _refuse(self, slot: Any) -> None:
         called = slot.on_timer if self.context.in_timer else slot.on_event
@@ -302,7 +285,7 @@ class KeyedProcessOperator:
 
     def _kept(self) -> str:
         """What there are more references to than at first."""
-        if references(self._event) > self._references[0]:
+        if references(self._events.event) > self._references[0]:
             return "event"
         return "timer" if references(self._timer) > self._references[1] else ""
 

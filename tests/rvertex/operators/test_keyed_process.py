@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rstream.batch import event_schema
 from rstream.types import INF_TIME
-from rvertex import emitted
+from rvertex import emitted, keyed_events
 from rvertex.aside import sides_of
 from rvertex.context import Drawn, ValueJournal
 from rvertex.keyed import KeyedContext, KeyedProcess, Timer
@@ -217,7 +217,7 @@ def test_nor_does_the_size_of_its_pieces(run: Run) -> None:
     spec = spec_of(Everything, pa.schema([("what", pa.string())]))
     with pytest.MonkeyPatch.context() as patch:
         expected = table_of(spec.open([PAYLOAD]).process([run]))
-        patch.setattr(keyed_process, "_PIECE_ROWS", 2)
+        patch.setattr(keyed_events, "PIECE_ROWS", 2)
         patch.setattr(emitted, "GATHERED_MIN", 2)
         assert table_of(spec.open([PAYLOAD]).process([run])) == expected
 

@@ -1,0 +1,55 @@
+"""What the methods of a keyed process do with their event and their context, as their code shows.
+
+Only a parameter that the code does nothing with but read attributes of it is known about; one that
+is handed on, kept, or used in a nested function may be used in any way. Source: the bytecode, as
+the text may not be at hand where the process runs.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from itertools import pairwise
+from typing import Any
+
+#: Parameters of ``on_event`` and ``on_timer``.
+_PARAMETERS = 3
+_EVENT, _CONTEXT = 1, 2
+
+
+def names_read(method: Any) -> set[str] | None:
+    """The attributes of its event that ``on_event`` reads; None if it does more with it."""
+    found = _attributes(method, _EVENT)
+    return None if found is None else {name for name, _ in found}
+
+
+def may_say_times(method: Any) -> bool:
+    """Whether a call of ``ctx.emit`` in the method may give ``vs`` or ``ve``."""
+    found = _attributes(method, _CONTEXT)
+    if found is None or any(name == "emit" and not is_call for name, is_call in found):
+        return True
+    given = [set(c) for c in method.__code__.co_consts if isinstance(c, tuple)]
+    if any({"vs", "ve"} & {name for name in names if isinstance(name, str)} for names in given):
+        return True
+    return any(step.opname == "CALL_FUNCTION_EX" for step in dis.get_instructions(method))
+
+
+def _attributes(method: Any, parameter: int) -> set[tuple[str, bool]] | None:
+    """What is read of a parameter, and whether it is called at once; None if more is done."""
+    if not isinstance(method, types.FunctionType):
+        return None
+    if method.__code__.co_argcount != _PARAMETERS:
+        return None
+    name = method.__code__.co_varnames[parameter]
+    if name in method.__code__.co_cellvars:
+        return None
+    steps = [s for s in dis.get_instructions(method) if s.opname not in ("EXTENDED_ARG", "CACHE")]
+    found: set[tuple[str, bool]] = set()
+    for step, after in pairwise(steps):
+        if name not in (step.argval if isinstance(step.argval, tuple) else (step.argval,)):
+            continue
+        is_load = step.opname.startswith("LOAD_FAST") and step.argval == name
+        if not is_load or after.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+            return None
+        found.add((after.argval, after.opname == "LOAD_METHOD"))
+    return found
