@@ -231,7 +231,7 @@ class SumInt:
             self._widen()
         low = self._low.writable(rows.groups)
         if self._high is None:
-            np.add.at(low, codes, values)
+            _fold_at(np.add, low, codes, values)
         else:
             np.add.at(low, codes, values & _LOW_MASK)
             np.add.at(self._high.writable(rows.groups), codes, values >> _LOW_BITS)
@@ -291,7 +291,7 @@ class Extreme:
     def update(self, rows: Rows) -> None:
         codes, column = rows.valid(self._column)
         with np.errstate(all="ignore"):
-            self._fold.at(self._values.writable(rows.groups), codes, numbers(column))
+            _fold_at(self._fold, self._values.writable(rows.groups), codes, numbers(column))
         self._seen.mark(codes, rows)
 
     def columns(self) -> list[pa.Array]:
@@ -319,6 +319,14 @@ class Extreme:
 def takes_gaps(accumulator: Accumulator) -> bool:
     """Whether codes that no row has cost nothing but their place in arrays."""
     return isinstance(accumulator, CountRows | SumFloat | SumInt | Extreme)
+
+
+def _fold_at(ufunc: np.ufunc, groups: np.ndarray, codes: np.ndarray, values: np.ndarray) -> None:
+    """``ufunc.at``; integers of a single group, in whatever order, are reduced at once."""
+    if len(groups) == 1 and len(values) and values.dtype.kind in "iu":
+        groups[0] = ufunc(groups[0], ufunc.reduce(values))
+    else:
+        ufunc.at(groups, codes, values)
 
 
 def is_numpy_ordered(kind: pa.DataType) -> bool:

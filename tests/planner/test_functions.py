@@ -62,6 +62,7 @@ TABLE: list[tuple[Expr, pa.DataType, list[Any]]] = [
     # Arithmetic.
     (col("i") // 2, pa.int64(), [3, -4, None]),
     (col("i") % 3, pa.int64(), [1, 2, None]),
+    (col("i") % -3, pa.int64(), [-2, -1, None]),
     (col("i") / 2, pa.float64(), [3.5, -3.5, None]),
     (col("i") / 0, pa.float64(), [None, None, None]),
     (col("i") // 0, pa.int64(), [None, None, None]),
@@ -300,3 +301,10 @@ def test_membership_of_doubles_is_that_of_equality() -> None:
     batch = pa.RecordBatch.from_pydict({"x": [0.0, -0.0, float("nan"), 1.5, None]})
     found = col("x").is_in([-0.0, float("nan")]).evaluate(batch)
     assert found.to_pylist() == [True, True, False, False, None]
+
+
+def test_modulo_by_a_number_is_floored_at_the_ends_of_the_range() -> None:
+    ends = [-(2**63), 1 - 2**63, -124, -123, -1, 0, 1, 122, 123, 2**63 - 1]
+    rows = pa.RecordBatch.from_pydict({"i": pa.array(ends, pa.int64())})
+    for by in (1, -1, 7, -10, 123, 2**32 + 1, 2**63 - 1, -(2**63)):
+        assert (col("i") % by).evaluate(rows).to_pylist() == [i % by for i in ends], by
