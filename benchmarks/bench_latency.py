@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 RATES = (1_000, 10_000, 100_000, 500_000)
 #: Windows of other lengths than WINDOW_US are looked at with one rate.
-WINDOWS_MS = (1,)
+WINDOWS_MS = (1, 2, 5)
 WINDOWS_RATE = 10_000
+#: As many as this machine has cores: with twice as many, half of the channels more cross processes.
+HOSTS = 2
 #: Events of the first moments do not count.
 WARM_US = 1_500_000
 #: A system whose last events are twice as late as usual, and this much more, did not keep up.
@@ -94,7 +96,7 @@ def _cell(row: dict[str, Any] | None) -> str:
 
 
 def _ours(args: argparse.Namespace, result: Result) -> None:
-    place: dict[str, Any] = {"executor": args.executor, "hosts": 4}
+    place: dict[str, Any] = {"executor": args.executor, "hosts": HOSTS}
     if args.executor == "spark":
         place["master"] = "local[8]"
     for name, all_inputs in _loads(args).items():
