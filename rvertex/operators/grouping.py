@@ -242,7 +242,7 @@ def closed_groups(
     """
     keys = numbered_keys(grouping.types, grouping.key_columns(events), events.num_rows)
     key, span = keys.codes if at is None else keys.codes[at], keys.span
-    window, number, row_group = _pairs(windows, key, span)
+    window, number, row_group = window_groups(windows, key, span)
     rows = Rows(row_group, len(window), events, at)
     lanes: list[pa.Array] = []
     for accumulator in grouping.accumulators():
@@ -251,7 +251,7 @@ def closed_groups(
     return window, keys.keys(number), lanes
 
 
-def _pairs(
+def window_groups(
     windows: np.ndarray, key: np.ndarray, span: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The distinct pairs of window and key (below ``span``), ascending, and which each row is."""
@@ -263,11 +263,11 @@ def _pairs(
         return np.full(len(found), low), found, row
     if high - low >= len(windows):
         distinct, windows = ranks(windows)
-        window, number, row = _pairs(windows, key, span)
+        window, number, row = window_groups(windows, key, span)
         return distinct[window], number, row
     if (high - low + 1) * span > SPAN_MAX:
         distinct, key = ranks(key)
-        window, number, row = _pairs(windows, key, len(distinct))
+        window, number, row = window_groups(windows, key, len(distinct))
         return window, distinct[number], row
     total = (high - low + 1) * span
     cells = narrowed(windows - low, total)

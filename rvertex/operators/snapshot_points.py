@@ -7,7 +7,7 @@ soon as anything later is promised. Rows come out as from
 Invariants: (1) only rows of the greatest time seen wait; (2) results come by (time, keys ascending,
 nulls last), rows of a window are aggregated in sequence order; (3) CTIs pass unchanged; (4) rows
 that follow each other with the same time and key are told apart from others by comparing
-neighbours; only such runs are indexed and sorted.
+neighbours; only such runs are sorted.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from rstream.batch import VS, int64_column
 from rstream.dictionaries import join_batches
 from rstream.types import MIN_TIME
 from rvertex.accumulators import Rows
-from rvertex.keys import KeyIndex
+from rvertex.key_ranks import numbered_keys
+from rvertex.operators.grouping import window_groups
 from rvertex.operators.protocol import OperatorState
-from rvertex.operators.single_window import WindowResults
 from rvertex.run import Run
 from rvertex.segments import heads_of
 from rvertex.sorted_runs import empty_batch
@@ -45,8 +45,9 @@ class SnapshotPoints:
         finish: Callable[[list[pa.Array]], list[pa.Array]],
     ) -> None:
         self._grouping = grouping
-        self._schema = input_schema
-        self._results = WindowResults(grouping, output_schema, finish)
+        self._needed = input_schema
+        self._schema = output_schema
+        self._finish = finish
         #: Rows of one time, to which others may come.
         self._waiting = empty_batch(input_schema)
 
@@ -56,7 +57,7 @@ class SnapshotPoints:
         promise = int(run.ctis[-1]) if len(run.ctis) else MIN_TIME
         rows = self._waiting
         if run.events.num_rows:
-            new = run.events.select(self._schema.names)
+            new = run.events.select(self._needed.names)
             promise = max(promise, int(int64_column(new, VS)[-1]))
             rows = join_batches([rows, new]) if rows.num_rows else new
         count = int(int64_column(rows, VS).searchsorted(promise))
@@ -70,33 +71,31 @@ class SnapshotPoints:
     def load(self, state: OperatorState) -> None:
         """Continue with the rows of ``state``."""
         batches = state.tables["rows"].to_batches()
-        self._waiting = join_batches(batches) if batches else empty_batch(self._schema)
+        self._waiting = join_batches(batches) if batches else empty_batch(self._needed)
 
     def _emit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         if rows.num_rows == 0:
-            return empty_batch(self._results.schema)
+            return empty_batch(self._schema)
         vs = int64_column(rows, VS)
         heads = heads_of(vs, *self._identities(rows))
         first = np.flatnonzero(heads)
-        codes = np.cumsum(heads) - 1
-        starts = vs.take(first)
-        if (starts[1:] == starts[:-1]).any():
-            of_run, starts = self._windows(rows.take(pa.array(first)), starts)
-            codes = of_run.take(codes)
-        return self._results.batch(Rows(codes, len(starts), rows), starts, starts + 1)
+        columns = [c.take(pa.array(first)) for c in self._grouping.key_columns(rows)]
+        keys = numbered_keys(self._grouping.types, columns, len(first))
+        starts, _, group_of_run = window_groups(vs.take(first), keys.codes, keys.span)
+        members = Rows(group_of_run.take(np.cumsum(heads) - 1), len(starts), rows)
+        lanes: list[pa.Array] = []
+        for accumulator in self._grouping.accumulators():
+            accumulator.update(members)
+            lanes += accumulator.columns()
+        run = np.empty(len(starts), np.int64)
+        run[group_of_run[::-1]] = np.arange(len(first))[::-1]
+        times = [pa.array(starts), pa.array(starts + 1)]
+        payload = [*(c.take(pa.array(run)) for c in columns), *self._finish(lanes)]
+        return pa.RecordBatch.from_arrays([*times, *payload], schema=self._schema)
 
     def _identities(self, rows: pa.RecordBatch) -> list[np.ndarray]:
         """Integers that tell the keys of the rows apart."""
         columns = self._grouping.key_columns(rows)
         if all(c.type == pa.int64() and not c.null_count for c in columns):
             return [column.to_numpy(zero_copy_only=True) for column in columns]
-        return [KeyIndex(self._grouping.types).codes_of_rows(columns, rows.num_rows)]
-
-    def _windows(self, heads: pa.RecordBatch, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The number of the window of each run, given their first rows, and where each begins."""
-        index = KeyIndex([pa.int64(), *self._grouping.types])
-        columns = [pa.array(starts), *self._grouping.key_columns(heads)]
-        codes = index.codes(columns)
-        first = np.empty(len(index), np.int64)
-        first[codes[::-1]] = np.arange(len(codes))[::-1]
-        return codes, starts.take(first)
+        return [numbered_keys(self._grouping.types, columns, rows.num_rows).codes]
