@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: So few streams are looked through one by one, which is quicker than sorting.
 _SCANNED_MAX = 4
+#: So few items are put between slices that are copied as a whole.
+_COPIED_MAX = 32
 #: So few events are gathered for all streams at once.
 _TOGETHER_ROWS_MAX = 512
 
@@ -98,9 +100,24 @@ def _items(
     if len(ctis):
         at = vs.searchsorted(ctis)
         kind[at + np.arange(len(ctis))] = CTI
-        rows, vs, ve = np.insert(rows, at, 0), np.insert(vs, at, ctis), np.insert(ve, at, ctis)
+        rows = _with(rows, at, np.zeros(len(at), np.int64))
+        vs, ve = _with(vs, at, ctis), _with(ve, at, ctis)
         mask = kind == CTI
     gather = pa.array(rows, mask=mask)
     payload = (column.take(gather) for column in run.events.columns[2:])
     columns = [pa.array(kind), pa.array(vs), pa.array(ve), *payload]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with(values: np.ndarray, at: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """``np.insert`` of int64 before places that do not fall; of few in a third of its time."""
+    if len(at) > _COPIED_MAX:
+        return np.insert(values, at, new)
+    out = np.empty(len(values) + len(at), np.int64)
+    lo = 0
+    for k, hi in enumerate(at.tolist()):
+        out[lo + k : hi + k] = values[lo:hi]
+        out[hi + k] = new[k]
+        lo = hi
+    out[lo + len(at) :] = values[lo:]
+    return out

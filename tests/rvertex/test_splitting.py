@@ -48,10 +48,11 @@ def test_each_stream_is_what_a_filter_by_partition_gives(
 
 @pytest.mark.parametrize("rows", [500, 600])
 @pytest.mark.parametrize("n", [2, 9])
-def test_few_rows_and_many(rows: int, n: int) -> None:
-    """Few are gathered for all streams at once."""
+@pytest.mark.parametrize("ctis", [[0, 5, 6, 100], list(range(0, 190, 3))], ids=["few", "many"])
+def test_few_rows_and_many(rows: int, n: int, ctis: list[int]) -> None:
+    """Few rows are gathered for all streams at once; few CTIs are put between slices."""
     streams = tuple(f"s{k}" for k in range(n))
-    run = run_of([t // 3 for t in range(rows)], [0, 5, 6, 100, rows])
+    run = run_of([t // 3 for t in range(rows)], [*ctis, rows])
     check_split(run, OutputEdge(streams, streams, ("k",), "volatile"))
 
 
