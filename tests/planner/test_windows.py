@@ -28,6 +28,7 @@ from planner import (
 )
 from planner.fingerprint import fingerprint
 from planner.lower import lower
+from rvertex.operators.session_phases import PartialSession
 from tests.support.naive_plan import naive_rows
 from tests.support.plan_runner import answer, sorted_rows
 
@@ -149,6 +150,19 @@ def test_partial_phases_only_where_merging_is_exact() -> None:
     assert "PartialSession" in operators(session(50), n=agg.count(), kinds=agg.count_distinct("x"))
     assert "PartialSession" not in operators(session(50, max=90), n=agg.count())
     assert "PartialSession" not in operators(session(50), n=agg.count(), x=agg.last("x"))
+
+
+def test_sessions_have_short_panes_where_rows_come_at_their_pace() -> None:
+    query = _stream().group_by("k").window(session(50)).agg(n=agg.count()).to_parquet()
+    for is_paced, pane_us in (False, 50), (True, 5):
+        plan = lower(query, root="memory://job", is_paced=is_paced)
+        found = {
+            operator.pane_us
+            for vertex in plan.vertices
+            for operator in vertex.operators
+            if isinstance(operator, PartialSession)
+        }
+        assert found == {pane_us}
 
 
 @pytest.mark.parametrize(

@@ -217,20 +217,22 @@ def test_the_ends_of_time(gap: int, is_paced: bool) -> None:
     assert_same_items(out.events, one.events, "ends of time")
 
 
-def test_a_large_batch_equals_small_ones() -> None:
+@pytest.mark.parametrize("any_order", [False, True])
+def test_a_large_batch_equals_small_ones(any_order: bool) -> None:
     rows = 8_000
     at = np.arange(rows)
     columns = [at * 3, at * 3 + 1 + at % 50, (at // 400) * 7 + (at * 31) % 11, at % 5]
     schema = pa.schema([(VS, pa.int64()), (VE, pa.int64()), *SMALL])
     events = pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=schema)
     run = Run(events, np.append(np.arange(0, rows * 3, 700), INF_TIME))
-    spec = PartialSession(("k",), 100, TWO)
+    spec = PartialSession(("k",), 100, TWO, any_order=any_order)
     (whole,) = run_cut(spec, [run], [SMALL], ())
     assert 500 < whole.events.num_rows < rows // 2
     assert (np.diff(int64_column(whole.events, VS)) >= 0).all()
-    pieces = run_cut(spec, [run], [SMALL], range(0, rows + 50, 137), restore=True)
-    joined = pa.concat_batches([piece.events for piece in pieces])
-    assert_same_items(joined, whole.events, "in pieces")
+    for cuts, restore in (range(0, rows + 50, 137), True), ([100, 250, 6_000, 6_500], False):
+        pieces = run_cut(spec, [run], [SMALL], cuts, restore=restore)
+        joined = pa.concat_batches([piece.events for piece in pieces])
+        assert_same_items(joined, whole.events, f"in pieces {cuts}")
 
 
 def test_sums_need_only_fit_in_the_end() -> None:
