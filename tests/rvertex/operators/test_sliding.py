@@ -56,7 +56,7 @@ def taken() -> Iterator[list[int]]:
         yield made
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(run=runs(), cuts=splits(), keys=KEYS, window=WINDOWS)
 def test_sliding_is_gathering(
     run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]
