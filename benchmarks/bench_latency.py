@@ -1,8 +1,9 @@
 """Latency from when an event is due to when the output that has it is seen, at several rates.
 
 Queries: a filter; an exchange and short windows by key; a temporal join through an exchange. Ours
-runs on Spark ``local[8]`` and is seen through a subscription; Spark Structured Streaming, in its
-default trigger, is seen through its sink's log; Flink, if it is installed, through its print sink.
+runs on Spark ``local[8]`` and is seen through a subscription; Spark Structured Streaming is seen
+through its sink's log in its default trigger and in memory in its real-time trigger; Flink, if it
+is installed, through its print sink.
 The last line is one JSON object ``{system: {query: {rate: {p50_ms, p99_ms, p999_ms, ...}}}}``. Of
 windows it also tells ``beyond_p50_ms`` and ``beyond_p99_ms``, counted from the window's end.
 """
@@ -68,6 +69,7 @@ def main() -> None:
             rows = run_spark(query, args.rates, args.seconds)
             for rate in args.rates:
                 _report(result, "spark_structured_streaming", query, rate, rows.get(rate))
+        _real_time(args, result)
     if not args.no_flink:
         _flink(args, result)
     print(table(result))
@@ -123,6 +125,16 @@ def _loads(args: argparse.Namespace) -> dict[str, list[Inputs]]:
         inputs = Inputs("window", WINDOWS_RATE, args.seconds, length_ms * 1_000)
         loads[f"window of {length_ms} ms"] = [inputs]
     return loads
+
+
+def _real_time(args: argparse.Namespace, result: Result) -> None:
+    from latency_spark_real_time import QUERIES as TAKEN
+    from latency_spark_real_time import run_real_time
+
+    for query in [query for query in args.queries if query in TAKEN]:
+        rows = run_real_time(query, args.rates, args.seconds)
+        for rate in args.rates:
+            _report(result, "spark_real_time", TAKEN[query], rate, rows.get(rate))
 
 
 def _flink(args: argparse.Namespace, result: Result) -> None:

@@ -33,10 +33,8 @@ def run_spark(query: str, rates: list[int], seconds: float) -> Latencies:
     Rates with which it could not keep up are not there.
     """
     folder = scratch_folder()
-    stream = SparkStream(folder, query, WINDOW_US, MASTER, try_real_time=query == "filter")
+    stream = SparkStream(folder, query, WINDOW_US, MASTER)
     stream.start()
-    if stream.real_time:
-        print(f"Spark's real-time trigger: {stream.real_time}", flush=True)
     found: Latencies = {}
     try:
         stream.warm_up(KEYS)

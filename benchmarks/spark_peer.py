@@ -45,16 +45,11 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 class SparkStream:
     """One run of a query; ``start`` it again after ``kill`` and it goes on from its checkpoint."""
 
-    def __init__(
-        self, folder: Path, query: str, window_us: int, master: str, *, try_real_time: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, query: str, window_us: int, master: str) -> None:
         self.folder = folder
-        #: What Spark said to its real-time trigger, if it was to be tried.
-        self.real_time = ""
         arguments = ["--folder", str(folder), "--query", query, "--window-us", str(window_us)]
         script = str(Path(__file__).parent / "spark_stream.py")
         self._command = [sys.executable, script, *arguments, "--master", master]
-        self._command += ["--try-real-time"] if try_real_time else []
         self._process: subprocess.Popen[str] | None = None
         for name in ("in", "intervals", "scratch"):
             (folder / name).mkdir()
@@ -77,8 +72,6 @@ class SparkStream:
         limit.start()
         try:
             for line in self._process.stdout:
-                if line.startswith("REAL-TIME"):
-                    self.real_time = line.strip().removeprefix("REAL-TIME ")
                 if line.strip() == "READY":
                     return
         finally:

@@ -2,7 +2,7 @@
 
 It reads the Parquet files that a feeder writes into a folder, and appends to a Parquet folder with
 a checkpoint, which is what Spark's guide calls exactly-once. ``READY`` is printed once it runs; it
-ends when its standard input does. Real-time mode takes no files; what Spark says to that is told.
+ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SCHEMA = "time timestamp, key long, value long"
-REFUSAL_WAIT_S = 15
 INTERVALS = "start timestamp, stop timestamp, key long, tag long"
 
 
@@ -49,19 +48,6 @@ def joined(events: DataFrame, intervals: DataFrame) -> DataFrame:
     return both.select(f.unix_micros("l.time").alias("_vs"), f.col("l.key").alias("key"), "tag")
 
 
-def try_real_time(events: DataFrame) -> str:
-    """What Spark says to its real-time trigger over these files; empty if it takes it."""
-    writer = filtered(events).writeStream.format("console").outputMode("update")
-    try:
-        stream = writer.trigger(realTime="5 seconds").start()
-        stream.awaitTermination(REFUSAL_WAIT_S)
-        stream.stop()
-    except Exception as error:
-        told = [line for line in str(error).splitlines() if "REAL_TIME" in line]
-        return (told or [str(error)])[0].strip()
-    return "accepted, which this benchmark does not expect"
-
-
 def main() -> None:
     """Run one query until told to end."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -69,7 +55,6 @@ def main() -> None:
     parser.add_argument("--query", choices=["filter", "window", "join"], required=True)
     parser.add_argument("--window-us", type=int, default=20_000)
     parser.add_argument("--master", required=True)
-    parser.add_argument("--try-real-time", action="store_true")
     args = parser.parse_args()
     builder = SparkSession.builder.master(args.master).config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "2")
@@ -77,8 +62,6 @@ def main() -> None:
     spark = builder.config("spark.executor.memory", "1g").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     events = spark.readStream.schema(SCHEMA).parquet(f"{args.folder}/in")
-    if args.try_real_time:
-        print(f"REAL-TIME {try_real_time(events)}", flush=True)
     if args.query == "window":
         answer = windowed(events, args.window_us)
     elif args.query == "filter":
