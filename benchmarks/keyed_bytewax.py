@@ -20,7 +20,7 @@ from bytewax.dataflow import Dataflow
 from bytewax.operators import StatefulBatchLogic, StatefulLogic
 from bytewax.testing import TestingSink, TestingSource, cluster_main
 
-#: Of 1,000, 10,000 and 65,536 the one with which most forms are fastest.
+#: Of 1,000 and 10,000 the one with which most forms are faster.
 BATCH_ROWS = 10_000
 form, events, keys = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 wait = timedelta(seconds=float(sys.argv[4]))
