@@ -1,4 +1,4 @@
-"""What operators that aggregate one pane at a time share: the open pane, and rows of closed ones.
+"""What operators that aggregate by pane share: the open pane, which events and rows are in panes.
 
 Invariants: (1) a pane is open as long as it has groups; (2) what is saved are the groups, by
 reference, and nothing where no pane is open.
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rstream.batch import VS, int64_column
 from rvertex.operators.grouping import Grouping, OpenGroups
 from rvertex.operators.protocol import OperatorState
 
@@ -60,6 +61,16 @@ class OpenPane:
             self._groups.restore(state.tables)
         last_cti: int | None = state.header["last_cti"]
         return last_cti
+
+
+def in_windows(windows: Windows, events: pa.RecordBatch, *, in_order: bool) -> pa.RecordBatch:
+    """Those of point events that lie in any window; ``in_order``: they come by ``vs``."""
+    vs = int64_column(events, VS)
+    if len(vs) == 0:
+        return events
+    least, greatest = (vs[0], vs[-1]) if in_order else (vs.min(), vs.max())
+    inside = windows.holds(vs, int(least), int(greatest))
+    return events if inside is None else events.filter(pa.array(inside))
 
 
 def rows_of_panes(

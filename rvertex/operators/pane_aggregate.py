@@ -14,17 +14,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from rstream.batch import VE, VS, int64_column
 from rvertex.operators.grouping import Grouping, closed_groups
-from rvertex.operators.open_pane import OpenPane, rows_of_panes
+from rvertex.operators.open_pane import OpenPane, in_windows, rows_of_panes
 from rvertex.run import Run
 from rvertex.sorted_runs import concatenated
 from rvertex.windows import Windows, floor_divided, growing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pyarrow as pa
 
     from rvertex.operators.protocol import OperatorState
 
@@ -43,7 +44,7 @@ class PaneAggregate:
     def process(self, ports: Sequence[Run]) -> Run:
         """Fold the events in and emit the panes that they, or the CTIs, close."""
         (run,) = ports
-        events = self._within_windows(run.events)
+        events = in_windows(self._windows, run.events, in_order=True)
         out: list[pa.RecordBatch] = []
         if events.num_rows:
             self._consume(events, out)
@@ -61,11 +62,6 @@ class PaneAggregate:
     def load(self, state: OperatorState) -> None:
         """Continue with the open pane of ``state``."""
         self._last_cti = self._pane.load(state)
-
-    def _within_windows(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        vs = int64_column(events, VS)
-        inside = self._windows.holds(vs, int(vs[0]), int(vs[-1])) if len(vs) else None
-        return events if inside is None else events.filter(pa.array(inside))
 
     def _consume(self, events: pa.RecordBatch, out: list[pa.RecordBatch]) -> None:
         vs = int64_column(events, VS)

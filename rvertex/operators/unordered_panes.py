@@ -20,7 +20,7 @@ import pyarrow as pa
 from rstream.batch import VS, int64_column
 from rstream.types import MIN_TIME
 from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups
-from rvertex.operators.open_pane import rows_of_panes
+from rvertex.operators.open_pane import in_windows, rows_of_panes
 from rvertex.operators.protocol import OperatorState
 from rvertex.ordering import in_time_order
 from rvertex.run import Run
@@ -49,7 +49,7 @@ class UnorderedPanes:
     def process(self, ports: Sequence[Run]) -> Run:
         """Fold the events in and emit the panes that the CTIs close."""
         (run,) = ports
-        events = self._within_windows(run.events)
+        events = in_windows(self._windows, run.events, in_order=False)
         out: list[pa.RecordBatch] = []
         closing = self._panes.open_at(int(run.ctis[-1]) if len(run.ctis) else MIN_TIME)
         if events.num_rows:
@@ -82,11 +82,6 @@ class UnorderedPanes:
             mine = {k.partition(".")[2]: t for k, t in state.tables.items() if _is_of(i, k)}
             self._open[pane] = OpenGroups(self._grouping)
             self._open[pane].restore(mine)
-
-    def _within_windows(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        vs = int64_column(events, VS)
-        inside = self._windows.holds(vs, int(vs.min()), int(vs.max())) if len(vs) else None
-        return events if inside is None else events.filter(pa.array(inside))
 
     def _consume(self, events: pa.RecordBatch, closing: int, out: list[pa.RecordBatch]) -> None:
         """Fold the events in; panes before ``closing`` that begin and end here go to ``out``."""
