@@ -94,7 +94,7 @@ def both(run: Run, aggregates: tuple[AggregateSpec, ...], steps: int) -> None:
     assert_same_items(whole, expected, f"in steps of {steps}")
 
 
-@pytest.mark.parametrize("steps", [7, 10, 64, 500])
+@pytest.mark.parametrize("steps", [7, 64])
 @pytest.mark.parametrize("kind", ["int64", "int16", "bool", "timestamp[us]", "date32", "uint64"])
 def test_keys_come_and_go(taken: list[int], steps: int, kind: str) -> None:
     """Nulls appear late, keys are forgotten, and there is a gap longer than a window."""
