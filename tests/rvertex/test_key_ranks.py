@@ -96,6 +96,5 @@ def test_no_rows() -> None:
 def _ordered(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """Sorted as keys are: NaN after numbers, nulls last, -0.0 as 0.0."""
     return tuple(
-        (2, 0) if v is None else (1, 0) if v != v else (0, v + 0.0 if v == 0 else v)
-        for v in row
+        (2, 0) if v is None else (1, 0) if v != v else (0, v + 0.0 if v == 0 else v) for v in row
     )
