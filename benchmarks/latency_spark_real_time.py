@@ -1,12 +1,12 @@
 """Latency of Spark Structured Streaming with its real-time trigger, as far as pyspark alone has it.
 
 Of what the trigger reads only Spark's own stream in memory (``LowLatencyMemoryStream``, which its
-tests use) is in pyspark: events are handed to it as lines of text through Py4J every ``TICK_S``.
-Seen is its sink in memory (``ContinuousMemorySink``), asked every ``TICK_S`` how many rows it has;
-so nothing of the output is durable. The trigger is of five minutes, its default: no batch
-ends while a load runs. Aggregates are put out in update mode, the only one that it takes: a row per
-change of a group, before the window ends. An event was seen when a row was that counts it. Joins of
-streams are not in its allow list.
+tests use) is in pyspark: events are handed to it as lines of text through Py4J every ``TICK_S``,
+which it parses. Seen is its sink in memory (``ContinuousMemorySink``), asked every ``TICK_S`` how
+many rows it has and emptied before each load; so nothing of the output is durable. The trigger is
+of five minutes, its default: no batch ends while a load runs. Aggregates are put out in update
+mode, the only one that it takes: a row per change of a group, before the window ends. An event was
+seen when a row was that counts it. Joins of streams are not in its allow list.
 
 Each query runs in a process of its own (this file); its result is a file per rate.
 """
@@ -97,6 +97,9 @@ class RealTimeQuery:
         streams = getattr(jvm, f"{_SOURCES}.LowLatencyMemoryStream")
         self._source = streams.apply(self.spark._jsparkSession, PARTITIONS, text)
         self._sink = getattr(jvm, f"{_SOURCES}.ContinuousMemorySink")()
+        # Its rows themselves: what it says of them in public is a copy, made while none can come.
+        name = f"{_SOURCES}.ContinuousMemorySink".replace(".", "$")
+        self._rows = getattr(self._sink, f"{name}$$batches")()
         answer = _answer(DataFrame(self._source.toDF(), self.spark), query)
         self._query = self._started(jvm, answer, str(folder / "checkpoint"))
 
@@ -109,10 +112,14 @@ class RealTimeQuery:
         """How many rows can be seen."""
         if not self._query.isActive():
             raise RuntimeError(f"the query ended: {self._query.exception()}")
-        return int(self._sink.allData().length())
+        return int(self._rows.size())
+
+    def forget(self) -> None:
+        """Drop the rows that are there."""
+        self._sink.clear()
 
     def rows(self) -> np.ndarray:
-        """int64[n, columns], in the order in which they came."""
+        """int64[n, columns], in the order in which they came; at least one is there."""
         text = str(self._sink.allData().mkString(";"))
         return np.array([row.strip("[]").split(",") for row in text.split(";")]).astype(np.int64)
 
@@ -161,18 +168,28 @@ class Poll(threading.Thread):
         self._query, self._stopped = query, threading.Event()
         self.at_us: list[int] = []
         self.counts: list[int] = []
+        self._failure: RuntimeError | None = None
 
     def run(self) -> None:
         """Until told to stop."""
-        while not self._stopped.wait(TICK_S):
-            count = self._query.count()
-            self.at_us.append(now_us())
-            self.counts.append(count)
+        try:
+            while not self._stopped.wait(TICK_S):
+                count = self._query.count()
+                self.at_us.append(now_us())
+                self.counts.append(count)
+        except RuntimeError as failure:
+            self._failure = failure
 
     def await_count(self, count: int) -> None:
-        """Until it has noted so many, which the sink has."""
+        """Until it has noted so many, which the sink has.
+
+        Raises:
+            RuntimeError: the query ended.
+        """
         while self.is_alive() and (not self.counts or self.counts[-1] < count):
             time.sleep(TICK_S)
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """End it."""
@@ -182,7 +199,8 @@ class Poll(threading.Thread):
 
 def measure(query: RealTimeQuery, inputs: Inputs) -> tuple[np.ndarray, np.ndarray] | None:
     """Latencies (us) and due times of one load; None if it did not keep up."""
-    load, before = inputs.load, query.count()
+    load = inputs.load
+    query.forget()
     offset_us = now_us() + LEAD_US - START_US
     offset_us += -offset_us % ALIGN_US
     times, started_us = load.times_us(), START_US + offset_us
@@ -199,17 +217,17 @@ def measure(query: RealTimeQuery, inputs: Inputs) -> tuple[np.ndarray, np.ndarra
         time.sleep(TICK_S)
     wanted, deadline_s = _wanted(inputs), time.monotonic() + WAIT_S
     while True:  # ends at the deadline
-        rows = query.rows()[before:] if query.count() > before else np.empty((0, 4), np.int64)
+        rows = query.rows() if query.count() else np.empty((0, 4), np.int64)
         seen = _seen_all(inputs, rows, started_us, wanted)
         if seen is not None or time.monotonic() > deadline_s:
             break
         time.sleep(0.2)
     if seen is not None:
-        poll.await_count(before + int(seen.max()) + 1)
+        poll.await_count(int(seen.max()) + 1)
     poll.stop()
     if seen is None:
         return None
-    first = np.searchsorted(poll.counts, before + seen + 1)
+    first = np.searchsorted(poll.counts, seen + 1)
     due = times if inputs.query == "window" else times[load.values_of() <= FILTER_MAX]
     return np.array(poll.at_us)[first] - started_us - due, due
 
