@@ -35,7 +35,14 @@ from rstream.dictionaries import (
 )
 from rstream.digest import StreamDigest
 from rstream.errors import CorruptSegmentError
-from rstream.row_groups import REPEATS_MIN, digest_of, have_one_dictionary, pays, row_groups
+from rstream.row_groups import (
+    REPEATS_MIN,
+    decoded_row_bytes,
+    digest_of,
+    have_one_dictionary,
+    pays,
+    row_groups,
+)
 from rstream.types import SeqRange
 
 if TYPE_CHECKING:
@@ -48,6 +55,10 @@ FOOTER_KEY = b"rstream"
 _ARROW_KEY = "ARROW:schema"
 ROW_GROUP_ROWS_MAX = 1 << 17
 ROW_GROUP_BYTES_MAX = 8 << 20
+#: What the values of dictionaries in a row group may take once it is read: the file says plain. By
+#: their mean length, and if all were the longest; then Arrow still counts their bytes in 32 bits.
+ROW_GROUP_DECODED_BYTES_MAX = 64 << 20
+ROW_GROUP_LONGEST_BYTES_MAX = 1 << 30
 #: Rows that are looked at to see what pays.
 _SAMPLE_ROWS = 1 << 14
 #: A column is compressed where that takes a fifth away.
@@ -93,8 +104,7 @@ class SegmentEncoder:
         """
         rows = sum(batch.num_rows for batch in batches)
         assert rows > 0
-        row_bytes = max(sum(map(batch_bytes, batches)) // rows, 1)
-        group_rows = max(min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES_MAX // row_bytes), 1)
+        group_rows = _group_rows(batches, rows)
         sink = pa.BufferOutputStream()
         told: list[str] = []
         groups = row_groups(first_seq, batches, digests, group_rows)
@@ -181,9 +191,9 @@ class SegmentFile:
             wanted = [f.name for f in self._file.schema_arrow if f.name != SEQ]
         try:
             table = self._file.read_row_group(group, columns=wanted, use_threads=False)
+            items = Items(first, _one_batch(table))
         except (pa.ArrowException, OSError, ValueError) as error:
             raise CorruptSegmentError(self._path, f"row group {group}: {error}") from error
-        items = Items(first, _one_batch(table))
         if verify:
             self._verify(group, items)
             if self._columns is not None:
@@ -209,6 +219,21 @@ class SegmentFile:
         digest.update(items.first_seq, items.batch)
         if digest.hexdigest() != self.info.digests[group]:
             raise CorruptSegmentError(self._path, f"row group {group}: its content digest differs")
+
+
+def _group_rows(batches: Sequence[pa.RecordBatch], rows: int) -> int:
+    """How many rows a row group has at most: bounded as they are carried, and as they are read."""
+    row_bytes = max(sum(map(batch_bytes, batches)) // rows, 1)
+    mean, longest = decoded_row_bytes(batches)
+    return max(
+        min(
+            ROW_GROUP_ROWS_MAX,
+            ROW_GROUP_BYTES_MAX // row_bytes,
+            ROW_GROUP_DECODED_BYTES_MAX // max(mean, 1),
+            ROW_GROUP_LONGEST_BYTES_MAX // max(longest, 1),
+        ),
+        1,
+    )
 
 
 def _describe(schema: pa.Schema) -> list[str]:

@@ -13,14 +13,15 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from rstream.batch import Items
-from rstream.dictionaries import Known, is_dictionary, join_batches
+from rstream.dictionaries import Known, has_dictionaries, is_dictionary, join_batches
 from rstream.digest import StreamDigest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
 
 #: Text is written as a dictionary where its rows have each value so often on average.
 REPEATS_MIN = 3
@@ -48,6 +49,36 @@ def row_groups(
                 parts, rows = [], 0
     if parts:
         yield _few(parts)
+
+
+def decoded_row_bytes(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
+    """What a row of at least one takes in place of its indices: by the mean value, the longest."""
+    found: dict[Known, tuple[int, int]] = {}
+    total = rows = longest = 0
+    for batch in batches:
+        rows += batch.num_rows
+        if not has_dictionaries(batch.schema):
+            continue
+        carried = [Known(c.dictionary) for c in batch.columns if is_dictionary(c.type)]
+        for known in carried:
+            if known not in found:
+                found[known] = _value_bytes(known.values)
+        total += batch.num_rows * sum(found[known][0] for known in carried)
+        longest = max(longest, sum(found[known][1] for known in carried))
+    return total // rows, longest
+
+
+def _value_bytes(values: pa.Array) -> tuple[int, int]:
+    """Of the values of a dictionary: what one takes on average, and the longest."""
+    if len(values) == 0:
+        return 0, 0
+    mean = -(-int(values.nbytes) // len(values))
+    kind = values.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not is_text and not pa.types.is_binary(kind) and not pa.types.is_large_binary(kind):
+        return mean, mean
+    longest = pc.max(pc.binary_length(values)).as_py()
+    return mean, int(longest or 0)
 
 
 def digest_of(parts: Sequence[Items]) -> StreamDigest:

@@ -14,6 +14,7 @@ import pytest
 import rstream.codec
 from rstream import CorruptSegmentError, SeqRange, StreamDigest, item_schema
 from rstream.codec import SegmentEncoder, SegmentFile, encode_segment
+from rstream.dictionaries import as_declared
 from tests.rstream.content import SCHEMA, items
 
 
@@ -90,6 +91,65 @@ def test_every_type_comes_back() -> None:
     got = opened(encode_segment("s", 0, [batch]), 0, 18).read_group(0, verify=True)
     assert got.batch.schema.equals(batch.schema)
     assert got.batch.to_pylist() == batch.slice(0, 16).to_pylist()
+
+
+def repeating(values: list[str], indices: list[int]) -> pa.RecordBatch:
+    """Rows with a text that is carried as a dictionary."""
+    rows = items(0, len(indices))
+    text = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(values))
+    columns = [*rows.columns[:3], text]
+    return pa.RecordBatch.from_arrays(columns, [*rows.schema.names[:3], "text"])
+
+
+def group_rows(batch: pa.RecordBatch) -> list[int]:
+    """The rows of each row group of a file that says that the text is plain; all are read."""
+    rows = batch.num_rows
+    declared = item_schema(pa.schema([("text", pa.string())]))
+    file = opened(encode_segment("s", 0, [batch], schema=declared), 0, rows)
+    found, seq = [], 0
+    while seq < rows:
+        group = file.read_group(seq, verify=True)
+        assert group.batch.equals(as_declared(batch, declared).slice(seq, group.batch.num_rows))
+        found.append(group.batch.num_rows)
+        seq = group.next_seq
+    return found
+
+
+def test_a_row_group_is_bounded_by_what_it_takes_when_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long values that repeat are small as dictionaries; whoever reads them gets each in full."""
+    monkeypatch.setattr(rstream.codec, "ROW_GROUP_ROWS_MAX", 1 << 17)
+    batch = repeating(["a" * 996, "b" * 996, "c" * 996], [k % 3 for k in range(300)])
+    assert group_rows(batch) == [300]
+    monkeypatch.setattr(rstream.codec, "ROW_GROUP_DECODED_BYTES_MAX", 128_000)
+    rows = group_rows(batch)
+    assert len(rows) == 3
+    assert max(rows) * 996 <= 128_000
+    assert group_rows(repeating(["a", "b" * 1_000_000], [0] * 10)) == [1] * 10
+
+
+def test_values_of_very_different_lengths_cannot_make_a_row_group_unreadable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing says that they all occur equally often: then the mean promises nothing."""
+    monkeypatch.setattr(rstream.codec, "ROW_GROUP_ROWS_MAX", 1 << 17)
+    batch = repeating(["x" * 1000, *map(str, range(99))], [k % 100 for k in range(200)] + [0] * 100)
+    assert group_rows(batch) == [300]
+    monkeypatch.setattr(rstream.codec, "ROW_GROUP_LONGEST_BYTES_MAX", 60_000)
+    assert group_rows(batch) == [60] * 5
+
+
+def test_a_row_group_that_cannot_be_one_batch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In files it has too much text for that, gigabytes; a dictionary can have it in small."""
+    file = opened(encode_segment("s", 0, [items(0, 5)]), 0, 5)
+    places = pa.array(range(100), pa.int8())
+    halves = [pa.array([f"{half}{k}" for k in range(100)]) for half in "ab"]
+    chunks = [pa.DictionaryArray.from_arrays(places, values) for values in halves]
+    table = pa.table({"text": pa.chunked_array(chunks)})
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: table)
+    with pytest.raises(CorruptSegmentError, match=r"x\.parquet.*row group 0: .*larger index"):
+        file.read_group(0, verify=True)
 
 
 def test_truncated_or_foreign_bytes_are_named() -> None:
