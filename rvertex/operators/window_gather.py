@@ -52,6 +52,10 @@ class Membership(Protocol):
         """First and last window of each row, int64[n]; none where last < first."""
         ...
 
+    def bounds(self, vs: np.ndarray, ve: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same of lifetimes int64[n], however many windows they reach over."""
+        ...
+
     def open_at(self, time: int) -> int:
         """First window that may still get rows when none before ``time`` can come."""
         ...
@@ -69,13 +73,16 @@ class ByOverlap:
 
     def spans(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
         vs, ve = int64_column(events, VS), int64_column(events, VE)
-        first, last = self.windows.first_window(vs), self.windows.last_window(ve)
+        first, last = self.bounds(vs, ve)
         counts = last - first + 1
         bad = (ve == INF_TIME) | (counts > WINDOWS_PER_EVENT_MAX)
         if bad.any():
             row = int(bad.argmax())
             raise UnboundedLifetimeError(int(vs[row]), int(ve[row]), int(counts[row]))
         return first, last
+
+    def bounds(self, vs: np.ndarray, ve: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.windows.first_window(vs), self.windows.last_window(ve)
 
     def open_at(self, time: int) -> int:
         return self.windows.open_at(time)
@@ -91,7 +98,10 @@ class ByStart:
     windows: Windows
 
     def spans(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        window = int64_column(events, VS) // self.windows.every
+        return self.bounds(int64_column(events, VS), int64_column(events, VE))
+
+    def bounds(self, vs: np.ndarray, ve: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        window = vs // self.windows.every
         return window, window
 
     def open_at(self, time: int) -> int:
@@ -187,8 +197,8 @@ class WindowGather:
             return None
         begins = [int64_column(batches[0], VS)[0], int64_column(batches[-1], VS)[-1]]
         end = max(int64_column(batch, VE).max() for batch in batches)
-        bounds = pa.record_batch({VS: pa.array(begins), VE: pa.array([end, end])})
-        found = {int(window) for spanned in self._membership.spans(bounds) for window in spanned}
+        bounds = self._membership.bounds(np.array(begins), np.array([end, end]))
+        found = {int(window) for windows in bounds for window in windows}
         return found.pop() if len(found) == 1 else None
 
     def _slide(self, sliding: SlidingWindows, window: int, out: list[pa.RecordBatch]) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rstream.batch import VS, int64_column
+from rstream.batch import VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.aggregates import AggregateSpec
 from rvertex.errors import (
@@ -376,6 +376,27 @@ def test_an_endless_lifetime_is_refused() -> None:
     run = make_run([ev(1, INF_TIME)], PAYLOAD)
     with pytest.raises(UnboundedLifetimeError, match=r"\.clip\(\.\.\.\) or \.set_duration"):
         spec.open([PAYLOAD]).process([run])
+
+
+@pytest.mark.parametrize("points", [False, True])
+@pytest.mark.parametrize("size", [1_000, 2_000])
+def test_many_rows_far_apart_are_in_few_windows_each(size: int, points: bool) -> None:
+    """No row reaches over more windows than it may, though all of them together do."""
+    every, rows = 1_000, 4_200
+    vs = np.arange(rows) * 1_000_000
+    payload = pa.schema([("k", pa.int64())])
+    columns = {"_vs": vs, "_ve": vs + (1 if points else 10), "k": np.arange(rows) % 2}
+    events = pa.RecordBatch.from_pydict(columns, schema=event_schema(payload))
+    spec = WindowAggregate(("k",), size, every, (AggregateSpec("count", None, "c"),), points)
+    starts = (vs[:, None] + np.arange(every - size, 1, every)).ravel()
+    for cut in (0, 50):
+        operator = spec.open([payload])
+        first = operator.process([Run(events.slice(0, cut), vs[:0])]).events
+        rest = operator.process([Run(events.slice(cut), np.array([INF_TIME]))]).events
+        found = pa.concat_batches([first, rest])
+        assert int64_column(found, VS).tolist() == starts.tolist()
+        assert found.column("k").to_pylist() == np.repeat(columns["k"], size // every).tolist()
+        assert set(found.column("c").to_pylist()) == {1}
 
 
 @pytest.mark.parametrize("cut", [False, True])
