@@ -302,10 +302,15 @@ class VertexRunner:
 
     @property
     def wait_s(self) -> float | None:
-        """How long until the next row of its source is due; None: that is not what it waits for."""
+        """How long until the next row of its source is due; None: that is not what it waits for.
+
+        A step that is held wakes the host by itself; while there is something to write again, no
+        row was read.
+        """
         if self._ahead is None or self.vertex.is_finished or not self._has_room:
             return None
-        return self._pace.wait_s(self._ahead.batch, VS)
+        wait_s = self._pace.wait_s(self._ahead.batch, VS)  # asked each time: it measures turns
+        return None if self._held is not None else wait_s
 
     def begin_flush(self) -> None:
         """Read and store nothing more; what was written is made durable, see ``is_flushed``."""

@@ -413,3 +413,11 @@ def test_an_item_wakes_its_reader(managers: Callable[..., ScriptedManager]) -> N
     manager.start("h2", "win.0", 1)
     manager.wait_for(VertexStarted, lambda n: n.vertex == "win.0")
     finish(manager, "win.0")
+
+
+def test_what_a_step_is_held_for_wakes_its_host(managers: Callable[..., ScriptedManager]) -> None:
+    """Nothing else would: see above."""
+    strong = dataclasses.replace(windows(100)[0], recovery=Recovery("strong"))
+    manager = managers([strong], "h1", pace=1.0, idle_wait_s=10 * WAIT_S)
+    manager.start("h1", "src.0", 1)
+    finish(manager, "src.0")

@@ -186,6 +186,7 @@ class Instance:
         self.wiring = Wiring(world.store, world.clock)
         self.failure: Exception | None = None
         self.is_finished = False
+        self.wakes = 0
         self.env = env = HostEnvironment(
             host=f"h{epoch}",
             writers={},
@@ -195,9 +196,12 @@ class Instance:
             wiring=self.wiring,  # type: ignore[arg-type]
             limits=world.limits,
             notify=self.notify,
-            wake=lambda: None,
+            wake=self.wake,
         )
         self.runner = VertexRunner(epoch, open_instance(world.spec, checkpoint, env), env, Turn())
+
+    def wake(self) -> None:
+        self.wakes += 1
 
     def notify(self, notice: HostNotice) -> None:
         if isinstance(notice, VertexFinished):
@@ -227,6 +231,7 @@ class World:
         *,
         collect: bool = False,
         verify: bool = False,
+        pace: float = 0.0,
     ) -> None:
         self.spec, self.store, self.clock = spec, MemoryBlobs(), ManualClock(1)
         self.limits = HostLimits(
@@ -234,6 +239,7 @@ class World:
             checkpoint_interval_s=2.0,
             checkpoint_inline_bytes_max=0,
             verify=verify,
+            pace=pace,
             stream=StreamLimits(flush_interval_ms=1),
         )
         self.collect = collect
@@ -361,6 +367,28 @@ def test_what_is_held_is_not_seen(spec: VertexSpec) -> None:
     world.newest.wiring.background.run()
     world.act(0)
     assert world.seen
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
+def test_no_row_is_waited_for_while_a_step_is_held(spec: VertexSpec) -> None:
+    """Rows that are due are no reason to look again and again; what it is held for wakes it."""
+    world = World(spec, pace=0.001)
+    instance = world.newest
+    assert instance is not None
+    runner = instance.runner
+    for _ in range(ROWS):
+        if runner._held is None:
+            world.clock.advance(1_000)
+            runner.turn()
+    world.clock.advance(1_000_000)
+    assert runner._ahead is not None
+    assert not runner.turn()
+    assert runner.wait_s is None
+    wakes = instance.wakes
+    instance.wiring.background.run(10)
+    assert instance.wakes > wakes
+    assert runner.turn()
+    assert runner.wait_s == 0, "the next rows are due"
 
 
 @pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
