@@ -298,7 +298,10 @@ class Extreme:
         return [self._typed(one_nan(self._values.shared()))]
 
     def save(self) -> list[Saved]:
-        return [self._typed(self._values.shared())]
+        values = self._values.shared()
+        # A boolean does not tell what a group holds that no row has.
+        is_boolean = pa.types.is_boolean(self._kind)
+        return [self._seen.masked(values) if is_boolean else self._typed(values)]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         column = whole(state[0])

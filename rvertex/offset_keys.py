@@ -5,9 +5,9 @@ from the start. Codes have gaps, so that arrays by code are longer than there ar
 
 Invariants: (1) the base is fixed, and a key that is taken once is taken always: the range only
 grows, and its owner lets it grow only while no key has been refused; (2) codes are below
-``groups``, which is at most four times the rows so far or ``SPAN_MIN``; (3) ``restore(save())`` is
-the identity. Which keys are taken depends on the cutting of rows into calls, so nothing that is put
-out may depend on it.
+``groups``, which is at most four times the rows so far or ``SPAN_MIN``, and each stands for a key
+within int64; (3) ``restore(save())`` has the same keys by the same codes. Which keys are taken
+depends on the cutting of rows into calls, so nothing that is put out may depend on it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPAN_MIN = 1 << 12
 _SPAN_PER_ROW = 4
 #: So large a part of the first keys' width is left free below them.
 _ROOM_BELOW = 8
-_LEAST = -(2**63)
+_LEAST, _ABOVE = -(2**63), 2**63
 
 
 class OffsetKeys:
@@ -55,7 +55,7 @@ class OffsetKeys:
             mask = column.is_valid().to_numpy(zero_copy_only=False)
         at = numbers(column).astype(np.int64, copy=False) - np.int64(self._base)
         self._rows += len(at)
-        # What lies below the base is a great number.
+        # What lies below the base is a great number: at least ``_ABOVE`` less the base.
         far = at.view(np.uint64)
         greatest = int(far.max(initial=0) if mask is None else far.max(initial=0, where=mask))
         if greatest >= self._groups and grows:
@@ -91,7 +91,8 @@ class OffsetKeys:
         """What has been saved."""
         made = cls(kind, tables["base"].column(0)[0].as_py())
         made._present.adopt(numbers(whole(tables["present"].column(0))))
-        made._groups = made._rows = len(made._present)
+        made._groups = len(made._present)
+        made._rows = len(made.found())  # At least so many there were.
         return made
 
     @classmethod
@@ -110,5 +111,6 @@ class OffsetKeys:
         return made
 
     def _grow(self, groups: int) -> None:
-        if groups <= max(_SPAN_PER_ROW * self._rows, SPAN_MIN):
+        is_narrow = groups <= max(_SPAN_PER_ROW * self._rows, SPAN_MIN)
+        if is_narrow and self._base + groups <= _ABOVE:
             self._groups = groups

@@ -43,6 +43,8 @@ def accumulators() -> list[Accumulator]:
         SumFloat("x"),
         Extreme("n", pa.int64(), is_max=False),
         Extreme("x", pa.float64(), is_max=True),
+        Extreme("b", pa.bool_(), is_max=True),
+        Extreme("b", pa.bool_(), is_max=False),
     ]
 
 
@@ -55,9 +57,10 @@ def events(name: str, seed: int, kind: pa.DataType, *, nulls: bool) -> pa.Record
         keys = [None if draw.random() < 0.1 else key for key in keys]
     n = [None if draw.random() < 0.3 and i > ROWS // 2 else draw.randrange(9) for i in range(ROWS)]
     x = [draw.choice([0.1, 1e17, -1e17, float("nan"), None]) for _ in range(ROWS)]
+    b = [draw.random() < 0.2 for _ in range(ROWS)]
     times = pa.array(range(ROWS), pa.int64())
     return pa.record_batch(
-        {"_vs": times, "k": pa.array(keys, pa.int64()).cast(kind), "n": n, "x": x}
+        {"_vs": times, "k": pa.array(keys, pa.int64()).cast(kind), "n": n, "x": x, "b": b}
     )
 
 
@@ -107,3 +110,29 @@ def test_keys_close_together_need_no_index() -> None:
     assert OffsetKeys.beginning(pa.array([5, 10**9])) is None
     assert OffsetKeys.beginning(pa.array([5, None])) is None
     assert OffsetKeys.beginning(pa.array(["a"])) is None
+
+
+def test_keys_at_both_ends_of_their_type_are_in_order_however_they_come() -> None:
+    least, greatest = -(2**63), 2**63 - 1
+    grouping = Grouping(("k",), (pa.int64(),), lambda: [CountRows()])
+    for first, then in ((greatest, least), (least, greatest), (greatest - 9, least + 9)):
+        groups = OpenGroups(grouping)
+        for key in (first, then, first):
+            groups.update(pa.record_batch({"_vs": [0] * 2_000, "k": [key] * 2_000}))
+        keys, lanes = groups.result()
+        assert keys[0].to_pylist() == sorted([first, then])
+        assert sorted(lanes[0].to_pylist()) == [2_000, 4_000]
+
+
+def test_the_range_is_four_times_the_rows_at_most_also_when_restored() -> None:
+    column = pa.array(range(0, 4 * SPAN_MIN, 3))
+    keys = OffsetKeys.beginning(column)
+    assert keys is not None
+    codes, _ = keys.codes(column, grows=True)
+    keys.add(codes)
+    restored = OffsetKeys.restore(pa.int64(), keys.save())
+    assert restored.groups == keys.groups
+    for either in (keys, restored):
+        _, mask = either.codes(pa.array([9 * SPAN_MIN]), grows=True)
+        assert mask is not None
+        assert not mask.any()
