@@ -31,7 +31,7 @@ from rstream.clock import SystemClock
 from rstream.control import HEARTBEAT_S, SILENCE_S, DisconnectedError, Hub, Link
 from rstream.errors import OperatingError, StreamEngineError, UnauthorizedError, UsageError
 from rstream.local_sockets import near_path, remove, serve_beside, tcp_part, with_socket
-from rstream.near import NearCall, NearServer
+from rstream.near import HELLO_WAIT_S, IDLE_WAIT_S, PUSH_ROWS_MAX, NearCall, NearServer
 from rstream.receive import PushedReader, error_to_text, loss_from_text
 from rstream.wire import WireDecoder, WireEncoder, in_messages
 
@@ -43,14 +43,9 @@ if TYPE_CHECKING:
 
 SECRET_HEADER = "x-streamscope-secret"
 ALL_INTERFACES = "0.0.0.0"
-PUSH_ROWS_MAX = 1 << 16
-#: An idle push looks this often whether its client is gone.
-IDLE_WAIT_S = 0.25
 #: Read-ahead of one remote reader.
 QUEUE_BYTES_MAX = 16 << 20
 CLOSE_WAIT_S = 5.0
-#: How long the other side may take to say its first word.
-HELLO_WAIT_S = 10.0
 #: Names a folder with ``cert.pem`` and ``key.pem`` (valid for this host) and ``ca.pem``.
 TLS_FOLDER = "STREAMSCOPE_TLS"
 _NOTHING = pa.schema([])
@@ -90,7 +85,7 @@ class StreamServer:
         return None if self._is_closed else self._streams.get((stream_id, epoch))
 
     def close(self) -> None:
-        """End all pushes and stop; takes at most CLOSE_WAIT_S."""
+        """End all pushes and stop; takes at most CLOSE_WAIT_S a server."""
         self._is_closed = True
         for server in self._servers:
             _stop(server)
@@ -130,7 +125,7 @@ class StreamServer:
 
 
 class RemoteReader(PushedReader):
-    """A reader of a stream that lives on another host, over Flight.
+    """A reader of a stream on another host: over a Unix socket on this machine, else by Flight.
 
     ``on_change`` is called from another thread when there is something new to read, or the
     connection broke.
@@ -193,9 +188,8 @@ class RemoteReader(PushedReader):
         try:
             self._reading_since_s = self._clock.monotonic_s()
             ticket = {"stream": self._stream_id, "epoch": self._epoch, "seq": self._seq}
-            if (path := near_path(self._address)) is not None:
-                self._call = client = NearCall(path, {**ticket, "secret": self._secret})
-            else:
+            self._call = client = self._near_call(ticket)
+            if self._call is None:
                 client = _connect(self._address)
                 packed = flight.Ticket(msgpack.packb(ticket))
                 self._call = client.do_get(packed, _options(self._secret))
@@ -210,6 +204,13 @@ class RemoteReader(PushedReader):
             self._call = None
             if client is not None:
                 client.close()
+
+    def _near_call(self, ticket: dict[str, Any]) -> NearCall | None:
+        """A line over the host's socket; None if it is on another machine, or does not answer."""
+        if (path := near_path(self._address)) is not None:
+            with contextlib.suppress(OSError):
+                return NearCall(path, {**ticket, "secret": self._secret})
+        return None
 
     def _receive_one(self, call: Any, wire: WireDecoder) -> bool:
         self._reading_since_s = self._clock.monotonic_s()

@@ -1,12 +1,12 @@
 """Unix sockets beside TCP, for readers on the machine of the writer (:mod:`rstream.near`).
 
 A server's address may name a socket file after its TCP address (``grpc://host:port#/path``). A
-reader that finds the file, and somebody who answers there, is on the same machine and uses it; any
-other uses TCP. So nobody has to know who is where, containers and shared folders included.
+reader who is answered there is on the same machine and uses it; any other uses TCP. So nobody has
+to know who is where, containers and shared folders included.
 
-Invariants: (1) the folder belongs to this user and nobody else may enter it; (2) sockets that
-nobody answers, left by killed processes, are removed by the next server; (3) where no socket can be
-had there is TCP, and one warning a process that says why.
+Invariants: (1) the folder belongs to this user and nobody else may enter it; (2) sockets left by
+killed processes are removed by the next server, those of busy or starting ones are not; (3) where
+no socket can be had there is TCP, and one warning a process that says why.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from rstream.clock import SystemClock
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,6 +33,8 @@ Server = TypeVar("Server")
 PATH_BYTES_MAX = 100
 #: Left-over sockets that one server looks at.
 SWEEP_MAX = 1_000
+#: A younger socket may not be listened at yet.
+SWEEP_AFTER_S = 10.0
 CONNECT_WAIT_S = 1.0
 _SEPARATOR = "#"
 
@@ -82,9 +86,9 @@ def with_socket(address: str, path: str | None) -> str:
 
 
 def near_path(address: str) -> str | None:
-    """The socket that an address names, if somebody answers there; None: use TCP."""
+    """The socket that an address names, of this machine or another; None: use TCP."""
     path = address.partition(_SEPARATOR)[2]
-    return path if path and is_answered(path) else None
+    return path if path and hasattr(socket, "AF_UNIX") else None
 
 
 def tcp_part(address: str) -> str:
@@ -92,12 +96,19 @@ def tcp_part(address: str) -> str:
     return address.partition(_SEPARATOR)[0]
 
 
-def is_answered(path: str) -> bool:
-    """Whether a process of this machine listens at ``path``."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(CONNECT_WAIT_S)
-        probe.connect(path)
+def is_left_over(path: str) -> bool:
+    """Whether nobody listens at ``path`` any more; False if that cannot be told now."""
+    try:
+        age_s = SystemClock().now_us() / 1e6 - os.stat(path).st_mtime
+        if age_s < SWEEP_AFTER_S:
+            return False
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(CONNECT_WAIT_S)
+            probe.connect(path)
+    except ConnectionRefusedError:
         return True
+    except OSError:  # a server with many waiting, or no files left in this process
+        return False
     return False
 
 
@@ -110,5 +121,5 @@ def remove(path: str | None) -> None:
 
 def _sweep(folder: Path) -> None:
     for path in sorted(folder.iterdir())[:SWEEP_MAX]:
-        if not is_answered(str(path)):
+        if is_left_over(str(path)):
             remove(str(path))

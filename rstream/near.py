@@ -6,12 +6,13 @@ once: nobody else has to wake up for that. Everything else is sent by the line's
 the reader lags behind, large batches, what the socket did not take, a sign of life from time to
 time. A writer never waits for a reader.
 
-A frame is a kind, the lengths of what follows (little-endian), a note and a body. The reader says
-hello first; then come the schema, items, and the reason if it ends otherwise than by the end.
+Of the frames (:mod:`rstream.frames`) the reader sends the first, its hello; then come the schema,
+items, and the reason if it ends otherwise than by the end.
 
-Invariants: (1) a hello without the job's secret is refused before anything is looked at; (2)
-nothing that arrives is unpickled; (3) frames are sent whole and in order, by one thread at a time;
-(4) who finds the line taken leaves word, and its thread looks again.
+Invariants: (1) of a caller only the hello is decoded, at most :data:`TEXT_BYTES_MAX`, and without
+the job's secret in it nothing else is looked at; (2) nothing that arrives is unpickled; (3) frames
+are sent whole and in order, by one thread at a time; (4) who finds the line taken leaves word, and
+its thread looks again; (5) what goes wrong with a line ends that line, never the server or a write.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import hmac
 import socket
-import struct
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,9 +27,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgpack
 import pyarrow as pa
 
+from rstream.clock import SystemClock
 from rstream.control import HEARTBEAT_S
 from rstream.dictionaries import batch_bytes
 from rstream.errors import OperatingError, StreamEngineError, UnauthorizedError
+from rstream.frames import (
+    FAILED,
+    FRAME,
+    HELLO,
+    ITEMS,
+    REFUSED,
+    SCHEMA,
+    TEXT_BYTES_MAX,
+    FrameError,
+    end,
+    receive,
+    send,
+)
 from rstream.wire import WireEncoder, in_messages
 
 if TYPE_CHECKING:
@@ -39,18 +53,20 @@ if TYPE_CHECKING:
     from rstream.stream import RStream
 
 PUSH_ROWS_MAX = 1 << 16
-#: A writer sends at most so much himself, of what the reader is behind by at most so many rows.
+#: A writer sends at most so much himself, with dictionaries that the reader lacks, of what the
+#: reader is behind by at most so many rows.
 DIRECT_BYTES_MAX = 64 << 10
 DIRECT_ROWS_MAX = 4096
 #: An idle line looks this often whether its reader is gone.
 IDLE_WAIT_S = 0.25
+#: How long the other side may take to say its first word.
 HELLO_WAIT_S = 10.0
-HELLO_BYTES_MAX = 64 << 10
+#: Readers that wait to be let in; a socket whose queue is full refuses more.
+WAITING_MAX = 4096
+#: A reader that could not be let in waits so long for another try.
+ACCEPT_AGAIN_S = 0.005
 SEND_BUFFER_BYTES = 1 << 20
 CLOSE_WAIT_S = 2.0
-#: Kind, bytes of the note, bytes of the body.
-_FRAME = struct.Struct("<BIQ")
-_HELLO, _SCHEMA, _ITEMS, _FAILED, _REFUSED = range(5)
 
 
 class Chunk(NamedTuple):
@@ -72,62 +88,83 @@ class NearServer:
     ) -> None:
         """``explain``: an error as a text from which the reader can tell a loss."""
         self._secret, self._find, self._explain = secret, find, explain
-        self._lock, self._is_closed = threading.Lock(), False
+        self._lock, self._closed = threading.Lock(), threading.Event()
         self._threads: dict[threading.Thread, socket.socket] = {}
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
-        self._listener.listen()
+        self._listener.listen(WAITING_MAX)
         self._accepting = threading.Thread(target=self._accept, name="near-accept", daemon=True)
         self._accepting.start()
 
     def shutdown(self) -> None:
-        """End all lines; each takes at most CLOSE_WAIT_S."""
+        """End all lines; takes at most CLOSE_WAIT_S."""
         with self._lock:
-            self._is_closed = True
+            self._closed.set()
             lines = dict(self._threads)
         for line in [self._listener, *lines.values()]:
-            _end(line)
+            end(line)
+        clock = SystemClock()
+        deadline_s = clock.monotonic_s() + CLOSE_WAIT_S
         for thread in [self._accepting, *lines]:
-            thread.join(CLOSE_WAIT_S)
+            thread.join(max(0.0, deadline_s - clock.monotonic_s()))
         self._listener.close()
 
     def _accept(self) -> None:
-        while True:  # ends with the listener
+        while not self._closed.is_set():  # ends with shutdown
             try:
                 line = self._listener.accept()[0]
-            except OSError:
-                return
-            thread = threading.Thread(target=self._serve, args=(line,), daemon=True)
-            with self._lock:
-                if self._is_closed:
-                    line.close()
-                    return
+            except OSError:  # no file is to be had, or who called has left
+                self._closed.wait(ACCEPT_AGAIN_S)
+            else:
+                self._begin(line)
+
+    def _begin(self, line: socket.socket) -> None:
+        """Have a thread serve the line; without one it is closed, and the reader uses TCP."""
+        thread = threading.Thread(target=self._serve, args=(line,), name="near-line", daemon=True)
+        with self._lock, contextlib.suppress(RuntimeError):  # no thread is to be had
+            if not self._closed.is_set():
+                thread.start()
                 self._threads[thread] = line
-            thread.start()
+                return
+        line.close()
 
     def _serve(self, line: socket.socket) -> None:
         try:
-            with line:
+            with line, contextlib.suppress(OSError):  # the reader has left
                 self._answer(line)
         finally:
             with self._lock:
                 self._threads.pop(threading.current_thread(), None)
 
     def _answer(self, line: socket.socket) -> None:
-        with contextlib.suppress(OSError, EOFError, KeyError, TypeError, ValueError):
-            try:
-                _Line(line, *self._found(line)).run()
-            except UnauthorizedError:
-                _send(line, _REFUSED, b"", b"")
-            except StreamEngineError as error:
-                _send(line, _FAILED, self._explain(error).encode(), b"")
+        try:
+            found = self._found(line)
+        except UnauthorizedError:
+            send(line, REFUSED, b"", b"")
+            return
+        except (FrameError, KeyError, TypeError, ValueError, OverflowError):
+            return  # whoever it is, it does not know how to ask
+        except StreamEngineError as error:
+            self._fail(line, error)
+            return
+        try:
+            _Line(line, *found).run()
+        except OSError:
+            return
+        except StreamEngineError as error:
+            self._fail(line, error)
+        except Exception as error:  # whatever it is, the reader tells it
+            what = f"stream {found[0].stream_id}: {type(error).__name__}: {error}"
+            self._fail(line, OperatingError(what))
+
+    def _fail(self, line: socket.socket, error: StreamEngineError) -> None:
+        send(line, FAILED, self._explain(error).encode()[:TEXT_BYTES_MAX], b"")
 
     def _found(self, line: socket.socket) -> tuple[RStream, int, Callable[[], bool]]:
         """The stream that was asked for, from which seq on, and whether it is served still."""
         line.settimeout(HELLO_WAIT_S)
-        kind, note, _ = _receive(line, note_max=HELLO_BYTES_MAX)
-        hello = msgpack.unpackb(note)
-        if kind != _HELLO or not isinstance(hello, dict):
+        hello = msgpack.unpackb(receive(line, HELLO)[1])
+        if not isinstance(hello, dict):
             raise UnauthorizedError
         given = str(hello.get("secret", ""))
         if not hmac.compare_digest(given.encode(), self._secret.encode()):
@@ -156,10 +193,12 @@ class _Line:
         #: Read and not sent yet, and what is left of a frame that was begun.
         self._waiting: deque[Items] = deque()
         self._rest = b""
+        #: Why nothing more is sent by the writer: what went wrong there is said by the thread.
+        self._failure: Exception | None = None
 
     def run(self) -> None:
         """Body of the thread; ends with the line, or when the stream is withdrawn."""
-        _send(self._socket, _SCHEMA, b"", self._wire.schema.serialize())
+        send(self._socket, SCHEMA, b"", self._wire.schema.serialize())
         _follow(self._stream, self._written)
         idle_s = 0.0
         try:
@@ -174,10 +213,11 @@ class _Line:
                     idle_s = 0.0
                     with self._sending:
                         self._send_rest()
-                        _send(self._socket, _ITEMS, b"", b"")
+                        send(self._socket, ITEMS, b"", b"")
         finally:
             _follow(self._stream, self._written, ends=True)
             with self._sending:
+                self._failure = self._failure or ConnectionError("the line has ended")
                 self._reader.close()
 
     def _written(self) -> None:
@@ -187,8 +227,8 @@ class _Line:
             return
         try:
             is_sent = self._send_direct()
-        except (OSError, StreamEngineError):
-            is_sent = False  # the thread will meet it too
+        except Exception as error:  # whatever it is, it concerns this reader and no writer
+            self._failure, is_sent = error, False
         finally:
             self._sending.release()
         if not is_sent:
@@ -197,14 +237,14 @@ class _Line:
     def _send_direct(self) -> bool:
         """Send what is new without waiting; whether that is all there is."""
         seq, stream = self._reader.next_seq, self._stream
-        if self._rest or self._waiting or seq < stream.tail_first_seq:
+        if self._failure or self._rest or self._waiting or seq < stream.tail_first_seq:
             return False
         if stream.next_seq - seq > DIRECT_ROWS_MAX:
             return False
         items = self._reader.read_next(PUSH_ROWS_MAX)
         if items is None:
             return True
-        if batch_bytes(items.batch) > DIRECT_BYTES_MAX:
+        if batch_bytes(items.batch) + self._wire.new_bytes(items.batch) > DIRECT_BYTES_MAX:
             self._waiting.append(items)
             return False
         frame = b"".join(self._frame(items))
@@ -227,6 +267,8 @@ class _Line:
                     self._socket.sendall(piece)
 
     def _send_rest(self) -> None:
+        if self._failure is not None:
+            raise self._failure
         rest, self._rest = self._rest, b""
         if rest:
             self._socket.sendall(rest)
@@ -234,7 +276,7 @@ class _Line:
     def _frame(self, items: Items) -> tuple[bytes, Any]:
         batch, note = self._wire.encode(items)
         body = batch.serialize()
-        return _FRAME.pack(_ITEMS, len(note), body.size) + note, body
+        return FRAME.pack(ITEMS, len(note), body.size) + note, body
 
     def _is_left(self) -> bool:
         """Whether the reader has gone: it says nothing after its hello."""
@@ -275,6 +317,7 @@ class NearCall:
 
     Raises:
         UnauthorizedError: the secret was refused. OperatingError: the stream is not there.
+        OSError: nobody answers, or not as long as it may take.
     """
 
     def __init__(self, path: str, hello: dict[str, Any]) -> None:
@@ -282,8 +325,8 @@ class NearCall:
         try:
             self._socket.settimeout(HELLO_WAIT_S)
             self._socket.connect(path)
-            _send(self._socket, _HELLO, msgpack.packb(hello), b"")
-            self.schema = pa.ipc.read_schema(self._next(_SCHEMA)[1])
+            send(self._socket, HELLO, msgpack.packb(hello), b"")
+            self.schema = pa.ipc.read_schema(self._next(SCHEMA)[1])
             self._socket.settimeout(None)
         except BaseException:
             self.close()
@@ -294,10 +337,11 @@ class NearCall:
 
         Raises:
             StopIteration: the line has ended. OperatingError: it failed, and says why.
+            FrameError: what came is none of its frames.
         """
         try:
-            note, body = self._next(_ITEMS)
-        except (EOFError, OSError):
+            note, body = self._next(ITEMS)
+        except OSError:
             raise StopIteration from None
         if body.size == 0:
             return Chunk(pa.RecordBatch.from_pylist([], schema=self.schema), pa.py_buffer(b""))
@@ -305,49 +349,16 @@ class NearCall:
 
     def cancel(self) -> None:
         """End the line; from any thread."""
-        _end(self._socket)
+        end(self._socket)
 
     def close(self) -> None:
         """Release it."""
         self._socket.close()
 
     def _next(self, wanted: int) -> tuple[bytes, pa.Buffer]:
-        kind, note, body = _receive(self._socket)
-        if kind == _REFUSED:
+        kind, note, body = receive(self._socket, wanted, FAILED, REFUSED)
+        if kind == REFUSED:
             raise UnauthorizedError
-        if kind == _FAILED:
-            raise OperatingError(note.decode())
-        if kind != wanted:
-            raise OperatingError(f"a frame of kind {kind} came where {wanted} was due")
+        if kind == FAILED:
+            raise OperatingError(note.decode(errors="replace"))
         return note, body
-
-
-def _send(line: socket.socket, kind: int, note: bytes, body: Any) -> None:
-    line.sendall(_FRAME.pack(kind, len(note), len(memoryview(body))) + note)
-    if len(memoryview(body)):
-        line.sendall(body)
-
-
-def _receive(line: socket.socket, note_max: int | None = None) -> tuple[int, bytes, pa.Buffer]:
-    """The next frame. Raises EOFError at the end; ValueError: it is longer than may be."""
-    kind, note_bytes, body_bytes = _FRAME.unpack(_exactly(line, bytearray(_FRAME.size)))
-    if note_max is not None and note_bytes + body_bytes > note_max:
-        raise ValueError(note_bytes)
-    note = bytes(_exactly(line, bytearray(note_bytes)))
-    body = pa.allocate_buffer(body_bytes)
-    _exactly(line, memoryview(body).cast("B") if body_bytes else bytearray())
-    return kind, note, body
-
-
-def _exactly(line: socket.socket, into: Any) -> Any:
-    view = memoryview(into)
-    while view:
-        if not (count := line.recv_into(view, len(view), socket.MSG_WAITALL)):
-            raise EOFError
-        view = view[count:]
-    return into
-
-
-def _end(line: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        line.shutdown(socket.SHUT_RDWR)

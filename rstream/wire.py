@@ -77,6 +77,7 @@ class WireEncoder:
         self.schema = wire_schema(schema)
         #: A message without rows.
         self.nothing = pa.RecordBatch.from_pylist([], schema=self.schema)
+        self._dictionaries = [i for i, f in enumerate(schema) if is_dictionary(f.type)]
         self._sent: list[dict[Known, int]] = [{} for _ in schema]
         self._places = [_Places() for _ in schema]
 
@@ -93,6 +94,11 @@ class WireEncoder:
             columns.append(column)
         found = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         return found, seq + msgpack.packb(told)
+
+    def new_bytes(self, batch: pa.RecordBatch) -> int:
+        """What dictionaries of ``batch`` take that the other end would have to be told."""
+        found = [(self._sent[i], batch.column(i).dictionary) for i in self._dictionaries]
+        return sum(values.nbytes for sent, values in found if Known(values) not in sent)
 
     def _told(self, i: int, values: pa.Array) -> tuple[int, bytes | None]:
         """Where the values are in the memory of the other end, and themselves if they are new."""

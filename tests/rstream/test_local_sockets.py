@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
 import tempfile
+import threading
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from rstream import local_sockets
-from rstream.flight import StreamServer
-from rstream.local_sockets import is_answered, near_path, new_socket_path, tcp_part, with_socket
+from rstream import MemoryBlobs, local_sockets
+from rstream.flight import RemoteReader, StreamServer
+from rstream.local_sockets import (
+    SWEEP_AFTER_S,
+    is_left_over,
+    near_path,
+    new_socket_path,
+    tcp_part,
+    with_socket,
+)
+from rstream.near import WAITING_MAX
+from tests.rstream.content import items, open_inline, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,27 +46,128 @@ def test_a_server_has_a_socket_while_it_lives(folder: Path) -> None:
     assert near_path(server.address) == path
     server.close()
     assert list(folder.iterdir()) == []
-    assert (near_path(server.address), tcp_part(server.address)) == (None, tcp)
+    assert tcp_part(server.address) == tcp
 
 
-def test_an_address_of_another_machine_is_reached_by_tcp(folder: Path) -> None:
+def test_an_address_without_a_socket(folder: Path) -> None:
     assert near_path("grpc://host:1") is None
-    assert near_path(with_socket("grpc://host:1", "/nowhere/s")) is None
+    assert near_path(with_socket("grpc://host:1", None)) is None
+    assert near_path(with_socket("grpc://host:1", "/nowhere/s")) == "/nowhere/s"
     server = StreamServer("127.0.0.1", "secret")
     assert (near_path(server.address), tcp_part(server.address)) == (None, server.address)
     server.close()
 
 
+@contextmanager
+def nobody_there(path: str) -> Iterator[None]:
+    """As on another machine."""
+    yield
+
+
+@contextmanager
+def nobody_any_more(path: str) -> Iterator[None]:
+    """As after a kill."""
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+    yield
+
+
+@contextmanager
+def no_room(path: str) -> Iterator[None]:
+    """As many wait as may."""
+    with socket.socket(socket.AF_UNIX) as busy, ExitStack() as waiting:
+        fill(busy, path, waiting)
+        yield
+
+
+@contextmanager
+def no_answer(path: str) -> Iterator[None]:
+    """Somebody listens, but closes every line."""
+    with socket.socket(socket.AF_UNIX) as rude:
+        rude.bind(path)
+        rude.listen()
+        thread = threading.Thread(target=lambda: rude.accept()[0].close())
+        thread.start()
+        yield
+        thread.join()
+
+
+def fill(busy: socket.socket, path: str, waiting: ExitStack) -> None:
+    """Have ``busy`` listen, and so many wait there that nobody else may."""
+    busy.bind(path)
+    busy.listen(0)
+    for _ in range(WAITING_MAX):
+        line = waiting.enter_context(socket.socket(socket.AF_UNIX))
+        line.setblocking(False)
+        if line.connect_ex(path) == errno.EAGAIN:
+            return
+    pytest.fail("there was room for all")
+
+
+@pytest.mark.parametrize("trouble", [nobody_there, nobody_any_more, no_room, no_answer])
+def test_who_is_not_answered_at_the_socket_uses_tcp(
+    trouble: Callable[[str], AbstractContextManager[None]], folder: Path
+) -> None:
+    path = str(new_socket_path())
+    stream = open_inline(MemoryBlobs(), durability="volatile")
+    stream.append(items(0, 5))
+    server = StreamServer("127.0.0.1", "secret")
+    server.publish("s", 1, stream)
+    with trouble(path):
+        reader = RemoteReader(with_socket(server.address, path), "secret", "s", 1, 0)
+        assert reader.wait(20)
+        found = reader.read_next()
+        assert found is not None
+        assert rows_of([found]) == items(0, 5).to_pylist()
+        assert not reader.is_broken
+        reader.close()
+        reader.join()
+    server.close()
+
+
 def test_sockets_of_killed_processes_are_removed(folder: Path) -> None:
-    left, lives = str(new_socket_path()), str(new_socket_path())
-    with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as two:
+    left, lives, full, starts = (str(new_socket_path()) for _ in range(4))
+    with ExitStack() as open_sockets:
+        one, two, busy, late = (
+            open_sockets.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(4)
+        )
         one.bind(left)
         two.bind(lives)
         two.listen()
         one.close()
-        assert not is_answered(left)
+        fill(busy, full, open_sockets)
+        for path in (left, lives, full):
+            make_old(path)
+        late.bind(starts)
+        assert [p for p in (left, lives, full, starts) if is_left_over(p)] == [left]
         new_socket_path()
-        assert [p.name for p in folder.iterdir()] == [Path(lives).name]
+        assert sorted(map(str, folder.iterdir())) == sorted([lives, full, starts])
+        make_old(starts)
+        new_socket_path()
+        assert sorted(map(str, folder.iterdir())) == sorted([lives, full])
+
+
+def make_old(path: str) -> None:
+    at_s = os.stat(path).st_mtime - 2 * SWEEP_AFTER_S
+    os.utime(path, (at_s, at_s))
+
+
+def test_nothing_is_removed_when_it_cannot_be_told_who_listens(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(new_socket_path())
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+    make_old(path)
+
+    def no_file(*args: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "socket", no_file)
+        assert not is_left_over(path)
+    assert is_left_over(path)
+    assert not is_left_over(f"{path}-that-is-gone")
 
 
 def test_a_folder_that_others_may_enter_is_not_used(folder: Path) -> None:

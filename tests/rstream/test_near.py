@@ -1,8 +1,12 @@
-"""Lines on one machine: who sends, readers that are slow or leave, hellos that are no good."""
+"""Lines on one machine: who sends, readers that are slow or leave, bad hellos, trouble.
+
+Cannot catch: what a system does whose memory is really used up.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import tempfile
 import threading
@@ -15,9 +19,10 @@ import pytest
 
 from rstream import RStream
 from rstream.errors import OperatingError, SequenceDiscardedError, UnauthorizedError
-from rstream.near import _FRAME, DIRECT_BYTES_MAX, NearCall, NearServer, _follow, _Line, _receive
+from rstream.frames import BYTES_MAX, FAILED, FRAME, ITEMS, SCHEMA, FrameError, end, receive
+from rstream.near import DIRECT_BYTES_MAX, NearCall, NearServer, _follow, _Line
 from rstream.receive import error_to_text, loss_from_text
-from rstream.wire import WireDecoder
+from rstream.wire import WireDecoder, WireEncoder
 from tests.support.builders import ev, make_items
 
 if TYPE_CHECKING:
@@ -75,7 +80,7 @@ def test_who_writes_sends_what_is_small(stream: RStream) -> None:
         stream.append(rows(0, 3))
         stream.append(rows(3, 2))
         for seq, count in [(0, 3), (3, 2)]:
-            _, note, body = _receive(other)
+            _, note, body = receive(other, ITEMS)
             batch = pa.ipc.read_record_batch(body, stream.schema)
             assert batch.equals(rows(seq, count))
             assert note == seq.to_bytes(8, "little")
@@ -86,6 +91,42 @@ def test_who_writes_sends_what_is_small(stream: RStream) -> None:
         with pytest.raises(BlockingIOError):
             other.recv(1, socket.MSG_DONTWAIT)
         _follow(stream, line._written, ends=True)
+
+
+def test_a_large_dictionary_is_sent_by_the_thread_and_once_it_is_known_by_who_writes(
+    tmp_path: Path,
+) -> None:
+    payload = pa.schema([("text", pa.dictionary(pa.int32(), pa.string()))])
+    stream = RStream.open(str(tmp_path), payload, stream_id="s", durability="volatile")
+    values = pa.array([f"{k:030}" for k in range(DIRECT_BYTES_MAX // 30)])
+
+    def row(seq: int) -> pa.RecordBatch:
+        texts = pa.DictionaryArray.from_arrays(pa.array([seq], pa.int32()), values)
+        times = make_items([ev(seq)], pa.schema([])).columns
+        return pa.RecordBatch.from_arrays([*times, texts], schema=stream.schema)
+
+    mine, other = socket.socketpair()
+    with mine, other:
+        line = _Line(mine, stream, 0, lambda: True)
+        _follow(stream, line._written)
+        stream.append(row(0))
+        assert line._again.is_set()
+        with pytest.raises(BlockingIOError):
+            other.recv(1, socket.MSG_DONTWAIT)
+        thread = threading.Thread(target=line._send_all)
+        thread.start()
+        wire = WireDecoder(line._wire.schema)
+        for seq in range(2):
+            _, note, body = receive(other, ITEMS)
+            found = wire.decode(pa.ipc.read_record_batch(body, line._wire.schema), note)
+            assert found.batch.to_pylist() == row(seq).to_pylist()
+            thread.join(WAIT_S)
+            line._again.clear()
+            if seq == 0:
+                stream.append(row(1))
+                assert not line._again.is_set()
+        _follow(stream, line._written, ends=True)
+    stream.close()
 
 
 def test_a_writer_does_not_wait_for_a_slow_reader(stream: RStream, path: str) -> None:
@@ -159,10 +200,11 @@ def test_a_stream_that_is_not_there_and_one_that_lacks_the_seq(stream: RStream, 
     [
         b"",
         b"GET / HTTP/1.1\r\n\r\n",
-        _FRAME.pack(0, 3, 0) + b"\xc1\xc1\xc1",
-        _FRAME.pack(0, 1, 0) + b"\x01",
-        _FRAME.pack(0, 1 << 30, 1 << 60),
-        _FRAME.pack(0, 100, 0) + msgpack.packb({"secret": SECRET}).ljust(100, b"\xc0"),
+        FRAME.pack(0, 3, 0) + b"\xc1\xc1\xc1",
+        FRAME.pack(0, 1, 0) + b"\x01",
+        FRAME.pack(0, 1 << 30, 1 << 60),
+        FRAME.pack(99, 1, 0),
+        FRAME.pack(0, 100, 0) + msgpack.packb({"secret": SECRET}).ljust(100, b"\xc0"),
     ],
 )
 def test_a_hello_that_is_no_good_ends_its_line_alone(
@@ -174,8 +216,132 @@ def test_a_hello_that_is_no_good_ends_its_line_alone(
         line.sendall(data)
         line.shutdown(socket.SHUT_WR)
         with contextlib.suppress(ConnectionResetError):
-            assert len(line.recv(100)) in (0, _FRAME.size)  # nothing, or that it is refused
+            assert len(line.recv(100)) in (0, FRAME.size)  # nothing, or that it is refused
     stream.append(rows(0, 1))
     call = NearCall(path, hello())
     assert read(call, 1) == [0]
     call.close()
+
+
+def test_a_server_that_cannot_let_a_reader_in_lets_the_next_ones_in(
+    stream: RStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    troubles = [OSError(errno.EMFILE, "no file"), ConnectionAbortedError()]
+    threads = [RuntimeError("no thread")]
+    accept, start = socket.socket.accept, threading.Thread.start
+
+    def accepts(listener: socket.socket) -> Any:
+        if troubles:
+            raise troubles.pop()
+        return accept(listener)
+
+    def starts(thread: threading.Thread) -> None:
+        if thread.name == "near-line" and threads:
+            raise threads.pop()
+        start(thread)
+
+    monkeypatch.setattr(socket.socket, "accept", accepts)
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    with tempfile.TemporaryDirectory(prefix="s") as folder:
+        path = str(Path(folder) / "s")
+        server = NearServer(path, SECRET, lambda *key: stream, error_to_text)
+        with pytest.raises(ConnectionError):
+            NearCall(path, hello())
+        assert not server._threads
+        stream.append(rows(0, 1))
+        call = NearCall(path, hello())
+        assert read(call, 1) == [0]
+        call.close()
+        server.shutdown()
+
+
+@pytest.mark.parametrize("first_seq", [0, 5_000])
+def test_what_fails_in_a_line_is_told_to_its_reader_alone(
+    stream: RStream, path: str, first_seq: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A little is sent by who writes, much by the line's thread."""
+    woken = threading.Event()
+    stream.on_change = woken.set
+    call = NearCall(path, hello())
+    wires: list[WireEncoder] = []
+    encode = WireEncoder.encode
+
+    def encodes(wire: WireEncoder, items: Any) -> Any:
+        wires.append(wire)
+        if wire is wires[0]:
+            raise pa.ArrowMemoryError("malloc failed")
+        return encode(wire, items)
+
+    monkeypatch.setattr(WireEncoder, "encode", encodes)
+    stream.append(rows(0, first_seq + 1))
+    assert woken.is_set()
+    with pytest.raises(OperatingError, match="stream s: ArrowMemoryError: malloc failed"):
+        read(call, 1)
+    call.close()
+    other = NearCall(path, hello())
+    assert read(other, first_seq + 1) == list(range(first_seq + 1))
+    other.close()
+
+
+def test_a_writer_that_met_trouble_sends_no_more(
+    stream: RStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = socket.socketpair()
+    with mine, other:
+        lines = [_Line(mine, stream, 0, lambda: True), _Line(other, stream, 0, lambda: True)]
+        for line in lines:
+            _follow(stream, line._written)
+        with monkeypatch.context() as patch:
+            patch.setattr(lines[0]._wire, "encode", None)
+            assert stream.append(rows(0, 1)) == 1
+        assert stream.append(rows(1, 1)) == 1
+        assert lines[0]._again.is_set()
+        assert not lines[1]._again.is_set()
+        assert receive(mine, ITEMS)[1] == bytes(8)
+        with pytest.raises(BlockingIOError):
+            other.recv(1, socket.MSG_DONTWAIT)
+        with pytest.raises(TypeError):
+            lines[0].run()
+
+
+@pytest.mark.parametrize("kind", [SCHEMA, FAILED, ITEMS, 77])
+def test_a_reader_takes_only_what_is_due_and_no_longer_than_it_may_be(kind: int) -> None:
+    mine, other = socket.socketpair()
+    with mine, other:
+        mine.sendall(FRAME.pack(kind, 2, BYTES_MAX.get(kind, 1) - 1))
+        with pytest.raises(FrameError, match=f"of kind {kind}"):
+            receive(other, SCHEMA, FAILED, ITEMS)
+        mine.sendall(FRAME.pack(ITEMS, 0, 0))
+        with pytest.raises(FrameError, match="is not due"):
+            receive(other, SCHEMA, FAILED)
+        end(mine)
+        with pytest.raises(ConnectionError):
+            receive(other, ITEMS)
+
+
+def test_lines_that_do_not_end_are_waited_for_together(
+    stream: RStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rstream.near.CLOSE_WAIT_S", 0.02)
+    is_over = threading.Event()
+    waited: list[float] = []
+
+    class Stuck(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            waited.append(timeout or 0.0)
+            super().join(timeout)
+
+    with tempfile.TemporaryDirectory(prefix="s") as folder:
+        server = NearServer(str(Path(folder) / "s"), SECRET, lambda *key: stream, error_to_text)
+        stuck = [Stuck(target=is_over.wait, args=(WAIT_S,)) for _ in range(9)]
+        for thread in stuck:
+            thread.start()
+            server._threads[thread] = socket.socket(socket.AF_UNIX)
+        server.shutdown()
+    assert sum(waited) < 9 * 0.02
+    assert waited[-1] == 0.0
+    is_over.set()
+    for line in server._threads.values():
+        line.close()
+    for thread in stuck:
+        threading.Thread.join(thread, WAIT_S)

@@ -1,0 +1,77 @@
+"""Frames on a Unix socket: a kind, the lengths of what follows (little-endian), a note, a body.
+
+Invariants: (1) a frame is received whole or not at all; (2) nothing is received, and no memory
+taken for it, that is not due or longer than its kind may be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from typing import Any
+
+import pyarrow as pa
+
+from rstream.errors import OperatingError
+
+TEXT_BYTES_MAX = 64 << 10
+#: Kind, bytes of the note, bytes of the body.
+FRAME = struct.Struct("<BIQ")
+HELLO, SCHEMA, ITEMS, FAILED, REFUSED = range(5)
+#: What a frame of each kind takes at most, note and body; items as over Flight, for one large row.
+BYTES_MAX = {
+    HELLO: TEXT_BYTES_MAX,
+    SCHEMA: 16 << 20,
+    ITEMS: 2 << 30,
+    FAILED: TEXT_BYTES_MAX,
+    REFUSED: 0,
+}
+
+
+class FrameError(OperatingError):
+    """A frame that is not due, or longer than its kind may be."""
+
+    def __init__(self, kind: int, nbytes: int) -> None:
+        super().__init__(kind, nbytes)
+        self.kind, self.nbytes = kind, nbytes
+
+    def __str__(self) -> str:
+        bytes_max = BYTES_MAX.get(self.kind, 0)
+        return (
+            f"what came over a Unix socket, {self.nbytes} bytes of kind {self.kind}, is not due or "
+            f"more than {bytes_max} bytes; run one version on all hosts, with smaller rows"
+        )
+
+
+def send(line: socket.socket, kind: int, note: bytes, body: Any) -> None:
+    """Send a frame, however long the other end takes."""
+    line.sendall(FRAME.pack(kind, len(note), len(memoryview(body))) + note)
+    if len(memoryview(body)):
+        line.sendall(body)
+
+
+def receive(line: socket.socket, *due: int) -> tuple[int, bytes, pa.Buffer]:
+    """The next frame, of a kind that is due. Raises FrameError; OSError at the end."""
+    kind, note_bytes, body_bytes = FRAME.unpack(_exactly(line, bytearray(FRAME.size)))
+    if kind not in due or note_bytes + body_bytes > BYTES_MAX[kind]:
+        raise FrameError(kind, note_bytes + body_bytes)
+    note = bytes(_exactly(line, bytearray(note_bytes)))
+    body = pa.allocate_buffer(body_bytes)
+    _exactly(line, memoryview(body).cast("B") if body_bytes else bytearray())
+    return kind, note, body
+
+
+def _exactly(line: socket.socket, into: Any) -> Any:
+    view = memoryview(into)
+    while view:
+        if not (count := line.recv_into(view, len(view), socket.MSG_WAITALL)):
+            raise ConnectionError("the other end has left")
+        view = view[count:]
+    return into
+
+
+def end(line: socket.socket) -> None:
+    """End both directions; whoever waits at either end goes on."""
+    with contextlib.suppress(OSError):
+        line.shutdown(socket.SHUT_RDWR)
