@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import VE, VS
-from rstream.dictionaries import join_batches
+from rstream.dictionaries import join_batches, plain_array
 from rstream.types import INF_TIME
 from rvertex.plain_values import plain_keys
 from rvertex.sorted_runs import SortedRuns, empty_batch
@@ -178,7 +178,8 @@ class Emitted:
         else:
             columns = [column.take(pa.array(at)) for column in columns]
         if all(map(_is_plain, columns)):
-            return columns
+            pairs = zip(columns, self._schema.types, strict=False)
+            return [c if c.type.equals(kind) else plain_array(c) for c, kind in pairs]
         keys = [plain_keys(column) for column in columns[2:]]
         found = keys[0] if len(keys) == 1 else list(zip(*keys, strict=True))
         return columns[:2] + self._key_columns(found)

@@ -2,12 +2,13 @@
 
 Only a parameter that the code does nothing with but read attributes of it is known about; one that
 is handed on, kept, or used in a nested function may be used in any way. Source: the bytecode, as
-the text may not be at hand where the process runs.
+:mod:`dis` documents it, because the text may not be at hand where the process runs.
 """
 
 from __future__ import annotations
 
 import dis
+import sys
 import types
 from itertools import pairwise
 from typing import Any
@@ -51,5 +52,11 @@ def _attributes(method: Any, parameter: int) -> set[tuple[str, bool]] | None:
         is_load = step.opname.startswith("LOAD_FAST") and step.argval == name
         if not is_load or after.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
             return None
-        found.add((after.argval, after.opname == "LOAD_METHOD"))
+        found.add((after.argval, _is_called(after)))
     return found
+
+
+def _is_called(read: dis.Instruction) -> bool:
+    """Whether what is read is called at once; from 3.12 on the lowest bit of LOAD_ATTR says it."""
+    has_bit = sys.version_info >= (3, 12) and read.opname == "LOAD_ATTR"
+    return read.opname == "LOAD_METHOD" or (has_bit and bool((read.arg or 0) & 1))

@@ -53,8 +53,10 @@ def test_names_that_are_read_are_known_where_nothing_else_is_done() -> None:
         ctx.emit((event if self.x else self).x)
 
     assert names_read(reads) == {"x", "vs"}
-    assert [names_read(m) for m in (hands_on, nests, replaces, len)] == [None] * 4
+    assert [names_read(m) for m in (hands_on, replaces, len)] == [None] * 3
     assert names_read(chooses) in (None, {"x"})
+    # Up to Python 3.11 the list is made by a function of its own.
+    assert names_read(nests) == (None if sys.version_info < (3, 12) else {"x"})
 
 
 def test_times_of_rows_may_be_said_wherever_it_cannot_be_excluded() -> None:
@@ -75,7 +77,7 @@ def test_times_of_rows_may_be_said_wherever_it_cannot_be_excluded() -> None:
     def hands_on(self: Any, event: Any, ctx: Any) -> None:
         self.tell(ctx)
 
-    assert sys.version_info >= (3, 12) or not may_say_times(plain)
+    assert not may_say_times(plain)
     assert all(may_say_times(method) for method in (says, spreads, keeps, hands_on, len))
 
 
@@ -158,6 +160,21 @@ def test_rows_of_events_and_of_timers_keep_their_order(
     if pa.types.is_floating(kind):
         zeros = [v for v in out.column("k").to_pylist() if v == 0]
         assert not np.signbit(zeros).any()
+
+
+@pytest.mark.parametrize("process", [Both, Later])
+def test_a_key_may_come_as_a_dictionary_where_it_is_declared_plain(
+    process: type[KeyedProcess],
+) -> None:
+    spec = spec_of(process, pa.schema([("n", pa.int64()), ("what", pa.string())]))
+    plain = make_run([ev(t, t + 3, k="ab"[t % 2], x=1 + t % 3) for t in range(8)], KV).events
+    carried = plain.set_column(2, "k", plain.column("k").dictionary_encode())
+    answers = [
+        assert_cut_invariant(spec, [Run(events, np.array([3, 6, 20]))], [KV]).events
+        for events in (plain, carried)
+    ]
+    assert answers[1].schema.field("k").type == pa.string()
+    assert answers[1].equals(answers[0])
 
 
 def test_too_many_values_are_an_error() -> None:
