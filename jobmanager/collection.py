@@ -61,7 +61,8 @@ def progress(job: Ledger, notice: Progress) -> None:
 def release_volatile(job: Ledger, vertices: Iterable[str]) -> None:
     """Let writers forget what all readers of volatile streams beside these have consumed.
 
-    A stream is looked at when its reader reports; when its writer does if no reader will.
+    A stream is looked at when its reader reports; when its writer does if no reader will, as
+    one that is yet to start: it holds what its checkpoint reads.
     """
     marks: dict[str, int] = {}
     #: By reader: what to look at in place of its own report; None where that will come.
@@ -81,6 +82,15 @@ def release_volatile(job: Ledger, vertices: Iterable[str]) -> None:
             held = silent[reader.vertex]
             if held is not None:
                 marks[stream.id] = held[reader.index]
+    _tell_marks(job, marks)
+
+
+def release_outputs(job: Ledger, vertex: str) -> None:
+    """An instance has started: let it forget at once what readers of its outputs are past."""
+    marks: dict[str, int] = {}
+    for stream in job.topology.vertices[vertex].outputs:
+        if not stream.is_durable and stream.reader is not None:
+            marks[stream.id] = job.held(stream.reader.vertex)[stream.reader.index]
     _tell_marks(job, marks)
 
 

@@ -198,13 +198,14 @@ def _locate_inputs(job: Ledger, vertex: VertexState, host: HostState) -> None:
 # ---- what they say
 
 
-def started(job: Ledger, notice: VertexStarted) -> None:
-    """An instance can be read."""
+def started(job: Ledger, notice: VertexStarted) -> bool:
+    """An instance can be read. False: a stale one says so."""
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None or instance.state != "starting":
-        return
+        return False
     instance.state = "running"
     publish(job, job.vertices[notice.vertex])
+    return True
 
 
 def finished(job: Ledger, notice: VertexFinished) -> bool:

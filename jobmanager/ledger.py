@@ -148,7 +148,7 @@ class Ledger:
 
     def reports(self, vertex: str) -> bool:
         """Whether an instance of it says again and again where it stands."""
-        return any(i.state in ("starting", "running") for i in self.live(vertex))
+        return any(i.state == "running" for i in self.live(vertex))
 
     def is_serving(self, vertex: str) -> bool:
         """Whether an instance on a live host can serve its streams' memory."""

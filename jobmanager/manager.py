@@ -129,7 +129,8 @@ class JobManager:
             case HostLost(host=host, reason=reason):
                 hosts.lost(job, host, reason)
             case VertexStarted():
-                instances.started(job, notice)
+                if instances.started(job, notice):
+                    collection.release_outputs(job, notice.vertex)
             case VertexFinished():
                 if instances.finished(job, notice):
                     collection.collect_now_and_then(job)
