@@ -18,6 +18,7 @@ from jobmanager import logs
 from jobmanager.batch import run_batch
 from jobmanager.config import JobConfig
 from jobmanager.errors import CannotDrainError, JobFailedError, NoJobError, NotRunningError
+from jobmanager.options import configured
 from jobmanager.query_file import load_query
 from jobmanager.root import CANCEL, DRAIN, JobRoot, is_owned
 from jobmanager.upkeep import collect_garbage
@@ -90,9 +91,7 @@ def run(
     master: options.Master = "local[*]",
     parallelism: options.ParallelismOrAuto = 2,
     hosts: options.Hosts = None,
-    paced: Annotated[
-        float | None, typer.Option(help="Replay this many times faster than real time.")
-    ] = None,
+    paced: options.Paced = None,
     recovery: options.Recovery = None,
     replicas: options.Replicas = None,
     checkpoint_interval: options.CheckpointInterval = None,
@@ -214,6 +213,7 @@ def _again(job: Job) -> str:
 def explain(
     target: options.Target,
     parallelism: options.ParallelismOrAuto = 2,
+    paced: options.Paced = None,
     format: Annotated[
         Literal["text", "mermaid", "json"], typer.Option(help="For people, pages or programs.")
     ] = "text",
@@ -222,7 +222,9 @@ def explain(
     as_json: options.AsJson = False,
 ) -> None:
     """Show the plan of a query, its rules and its costs, without running it."""
-    plan = lower(load_query(target, settings or ()), root="ROOT", parallelism=parallelism)
+    config = configured(JobConfig(), parallelism, None, paced)
+    query, is_paced = load_query(target, settings or ()), config.host.pace > 0
+    plan = lower(query, root="ROOT", parallelism=config.parallelism, is_paced=is_paced)
     if as_json:
         print(json.dumps(plan_document(plan)))
     else:
@@ -236,12 +238,13 @@ def validate(
     executor: options.ExecutorOption = "local",
     master: options.Master = "local[*]",
     parallelism: options.Parallelism = 2,
+    paced: options.Paced = None,
     settings: options.Settings = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Run a query as a stream and as a Spark batch, and show the first difference."""
     query = load_query(target, settings or ())
-    found = run_both(query, executor=executor, master=master, parallelism=parallelism)
+    found = run_both(query, executor=executor, master=master, parallelism=parallelism, paced=paced)
     print(json.dumps(found.to_json()) if as_json else found)
     if not found.is_equal:
         raise typer.Exit(EXIT_FAILED)

@@ -47,6 +47,7 @@ ParallelismOrAuto = Annotated[
         help="Vertices per keyed stage (part of the plan); auto: what the cost model recommends.",
     ),
 ]
+Paced = Annotated[float | None, typer.Option(help="Replay this many times faster than real time.")]
 Hosts = Annotated[int | None, typer.Option(min=1, help="Hosts; by default from the slots.")]
 Recovery = Annotated[
     Literal["checkpoint", "replay", "replication"] | None,

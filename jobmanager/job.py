@@ -230,7 +230,7 @@ def run(
         "parallelism": config.parallelism,
         "executor": executor,
         "master": master,
-        "paced": paced,
+        "paced": config.host.pace or None,
         "options": recorded(options),
     }
     with owned(job_root):

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from jobmanager.config import JobConfig
 from jobmanager.job import ExecutorName, collect
+from jobmanager.options import configured
 from planner import Query, Stream
 from planner.options import PARALLELISM
 from planner.spark_sql import physical
@@ -90,12 +92,18 @@ def validate(
     executor: ExecutorName = "local",
     master: str = "local[*]",
     parallelism: int | None = None,
+    paced: float | None = None,
 ) -> Comparison:
-    """Run ``stream`` both ways on its finite sources and compare the answers."""
+    """Run ``stream`` both ways on its finite sources and compare the answers.
+
+    ``paced``: as for :func:`jobmanager.run`, whose plan of sessions depends on it.
+    """
+    config = configured(JobConfig(), parallelism, None, paced)
+    given = _stream_of(stream)
     streamed = collect(
-        _stream_of(stream), executor=executor, master=master, parallelism=parallelism
+        given, executor=executor, master=master, parallelism=parallelism, config=config
     )
-    batch = collect_batch(_stream_of(stream), master=master, parallelism=parallelism)
+    batch = collect_batch(given, master=master, parallelism=parallelism)
     return compare(streamed, batch)
 
 

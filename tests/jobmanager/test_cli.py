@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(120)
 REPOSITORY = Path(__file__).parents[2]
 QUERY = """
-from planner import Stream, agg, col, tumbling
+from planner import Stream, agg, col, session, tumbling
 from pathlib import Path
 
 events = Stream.from_parquet(str(Path(__file__).parent / "events.parquet"), vs="t", delay="1s")
@@ -54,6 +54,9 @@ def missing():
 
 def taken():
     return stream.to_parquet(str(Path(__file__).parent))
+
+def sessions():
+    return events.group_by("key").window(session("1s")).agg(n=agg.count())
 
 number = 1
 """
@@ -162,6 +165,18 @@ def test_explain(file: Path) -> None:
     assert "neither a number nor 'auto'" in call("explain", file, "--parallelism", "x").stderr
 
 
+def test_explain_shows_the_plan_of_a_paced_job(file: Path, tmp_path: Path) -> None:
+    target = f"{file}:sessions"
+    fast = last_json(done("explain", target, "--json"))
+    paced = last_json(done("explain", target, "--paced", 1_000_000, "--json"))
+    horizons = [found["stages"][0]["recovery"]["horizon_us"] for found in (fast, paced)]
+    assert horizons == [1_000_000, 100_000], "a pane"
+    run_job(target, tmp_path / "job", "--paced", 1_000_000)  # type: ignore[arg-type]
+    plan = JobRoot(str(tmp_path / "job")).read_plan()
+    assert plan is not None
+    assert plan.vertices[0].recovery.horizon_us == horizons[1]
+
+
 # ---- mistakes
 
 
@@ -230,6 +245,10 @@ def test_mistakes_about_options(file: Path) -> None:
         result = call("run", file, "--root", file.parent / "job", *options)
         assert result.exit_code == EXIT_USAGE, (options, result.output)
     assert not (file.parent / "job").exists()
+    for verb in ("explain", "validate"):
+        result = call(verb, file, "--paced", "-1")
+        assert result.exit_code == EXIT_USAGE
+        assert "paced must be positive" in result.stderr
     few = ["--replicas", "2", "--hosts", "1", "--executor", "local"]
     result = call("run", file, "--root", file.parent / "job", *few)
     assert result.exit_code == EXIT_USAGE

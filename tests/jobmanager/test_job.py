@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -309,6 +310,18 @@ def test_options_that_make_no_sense(events: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="replicas"):
             run_local(two_exchanges(events), tmp_path / "job", **option)
     assert not (tmp_path / "job").exists()
+
+
+def test_the_pace_that_is_in_force_is_recorded(events: Path, tmp_path: Path) -> None:
+    """Whoever said it, as the plan depends on it."""
+    fast = JobConfig()
+    config = replace(fast, host=replace(fast.host, pace=1e6))
+    paces = []
+    for i, (given, paced) in enumerate(((config, None), (config, 2e6), (fast, None))):
+        root = tmp_path / f"job{i}"
+        run_local(filtered(events, tmp_path / f"output{i}"), root, config=given, paced=paced)
+        paces.append(JobRoot(str(root)).settings()["paced"])
+    assert paces == [1e6, 2e6, None]
 
 
 def test_what_is_not_a_query_is_told(events: Path, tmp_path: Path) -> None:
