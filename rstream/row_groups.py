@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.batch import Items
-from rstream.dictionaries import Known, has_dictionaries, is_dictionary, join_batches
+from rstream.dictionaries import Known, is_dictionary, join_batches
 from rstream.digest import StreamDigest
 
 if TYPE_CHECKING:
@@ -55,16 +55,18 @@ def decoded_row_bytes(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
     """What a row of at least one takes in place of its indices: by the mean value, the longest."""
     found: dict[Known, tuple[int, int]] = {}
     total = rows = longest = 0
+    schema, carried = batches[0].schema, _carried(batches[0].schema)
     for batch in batches:
+        if not batch.schema.equals(schema):
+            schema, carried = batch.schema, _carried(batch.schema)
         rows += batch.num_rows
-        if not has_dictionaries(batch.schema):
-            continue
-        carried = [Known(c.dictionary) for c in batch.columns if is_dictionary(c.type)]
-        for known in carried:
-            if known not in found:
-                found[known] = _value_bytes(known.values)
-        total += batch.num_rows * sum(found[known][0] for known in carried)
-        longest = max(longest, sum(found[known][1] for known in carried))
+        mean = most = 0
+        for k in carried:
+            known = Known(batch.column(k).dictionary)
+            widths = found.get(known) or found.setdefault(known, _value_bytes(known.values))
+            mean, most = mean + widths[0], most + widths[1]
+        total += batch.num_rows * mean
+        longest = max(longest, most)
     return total // rows, longest
 
 
@@ -99,13 +101,17 @@ def have_one_dictionary(batches: Sequence[pa.RecordBatch]) -> bool:
     schema = batches[0].schema
     if not all(batch.schema.equals(schema) for batch in batches):
         return False
-    carried = [k for k, kind in enumerate(schema.types) if is_dictionary(kind)]
     return all(
         pays(batch.column(k))
         and Known(batch.column(k).dictionary) == Known(batches[0].column(k).dictionary)
-        for k in carried
+        for k in _carried(schema)
         for batch in batches
     )
+
+
+def _carried(schema: pa.Schema) -> list[int]:
+    """The columns that are dictionaries."""
+    return [k for k, kind in enumerate(schema.types) if is_dictionary(kind)]
 
 
 def pays(column: pa.DictionaryArray) -> bool:
