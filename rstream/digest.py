@@ -65,14 +65,16 @@ class StreamDigest:
     def update(self, first_seq: int, batch: pa.RecordBatch) -> bytes:
         """Add the items of ``batch``, the first of which has ``first_seq``; at once, or later.
 
-        Returns the digest of these items alone, nothing if they are added later.
+        Returns the digest of these items alone; nothing if they are few: whoever joins them first
+        makes it in less time than it takes to add up many.
         """
         assert first_seq >= 0, first_seq
         if first_seq != self._waiting_seq + self._waiting_rows:
             self._settle()
         if batch.num_rows >= _SMALL_ROWS or has_dictionaries(batch.schema):
             self._settle()
-            return self._add(first_seq, batch).to_bytes()
+            added = self._add(first_seq, batch)
+            return added.to_bytes() if batch.num_rows >= _SMALL_ROWS else b""
         if not self._waiting:
             self._waiting_seq = first_seq
         self._waiting.append(batch)

@@ -139,10 +139,18 @@ def test_every_form_of_a_column_is_the_definition(data: st.DataObject) -> None:
         assert digest_of(batch, 10) == naive(batch, 10)
 
 
-def test_what_was_added_at_once_is_told() -> None:
+@pytest.mark.parametrize("form", ["plain", "dictionary"])
+def test_the_digest_of_many_rows_is_told(form: str) -> None:
+    """That of few is not: in a segment they are joined, and a digest each would keep them apart."""
+
+    def rows(lo: int, hi: int) -> pa.RecordBatch:
+        batch = items(lo, hi)
+        text = batch["name"] if form == "plain" else batch["name"].dictionary_encode()
+        return pa.RecordBatch.from_arrays([*batch.columns[:-1], text], batch.schema.names)
+
     digest = StreamDigest()
-    assert digest.update(0, items(0, 10)) == b""
-    told = digest.update(10, items(10, 700))
+    assert digest.update(0, rows(0, 10)) == b""
+    told = digest.update(10, rows(10, 700))
     assert told.hex() == digest_of(items(10, 700), 10)
     assert digest.hexdigest() == digest_of(items(0, 700))
 
