@@ -136,8 +136,7 @@ class Merge:
         """Continue at ``consumed``, which belongs to ``state``; nothing is pending."""
         times: list[int] = state.header["times"]
         assert len(times) == len(consumed) == len(self._channels), (times, consumed)
-        last_kinds: list[int] = state.header.get("kinds", [CTI] * len(times))
-        last = zip(consumed, times, last_kinds, strict=True)
+        last = zip(consumed, times, state.header["kinds"], strict=True)
         self._channels = [_Channel(i, *of_channel) for i, of_channel in enumerate(last)]
         self._last_cti = int(state.header["last_cti"])
 
