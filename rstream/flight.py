@@ -5,9 +5,9 @@
 and :class:`ControlClient` share one long-lived exchange per peer that carries bytes both ways; its
 break tells each side at once that the other is gone.
 
-Invariants: (1) every call carries the job's secret, or is refused before anything is looked at;
-(2) nothing that arrives is unpickled; (3) a broken connection is a state, what was received before
-it is still served; (4) silence longer than :data:`SILENCE_S` is a broken connection.
+Invariants: (1) every call carries the job's secret, or is refused before anything else is looked
+at; (2) nothing that arrives is unpickled; (3) a broken connection is a state, what was received
+before it is still served; (4) silence longer than :data:`SILENCE_S` is a broken connection.
 
 With the environment variable :data:`TLS_FOLDER` set on every host, TCP connections are encrypted.
 """

@@ -1,7 +1,7 @@
 """An instance host: one process (a Spark task, or a thread) that runs the vertices placed on it.
 
 Theory of operation. One thread loops: perform the job manager's instructions, give every runner a
-turn, report progress. Readers on other hosts are served by the Flight service's own threads;
+turn, report progress. Readers on other hosts are served by the stream service's own threads;
 flushes, uploads and what it takes to open an instance are done by background threads; whatever they
 finish sets ``wake``, as does every item that arrives. An instance is *starting* while it is opened,
 and *flushing* after it was stopped, as long as not all it wrote is durable.

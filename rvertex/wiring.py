@@ -126,7 +126,7 @@ class Wiring(Protocol):
 
 
 class FlightWiring:
-    """Threads, the system clock, Arrow Flight and fsspec."""
+    """Threads, the system clock, fsspec, streams by Unix sockets and Flight, control by Flight."""
 
     def __init__(self, name: str) -> None:
         self.clock: Clock = SystemClock()

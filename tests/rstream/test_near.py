@@ -263,6 +263,7 @@ def test_what_fails_in_a_line_is_told_to_its_reader_alone(
     woken = threading.Event()
     stream.on_change = woken.set
     call = NearCall(path, hello())
+    call._socket.settimeout(WAIT_S)
     wires: list[WireEncoder] = []
     encode = WireEncoder.encode
 
@@ -308,6 +309,7 @@ def test_a_writer_that_met_trouble_sends_no_more(
 def test_a_reader_takes_only_what_is_due_and_no_longer_than_it_may_be(kind: int) -> None:
     mine, other = socket.socketpair()
     with mine, other:
+        other.settimeout(WAIT_S)
         mine.sendall(FRAME.pack(kind, 2, BYTES_MAX.get(kind, 1) - 1))
         with pytest.raises(FrameError, match=f"of kind {kind}"):
             receive(other, SCHEMA, FAILED, ITEMS)
