@@ -38,7 +38,7 @@ def query(inputs: Inputs, folder: Path) -> Query:
     intervals = str(folder / "intervals.parquet")
     right = Stream.from_parquet(intervals, vs="start", ve="stop", partitions=1)
     left = Stream.from_parquet(path, vs="time", partitions=1).select("key", "value")
-    # Each vertex of the join has the rows of half of the keys: CTIs say how far the others have come.
+    # A vertex of the join has half of the keys: CTIs say how far time has come for it.
     return left.join(right.select("key", "tag"), on="key").to_parquet(cti_every=CTI_EVERY)
 
 
