@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jobmanager.ledger import Ledger
-    from jobmanager.state import InstanceState, VertexState
+    from jobmanager.state import VertexState
     from rvertex.messages import CheckpointTaken, Progress
 
 
@@ -61,50 +61,21 @@ def progress(job: Ledger, notice: Progress) -> None:
 def release_volatile(job: Ledger, vertices: Iterable[str]) -> None:
     """Let writers forget what all readers of volatile streams beside these have consumed.
 
-    A stream is looked at when its reader reports; when its writer does if no reader will, as
-    one that is yet to start: it holds what its checkpoint reads.
+    A stream is looked at when its writer or its reader reports, which both do all the time.
     """
     marks: dict[str, int] = {}
-    #: By reader: what to look at in place of its own report; None where that will come.
-    silent: dict[str, tuple[int, ...] | None] = {}
     for shape in (job.topology.vertices[v] for v in vertices if v in job.topology.vertices):
-        if any(not stream.is_durable for stream in shape.inputs):
-            for stream, seq in zip(shape.inputs, job.held(shape.id), strict=True):
-                if not stream.is_durable:
-                    marks[stream.id] = seq
-        for stream in shape.outputs:
-            reader = stream.reader
-            if stream.is_durable or reader is None:
-                continue
-            if reader.vertex not in silent:
-                is_told = job.reports(reader.vertex)
-                silent[reader.vertex] = None if is_told else job.held(reader.vertex)
-            held = silent[reader.vertex]
-            if held is not None:
-                marks[stream.id] = held[reader.index]
-    _tell_marks(job, marks)
-
-
-def release_outputs(job: Ledger, vertex: str) -> None:
-    """An instance has started: let it forget at once what readers of its outputs are past."""
-    marks: dict[str, int] = {}
-    for stream in job.topology.vertices[vertex].outputs:
-        if not stream.is_durable and stream.reader is not None:
-            marks[stream.id] = job.held(stream.reader.vertex)[stream.reader.index]
+        for stream in (*shape.inputs, *shape.outputs):
+            if not stream.is_durable and stream.reader is not None:
+                marks[stream.id] = job.held(stream.reader.vertex, stream.reader.index)
     _tell_marks(job, marks)
 
 
 def _tell_marks(job: Ledger, marks: dict[str, int]) -> None:
     """Tell every instance that has such a stream in memory, once."""
     told: dict[int, list[Mark]] = {}
-    live: dict[str, list[InstanceState]] = {}
-    streams = job.topology.streams
     for stream, seq in marks.items():
-        writer = streams[stream].writer.vertex
-        instances = live.get(writer)
-        if instances is None:
-            instances = live[writer] = job.live(writer)
-        for instance in instances:
+        for instance in job.live(job.topology.writer(stream)):
             if seq > instance.released.get(stream, 0):
                 instance.released[stream] = seq
                 told.setdefault(instance.slot, []).append(Mark(stream, seq))

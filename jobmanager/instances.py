@@ -198,14 +198,13 @@ def _locate_inputs(job: Ledger, vertex: VertexState, host: HostState) -> None:
 # ---- what they say
 
 
-def started(job: Ledger, notice: VertexStarted) -> bool:
-    """An instance can be read. False: a stale one says so."""
+def started(job: Ledger, notice: VertexStarted) -> None:
+    """An instance can be read."""
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None or instance.state != "starting":
-        return False
+        return
     instance.state = "running"
     publish(job, job.vertices[notice.vertex])
-    return True
 
 
 def finished(job: Ledger, notice: VertexFinished) -> bool:

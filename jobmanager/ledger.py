@@ -139,16 +139,12 @@ class Ledger:
         state = self.vertices[vertex]
         return [i.consumed for i in state.instances] + [j.frozen for j in state.joins if j.frozen]
 
-    def held(self, vertex: str) -> tuple[int, ...]:
-        """Input seqs below which no memory is kept: a replayed vertex reads some again."""
-        rows = self.positions(vertex)
-        if not rows or self.vertices[vertex].shape.recovery.strategy == "replay":
-            rows.append(self.tracker.newest(vertex).reads)
-        return rows[0] if len(rows) == 1 else tuple(map(min, zip(*rows, strict=True)))
-
-    def reports(self, vertex: str) -> bool:
-        """Whether an instance of it says again and again where it stands."""
-        return any(i.state == "running" for i in self.live(vertex))
+    def held(self, vertex: str, index: int) -> int:
+        """Seq of an input below which no memory is kept: a replayed vertex reads some again."""
+        seqs = [consumed[index] for consumed in self.positions(vertex)]
+        if not seqs or self.vertices[vertex].shape.recovery.strategy == "replay":
+            seqs.append(self.tracker.newest(vertex).reads[index])
+        return min(seqs)
 
     def is_serving(self, vertex: str) -> bool:
         """Whether an instance on a live host can serve its streams' memory."""

@@ -129,8 +129,7 @@ class JobManager:
             case HostLost(host=host, reason=reason):
                 hosts.lost(job, host, reason)
             case VertexStarted():
-                if instances.started(job, notice):
-                    collection.release_outputs(job, notice.vertex)
+                instances.started(job, notice)
             case VertexFinished():
                 if instances.finished(job, notice):
                     collection.collect_now_and_then(job)

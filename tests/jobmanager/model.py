@@ -3,9 +3,8 @@
 Item n of every stream follows from item n of its writer's input, so a position is one number. An
 instance reads what some living instance of the writer has in memory, or what is durable; if there
 is neither, it says that the item is lost. All that the job manager orders is done as it is told,
-an instance starts some time later, and what it tells to forget or delete is gone. A law is broken
-if a checkpoint that is to be loaded is gone, if memory is to be forgotten that an instance has yet
-to read, if an instance reads past a hole, or if the job does not come to its end.
+and what it tells to forget or delete is gone. A law is broken if a checkpoint that is to be loaded
+is gone, if an instance reads past a hole, or if the job does not come to its end.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ class Held:
     first: dict[str, int]
     asked: int = 0
     told_lost: set[tuple[int, ...]] = field(default_factory=set)
-    is_open: bool = False
     is_done: bool = False
 
 
@@ -153,14 +151,9 @@ class Model:
         outputs = self.topology.vertices[order.vertex].outputs
         held = Held(order.vertex, order.epoch, order.host, reads, at, {s.id: at for s in outputs})
         self.instances[order.vertex, order.epoch] = held
-
-    def open(self, held: Held) -> None:
-        """An instance has started."""
-        held.is_open = True
-        self.tell(VertexStarted(held.host, held.vertex, held.epoch, (held.reads,)))
+        self.queue.append(VertexStarted(order.host, held.vertex, held.epoch, (reads,)))
 
     def collect(self, host: str, marks: dict[str, int]) -> None:
-        self.require_needless(marks)
         for held in self.instances.values():
             for stream in held.first.keys() & marks.keys():
                 if held.host != host:
@@ -169,16 +162,7 @@ class Model:
                     lo, hi = self.durable[stream]
                     self.durable[stream] = max(lo, min(marks[stream], held.at)), hi
                 else:
-                    held.first[stream] = max(held.first[stream], marks[stream])
-
-    def require_needless(self, marks: dict[str, int]) -> None:
-        """No instance of a reader is still to read of a volatile stream what is below its mark."""
-        for held in self.instances.values():
-            if self.manager.job.instance(held.vertex, held.epoch) is None:
-                continue
-            for stream in self.topology.vertices[held.vertex].inputs:
-                if not stream.is_durable:
-                    assert marks.get(stream.id, 0) <= held.reads, (stream.id, marks, held)
+                    held.first[stream] = max(held.first[stream], min(marks[stream], held.at))
 
     def kill(self, host: str) -> None:
         self.hosts.discard(host)
@@ -196,9 +180,6 @@ class Model:
         """Read some items and write what follows; whether there was something to do."""
         if held.is_done:
             return False
-        if not held.is_open:
-            self.open(held)
-            return True
         shape = self.topology.vertices[held.vertex]
         if held.reads < END:
             end = END if shape.is_source else self.readable(held, shape.inputs[0])
@@ -246,7 +227,7 @@ class Model:
                 self.durable[stream.id] = lo, max(hi, held.at)
 
     def checkpoint(self, held: Held) -> None:
-        if not held.is_open or held.reads < held.at:
+        if held.reads < held.at:
             return  # it does not stand where it stood yet
         self.flush(held)
         shape = self.topology.vertices[held.vertex]
@@ -270,7 +251,7 @@ class Model:
     def report(self, host: str) -> None:
         rows = []
         for held in self.instances.values():
-            if held.host == host and held.is_open:
+            if held.host == host:
                 shape: VertexShape = self.topology.vertices[held.vertex]
                 outputs = (held.at,) * len(shape.outputs)
                 at = ((held.reads,), outputs, outputs)

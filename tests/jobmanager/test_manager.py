@@ -31,7 +31,6 @@ from rvertex.messages import (
     VertexFailed,
     VertexFinished,
     VertexProgress,
-    VertexStarted,
 )
 from rvertex.shipped import UNLOADABLE
 from tests.jobmanager.scene import SECOND, Scene, started, taken
@@ -143,43 +142,6 @@ def test_volatile_memory_is_released_as_it_is_consumed() -> None:
     out = scene.progress("b", 60, 30)
     assert out == [Tell("h0.0", Collect("h0.0", (Mark("ab", 60),)))]
     assert scene.progress("b", 60, 30) == []
-
-
-def test_a_stream_whose_reader_does_not_report_is_released_through_its_writer() -> None:
-    """One that is only to start says nothing, but it is known from where it will read."""
-    scene = Scene()
-    scene.start_all()
-    scene.progress("c", 30, 5)
-    scene.progress("b", 30, 30)
-    scene.checkpoint("b", "b60", 60, 30)
-    scene.lose("h1.0")
-    out = scene.tell(HostReady("h1.1", 0, 7, "m", "grpc://h1.1"))
-    assert started(out) == [("b", "b60")]
-    assert scene.at("b").state == "starting"
-    assert scene.progress("a", 100, 100) == [Tell("h0.0", Collect("h0.0", (Mark("ab", 60),)))]
-    scene.obey(out)
-    assert scene.progress("b", 80, 40)[0] == Tell("h0.0", Collect("h0.0", (Mark("ab", 80),)))
-    scene.finish("b", 200, 100)
-    assert scene.progress("a", 200, 200) == [Tell("h0.0", Collect("h0.0", (Mark("ab", 200),)))]
-    assert scene.progress("a", 200, 200) == []
-
-
-def test_a_new_writer_is_told_at_once_what_its_reader_is_past() -> None:
-    """Else it would keep what it writes again, or even spill it, until somebody reports."""
-    scene = Scene()
-    scene.start_all()
-    scene.checkpoint("a", "a50", 50, 50)
-    scene.checkpoint("b", "b60", 60, 30)
-    scene.checkpoint("c", "c30", 30, 20)
-    for host in ("h0.0", "h1.0"):
-        scene.tell(HostLost(host, "power"))
-    out = scene.tell(HostReady("h0.1", 0, 7, "m", "grpc://h0.1"))
-    assert started(out) == [("a", "a50")]
-    new = VertexStarted("h0.1", "a", scene.at("a").epoch, (50,))
-    assert scene.tell(new) == [Tell("h0.1", Collect("h0.1", (Mark("ab", 60),)))]
-    assert scene.tell(new) == [], "it is told once"
-    scene.ready("h1.1")
-    assert scene.at("b").released == {"bc": 30}, "what c has not consumed is kept"
 
 
 def test_checkpoints_collect_durable_streams_and_old_checkpoints() -> None:
