@@ -10,10 +10,11 @@ PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
 RUNS ?= 100
+N ?= 300
 SEED ?= 0
 KINDS ?= all
 TRACE ?= 20
-.PHONY: help bench-nexmark bench-peers sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden clean
+.PHONY: help bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -47,7 +48,10 @@ bench-peers: $(STAMP)  ## install Flink, Bytewax and Pathway, each into its own 
 	$(BIN)/python benchmarks/bench_peers.py
 
 sim: $(STAMP)  ## simulate whole jobs under faults: make sim RUNS=100 SEED=0 KINDS=all
-	$(BIN)/python -m tests.sim --runs $(RUNS) --seed $(SEED) --kinds $(KINDS) --trace $(TRACE)
+	$(BIN)/python -m tests.sim --runs $(RUNS) --seed $(SEED) --kinds $(KINDS) --trace $(TRACE) $(if $(WORKLOAD),--workload $(WORKLOAD))
+
+mutants: $(STAMP)  ## plant small mistakes by machine and test each: make mutants N=300 SEED=1; hours
+	$(BIN)/python -m tests.mutation --count $(N) --seed $(SEED)
 
 sim-mutants: $(STAMP)  ## plant bugs one by one; the simulation must catch each
 	$(BIN)/python -m tests.sim.mutants

@@ -31,7 +31,7 @@ INTERVALS = "read_parquet('{folder}/intervals.parquet')"
 
 def bids(folder: Path) -> Stream:
     """The bids; they are in order."""
-    return Stream.from_parquet(str(folder / "bids"), vs="time")
+    return Stream.from_parquet(str(folder / "bids"), vs="time", delay="0s")
 
 
 def filter_select(folder: Path) -> Query:
@@ -49,7 +49,9 @@ def tumbling_count(folder: Path) -> Query:
 def temporal_join(folder: Path) -> Query:
     """Bids with the intervals that are alive at their moment, by key, through an exchange."""
     path = str(folder / "intervals.parquet")
-    intervals = Stream.from_parquet(path, vs="start", ve="stop").select("auction", "campaign")
+    intervals = Stream.from_parquet(path, vs="start", ve="stop", delay="0s").select(
+        "auction", "campaign"
+    )
     joined = bids(folder).select("auction", "price").join(intervals, on="auction")
     return joined.to_parquet()
 

@@ -30,7 +30,7 @@ PARTS = 10
 
 def query(folder: Path) -> Query:
     """Two windows, one above the other, with an exchange before each."""
-    bids = Stream.from_parquet(str(folder / "bids"), vs="time")
+    bids = Stream.from_parquet(str(folder / "bids"), vs="time", delay="0s")
     seconds = bids.group_by("bidder").window(tumbling("1s")).agg(n=agg.count())
     by_tail = seconds.select("n", tail=col("bidder") % 1_000)
     windows = by_tail.group_by("tail").window(tumbling("1s"))

@@ -27,17 +27,17 @@ def query(inputs: Inputs, folder: Path) -> Query:
     """The query over the files in ``folder``."""
     path = str(folder / "events.parquet")
     if inputs.query == "filter":
-        cheap = Stream.from_parquet(path, vs="time", partitions=2).filter(
+        cheap = Stream.from_parquet(path, vs="time", delay="0s", partitions=2).filter(
             col("value") <= FILTER_MAX
         )
         return cheap.select("key", euros=col("value") * 0.908).to_parquet()
     if inputs.query == "window":
-        groups = Stream.from_parquet(path, vs="time", partitions=2).group_by("key")
+        groups = Stream.from_parquet(path, vs="time", delay="0s", partitions=2).group_by("key")
         windows = groups.window(tumbling(inputs.load.window_us))
         return windows.agg(n=agg.count(), total=agg.sum("value")).to_parquet()
     intervals = str(folder / "intervals.parquet")
-    right = Stream.from_parquet(intervals, vs="start", ve="stop", partitions=1)
-    left = Stream.from_parquet(path, vs="time", partitions=1).select("key", "value")
+    right = Stream.from_parquet(intervals, vs="start", ve="stop", delay="0s", partitions=1)
+    left = Stream.from_parquet(path, vs="time", delay="0s", partitions=1).select("key", "value")
     # A vertex of the join has half of the keys: CTIs say how far time has come for it.
     return left.join(right.select("key", "tag"), on="key").to_parquet(cti_every=CTI_EVERY)
 

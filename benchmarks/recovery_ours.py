@@ -52,7 +52,7 @@ class Setting:
 
 def query(events: Path, load: Load, *, is_mixed: bool = False) -> Query:
     """Count and sum by key over short windows; if mixed, only these are replicated."""
-    source = Stream.from_parquet(str(events), vs="time", partitions=2)
+    source = Stream.from_parquet(str(events), vs="time", delay="0s", partitions=2)
     source = source.recover_with("replay") if is_mixed else source
     windows = source.group_by("key").window(tumbling(load.window_us))
     sums = windows.agg(n=agg.count(), total=agg.sum("value"))

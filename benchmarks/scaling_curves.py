@@ -45,7 +45,9 @@ class Curve:
 
 def bids(rows: int, partitions: int | None = None) -> Stream:
     """So many bids, from files that are there or are written now."""
-    return Stream.from_parquet(str(bids_folder(rows) / "bids"), vs="time", partitions=partitions)
+    return Stream.from_parquet(
+        str(bids_folder(rows) / "bids"), vs="time", delay="0s", partitions=partitions
+    )
 
 
 def windowed(rows: int) -> Query:
@@ -84,7 +86,9 @@ def partitioned(partitions: int, rows: int) -> Query:
 def remembering(megabytes: int, rows: int) -> Query:
     """Bids look up keys in the memory of a join; all of it stays to the end."""
     remembered = str(memory_file(remembered_rows(megabytes) if rows > SMALL_ROWS else SMALL_ROWS))
-    right = Stream.from_parquet(remembered, vs="start", ve="stop").select("key", "value")
+    right = Stream.from_parquet(remembered, vs="start", ve="stop", delay="0s").select(
+        "key", "value"
+    )
     left = bids(rows).select("price", key=col("id") - FIRST_ID)
     return left.join(right, on="key").filter(col("price") < 0).to_parquet()
 

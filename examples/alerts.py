@@ -93,10 +93,8 @@ def write_inputs(folder: Path) -> None:
 
 def most(output: str, rows: int) -> pa.Table:
     """The windows with the most alerts."""
-    table = pads.dataset(output, format="parquet").to_table(filter=pads.field("_kind") == 0)
-    start = table["_vs"].cast(pa.timestamp("us", "UTC"))
-    table = table.drop_columns(["_seq", "_kind", "_vs", "_ve"]).add_column(0, "start", start)
-    order = [("alerts", "descending"), ("start", "ascending"), ("user", "ascending")]
+    table = pads.dataset(output).to_table().drop_columns(["window_end"])
+    order = [("alerts", "descending"), ("window_start", "ascending"), ("user", "ascending")]
     return table.sort_by(order).slice(0, rows)
 
 
@@ -106,7 +104,7 @@ def main() -> None:
     parser.add_argument("--root", help="folder of the job; a new one if not given")
     parser.add_argument("--paced", type=float, help="replay this many times faster than real time")
     parser.add_argument("--executor", choices=["spark", "local"], default="spark")
-    parser.add_argument("--master", default="local[*]", help="Spark master")
+    parser.add_argument("--master", help="Spark master")
     parser.add_argument("--inputs", action="store_true", help="only print where the data lies")
     args = parser.parse_args()
     if args.inputs:

@@ -128,11 +128,9 @@ def package_data() -> Path:
 
 def worst(output: str, rows: int) -> pa.Table:
     """The windows with the greatest mean delay."""
-    table = pads.dataset(output, format="parquet").to_table(filter=pads.field("_kind") == 0)
-    start = table["_vs"].cast(UTC_US)
-    table = table.drop_columns(["_seq", "_kind", "_vs", "_ve"]).add_column(0, "start", start)
+    table = pads.dataset(output).to_table().drop_columns(["window_end"])
     table = table.filter(pc.is_valid(table["mean_delay"]))
-    order = [("mean_delay", "descending"), ("start", "ascending"), ("origin", "ascending")]
+    order = [("mean_delay", "descending"), ("window_start", "ascending"), ("origin", "ascending")]
     return table.sort_by(order).slice(0, rows)
 
 
@@ -142,7 +140,7 @@ def main() -> None:
     parser.add_argument("--root", help="folder of the job; a new one if not given")
     parser.add_argument("--paced", type=float, help="replay this many times faster than real time")
     parser.add_argument("--executor", choices=["spark", "local"], default="spark")
-    parser.add_argument("--master", default="local[*]", help="Spark master")
+    parser.add_argument("--master", help="Spark master")
     parser.add_argument("--inputs", action="store_true", help="only print where the data lies")
     args = parser.parse_args()
     if args.inputs:

@@ -44,7 +44,7 @@ def word_count(path: Path) -> Query:
 
 def most(output: str, rows: int) -> pa.Table:
     """The most frequent words."""
-    table = pads.dataset(output, format="parquet").to_table(filter=pads.field("_kind") == 0)
+    table = pads.dataset(output).to_table()
     order = [("n", "descending"), ("word", "ascending")]
     return table.select(["word", "n"]).sort_by(order).slice(0, rows)
 
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--root", help="folder of the job; a new one if not given")
     parser.add_argument("--paced", type=float, help="replay this many times faster than real time")
     parser.add_argument("--executor", choices=["spark", "local"], default="spark")
-    parser.add_argument("--master", default="local[*]", help="Spark master")
+    parser.add_argument("--master", help="Spark master")
     args = parser.parse_args()
     view = ProgressView()
     try:

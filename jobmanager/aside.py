@@ -1,6 +1,6 @@
 """What a job put aside: late rows of its sources, and rows that its operators could not take.
 
-They lie beside the answer, in ``_late/<stage>`` and ``_dead_letters/<name>``, also while the job
+They lie in the job's folder, in ``late/<stage>`` and ``dead_letters/<name>``, also while the job
 runs; a folder is there as soon as it has a row.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from planner.physical import PhysicalPlan
 
 
-def read_late(root: str, source: str = "") -> pa.Table:
+def read_late(root: str, source: str = "", *, trust: bool = False) -> pa.Table:
     """The late rows that a source dropped, partition after partition, in the order they were read.
 
     Columns ``_vs, _ve``, those that the query reads, and ``_frontier``: how far the source was
@@ -30,23 +30,26 @@ def read_late(root: str, source: str = "") -> pa.Table:
 
     Raises:
         NoJobError: the root holds no job that has started.
+        UntrustedRootError: others may have written there, and not ``trust``.
         UsageError: there is no such source, or more than one.
     """
-    return _read(root, LATE, source)
+    return _read(root, LATE, source, trust=trust)
 
 
-def read_dead_letters(root: str, name: str = "") -> pa.Table:
+def read_dead_letters(root: str, name: str = "", *, trust: bool = False) -> pa.Table:
     """The rows that an operator put aside, partition after partition, in the order found.
 
     Raises:
         NoJobError: the root holds no job that has started.
+        UntrustedRootError: others may have written there, and not ``trust``.
         UsageError: there are no dead letters of that name, or of more than one.
     """
-    return _read(root, DEAD_LETTERS, name)
+    return _read(root, DEAD_LETTERS, name, trust=trust)
 
 
-def _read(root: str, folder: str, name: str) -> pa.Table:
-    plan = JobRoot(root).read_plan()
+def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
+    """``trust``: read the plan though others may have written it."""
+    plan = JobRoot(root, trust=trust).read_plan()
     if plan is None:
         raise NoJobError(display_uri(root))
     side = _side(plan, folder, name)
@@ -63,7 +66,7 @@ def _side(plan: PhysicalPlan, folder: str, name: str) -> str:
     known = [s.removeprefix(f"{folder}/") for s in plan.side_streams() if s.startswith(folder)]
     found = [side for side in known if side == name] or [side for side in known if name in side]
     if len(found) != 1:
-        asked = f"{folder.lstrip('_')} {name!r}"
+        asked = f"{folder} {name!r}"
         if not known:
             only = {LATE: 'a source with late="drop"', DEAD_LETTERS: 'on_error="dead_letter"'}
             raise UsageError(

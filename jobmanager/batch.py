@@ -18,17 +18,19 @@ from jobmanager.validate import collect_batch
 from rstream import RStream, open_store
 from rstream.batch import EVENT, cti_batch, item_schema, payload_schema
 from rstream.clock import SystemClock
+from rstream.format.part_files import part_name, part_uri
 from rstream.types import INF_TIME
 
 if TYPE_CHECKING:
     from planner import Query
+    from rstream.format.table import TableForm
 
 
 def run_batch(
     query: Query,
     *,
     root: str | None = None,
-    master: str = "local[*]",
+    master: str | None = None,
     parallelism: int | None = None,
 ) -> dict[str, Any]:
     """Compute ``query`` as a batch and write its answer; gives a summary like a job's.
@@ -44,8 +46,9 @@ def run_batch(
     claim_output(output, root, name)
     started_s = clock.monotonic_s()
     table = collect_batch(query, master=master, parallelism=parallelism)
-    _write(table, f"{output.rstrip('/')}/partition=0")
-    mark_success(output, {"job": name, "events_out": table.num_rows, "batch": True})
+    stream = part_uri(output, part_name(0))
+    _write(table, stream, query.plan.form)
+    mark_success(output, {"job": name, "events_out": table.num_rows, "batch": True}, [stream])
     return {
         "job": name,
         "state": "finished",
@@ -57,10 +60,10 @@ def run_batch(
     }
 
 
-def _write(table: pa.Table, uri: str) -> None:
+def _write(table: pa.Table, uri: str, form: TableForm | None) -> None:
     """The events and the CTI that ends them, as a stream."""
     schema = item_schema(payload_schema(table.schema))
-    stream = RStream.open(uri, payload_schema(table.schema))
+    stream = RStream.open(uri, payload_schema(table.schema), form=form)
     for batch in table.to_batches():
         kind = pa.repeat(pa.scalar(EVENT, pa.int8()), batch.num_rows)
         stream.append(pa.RecordBatch.from_arrays([kind, *batch.columns], schema=schema))

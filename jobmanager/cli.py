@@ -18,12 +18,15 @@ from jobmanager import logs
 from jobmanager.batch import run_batch
 from jobmanager.config import JobConfig
 from jobmanager.errors import CannotDrainError, JobFailedError, NoJobError, NotRunningError
+from jobmanager.leaving import leave
 from jobmanager.options import configured
-from jobmanager.query_file import load_query
-from jobmanager.root import CANCEL, DRAIN, JobRoot, is_owned
+from jobmanager.query_file import load_query, query_file
+from jobmanager.root import CANCEL, DRAIN, JobRoot
+from jobmanager.storage.output_check import verify_output
+from jobmanager.storage.shown import BROKEN, row_of, shown_status
 from jobmanager.upkeep import collect_garbage
 from jobmanager.validate import validate as run_both
-from jobmanager.view import ProgressView, in_one_line, vertex_table
+from jobmanager.view import ProgressView, print_lost_rows, state_line, vertex_table
 from planner import explain as plan_text
 from planner.explain_json import document as plan_document
 from planner.lower import lower
@@ -45,6 +48,7 @@ SUMMARY = (
     "events_in",
     "events_out",
     "late_events",
+    "late",
     "poisoned_events",
     "restarts",
     "elapsed_s",
@@ -52,6 +56,8 @@ SUMMARY = (
     "root",
     "output",
     "output_digest",
+    "notes",
+    "query_changed",
 )
 
 app = typer.Typer(
@@ -76,9 +82,10 @@ def _reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
 
 
 def _fail(error: StreamEngineError, *, as_json: bool) -> NoReturn:
-    print(f"jobmanager: error: {error}", file=sys.stderr)
+    told = ": ".join([*getattr(error, "__notes__", ()), str(error)])
+    print(f"jobmanager: error: {told}", file=sys.stderr)
     if as_json and not isinstance(error, JobFailedError):
-        print(json.dumps({"state": "failed", "error": str(error)}))
+        print(json.dumps({"state": "failed", "error": told}))
     raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED)
 
 
@@ -88,7 +95,7 @@ def run(
     target: options.Target,
     root: Annotated[str | None, typer.Option(help="Folder of the job (any fsspec uri).")] = None,
     executor: options.ExecutorOption = "spark",
-    master: options.Master = "local[*]",
+    master: options.Master = None,
     parallelism: options.ParallelismOrAuto = 2,
     hosts: options.Hosts = None,
     paced: options.Paced = None,
@@ -98,6 +105,7 @@ def run(
     checkpoint_bytes: options.CheckpointBytes = None,
     retain: options.Retain = None,
     verify: options.Verify = None,
+    fsync: options.Fsync = None,
     batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
     settings: options.Settings = None,
     as_json: options.AsJson = False,
@@ -128,6 +136,8 @@ def run(
             checkpoint_bytes=checkpoint_bytes,
             retain=retain,
             verify=verify,
+            fsync=fsync,
+            query_file=query_file(target),
         )
         is_interrupted = _follow(job)
     _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
@@ -151,6 +161,9 @@ def resume(
     checkpoint_bytes: options.CheckpointBytes = None,
     retain: options.Retain = None,
     verify: options.Verify = None,
+    fsync: options.Fsync = None,
+    trust: options.Trust = False,
+    accept_changed_inputs: options.AcceptChangedInputs = False,
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
@@ -169,7 +182,11 @@ def resume(
             checkpoint_bytes=checkpoint_bytes,
             retain=retain,
             verify=verify,
+            fsync=fsync,
+            trust=trust,
+            accept_changed_inputs=accept_changed_inputs,
         )
+        view.note(job.status())
         is_interrupted = _follow(job)
     _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
 
@@ -197,8 +214,10 @@ def _print_result(job: Job, *, as_json: bool, is_interrupted: bool) -> None:
             f"{status['restarts']} restarts, {status['elapsed_s']:.1f} s\n"
             f"output: {status['output']}\ndigest: {status['output_digest']}"
         )
+        print_lost_rows(status)
     if status["state"] == "failed":
-        raise JobFailedError(status["job"], f"{status['error']} (resume with: {_again(job)})")
+        hint = f"resume with: {_again(job)}; it goes on with the query as it was"
+        raise JobFailedError(status["job"], f"{status['error']} ({hint})")
     if status["state"] == "cancelled":
         print(f"{status['job']}: cancelled (resume with: {_again(job)})", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED if is_interrupted else EXIT_FAILED)
@@ -236,7 +255,7 @@ def explain(
 def validate(
     target: options.Target,
     executor: options.ExecutorOption = "local",
-    master: options.Master = "local[*]",
+    master: options.Master = None,
     parallelism: options.Parallelism = 2,
     paced: options.Paced = None,
     settings: options.Settings = None,
@@ -260,25 +279,13 @@ def status(root: options.Root, as_json: options.AsJson = False) -> None:
     elif found.get("vertices"):
         console = Console()
         console.print(vertex_table(found, width=console.width))
+        print_lost_rows(found)
     else:
-        print(_one_line(found))
+        print(state_line(found))
 
 
 def _status(root: str) -> dict[str, Any]:
-    """The last status; an open job whose manager is gone is told as ``interrupted``."""
-    job_root = JobRoot(root)
-    job_root.settings()
-    found = job_root.read_status() or {"job": job_root.name, "state": "starting", "error": ""}
-    is_open = found["state"] in ("starting", "running")
-    if is_open and "pid" in found and not is_owned(found, SystemClock().now_us()):
-        found["state"] = "interrupted"
-        found["error"] = f"its job manager is gone; jobmanager resume {root}"
-    return found
-
-
-def _one_line(found: dict[str, Any]) -> str:
-    text = f"{found['job']}: {found['state']}"
-    return f"{text}: {in_one_line(found['error'])}" if found.get("error") else text
+    return shown_status(JobRoot(root), SystemClock().now_us())
 
 
 @app.command(name="list")
@@ -287,18 +294,19 @@ def list_jobs(
     folder: Annotated[str, typer.Argument(help="Where to look.")] = jobs.DEFAULT_JOBS_FOLDER,
     as_json: options.AsJson = False,
 ) -> None:
-    """List the jobs whose roots lie in a local folder."""
-    rows = []
-    for path in sorted(Path(folder).glob("*/job.json")):
-        found = _status(str(path.parent))
-        rows.append({"job": found["job"], "state": found["state"], "root": str(path.parent)})
+    """List the jobs whose roots lie in a local folder, or the job whose root it is."""
+    now_us = SystemClock().now_us()
+    found = [*Path(folder).glob("job.json"), *sorted(Path(folder).glob("*/job.json"))]
+    rows = [row_of(str(path.parent), now_us) for path in found]
     if as_json:
         print(json.dumps({"jobs": rows}))
         return
     if not rows:
-        print(f"no job lies below {folder}", file=sys.stderr)
+        print(f"no job lies in or directly below {folder}", file=sys.stderr)
     for row in rows:
         print(f"{row['job']}  {row['state']}  {row['root']}")
+        if row["state"] == BROKEN:
+            print(f"jobmanager: {row['error']}", file=sys.stderr)
 
 
 @app.command()
@@ -339,10 +347,12 @@ def gc(
     root: options.Root,
     retain: options.Retain = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Delete what a job that does not run keeps and nobody needs: it can be resumed as before."""
-    found = collect_garbage(JobRoot(root), JobConfig(), {"retain": retain}, is_dry_run=dry_run)
+    job_root = JobRoot(root, trust=trust)
+    found = collect_garbage(job_root, JobConfig(), {"retain": retain}, is_dry_run=dry_run)
     told = {"files": list(found.files), "bytes": found.size_bytes, "dry_run": dry_run}
     if as_json:
         print(json.dumps(told))
@@ -351,6 +361,13 @@ def gc(
         print(name)
     what = "would be freed" if dry_run else "freed"
     print(f"{len(found.files):,} files, {found.size_bytes:,} bytes {what}")
+
+
+@app.command()
+@_reports_errors
+def verify(root: options.Root, trust: options.Trust = False) -> None:
+    """Read the output of a finished job back and compare all of it with its digests."""
+    print(json.dumps(verify_output(JobRoot(root, trust=trust))))
 
 
 def _running(root: str) -> dict[str, Any]:
@@ -370,4 +387,7 @@ def main() -> None:
     if not __debug__:
         print("jobmanager: assertions guard the data; run Python without -O", file=sys.stderr)
         sys.exit(EXIT_USAGE)
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        leave(end.code)

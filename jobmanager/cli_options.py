@@ -22,7 +22,10 @@ Verbose = Annotated[bool, typer.Option("--verbose", help="Log every notice to st
 ExecutorOption = Annotated[
     Literal["spark", "local"], typer.Option(help="Spark tasks, or threads of this process.")
 ]
-Master = Annotated[str, typer.Option(help="Spark master, such as spark://host:7077.")]
+Master = Annotated[
+    str | None,
+    typer.Option(help="Such as spark://host:7077; by default as Spark is configured."),
+]
 Parallelism = Annotated[
     int,
     typer.Option(min=1, max=PARALLELISM_MAX, help="Vertices per keyed stage (part of the plan)."),
@@ -63,10 +66,22 @@ CheckpointInterval = Annotated[
 CheckpointBytes = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Such as 64MB: a checkpoint after so much input.")
 ]
+AcceptChangedInputs = Annotated[
+    bool,
+    typer.Option("--accept-changed-inputs", help="Only rows that could not be read were mended."),
+]
 Retain = Annotated[
     str | None,
     typer.Option(metavar="DURATION|all", help="Keep what recovery no longer needs for so long."),
 ]
+Fsync = Annotated[
+    bool | None,
+    typer.Option("--fsync/--no-fsync", help="Sync files to a local disk before they count."),
+]
 Verify = Annotated[
     bool | None, typer.Option("--verify", help="Compare all that is written twice; slower.")
+]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Run its code though others may have written the folder."),
 ]

@@ -19,7 +19,7 @@ from jobmanager.config import KEEP_ALL
 from jobmanager.joining import answered
 from jobmanager.ledger import US_PER_S
 from jobmanager.low_water_marks import LowWaterMarks, low_water_marks
-from jobmanager.messages import DeleteFiles
+from jobmanager.messages import CheckpointsKept, DeleteFiles, KeptOfVertex
 from jobmanager.tracker import CheckpointRef
 from rvertex.journal import is_shared
 from rvertex.messages import Collect, Mark
@@ -43,7 +43,7 @@ def progress(job: Ledger, notice: Progress) -> None:
     host = job.current(notice.host)
     if host is None:
         return
-    host.heard_us = job.now_us
+    host.heard_us, host.busy = job.now_us, ""
     for report in notice.vertices:
         instance = job.instance(report.vertex, report.epoch)
         if instance is None or instance.state not in ("starting", "running"):
@@ -109,10 +109,7 @@ def record_checkpoint(job: Ledger, notice: CheckpointTaken) -> CheckpointRef | N
     job.vertices[notice.vertex].parts.update(dict.fromkeys(notice.parts))
     job.checkpointed_us = max(job.checkpointed_us, notice.taken_us)
     ref = CheckpointRef.announced(notice)
-    if not all(map(operator.ge, ref.reads, job.tracker.refs(notice.vertex)[0].reads)):
-        return None
-    job.tracker.add(notice.vertex, ref)
-    return ref
+    return ref if job.tracker.add(notice.vertex, ref) else None
 
 
 def collect_now_and_then(job: Ledger) -> None:
@@ -139,7 +136,9 @@ def collect_durable(job: Ledger) -> None:
         if dropped:
             _delete(job, job.vertices[name], [r.name for r in dropped])
     durable = {s: seq for s, seq in low.marks.items() if job.topology.streams[s].is_durable}
-    _tell_marks(job, {s: seq for s, seq in durable.items() if seq})
+    marks = {s: seq for s, seq in durable.items() if seq}
+    job.collected |= {s: max(seq, job.collected.get(s, 0)) for s, seq in marks.items()}
+    _tell_marks(job, marks)
 
 
 def _low_water_marks(job: Ledger) -> LowWaterMarks:
@@ -149,6 +148,7 @@ def _low_water_marks(job: Ledger) -> LowWaterMarks:
         job.is_settled,
         lambda vertex: _passed(job, vertex),
         lambda vertex, ref: _held(job, vertex, ref),
+        job.may_begin_anew,
     )
 
 
@@ -159,7 +159,7 @@ def _passed(job: Ledger, vertex: str) -> tuple[int, ...]:
 
 def _held(job: Ledger, vertex: str, needed: CheckpointRef) -> CheckpointRef:
     """What is kept instead of ``needed``: for its age, or because an instance is to load it."""
-    retain_us = job.config.retain_us
+    retain_us = job.retain_us
     age_us = job.checkpointed_us if retain_us == KEEP_ALL else retain_us
     before_us = job.checkpointed_us - age_us if retain_us else None
     rows = job.vertices[vertex].instances
@@ -172,11 +172,12 @@ def kept_marks(job: Ledger) -> dict[str, int | None]:
 
     A vertex that is settled keeps what is held for its age alone; None: nothing of that stream.
     """
+    job.retain_us = job.config.retain_us
     low = _low_water_marks(job)
     marks = dict(low.marks)
     for name, needed in low.keep.items():
         ref = needed
-        if needed is None and job.config.retain_us:
+        if needed is None and job.retain_us:
             ref = _held(job, name, job.tracker.newest(name))
             for k, stream in enumerate(job.topology.vertices[name].inputs):
                 marks[stream.id] = ref.reads[k]
@@ -185,6 +186,24 @@ def kept_marks(job: Ledger) -> dict[str, int | None]:
         else:
             job.tracker.drop_before(name, ref)
     return marks
+
+
+def checkpoints_kept(job: Ledger) -> CheckpointsKept:
+    """What a successor cannot find out by itself: what is left, for the log."""
+    tracker = job.tracker
+    refs = tuple(KeptOfVertex(v, tuple(tracker.refs(v))) for v in job.topology.vertices)
+    collected = tuple(Mark(stream, seq) for stream, seq in sorted(job.collected.items()))
+    return CheckpointsKept(refs, collected, job.is_damaged)
+
+
+def take_up(job: Ledger, notice: CheckpointsKept) -> None:
+    """Go by what a predecessor was left with."""
+    for kept in notice.vertices:
+        job.tracker.restore(kept.vertex, kept.refs)
+        parts = job.vertices[kept.vertex].parts
+        parts.update((part, None) for ref in kept.refs for part in ref.parts)
+    job.collected = {mark.stream: mark.seq for mark in notice.collected}
+    job.is_damaged = notice.is_damaged
 
 
 def _delete(job: Ledger, vertex: VertexState, names: list[str]) -> None:

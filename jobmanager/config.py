@@ -31,6 +31,8 @@ class JobConfig:
     host_silence_s: float = 30.0
     #: No vertex of the job gets further for this long: the job fails with a diagnosis.
     stall_wait_s: float = 600.0
+    #: One turn of a vertex lasts this long: the job fails and says what the vertex was busy with.
+    step_wait_s: float = 600.0
     #: Restarts of one vertex without progress between them.
     vertex_restarts_max: int = 10
     #: Restarts of one vertex that failed by itself (an unreadable file, a store that gave up).

@@ -21,11 +21,14 @@ import queue
 import secrets
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, assert_never
 
+from jobmanager import damage
 from jobmanager.errors import JobRunningError
+from jobmanager.logs import note
 from jobmanager.messages import (
     CancelRequested,
+    CheckOutput,
     DeleteFiles,
     DrainRequested,
     EndJob,
@@ -33,6 +36,8 @@ from jobmanager.messages import (
     HostLost,
     JobResumed,
     JobStarted,
+    OutputWhole,
+    Record,
     Refuse,
     StartHost,
     Tell,
@@ -42,7 +47,7 @@ from jobmanager.messages import (
 from jobmanager.notice_log import NoticeLog
 from jobmanager.report import status_of
 from jobmanager.root import CANCEL, DRAIN
-from jobmanager.state import HostState
+from jobmanager.shell_parts import nothing_to_check
 from jobmanager.subscription import Sites
 from rstream.errors import OperatingError
 from rstream.flight import ControlServer
@@ -59,12 +64,13 @@ from rvertex.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jobmanager.config import JobConfig
     from jobmanager.manager import JobManager
     from jobmanager.messages import Instruction, Notice
     from jobmanager.root import JobRoot
+    from jobmanager.shell_parts import CheckOutputs, ControlService, OpenControl
     from rstream.background import Background
     from rstream.clock import Clock
     from rvertex.executor import Executor
@@ -72,38 +78,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Work that keeps the driver from listening for longer than this is not the hosts' silence.
 PAUSE_MAX_S = 5.0
+#: Hosts of a job manager that was replaced or broke off have so long to leave. The threads of their
+#: servers belong to gRPC: they must not meet a Python that is being taken down.
+ORPHANS_WAIT_S = 15.0
 #: Of what the job cannot go on without; each try has the retries of the store.
 TRIES_MAX = 4
-
-
-class ControlService(Protocol):
-    """The job manager's side of the lines to its hosts."""
-
-    @property
-    def address(self) -> str:
-        """Where hosts find it."""
-        ...
-
-    def send(self, peer: str, message: bytes) -> None:
-        """Queue a message. Raises OperatingError if the peer is gone."""
-        ...
-
-    def close(self) -> None:
-        """End every line."""
-        ...
-
-
-class OpenControl(Protocol):
-    """How a driver opens its control service; by default over Flight."""
-
-    def __call__(
-        self,
-        secret: str,
-        on_message: Callable[[str, bytes], None],
-        *,
-        on_disconnect: Callable[[str], None],
-        host: str,
-    ) -> ControlService: ...
 
 
 class Driver:
@@ -120,6 +99,7 @@ class Driver:
         on_status: Callable[[dict[str, object]], None],
         background: Background | None = None,
         open_control: OpenControl = ControlServer,
+        check_outputs: CheckOutputs = nothing_to_check,
     ) -> None:
         self._root = root
         self._manager = manager
@@ -133,7 +113,7 @@ class Driver:
         self.sites = Sites()
         self.secret = secrets.token_hex(16)
         self._log = NoticeLog(root, clock, config, background)
-        self._open_control = open_control
+        self._open_control, self._check_outputs = open_control, check_outputs
         self._server: ControlService | None = None
         #: Monotonic seconds of the first order to start a vertex, and of the job's end.
         self.started_s: float | None = None
@@ -159,7 +139,11 @@ class Driver:
             while self.ended_s is None:
                 self.turn(self._config.tick_s)
         finally:
-            self.close()
+            try:
+                self.close()
+            finally:
+                if self.ended_s is None:  # hosts notice that their line is broken, and leave
+                    self._executor.close(ORPHANS_WAIT_S)
 
     def begin(self, *, resumed: bool) -> None:
         """Open for hosts, replay the log of a job that is taken over, give the first orders."""
@@ -171,12 +155,15 @@ class Driver:
         )
         if resumed:
             self._manager.recall(self._log.replay())
+            found = self._check_outputs(damage.output_ends(self._manager.job), contents=True)
+            for seen in damage.seen(self._manager.job, found):
+                self._handle(seen)
         self._is_resumed = resumed
         begin = JobResumed if resumed else JobStarted
-        self._handle(begin(self._executor.hosts, self._now_us()))
+        self._handle(begin(self._executor.hosts, self._now_us(), self._config.retain_us))
 
     def turn(self, wait_s: float) -> None:
-        """Take one notice, waiting at most ``wait_s`` for it; let time pass if it is due.
+        """Take the notices that are there, waiting at most ``wait_s`` for one; let time pass.
 
         Raises:
             JobRunningError: another job manager has taken over.
@@ -185,6 +172,8 @@ class Driver:
             self._look_after_root()
         with contextlib.suppress(queue.Empty):
             self._handle(self._notices.get(timeout=wait_s))
+            for _ in range(self._notices.qsize()):  # what came while a slow store was waited for
+                self._handle(self._notices.get_nowait())
         now = self._clock.monotonic_s()
         if now - self._ticked_s < self._config.tick_s:
             return
@@ -240,9 +229,11 @@ class Driver:
 
     def _handle(self, notice: Notice) -> None:
         if is_logged(notice) and not self._manager.is_stale(notice):
-            _log.info("notice", extra={"notice": repr(notice)})
+            note(_log, notice)
             self._log.append(notice)
         instructions = self._manager.handle(notice)
+        for record in (i for i in instructions if isinstance(i, Record)):
+            self._log.append(record.notice)
         begins = isinstance(notice, JobStarted | JobResumed)
         if begins or any(_is_final(i, notice) for i in instructions):
             self._insist(self._log.flush)
@@ -313,6 +304,10 @@ class Driver:
                 self._notices.put(notice)
             case DeleteFiles(names=names):
                 self._needless.extend(names)
+            case CheckOutput(ends=ends):
+                self._insist(lambda: self._check(ends))
+            case Record():
+                pass  # it was logged before all else
             case EndJob():
                 self._end()
             case _:
@@ -324,6 +319,14 @@ class Driver:
             self._server.send(peer, data)
         except OperatingError:
             _log.info("unreachable", extra={"peer": peer})  # its loss arrives as a notice
+
+    def _check(self, ends: Mapping[str, int | None]) -> None:
+        """Say what is lost of the output, or that nothing is; digests are compared to verify."""
+        found = self._check_outputs(ends, contents=self._config.host.verify)
+        for lost in found:
+            self._notices.put(lost)
+        if not found:
+            self._notices.put(OutputWhole())
 
     def _host_spec(self, host: str) -> HostSpec:
         assert self._server is not None
@@ -345,8 +348,7 @@ class Driver:
 
     def _former(self, host: str) -> str:
         """The host that held the slot of ``host`` before; empty if none did."""
-        state = next(h for h in self._manager.hosts if h.name == host)
-        return HostState(state.slot, state.generation - 1).name if state.generation else ""
+        return next(h.former for h in self._manager.hosts if h.name == host)
 
     def _receive(self, peer: str, data: bytes) -> None:
         """A host's message; from a thread of the Flight service."""
@@ -388,13 +390,11 @@ class Driver:
 
 def _notice_of(request: str) -> CancelRequested | DrainRequested:
     """What a user's request file means to the job manager."""
-    if request == CANCEL:
-        return CancelRequested()
-    return DrainRequested(request.removeprefix(DRAIN))
+    return CancelRequested() if request == CANCEL else DrainRequested(request.removeprefix(DRAIN))
 
 
 def _is_final(instruction: Instruction, notice: Notice) -> bool:
-    """Whether something is deleted, so that what led to it must be durable first."""
+    """Whether something is deleted or forgotten, so that what led to it must be durable first."""
     if isinstance(instruction, Tell):  # what follows from progress only frees memory
         return is_logged(notice) and isinstance(instruction.instruction, Collect)
-    return isinstance(instruction, DeleteFiles | EndJob)
+    return isinstance(instruction, DeleteFiles | Record | EndJob)

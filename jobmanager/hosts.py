@@ -12,19 +12,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobmanager.instances import lose_slot, order, publish, remove, restart
-from jobmanager.ledger import EPOCHS_PER_TAKEOVER, US_PER_S
+from jobmanager.ledger import US_PER_S
 from jobmanager.messages import Feed, HostLost, JobResumed, Refuse, StartHost
 from jobmanager.placement import first_slots
 from jobmanager.state import HostState
 from rvertex.messages import StopHost
 from rvertex.shipped import UNLOADABLE
 
+_GIB = 1 << 30
+#: Begins the reason of a loss that another host would not mend.
+_STUCK = "stuck: "
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobmanager.ledger import Ledger
     from jobmanager.messages import JobStarted
-    from rvertex.messages import HostReady
+    from rvertex.messages import HostBusy, HostReady
 
 
 def begin(job: Ledger, notice: JobStarted | JobResumed) -> None:
@@ -32,8 +36,10 @@ def begin(job: Ledger, notice: JobStarted | JobResumed) -> None:
     assert notice.hosts >= 1, notice.hosts
     job.state, job.error = "running", ""
     job.now_us = job.advanced_us = notice.now_us
-    job.generation += 1
-    job.hosts = [HostState(slot, job.generation) for slot in range(notice.hosts)]
+    job.retain_us = notice.retain_us
+    if isinstance(notice, JobResumed):
+        job.take_over()
+    job.hosts = [HostState(slot, 0, job.takeovers) for slot in range(notice.hosts)]
     for k, vertex in enumerate(job.vertices.values()):
         vertex.instances.clear()
         vertex.joins.clear()
@@ -43,10 +49,8 @@ def begin(job: Ledger, notice: JobStarted | JobResumed) -> None:
             job.end("failed", _too_few_hosts(vertex.shape.id, replicas, notice.hosts))
             return
         vertex.homes = first_slots(k, replicas, notice.hosts)
-    if isinstance(notice, JobResumed):
-        job.epoch += EPOCHS_PER_TAKEOVER
     if all(v.is_finished for v in job.vertices.values()):
-        job.end("finished", "")
+        job.end("finished", "")  # what they wrote was looked at before
         return
     for host in job.hosts:
         host.heard_us = job.now_us
@@ -80,7 +84,12 @@ def lost(job: Ledger, name: str, reason: str) -> None:
     if host is None:
         return
     host.losses += 1
+    if host.busy and not reason.startswith(_STUCK):
+        reason = f"{reason}; {host.busy}"
     job.trouble = f"host {name}: {reason}"
+    if reason.startswith(_STUCK):  # the same input would be there again
+        job.end("failed", reason.removeprefix(_STUCK))
+        return
     if reason.startswith(UNLOADABLE):  # on the next host it would be the same
         job.end("failed", reason.removeprefix(UNLOADABLE))
         return
@@ -92,12 +101,29 @@ def lost(job: Ledger, name: str, reason: str) -> None:
     if host.is_draining:
         host.state = "drained"
     else:
-        following = HostState(host.slot, host.generation + 1)
-        following.heard_us, following.losses = job.now_us, host.losses
+        following = host.following()
+        following.heard_us = job.now_us
         job.hosts[host.slot] = following
-        job.generation = max(job.generation, following.generation)
         job.out.append(StartHost(following.name))
     lose_slot(job, host.slot)
+
+
+def busy(job: Ledger, notice: HostBusy) -> None:
+    """A turn goes on for long: the host lives, and is given up when it has lasted too long."""
+    host = job.current(notice.host)
+    if host is None or host.state != "ready":
+        return
+    host.heard_us = job.now_us
+    host.busy = (
+        f"vertex {notice.vertex} on {host.name} did not return from its step for "
+        f"{notice.lasted_s} s, in {notice.doing}; its process has used up to "
+        f"{notice.memory_bytes / _GIB:.1f} GiB of memory"
+    )
+    limit_s = job.config.step_wait_s
+    if notice.lasted_s >= limit_s:
+        job.out.append(
+            Feed(HostLost(host.name, f"{_STUCK}{host.busy} (step_wait_s = {limit_s:g} s)"))
+        )
 
 
 def drain_requested(job: Ledger, name: str) -> None:

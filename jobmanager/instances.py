@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jobmanager.ledger import Ledger
     from jobmanager.state import HostState, VertexState
     from jobmanager.tracker import CheckpointRef
-    from rvertex.messages import ItemsLost, VertexFailed, VertexFinished, VertexStarted
+    from rvertex.messages import VertexFailed, VertexFinished, VertexStarted
 
 # ---- opening
 
@@ -68,8 +68,14 @@ def order(job: Ledger, vertex: VertexState, instance: InstanceState) -> None:
 def restart(job: Ledger, lost: Iterable[str]) -> None:
     """Restart vertices without instances, and those upstream that must recompute for them."""
     moved: dict[int, int] = {}
-    for name, ref in plan_restarts(lost, job.topology, job.tracker, job).items():
+    chosen = plan_restarts(lost, job.topology, job.tracker, job, job.may_begin_anew)
+    _forget_what_rests_on_lost_items(job, chosen)
+    job.lost.clear()
+    for name, ref in chosen.items():
         vertex = job.vertices[name]
+        if ref not in job.tracker.refs(name):
+            job.tracker.begin_anew(name)
+            job.has_fallen_back = True
         if not vertex.is_new:
             vertex.restarts += 1
             vertex.fruitless_restarts += 1
@@ -89,6 +95,17 @@ def restart(job: Ledger, lost: Iterable[str]) -> None:
             instance = new_instance(job, vertex, ref, slot, turn)
             vertex.instances.append(instance)
             order(job, vertex, instance)
+
+
+def _forget_what_rests_on_lost_items(job: Ledger, chosen: Iterable[str]) -> None:
+    """Checkpoints whose durable outputs are no longer there; those that restart write them again.
+
+    A later restart must not begin from one, nor the marks go by it.
+    """
+    for stream, seq in job.lost.items():
+        writer = job.topology.streams[stream].writer
+        if writer.vertex in chosen:
+            job.has_fallen_back |= job.tracker.discard_beyond(writer.vertex, writer.index, seq)
 
 
 def _recompute(job: Ledger, vertex: VertexState, ref: CheckpointRef) -> None:
@@ -221,9 +238,7 @@ def finished(job: Ledger, notice: VertexFinished) -> bool:
     if is_new:  # that it had started has yet to arrive
         publish(job, vertex)
     job.advanced_us = job.now_us
-    if all(v.is_finished for v in job.vertices.values()):
-        job.end("finished", "")
-    else:
+    if not all(v.is_finished for v in job.vertices.values()):
         stop_needless(job)
     return True
 
@@ -241,7 +256,10 @@ def failed(job: Ledger, notice: VertexFailed) -> None:
         return
     remove(vertex, instance)
     if is_unreadable and not (vertex.instances and len(job.tracker.refs(name)) == 1):
-        job.tracker.discard(name, instance.checkpoint)
+        job.is_damaged = True
+        may_begin_anew = job.may_begin_anew(name)
+        job.tracker.discard(name, instance.checkpoint, may_begin_anew=may_begin_anew)
+        job.has_fallen_back = True
     publish(job, vertex)
     if vertex.instances:
         vertex.join_failures += 1
@@ -276,19 +294,4 @@ def due(job: Ledger, name: str) -> None:
         return
     vertex.due_us = None
     if not vertex.instances and not job.is_settled(name):
-        restart(job, [name])
-
-
-def items_lost(job: Ledger, notice: ItemsLost) -> None:
-    """A reader found nowhere what it needs: its writer writes it again.
-
-    Not if there is an instance that the reader has not tried: it will, when it hears of it. A pause
-    of newcomers is no reason to wait: the reader says it once.
-    """
-    if job.instance(notice.vertex, notice.epoch) is None:
-        return
-    name = job.topology.writer(notice.stream)
-    writer = job.vertices[name]
-    is_tried = all(i.epoch in notice.writer_epochs for i in writer.instances)
-    if is_tried and (writer.instances or writer.due_us is None):
         restart(job, [name])

@@ -1,25 +1,22 @@
-"""Running queries: :func:`run`, :func:`resume`, :func:`collect`, and the :class:`Job` they give.
+"""Running queries: :func:`run`, :func:`resume`, and the :class:`Job` they give.
 
 This is the composition root: the only place where a plan, an executor, a root and a driver meet.
 """
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Unpack
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jobmanager.config import JobConfig
 from jobmanager.driver import Driver
-from jobmanager.errors import JobFailedError, JobRunningError
+from jobmanager.engine import ExecutorName, check_executor, master_of, open_executor
+from jobmanager.errors import JobFailedError, OutputTakenError, as_job_failure
 from jobmanager.manager import JobManager
+from jobmanager.notes import FINISHED, Notes, warn_of
 from jobmanager.options import (
     RunOptions,
     applied,
@@ -29,27 +26,26 @@ from jobmanager.options import (
     planned,
     recorded,
 )
-from jobmanager.options import replicas_max as replicas_of
 from jobmanager.output import claim_output, is_complete, mark_success, refuse_taken_output
 from jobmanager.ownership import give_back, owned
+from jobmanager.query_file import changed_note
 from jobmanager.root import JobRoot, display_uri
+from jobmanager.storage.output_check import OutputCheck
+from jobmanager.storage.places import plan_at_absolute_paths, unplaced
 from jobmanager.subscription import Sites, Subscription
 from jobmanager.topology import Topology
 from planner import Query, Stream
 from planner.lower import lower
-from rstream import read_events
-from rstream.batch import VS
 from rstream.clock import SystemClock
-from rstream.errors import OperatingError, StreamEngineError, UsageError
+from rstream.errors import StreamEngineError, UsageError
 from rstream.overlap import remove_overlap
-from rvertex.executor import Executor, LocalExecutor
 
 if TYPE_CHECKING:
+    from jobmanager.query_file import QueryFile
     from planner.options import Parallelism
     from planner.physical import PhysicalPlan
-    from rvertex.types import VertexSpec
+    from rvertex.executor import Executor
 
-ExecutorName = Literal["spark", "local"]
 StatusCallback = Callable[[dict[str, Any]], None]
 DEFAULT_JOBS_FOLDER = "streamscope-jobs"
 #: An interrupt that arrives just as a wait begins is noticed when that ends.
@@ -67,12 +63,15 @@ class Job:
         *,
         status: dict[str, Any] | None = None,
         created_s: float = 0.0,
+        notes: Notes | None = None,
     ) -> None:
         self.root = display_uri(root.uri)
         self.plan = plan
         self._root = root
         self._on_status = on_status
         self._status = status or {"job": root.name, "state": "starting", "error": ""}
+        self._notes = (notes or Notes()).to_json()
+        self._status |= self._notes
         self._clock = SystemClock()
         self._created_s = created_s
         #: Not a join of the thread: an interrupted join takes the thread for dead.
@@ -129,7 +128,7 @@ class Job:
             if ends_s is not None and self._clock.monotonic_s() >= ends_s:
                 raise TimeoutError(f"job {self._root.name} still runs after {timeout_s} s")
         if self._crash is not None:
-            raise _failure(self._root.name, self._crash)
+            raise as_job_failure(self._root.name, self._crash)
         if self._status["state"] == "failed":
             raise JobFailedError(self._root.name, self._status["error"])
         return self.status()
@@ -142,7 +141,7 @@ class Job:
             except BaseException as error:
                 self._crash = error
                 self._status = {**self._status, "state": "failed", "error": str(error)}
-                _record_failure(self._root, str(error))
+                self._root.record_failure(str(error), self._clock.now_us())
             finally:
                 give_back(self._root)
                 self._ended.set()
@@ -162,6 +161,7 @@ class Job:
             "startup_s": round(started_s - self._created_s, 3),
             "root": self.root,
             "output": self.output,
+            **self._notes,
         }
         if self._on_status is not None:
             self._on_status(self.status())
@@ -177,65 +177,65 @@ class Job:
             mark_success(self.output, {k: self._status[k] for k in keys}, sinks)
 
 
-def _failure(job: str, crash: BaseException) -> BaseException:
-    """What ended a job manager, as its caller must take it: what the outside did can be resumed."""
-    if isinstance(crash, OperatingError) and not isinstance(crash, JobFailedError):
-        return JobFailedError(job, f"{crash} (jobmanager resume goes on with it)")
-    return crash
-
-
 def run(
     query: Query | Stream,
     *,
     root: str | None = None,
     executor: ExecutorName = "spark",
-    master: str = "local[*]",
+    master: str | None = None,
     parallelism: Parallelism | None = None,
     hosts: int | None = None,
     paced: float | None = None,
     config: JobConfig | None = None,
     on_status: StatusCallback | None = None,
+    query_file: QueryFile | None = None,
     **options: Unpack[RunOptions],
 ) -> Job:
     """Start a job and return at once.
 
     ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new
     one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage;
-    "auto": per stage what the cost model recommends, which follows from the data alone.
+    "auto": per stage what the cost model recommends, which follows from the data alone. ``master``:
+    without it, that of the active SparkContext, of spark-submit, or of Spark's configuration.
     ``paced``: replay the sources this many times faster than real time. ``options``: how it
-    recovers, checks and remembers (:class:`jobmanager.options.RunOptions`).
+    recovers, checks and remembers (:class:`jobmanager.options.RunOptions`). ``query_file``: where
+    the query was read from; ``resume`` says if the file has changed since.
 
     Raises:
         UsageError: what is wrong with the query, the root or the output, before anything runs.
     """
     config = applied(configured(config or JobConfig(), parallelism, hosts, paced), options)
     job_root = JobRoot(root or f"{DEFAULT_JOBS_FOLDER}/{_fresh_name()}")
-    _check_executor(executor, job_root.uri)
-    query = query.to_parquet() if isinstance(query, Stream) else query
-    if not isinstance(query, Query):
-        raise UsageError(f"run() takes a Query or a Stream, not {query!r}")
-    created_s, now_us, job_id = (
-        SystemClock().monotonic_s(),
-        SystemClock().now_us(),
-        uuid.uuid4().hex,
-    )
+    check_executor(executor, job_root.uri)
+    query = _query_of(query)
+    clock, job_id = SystemClock(), uuid.uuid4().hex
+    created_s, now_us = clock.monotonic_s(), clock.now_us()
+    if not config.host.fsync:
+        job_root.without_fsync()
     job_root.check_free(now_us)
     plan = _lowered(query, job_root, config)
     plan = planned(plan, options, is_new=True)
-    runner = _runner(plan, executor, master, config, job_id)
+    try:
+        runner = _runner(plan, executor, master, config, job_id)
+    except OutputTakenError:
+        job_root.check_free(now_us)  # it may be another run of this root that was faster
+        raise
     settings = {
         "job": job_root.name,
         "id": job_id,
         "created_us": now_us,
         "parallelism": config.parallelism,
         "executor": executor,
-        "master": master,
+        "master": master_of(runner, master),
         "paced": config.host.pace or None,
         "options": recorded(options),
+        "output": unplaced(plan.output, plan.root),
+        "plan": plan.plan_hash,
+        "query_file": None if query_file is None else query_file.to_json(),
     }
     with owned(job_root):
         job_root.create(query, settings, now_us=now_us)
-        job = Job(job_root, plan, on_status, created_s=created_s)
+        job = Job(job_root, plan, on_status, created_s=created_s, notes=Notes(plan.notes))
         return _launch(job, runner, config, job_id, resumed=False)
 
 
@@ -247,25 +247,35 @@ def resume(
     hosts: int | None = None,
     config: JobConfig | None = None,
     on_status: StatusCallback | None = None,
+    trust: bool = False,
+    accept_changed_inputs: bool = False,
     **options: Unpack[RunOptions],
 ) -> Job:
     """Go on with a job that failed, was cancelled, or lost its job manager.
 
-    A job that has finished stays as it is; nothing is started for it.
+    A job that has finished stays as it is; nothing is started for it. It goes on with the query as
+    it was when it began, and with the input files of its plan: one that has changed since is
+    refused, unless you ``accept_changed_inputs``, as you have only mended rows that it could not
+    read. ``trust``: run the code in the root though others may have written there.
 
     Raises:
         NoJobError: the root holds no job.
+        UntrustedRootError: others may have written there.
+        BrokenFileError: a file that is needed is gone or broken.
         JobFormatError: it holds one of another version.
         JobRunningError: a live job manager works on it.
     """
-    job_root = JobRoot(root)
+    job_root = JobRoot(root, trust=trust)
+    job_root.check_trusted()
     settings = job_root.readable_settings()
     config = configured(config or JobConfig(), settings["parallelism"], hosts, settings["paced"])
     options = merged(settings.get("options", {}), options)
     config = applied(config, options)
-    _check_executor(executor or settings["executor"], job_root.uri)
-    finished = _finished(job_root)
-    if finished is not None:
+    if not config.host.fsync:
+        job_root.without_fsync()
+    check_executor(executor or settings["executor"], job_root.uri)
+    file_note = changed_note(settings.get("query_file"))
+    if (finished := _finished(job_root, file_note)) is not None:
         return finished
     created_s, job_id = SystemClock().monotonic_s(), settings["id"]
     with owned(job_root):
@@ -274,127 +284,85 @@ def resume(
         try:
             plan = job_root.read_plan()
             has_started = plan is not None
+            notes: tuple[str, ...] = ()
             if plan is None:
-                query = job_root.read_query()
-                plan = _lowered(query, job_root, config)
+                plan = _lowered(job_root.read_query(), job_root, config)
+            else:
+                plan, notes = job_root.with_inputs(plan, accepts_changes=accept_changed_inputs)
             plan = planned(plan, options, is_new=not has_started)
-            where = executor or settings["executor"], master or settings["master"]
-            runner = _runner(plan, *where, config, job_id)
+            name, before = executor or settings["executor"], settings["master"]
+            runner = _runner(plan, name, master, config, job_id, before, had=has_started)
         except StreamEngineError as error:
-            _record_failure(job_root, str(error))
+            job_root.record_failure(str(error), SystemClock().now_us())
             raise
-        job = Job(job_root, plan, on_status, created_s=created_s)
+        told = Notes((*plan.notes, *notes), file_note)
+        job = Job(job_root, plan, on_status, created_s=created_s, notes=told)
         return _launch(job, runner, config, job_id, resumed=has_started)
+
+
+def _query_of(given: Query | Stream) -> Query:
+    query = given.to_parquet() if isinstance(given, Stream) else given
+    if not isinstance(query, Query):
+        raise UsageError(f"run() takes a Query or a Stream, not {given!r}")
+    return query
 
 
 def _lowered(query: Query, root: JobRoot, config: JobConfig) -> PhysicalPlan:
     uri, is_paced = display_uri(root.uri), config.host.pace > 0
-    return lower(query, root=uri, parallelism=config.parallelism, is_paced=is_paced)
+    plan = lower(query, root=uri, parallelism=config.parallelism, is_paced=is_paced)
+    return plan_at_absolute_paths(plan)
 
 
-def _finished(root: JobRoot) -> Job | None:
-    """The job if it has finished and its output is marked as complete."""
+def _finished(root: JobRoot, file_note: str | None) -> Job | None:
+    """The job if it has finished, and its output is marked as complete and still is."""
     status, plan = root.read_status(), root.read_plan()
     if plan is None or status.get("state") != "finished" or not is_complete(plan.output):
         return None
-    return Job(root, plan, None, status=status)
+    if not OutputCheck(plan).is_whole():
+        return None
+    notes = Notes((*plan.notes, FINISHED), file_note)
+    return Job(root, plan, None, status=status, notes=notes)
 
 
 def _runner(
-    plan: PhysicalPlan, executor: ExecutorName, master: str, config: JobConfig, job_id: str
+    plan: PhysicalPlan,
+    executor: ExecutorName,
+    master: str | None,
+    config: JobConfig,
+    job_id: str,
+    fallback: str | None = None,
+    *,
+    had: bool = False,
 ) -> Executor:
-    """What is to run the plan; refused before anything runs."""
-    refuse_taken_output(plan.output, job_id)
-    runner = _open_executor(executor, plan, master, config)
+    """What is to run the plan; refused before anything runs. ``had``: it has run before."""
+    refuse_taken_output(plan.output, plan.root, job_id, had=had)
+    runner = open_executor(executor, plan, master, config, fallback)
     check_hosts(plan, runner.hosts)
     return runner
 
 
 def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resumed: bool) -> Job:
     try:
-        claim_output(job.plan.output, job.root, job_id)
+        claim_output(job.plan.output, job.root, job_id, had=resumed)
         if not resumed:
             job._root.write_plan(job.plan)  # from here on the root holds a job that has started
         driver = Driver(
             root=job._root,
-            manager=JobManager(Topology(job.plan.vertices), config),
+            manager=JobManager(Topology(job.plan.vertices), config, checks_output=True),
             executor=runner,
             config=config,
             clock=SystemClock(),
             on_status=job._take_status,
+            check_outputs=OutputCheck(job.plan),
         )
     except StreamEngineError as error:
-        _record_failure(job._root, str(error))
+        job._root.record_failure(str(error), SystemClock().now_us())
         raise
+    if job._on_status is None:
+        warn_of(job._notes["notes"])  # may raise, so nothing runs yet
     job._start(driver, resumed=resumed)
     return job
 
 
-def _open_executor(
-    name: ExecutorName, plan: PhysicalPlan, master: str, config: JobConfig
-) -> Executor:
-    vertices: dict[str, VertexSpec] = {v.id: v for v in plan.vertices}
-    if name == "local":
-        return LocalExecutor(vertices, hosts=config.hosts or replicas_of(plan))
-    from rvertex.spark import SparkExecutor  # starting Java is not for every command
-
-    return SparkExecutor(
-        vertices, master=master, hosts=config.hosts, daemon_module="jobmanager.spark_daemon"
-    )
-
-
-def _check_executor(name: str, root: str) -> None:
-    if name not in ("spark", "local"):
-        raise UsageError(f"executor {name!r}: choose spark or local")
-    if name == "spark" and root.startswith("memory:"):
-        raise UsageError(
-            f"root {root}: memory is not shared between processes; it serves executor local only"
-        )
-
-
-def _record_failure(root: JobRoot, error: str) -> None:
-    """Write it to the status, unless the root is another's by now, or the store what failed."""
-    with contextlib.suppress(JobRunningError, OperatingError):
-        root.check_owner()
-        status = {**root.read_status(), "job": root.name, "state": "failed", "error": error}
-        root.write_status(
-            {"root": display_uri(root.uri), "written_us": SystemClock().now_us(), **status}
-        )
-
-
 def _fresh_name() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-
-
-def collect(
-    stream: Stream,
-    *,
-    executor: ExecutorName = "local",
-    master: str = "local[*]",
-    parallelism: Parallelism | None = None,
-    config: JobConfig | None = None,
-) -> pa.Table:
-    """Run ``stream`` on its finite sources and give its events.
-
-    Columns ``_vs, _ve`` and the payload, in sequence order: the sink vertices' streams are merged
-    as MERGE would, by (_vs, sink vertex, seq).
-    """
-    if not isinstance(stream, Stream):
-        raise UsageError(
-            f"collect() takes a Stream (without .to_parquet()), not a {type(stream).__name__}; "
-            ".window(...).agg(...) makes one of a group_by"
-        )
-    with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:
-        job = run(
-            stream.to_parquet(),
-            root=f"{folder}/collect",
-            executor=executor,
-            master=master,
-            parallelism=parallelism,
-            config=config,
-        )
-        job.wait()
-        tables = [read_events(uri) for _, uri in job.plan.sink_streams()]
-    table = pa.concat_tables(tables)
-    order = pc.sort_indices(table[VS].combine_chunks()) if table.num_rows else None
-    return table if order is None else table.take(order)

@@ -128,8 +128,16 @@ def ask_again(job: Ledger) -> None:
 
 
 def answered(job: Ledger, vertex: VertexState, source: int, ref: CheckpointRef) -> None:
-    """The checkpoint that was asked for is there: the newcomers start from it."""
+    """The checkpoint that was asked for is there: the newcomers start from it.
+
+    Not if it reads what no memory has any more: a writer would have to be restarted for them. A
+    later one will be asked for.
+    """
     ready = [j for j in vertex.joins if j.source == source]
+    if not _has_inputs(job, vertex, ref):
+        for join in ready:
+            join.asked_us = job.now_us
+        return
     vertex.joins = [j for j in vertex.joins if j.source != source]
     for join in ready:
         new = new_instance(job, vertex, ref, join.slot, _turn(job, vertex, join))
@@ -138,6 +146,12 @@ def answered(job: Ledger, vertex: VertexState, source: int, ref: CheckpointRef) 
         vertex.instances.append(new)
         order(job, vertex, new)
     _settle_homes(vertex)
+
+
+def _has_inputs(job: Ledger, vertex: VertexState, ref: CheckpointRef) -> bool:
+    """Whether all that is read from a checkpoint on is in the memory of a writer, or durable."""
+    reads = zip(vertex.shape.inputs, ref.reads, strict=False)  # a source reads more
+    return all(stream.is_durable or job.released(stream.id) <= seq for stream, seq in reads)
 
 
 def _turn(job: Ledger, vertex: VertexState, join: Join) -> int:
@@ -191,7 +205,7 @@ def _has_all(job: Ledger, vertex: VertexState, twin: InstanceState) -> bool:
     for stream in vertex.shape.outputs:
         if stream.is_durable or stream.reader is None or job.is_settled(stream.reader.vertex):
             continue
-        needed = job.consumed(stream.reader.vertex)[stream.reader.index]
+        needed = job.held(stream.reader.vertex, stream.reader.index)
         if needed < twin.released.get(stream.id, 0):
             return False
     return True

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 US_PER_S = 1_000_000
 #: A job manager that takes over skips this many epochs: its predecessor's last may not be logged.
 EPOCHS_PER_TAKEOVER = 1_000
+#: In a large plan: how often every instance may have been opened since the log was last durable.
+EPOCHS_PER_INSTANCE = 100
 OPEN_STATES = ("starting", "running")
 
 
@@ -39,13 +41,25 @@ class Ledger:
         self.tracker = SnapshotTracker(topology)
         self.state = "starting"
         self.error = ""
+        #: Below these seqs durable streams may have been collected.
+        self.collected: dict[str, int] = {}
+        #: A checkpoint could not be read: what recovery rests on may be gone.
+        self.is_damaged = False
+        #: Checkpoints were forgotten, or taken up again, for a reason that is not in the log.
+        self.has_fallen_back = False
+        #: Of durable streams from here on items are gone, and are to be written again.
+        self.lost: dict[str, int] = {}
+        #: What is gone of a durable stream, and in which file; for the message of a job that fails.
+        self.damage = ""
         #: What went wrong last, for the message of a job that gives up.
         self.trouble = ""
         self.hosts: list[HostState] = []
         self.vertices = {v.id: VertexState(v) for v in topology.vertices.values()}
         self.epoch = 0
-        #: The last generation of hosts that was used.
-        self.generation = -1
+        #: How many job managers have taken over from another one.
+        self.takeovers = 0
+        #: By which checkpoints are kept for their age; a predecessor's may have been another.
+        self.retain_us = config.retain_us
         #: Version of the last ``Locate`` that was sent.
         self.locations = 0
         self.now_us = 0
@@ -80,6 +94,23 @@ class Ledger:
         """The name of a new instance."""
         self.epoch += 1
         return self.epoch
+
+    def take_over(self) -> None:
+        """One more job manager: its names are not those of the ones before it."""
+        self.takeovers += 1
+        instances = sum(v.recovery.replicas for v in self.topology.vertices.values())
+        self.epoch += max(EPOCHS_PER_TAKEOVER, EPOCHS_PER_INSTANCE * instances)
+
+    def may_begin_anew(self, vertex: str) -> bool:
+        """Whether it may start from the initial snapshot, because checkpoints were damaged.
+
+        Its durable inputs must all be there, and it must write down nothing that a restart reads.
+        Volatile ones are written again by their writers, which must begin anew too.
+        """
+        shape = self.topology.vertices[vertex]
+        durable = (s.id for s in shape.inputs if s.is_durable)
+        is_whole = not any(self.collected.get(stream) for stream in durable)
+        return self.is_damaged and is_whole and not shape.is_exclusive
 
     # ---- hosts and instances
 

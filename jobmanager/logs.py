@@ -7,6 +7,8 @@ import logging
 import sys
 import time
 
+from rvertex.messages import VertexFailed
+
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
@@ -26,6 +28,18 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             fields["error"] = self.formatException(record.exc_info)
         return json.dumps(fields)
+
+
+def note(logger: logging.Logger, notice: object) -> None:
+    """Log a notice: as a warning what a user must know though the job goes on."""
+    if isinstance(notice, VertexFailed) and notice.family == "checkpoint":
+        logger.warning(
+            "vertex %s cannot start where it should: %s; it starts from an older checkpoint, or "
+            "from its sources where these reach back",
+            notice.vertex,
+            notice.message,
+        )
+    logger.info("notice", extra={"notice": repr(notice)})
 
 
 def configure(*, verbose: bool) -> None:

@@ -40,11 +40,13 @@ def low_water_marks(
     is_settled: Callable[[str], bool],
     consumed: Callable[[str], tuple[int, ...]],
     hold: Callable[[str, CheckpointRef], CheckpointRef] = lambda vertex, ref: ref,
+    may_begin_anew: Callable[[str], bool] = lambda vertex: False,
 ) -> LowWaterMarks:
     """The marks that follow from the checkpoints known now; linear in the plan.
 
     ``consumed``: input seqs that all living instances of a vertex have consumed.
     ``hold``: the checkpoint to keep, where recovery needs a given one; the same or an older.
+    ``may_begin_anew``: whether a vertex without a usable one starts from the initial snapshot.
 
     Raises:
         NoCheckpointError: one that is needed turned out to be corrupt or gone before.
@@ -61,6 +63,8 @@ def low_water_marks(
             continue
         limits = [_limit(stream, marks) for stream in vertex.outputs]
         ref = tracker.usable(vertex.id, limits, consumed(vertex.id))
+        if ref is None and may_begin_anew(vertex.id):
+            ref = tracker.begin_anew(vertex.id)
         if ref is None:
             raise NoCheckpointError(vertex.id, f"no checkpoint at or below {limits} is left")
         keep[vertex.id] = hold(vertex.id, ref)

@@ -14,16 +14,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from jobmanager import collection, hosts, instances, joining, takeover
+from jobmanager import collection, damage, hosts, instances, joining, takeover
 from jobmanager.errors import NoCheckpointError, NotDeterministicError
 from jobmanager.ledger import US_PER_S, Ledger
 from jobmanager.messages import (
     CancelRequested,
+    CheckpointsKept,
     DrainRequested,
     Feed,
     HostLost,
     JobResumed,
     JobStarted,
+    OutputDamaged,
+    OutputRestored,
+    OutputWhole,
+    Record,
     RestartDue,
     StragglerFound,
     Tick,
@@ -33,8 +38,10 @@ from jobmanager.messages import (
 from jobmanager.stragglers import Stragglers
 from rvertex.messages import (
     CheckpointTaken,
+    HostBusy,
     HostReady,
     ItemsLost,
+    OutputLost,
     Progress,
     VertexFailed,
     VertexFinished,
@@ -54,8 +61,12 @@ if TYPE_CHECKING:
 class JobManager:
     """The only mutator of job state."""
 
-    def __init__(self, topology: Topology, config: JobConfig) -> None:
+    def __init__(
+        self, topology: Topology, config: JobConfig, *, checks_output: bool = False
+    ) -> None:
+        """``checks_output``: before the job has finished, the shell looks at what users read."""
         self.job = Ledger(topology, config)
+        self._checks_output = checks_output
         self._stragglers = Stragglers()
 
     @property
@@ -91,13 +102,19 @@ class JobManager:
         job = self.job
         job.out = []
         if job.is_open or isinstance(notice, JobResumed):
+            is_told = is_logged(notice) and not self.is_stale(notice)
             try:
                 self._dispatch(notice)
-                if job.is_open and is_logged(notice):
+                if job.is_open and is_told:
                     joining.fill(job, self._concerned(notice))
                     hosts.let_drained_go(job)
-            except (NotDeterministicError, NoCheckpointError) as error:
+            except NotDeterministicError as error:
                 job.end("failed", str(error))
+            except NoCheckpointError as error:
+                job.end("failed", damage.explained(job, error))
+            if job.has_fallen_back and job.is_open:
+                job.out.insert(0, Record(collection.checkpoints_kept(job)))
+            job.has_fallen_back = False
         return job.out
 
     def recall(self, notices: Iterable[Notice]) -> None:
@@ -109,7 +126,9 @@ class JobManager:
 
     def is_stale(self, notice: Notice) -> bool:
         """Whether it is told by an instance that is no longer there: not for the log."""
-        told = VertexStarted | CheckpointTaken | VertexFinished | VertexFailed | ItemsLost
+        told = (
+            VertexStarted | CheckpointTaken | VertexFinished | VertexFailed | ItemsLost | OutputLost
+        )
         return isinstance(notice, told) and not self.job.instance(notice.vertex, notice.epoch)
 
     def _dispatch(self, notice: Notice) -> None:
@@ -118,6 +137,8 @@ class JobManager:
             case Progress():
                 collection.progress(job, notice)
                 joining.compare_twins(job, [report.vertex for report in notice.vertices])
+            case HostBusy():
+                hosts.busy(job, notice)
             case Tick(now_us=now_us):
                 self._tick(now_us)
             case CheckpointTaken():
@@ -133,16 +154,36 @@ class JobManager:
             case VertexFinished():
                 if instances.finished(job, notice):
                     collection.collect_now_and_then(job)
+                    self._end_if_finished()
             case VertexFailed():
                 instances.failed(job, notice)
             case ItemsLost():
-                instances.items_lost(job, notice)
+                damage.items_lost(job, notice)
+            case OutputLost():
+                damage.output_lost(job, notice)
+            case OutputDamaged():
+                damage.output_damaged(job, notice)
+            case OutputRestored():
+                damage.output_restored(job, notice)
+            case OutputWhole():
+                damage.output_whole(job)
+            case CheckpointsKept():
+                pass  # it is written for a successor
             case CancelRequested():
                 job.end("cancelled", "")
             case DrainRequested() | StragglerFound() | TwinLevel() | RestartDue():
                 self._own_finding(notice)
             case _:
                 assert_never(notice)
+
+    def _end_if_finished(self) -> None:
+        """All vertices have finished: so has the job, or it is seen whether all is there."""
+        if not all(vertex.is_finished for vertex in self.job.vertices.values()):
+            return
+        if self._checks_output:
+            damage.check_output(self.job)
+        else:
+            self.job.end("finished", "")
 
     def _concerned(self, notice: Notice) -> Iterable[VertexState]:
         """The vertices whose joins a notice may bring further.
@@ -182,7 +223,8 @@ class JobManager:
         hosts.check_limits(job)
         stalled_s = (job.now_us - job.advanced_us) / US_PER_S
         if stalled_s > job.config.stall_wait_s:
-            job.end("failed", f"no vertex got further for {stalled_s:.0f} s (stall_wait_s)")
+            busy = "".join(f"; {host.busy}" for host in job.hosts if host.busy)
+            job.end("failed", f"no vertex got further for {stalled_s:.0f} s (stall_wait_s){busy}")
         if not job.is_open:
             return
         for name, vertex in job.vertices.items():

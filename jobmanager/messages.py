@@ -1,7 +1,7 @@
 """What the job manager's shell tells it, and what it tells its shell to do.
 
 Notices (past tense) are the only way into :class:`jobmanager.manager.JobManager`, instructions
-(imperative) the only way out. All notices but ``Progress`` and ``Tick`` are logged.
+(imperative) the only way out. All notices but ``Progress``, ``HostBusy`` and ``Tick`` are logged.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import typing
 from dataclasses import dataclass
 
+from jobmanager.tracker import CheckpointRef  # noqa: TC001  (the codec reads the hints)
 from rvertex.messages import (
     HOST_NOTICES,
+    HostBusy,
     HostInstruction,
     HostNotice,
+    Mark,
     MessageCodec,
     Progress,
 )
@@ -20,10 +23,14 @@ from rvertex.messages import (
 
 @dataclass(frozen=True, slots=True)
 class JobStarted:
-    """A new job on ``hosts`` hosts. ``now_us`` is wall time, us UTC."""
+    """A new job on ``hosts`` hosts. ``now_us`` is wall time, us UTC.
+
+    ``retain_us``: the retention by which this job manager deletes checkpoints.
+    """
 
     hosts: int
     now_us: int
+    retain_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,7 @@ class JobResumed:
 
     hosts: int
     now_us: int
+    retain_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,48 @@ class RestartDue:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputDamaged:
+    """A stream that users read lacks what was durable, from ``seq`` on."""
+
+    stream: str
+    seq: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWhole:
+    """All streams that users read are there to their ends, as far as was looked."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRestored:
+    """Streams that were damaged after their writers had ended are whole: files were put back."""
+
+    streams: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOfVertex:
+    """The checkpoints of a vertex that are left, oldest first."""
+
+    vertex: str
+    refs: tuple[CheckpointRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsKept:
+    """What is left of all checkpoints, where that does not follow from the notices before (ADR 22).
+
+    ``collected``: below these seqs durable streams may be gone; a mark with the name of a vertex
+    says that what it wrote down is gone. ``is_damaged``: a checkpoint could not be read.
+    """
+
+    vertices: tuple[KeptOfVertex, ...]
+    collected: tuple[Mark, ...]
+    is_damaged: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -109,10 +159,27 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
+class Record:
+    """Log a notice, behind the one that is handled, and make it durable before anything is done."""
+
+    notice: CheckpointsKept
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteFiles:
     """Delete checkpoints, and parts of such, that nothing can need; once the reason is durable."""
 
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutput:
+    """All vertices have finished: see whether what they wrote is there, and say so.
+
+    ``ends``: by stream, how many items it has.
+    """
+
+    ends: dict[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +199,10 @@ ShellNotice = (
     | StragglerFound
     | TwinLevel
     | RestartDue
+    | OutputDamaged
+    | OutputWhole
+    | OutputRestored
+    | CheckpointsKept
     | Tick
 )
 Notice = HostNotice | ShellNotice
@@ -144,11 +215,11 @@ class Feed:
     notice: ShellNotice
 
 
-Instruction = StartHost | Tell | Refuse | Feed | DeleteFiles | EndJob
+Instruction = StartHost | Tell | Refuse | Feed | Record | DeleteFiles | CheckOutput | EndJob
 
 LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(ShellNotice)))
 
 
 def is_logged(notice: Notice) -> bool:
     """Whether a job manager that takes over must see this notice."""
-    return not isinstance(notice, Progress | Tick)
+    return not isinstance(notice, Progress | HostBusy | Tick)

@@ -14,17 +14,23 @@ anything is decided; (3) an epoch without a fence has no notices.
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from jobmanager.errors import BrokenFileError
 from jobmanager.messages import LOG_CODEC
-from jobmanager.root import NOTICES
+from jobmanager.root import NOTICES, display_uri
+from jobmanager.storage.documents import (
+    BrokenDocumentError,
+    json_document,
+    read_json_document,
+)
 from rstream import RStream
 from rstream.batch import EVENT, VS, only_events
 from rstream.durable import DurableLog, SegmentCursor
-from rstream.errors import StoreError
+from rstream.errors import CorruptSegmentError, StoreError
+from rstream.segments import parse_segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +115,7 @@ def fence(root: JobRoot) -> list[LogPart]:
     assert root.epoch, "owns nothing"
     parts = parts_in_force(root.store)
     ends = {str(part.epoch): part.end for part in parts}
-    root.store.put(f"{folder_of(root.epoch)}/{FENCE}", json.dumps(ends, indent=1).encode())
+    root.store.put(f"{folder_of(root.epoch)}/{FENCE}", json_document({"ends": ends}))
     return parts
 
 
@@ -119,15 +125,35 @@ def read_notices(store: BlobStore) -> Iterator[tuple[int, Notice]]:
 
 
 def parts_in_force(store: BlobStore) -> list[LogPart]:
-    """What a job manager that begins now goes by, oldest first."""
-    fences = [path for path in store.list(NOTICES) if path.endswith(f"/{FENCE}")]
-    if not fences:  # a root without epochs
+    """What a job manager that begins now goes by, oldest first.
+
+    Raises:
+        BrokenFileError: a fence is gone or broken, so nobody knows which notices count.
+    """
+    paths = store.list(NOTICES)
+    logs = {path.split("/")[1] for path in paths if parse_segment_name(path.rpartition("/")[2])}
+    fenced = {path.split("/")[1] for path in paths if path.endswith(f"/{FENCE}")}
+    unfenced = sorted(name for name in logs - fenced if name.isdecimal())
+    if unfenced:
+        raise _broken_fence(store, f"{NOTICES}/{unfenced[-1]}/{FENCE}", "it is gone")
+    if not fenced:  # a root without epochs
         return [LogPart(0, _durable_end(store, 0))]
-    newest = max(fences)
-    epoch = int(newest.split("/")[-2])
-    ends = {int(before): end for before, end in json.loads(store.get(newest)).items()}
+    newest = max(fenced)
+    epoch, path = int(newest), f"{NOTICES}/{newest}/{FENCE}"
+    try:
+        told = read_json_document(store.get(path))["ends"]
+        ends = {int(before): int(end) for before, end in told.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        is_document = not isinstance(error, BrokenDocumentError)
+        reason = "it names no epochs" if is_document else str(error)
+        raise _broken_fence(store, path, reason) from error
     before = [LogPart(epoch, end) for epoch, end in sorted(ends.items())]
     return [*before, LogPart(epoch, _durable_end(store, epoch))]
+
+
+def _broken_fence(store: BlobStore, path: str, reason: str) -> BrokenFileError:
+    what = "how much of the earlier logs counts"
+    return BrokenFileError(f"{display_uri(store.uri)}/{path}", reason, what)
 
 
 def folder_of(epoch: int) -> str:
@@ -136,7 +162,15 @@ def folder_of(epoch: int) -> str:
 
 
 def _durable_end(store: BlobStore, epoch: int) -> int:
-    return DurableLog(store.child(folder_of(epoch)), NOTICES).end()
+    log = DurableLog(store.child(folder_of(epoch)), NOTICES)
+    for hole in log.holes():
+        raise _broken_log(store, epoch, f"notices {hole.lo} to {hole.hi - 1} are gone")
+    return log.end()
+
+
+def _broken_log(store: BlobStore, epoch: int, reason: str) -> BrokenFileError:
+    path = f"{display_uri(store.uri)}/{folder_of(epoch)}"
+    return BrokenFileError(path, reason, "the log of what was done")
 
 
 def _read(store: BlobStore, parts: list[LogPart]) -> Iterator[tuple[int, Notice]]:
@@ -144,9 +178,12 @@ def _read(store: BlobStore, parts: list[LogPart]) -> Iterator[tuple[int, Notice]
         cursor = SegmentCursor(DurableLog(store.child(folder_of(part.epoch)), NOTICES))
         seq = 0
         while seq < part.end:
-            items = cursor.read(seq, min(part.end - seq, _ITEMS_MAX))
+            try:
+                items = cursor.read(seq, min(part.end - seq, _ITEMS_MAX))
+            except CorruptSegmentError as error:
+                raise _broken_log(store, part.epoch, str(error)) from error
             if items is None:
-                raise StoreError(f"{store.uri}/{folder_of(part.epoch)}", f"notice {seq} is gone")
+                raise _broken_log(store, part.epoch, f"notice {seq} is gone")
             rows = only_events(items.batch)
             for at_us, data in zip(rows.column(VS), rows.column("notice"), strict=True):
                 yield at_us.as_py(), LOG_CODEC.decode(data.as_py())

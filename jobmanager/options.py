@@ -45,6 +45,8 @@ class RunOptions(TypedDict, total=False):
     retain: Duration | None
     #: Compare all that is written twice; channels are then flushed, from the job's beginning on.
     verify: bool | None
+    #: Sync what is announced as durable to a local disk; False: a loss of power may cost it.
+    fsync: bool | None
 
 
 def recorded(options: RunOptions) -> RunOptions:
@@ -94,6 +96,8 @@ def applied(config: JobConfig, options: RunOptions) -> JobConfig:
         host = replace(host, checkpoint_bytes_max=size)
     verify, retain = known.get("verify"), known.get("retain")
     host = replace(host, verify=host.verify if verify is None else verify)
+    fsync = known.get("fsync")
+    host = replace(host, fsync=host.fsync if fsync is None else fsync)
     if retain is not None:
         retain_us = KEEP_ALL if retain == ALL else duration_us(retain, what="retain")
         config = replace(config, retain_us=retain_us)

@@ -11,49 +11,76 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.errors import OutputTakenError
+from jobmanager.errors import BrokenClaimError, OutputTakenError
+from jobmanager.storage.documents import (
+    BrokenDocumentError,
+    json_document,
+    read_json_document,
+)
+from jobmanager.storage.output_check import SUCCESS
 from rstream.blobs import open_store
+from rstream.format.part_files import place_of
 from rstream.overlap import seal
+from rvertex.sources.rstream import CLAIM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CLAIM = "_JOB"
-SUCCESS = "_SUCCESS"
 
+def refuse_taken_output(uri: str, job: str, job_id: str, *, had: bool = False) -> bool:
+    """Whether the folder has this job's claim already; if not, the job may claim it.
 
-def refuse_taken_output(uri: str, job_id: str) -> bool:
-    """Whether the folder belongs to this job already; if not, it is free.
+    ``job``: its root's uri. ``had``: it has claimed the folder before; a claim that was lost since
+    is made again if the folder lies in the root.
 
     Raises:
-        OutputTakenError: it belongs to another job, or holds files that are not ours.
+        OutputTakenError: it belongs to another job, which may be writing at this moment, or holds
+            files that no job has claimed.
+        BrokenClaimError: the claim cannot be read or is gone, and the folder is not in the root.
     """
     store = open_store(uri)
+    may_renew = had and store.uri.startswith(f"{open_store(job).uri}/")
+    reason = "it is gone"
     if store.exists(CLAIM):
-        owner = json.loads(store.get(CLAIM))
-        if owner["id"] != job_id:
-            raise OutputTakenError(uri, owner["job"])
-        return True
-    if store.list():
-        raise OutputTakenError(uri, "(unknown: the folder is not empty)")
+        try:
+            owner = read_json_document(store.get(CLAIM))
+            if owner["id"] == job_id:
+                return True
+            raise OutputTakenError(uri, str(owner["job"]))
+        except BrokenDocumentError as error:
+            reason = str(error)
+        except KeyError:
+            reason = "it names no job"
+    elif not store.list():
+        return False
+    elif not had:
+        raise OutputTakenError(uri, "")
+    if not may_renew:
+        claim = json.dumps({"job": job, "id": job_id})
+        raise BrokenClaimError(f"{uri}/{CLAIM}", reason, claim if had else "its job and id")
     return False
 
 
-def claim_output(uri: str, job: str, job_id: str) -> None:
+def claim_output(uri: str, job: str, job_id: str, *, had: bool = False) -> None:
     """Claim the folder for ``job`` (its root's uri); a second claim by the same job is fine.
 
     ``job_id`` tells it from another job that had the same root before.
 
     Raises:
-        OutputTakenError: it belongs to another job, or holds files that are not ours.
+        OutputTakenError, BrokenClaimError: see :func:`refuse_taken_output`.
     """
-    if not refuse_taken_output(uri, job_id):
-        open_store(uri).put(CLAIM, json.dumps({"job": job, "id": job_id}).encode())
+    if refuse_taken_output(uri, job, job_id, had=had):
+        return
+    store, claim = open_store(uri), json_document({"job": job, "id": job_id})
+    if had:
+        store.put(CLAIM, claim)
+    elif not store.put_new(CLAIM, claim):
+        refuse_taken_output(uri, job, job_id)
 
 
 def is_complete(uri: str) -> bool:
     """Whether the output was marked as complete."""
-    return open_store(uri).exists(SUCCESS)
+    return read_success(uri) is not None
 
 
 def mark_success(uri: str, summary: dict[str, Any], streams: Sequence[str] = ()) -> None:
@@ -61,9 +88,17 @@ def mark_success(uri: str, summary: dict[str, Any], streams: Sequence[str] = ())
 
     Readers of these folders see no other files from then on.
     """
-    files = [f"{_below(uri, stream)}{name}" for stream in streams for name in seal(stream)]
+    files = [name for stream in streams for name in _below(uri, stream)]
     summary = {**summary, "files": files} if streams else summary
     open_store(uri).put(SUCCESS, json.dumps(summary, indent=1).encode())
+
+
+def read_success(uri: str) -> dict[str, Any] | None:
+    """What was said of a complete output; None if it is not complete, or that cannot be read."""
+    try:
+        return read_json_document(open_store(uri).get(SUCCESS))
+    except (FileNotFoundError, BrokenDocumentError):
+        return None
 
 
 def answer_files(uri: str) -> list[str]:
@@ -76,7 +111,8 @@ def answer_files(uri: str) -> list[str]:
     return found
 
 
-def _below(uri: str, stream: str) -> str:
-    """The path of a stream's folder below ``uri``, with a slash at its end unless it is empty."""
-    folder = open_store(stream).uri.removeprefix(open_store(uri).uri).strip("/")
-    return f"{folder}/" if folder else ""
+def _below(uri: str, stream: str) -> list[str]:
+    """The segments of a stream that is sealed now, as paths below ``uri``."""
+    folder = f"{open_store(uri).uri.rstrip('/')}/"
+    store = open_store(stream)
+    return [place_of(store, name).removeprefix(folder) for name in seal(stream)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
+import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +35,61 @@ def load_query(target: str, settings: Sequence[str] = ()) -> Query:
     if variables:
         raise QueryFileError(target, "--set is for files in SQL")
     return _from_python(target)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFile:
+    """Where a query was read from. ``digest``: SHA-256 of the file's content."""
+
+    #: As the command was given it.
+    target: str
+    path: str
+    digest: str
+
+    def to_json(self) -> dict[str, str]:
+        """As ``job.json`` keeps it."""
+        return {"target": self.target, "path": self.path, "digest": self.digest}
+
+
+def query_file(target: str) -> QueryFile:
+    """What is to be known of the file of ``target`` when somebody resumes the job.
+
+    Raises:
+        QueryFileError: it is not there.
+    """
+    path = _path_of(target).resolve()
+    digest = _digest(path)
+    if digest is None:
+        raise QueryFileError(str(path), "no such file")
+    return QueryFile(target, str(path), digest)
+
+
+def changed_note(known: Mapping[str, str] | None) -> str | None:
+    """That the file of a query has changed since the job began; empty if not, None if unknown.
+
+    ``known``: what ``QueryFile.to_json`` gave then.
+    """
+    now = None if known is None else _digest(Path(known["path"]))
+    if known is None or now is None:
+        return None
+    if now == known["digest"]:
+        return ""
+    return (
+        f"{known['path']} has changed since the job began, which goes on with the query as it was; "
+        "to run the new one: jobmanager run FILE --root NEW"
+    )
+
+
+def _path_of(target: str) -> Path:
+    return Path(target if target.lower().endswith(".sql") else target.partition(":")[0])
+
+
+def _digest(path: Path) -> str | None:
+    """Of the file's content; None if there is none to be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -79,13 +136,29 @@ def _from_python(target: str) -> Query:
             raise QueryFileError(str(path), _no_query(vars(module), name))
         if callable(value) and not isinstance(value, Query | Stream):
             value = value()
-    except StreamEngineError:
+    except StreamEngineError as error:
+        if (line := _line_in(path, error)) is not None:
+            error.add_note(f"{path}, line {line}")  # the command shows it in front
         raise
     except (Exception, SystemExit) as error:
-        raise QueryFileError(str(path), f"{type(error).__name__}: {error}") from error
+        line = _line_in(path, error)
+        where = "" if line is None else f"line {line}: "
+        raise QueryFileError(str(path), f"{where}{type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
     return _as_query(value, str(path), name)
+
+
+def _line_in(path: Path, error: BaseException) -> int | None:
+    """The line of the file that was being executed, the innermost of them; None if it was none."""
+    if isinstance(error, SyntaxError):
+        return None  # says it itself
+    lines = [
+        line
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename == str(path)
+    ]
+    return lines[-1] if lines else None
 
 
 def _no_query(defined: Mapping[str, object], name: str) -> str:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 from jobmanager.errors import NoCheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from jobmanager.topology import StreamShape, Topology
+    from jobmanager.topology import StreamShape, Topology, VertexShape
     from jobmanager.tracker import CheckpointRef, SnapshotTracker
 
 
@@ -25,6 +25,16 @@ class JobView(Protocol):
 
     def consumed(self, vertex: str) -> tuple[int, ...]:
         """Input seqs that all its instances have consumed, as last reported."""
+        ...
+
+    @property
+    def collected(self) -> Mapping[str, int]:
+        """Below these seqs streams may be gone; by its own name, what a vertex wrote down."""
+        ...
+
+    @property
+    def lost(self) -> Mapping[str, int]:
+        """Of these durable streams everything from a seq on must be written again."""
         ...
 
     def is_serving(self, vertex: str) -> bool:
@@ -41,12 +51,19 @@ class JobView(Protocol):
 
 
 def plan_restarts(
-    lost: Iterable[str], topology: Topology, tracker: SnapshotTracker, job: JobView
+    lost: Iterable[str],
+    topology: Topology,
+    tracker: SnapshotTracker,
+    job: JobView,
+    may_begin_anew: Callable[[str], bool] = lambda vertex: False,
 ) -> dict[str, CheckpointRef]:
     """The checkpoint from which each vertex that must restart does so, upstream first.
 
+    ``may_begin_anew``: whether a vertex without a usable one may start from the initial snapshot.
+
     Raises:
-        NoCheckpointError: one that is needed turned out to be corrupt or gone before.
+        NoCheckpointError: one that is needed turned out to be corrupt or gone before, or what it
+            would read is gone: of a job that has finished, ``gc`` leaves its answer alone.
     """
     chosen: dict[str, CheckpointRef] = {}
     waiting = set(lost)
@@ -57,8 +74,11 @@ def plan_restarts(
         waiting.discard(vertex.id)
         limits = [_needed(stream, chosen, job) for stream in vertex.outputs]
         ref = tracker.usable(vertex.id, limits)
+        if ref is None and may_begin_anew(vertex.id):
+            ref = tracker.initial(vertex.id)
         if ref is None:
             raise NoCheckpointError(vertex.id, f"no checkpoint at or below {limits} is left")
+        _check_readable(vertex, ref, job)
         if vertex.id in chosen and ref == chosen[vertex.id]:
             continue
         chosen[vertex.id] = ref
@@ -70,10 +90,22 @@ def plan_restarts(
     return {v: chosen[v] for v in topology.vertices if v in chosen}
 
 
+def _check_readable(vertex: VertexShape, ref: CheckpointRef, job: JobView) -> None:
+    if not ref.name and vertex.id in job.collected:
+        raise NoCheckpointError(vertex.id, "what it had written down was deleted when it had ended")
+    for stream, seq in zip(vertex.inputs, ref.reads, strict=False):  # a source reads more
+        if stream.is_durable and seq < job.collected.get(stream.id, 0):
+            gone = f"its input {stream.id} was deleted below seq {job.collected[stream.id]}"
+            raise NoCheckpointError(vertex.id, gone)
+
+
 def _needed(stream: StreamShape, chosen: dict[str, CheckpointRef], job: JobView) -> int | None:
-    """Least seq of a volatile output that its reader will ask for; None where nothing binds."""
+    """Least seq of an output that must be written again; None where nothing binds.
+
+    Of a volatile one, what its reader will ask for.
+    """
     if stream.is_durable:
-        return None
+        return job.lost.get(stream.id)
     assert stream.reader is not None
     reader, index = stream.reader.vertex, stream.reader.index
     if reader in chosen:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.hosts import drain_refusals
 from jobmanager.ledger import OPEN_STATES
+from jobmanager.lost_rows import late_sources
 from jobmanager.state import HostState
 from rstream.types import INF_TIME, MIN_TIME
 
@@ -46,6 +47,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "events_in": sum(v.events_in for v in states if v.shape.is_source),
         "events_out": sum(v.events_out for v in states if v.shape.is_sink),
         "late_events": sum(v.late_events for v in states),
+        "late": late_sources(states),
         "poisoned_events": sum(v.poisoned_events for v in states),
         "restarts": sum(v.restarts for v in states),
         "output_digest": output_digest(manager),

@@ -9,8 +9,10 @@
     notices/<epoch>/     the rStream of that job manager
     streams/<stream>/    durable channels        checkpoints/<vertex>/    output/ (default sink)
 
-The pickles are read back only by commands the user runs on a root that he names; nothing that came
-over the network is unpickled.
+Every file has a checksum (:mod:`jobmanager.storage.documents`). The pickles are read back only by
+commands the user runs on a root that he names and that only he may write, unless he trusts others
+(:mod:`jobmanager.storage.trust`); nothing that came over the network is unpickled. The plan names
+what lies in the root relative to it, so a root can be moved.
 
 Invariants: (1) the owner is who created the newest epoch; (2) whoever checks that he is still the
 owner *after* his notices are durable, and then acts, does nothing that a successor does not know,
@@ -19,18 +21,32 @@ because a successor reads them after it has created its epoch.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark import cloudpickle
-
-from jobmanager.errors import JobExistsError, JobFormatError, JobRunningError, NoJobError
-from rstream.blobs import open_store
-from rstream.errors import StoreError
-from rvertex.shipped import load_shipped
+from jobmanager.errors import (
+    BrokenFileError,
+    JobExistsError,
+    JobFormatError,
+    JobRunningError,
+    NoJobError,
+)
+from jobmanager.query_file import changed_note
+from jobmanager.storage.documents import (
+    BrokenDocumentError,
+    json_document,
+    pickle_document,
+    read_json_document,
+    read_pickle_document,
+)
+from jobmanager.storage.inputs import checked_inputs
+from jobmanager.storage.liveness import is_owned
+from jobmanager.storage.places import placed, plan_in, plan_without_place, unplaced
+from jobmanager.storage.trust import check_trusted
+from rstream.blobs import open_store, unsynced
+from rstream.errors import OperatingError, StoreError
 
 if TYPE_CHECKING:
     from planner import Query
@@ -38,7 +54,7 @@ if TYPE_CHECKING:
     from rstream.blobs import BlobStore
 
 #: Raised when anything that a job stores changes: pickled classes, notices, states of operators.
-FORMAT = 3
+FORMAT = 4
 #: Of jobs that do not say it.
 _FIRST_FORMAT = 1
 JOB = "job.json"
@@ -50,24 +66,41 @@ EPOCHS = "epochs"
 CANCEL = "cancel"
 DRAIN = "drain-"
 NOTICES = "notices"
-#: A status file older than this belongs to a job manager that is gone (or cut off).
-STATUS_STALE_US = 15_000_000
+#: What a job cannot go on without, for messages.
+_MEANINGS = {
+    JOB: "the settings of the job",
+    QUERY: "the query",
+    PLAN: "the plan, with the input files that were found when the job began",
+}
 
 
 class JobRoot:
     """Typed access to the files of a job's root."""
 
     def __init__(
-        self, root: str | BlobStore, *, pid: int | None = None, machine: str | None = None
+        self,
+        root: str | BlobStore,
+        *,
+        pid: int | None = None,
+        machine: str | None = None,
+        trust: bool = False,
     ) -> None:
-        """``pid``, ``machine``: who works on it; by default this process."""
+        """``pid``, ``machine``: who works on it; by default this process.
+
+        ``trust``: unpickle what is in it, whoever may have written it.
+        """
         self.store = open_store(root) if isinstance(root, str) else root
         self.uri = self.store.uri
+        self._is_trusted = trust
         self._pid = os.getpid() if pid is None else pid
         self._machine = socket.gethostname() if machine is None else machine
         #: The job manager's epoch; 0: it owns nothing.
         self.epoch = 0
         self._claim = b""
+
+    def without_fsync(self) -> None:
+        """Leave it to the system when what is put on a local disk is written."""
+        self.store = unsynced(self.store)
 
     @property
     def name(self) -> str:
@@ -80,10 +113,19 @@ class JobRoot:
         Raises:
             JobExistsError: the root holds one that has started, or that somebody is about to start.
         """
-        if self.store.exists(JOB):
-            owner = self._owner()
-            if self.store.exists(PLAN) or is_owned(owner, now_us):
-                raise JobExistsError(display_uri(self.uri), owner.get("state", "unknown"))
+        has_started = self.store.exists(PLAN) or bool(self.store.list(NOTICES))
+        if has_started or self.store.exists(JOB):
+            owner = self.owner()
+            if has_started or is_owned(owner, now_us):
+                note = self._query_note()
+                raise JobExistsError(display_uri(self.uri), owner.get("state", "unknown"), note)
+
+    def _query_note(self) -> str:
+        """That the file of the job's query has changed, or nothing."""
+        try:
+            return changed_note(self.settings().get("query_file")) or ""
+        except (NoJobError, BrokenFileError):
+            return ""
 
     def create(self, query: Query, settings: dict[str, Any], *, now_us: int) -> None:
         """Record a new job before anything of it runs; it replaces one that never started.
@@ -92,18 +134,24 @@ class JobRoot:
             JobExistsError: the root holds one already.
         """
         self.check_free(now_us)
-        self.store.put(QUERY, cloudpickle.dumps(query))
-        self.store.put(JOB, _json({"format": FORMAT, **settings}))
+        self.store.put(QUERY, pickle_document(query))
+        self.store.put(JOB, json_document({"format": FORMAT, **settings}))
 
     def settings(self) -> dict[str, Any]:
         """What ``create`` recorded.
 
         Raises:
             NoJobError: nothing was.
+            BrokenFileError: it cannot be read.
         """
-        if not self.store.exists(JOB):
-            raise NoJobError(display_uri(self.uri))
-        return json.loads(self.store.get(JOB))  # type: ignore[no-any-return]
+        try:
+            return read_json_document(self.store.get(JOB))
+        except BrokenDocumentError as error:
+            raise self._broken(JOB, str(error)) from error
+        except FileNotFoundError as error:
+            if self.store.exists(PLAN) or self.store.exists(QUERY):
+                raise self._broken(JOB, "it is gone") from error
+            raise NoJobError(display_uri(self.uri)) from error
 
     def readable_settings(self) -> dict[str, Any]:
         """The settings of a job that this version can read; ask before anything is unpickled.
@@ -111,6 +159,7 @@ class JobRoot:
         Raises:
             NoJobError: there is none.
             JobFormatError: another version began it.
+            BrokenFileError: they cannot be read.
         """
         settings = self.settings()
         found = settings.get("format", _FIRST_FORMAT)
@@ -118,14 +167,61 @@ class JobRoot:
             raise JobFormatError(display_uri(self.uri), found, FORMAT)
         return settings
 
+    def check_trusted(self) -> None:
+        """Nobody else may have written the pickles, or whoever may is trusted.
+
+        Raises:
+            UntrustedRootError: somebody may.
+        """
+        if not self._is_trusted:
+            check_trusted(self.uri, (JOB, PLAN, QUERY))
+
     def read_query(self) -> Query:
-        """The query as the user gave it."""
-        return load_shipped(self.store.get(QUERY))  # type: ignore[no-any-return]
+        """The query as the user gave it.
+
+        Raises:
+            UntrustedRootError, BrokenFileError: it is not to be unpickled.
+        """
+        return self._unpickled(QUERY)  # type: ignore[no-any-return]
 
     def read_plan(self) -> PhysicalPlan | None:
-        """The physical plan, or None if the job failed before it had one."""
-        data = self.store.get(PLAN) if self.store.exists(PLAN) else b""
-        return load_shipped(data) if data else None
+        """The physical plan, in the place where the root is, or None if the job has none yet.
+
+        Raises:
+            UntrustedRootError, BrokenFileError: it is not to be unpickled, or gone though the job
+                has begun.
+        """
+        if not self.store.exists(PLAN) or not self.store.size(PLAN):
+            if self.store.list(NOTICES):
+                raise self._broken(PLAN, "it is gone or empty")
+            return None  # where there are no hard links, somebody may have died over an empty one
+        return plan_in(self._unpickled(PLAN), display_uri(self.uri))
+
+    def _unpickled(self, name: str) -> Any:
+        self.check_trusted()
+        try:
+            return read_pickle_document(self.store.get(name))
+        except BrokenDocumentError as error:
+            raise self._broken(name, str(error)) from error
+        except FileNotFoundError as error:
+            raise self._broken(name, "it is gone") from error
+
+    def _broken(self, name: str, reason: str) -> BrokenFileError:
+        return BrokenFileError(f"{display_uri(self.uri)}/{name}", reason, _MEANINGS[name])
+
+    def with_inputs(
+        self, plan: PhysicalPlan, *, accepts_changes: bool
+    ) -> tuple[PhysicalPlan, tuple[str, ...]]:
+        """The plan to go on with on the input files that are there, and notes for the user.
+
+        Raises:
+            InputsChangedError: one has changed; where changes are accepted, the plan is replaced.
+        """
+        found, notes = checked_inputs(plan, accepts_changes=accepts_changes)
+        if found is not plan:
+            self.check_owner()
+            self.store.put(PLAN, pickle_document(plan_without_place(found)))
+        return found, notes
 
     def write_plan(self, plan: PhysicalPlan) -> None:
         """Make the plan durable.
@@ -133,24 +229,50 @@ class JobRoot:
         Raises:
             JobRunningError: another job manager has begun the job meanwhile.
         """
-        data = cloudpickle.dumps(plan)
+        data = pickle_document(plan_without_place(plan))
         if self.store.put_new(PLAN, data):
             return
         self.check_owner()
         if self.read_plan() is not None:
-            raise self._is_running(self._owner())
+            raise self._is_running(self.owner())
         self.store.put(PLAN, data)  # in place of one that somebody died over
 
     def read_status(self) -> dict[str, Any]:
-        """The latest status; empty before the first."""
-        if not self.store.exists(STATUS):
+        """The latest status; empty before the first, and if the file is broken: it is only shown.
+
+        What it says of places follows the root.
+        """
+        status = self._document(STATUS)
+        here = display_uri(self.uri)
+        former = status.get("root", here)
+        if former != here:
+            status |= {"job": self.name, "root": here}
+            if "output" in status:
+                status["output"] = placed(unplaced(status["output"], former), here)
+        return status
+
+    def _document(self, name: str) -> dict[str, Any]:
+        """A file that can be done without; empty if it is gone or broken."""
+        try:
+            return read_json_document(self.store.get(name))
+        except (FileNotFoundError, BrokenDocumentError):
             return {}
-        return json.loads(self.store.get(STATUS))  # type: ignore[no-any-return]
 
     def write_status(self, status: dict[str, Any]) -> None:
-        """Replace the status (atomically); an owner's tells its epoch."""
+        """Replace the status (atomically); an owner's tells its epoch.
+
+        It is only shown, and often rewritten: it is not synced.
+        """
         owned = {"manager_epoch": self.epoch} if self.epoch else {}
-        self.store.put(STATUS, _by_row({**status, **owned}))
+        unsynced(self.store).put(STATUS, json_document({**status, **owned}))
+
+    def record_failure(self, error: str, now_us: int) -> None:
+        """Write it to the status, unless the root is another's by now, or the store what failed."""
+        with contextlib.suppress(JobRunningError, OperatingError):
+            self.check_owner()
+            failed = {"job": self.name, "state": "failed", "error": error}
+            here = {"root": display_uri(self.uri), "written_us": now_us}
+            self.write_status({**here, **self.read_status(), **failed})
 
     def request(self, what: str) -> None:
         """Ask something of the job manager of this root, wherever it runs.
@@ -174,7 +296,7 @@ class JobRoot:
             JobRunningError: a live job manager does.
         """
         epoch = self._newest_epoch()
-        owner = self._owner(epoch)
+        owner = self.owner(epoch)
         if is_owned(owner, now_us, pid=self._pid, machine=self._machine):
             raise self._is_running(owner)
         return epoch
@@ -196,9 +318,9 @@ class JobRoot:
         epoch = (self._newest_epoch() if after is None else after) + 1
         me = {"pid": self._pid, "machine": self._machine, "written_us": now_us}
         starting = {"job": self.name, "state": "starting", "error": "", **me}
-        claim = _json({**starting, "manager_epoch": epoch})
+        claim = json_document({**starting, "manager_epoch": epoch})
         if not self.store.put_new(_epoch_name(epoch), claim):
-            raise self._is_running(self._owner())
+            raise self._is_running(self.owner())
         self.epoch, self._claim = epoch, claim
         self.write_status({**self.read_status(), **starting})
 
@@ -214,24 +336,29 @@ class JobRoot:
         """
         assert self.epoch, "owns nothing"
         mine = _epoch_name(self.epoch)
+        if self.store.exists(_epoch_name(self.epoch + 1)):
+            raise self._is_running(self.owner())
         try:
             is_mine = self.store.get(mine) == self._claim
         except FileNotFoundError as error:
             raise StoreError(f"{display_uri(self.uri)}/{mine}", "the file is gone") from error
-        if not is_mine or self.store.exists(_epoch_name(self.epoch + 1)):
-            raise self._is_running(self._owner())
+        if not is_mine:
+            raise self._is_running(self.owner())
 
     def _newest_epoch(self) -> int:
-        names = self.store.list(EPOCHS)
-        return int(names[-1].rpartition("/")[2]) if names else 0
+        """The greatest that ever was: of a claim that was lost there may be notices or a status."""
+        claims = [path.split("/")[1] for path in self.store.list(EPOCHS)]
+        logs = [path.split("/")[1] for path in self.store.list(NOTICES)]
+        stated: int = self.read_status().get("manager_epoch", 0)
+        return max([stated, *(int(name) for name in claims + logs if name.isdecimal())])
 
-    def _owner(self, epoch: int | None = None) -> dict[str, Any]:
-        """The status of the newest job manager; before its first one, its claim."""
+    def owner(self, epoch: int | None = None) -> dict[str, Any]:
+        """The status of the newest job manager, or its claim; empty if neither can be read."""
         epoch = self._newest_epoch() if epoch is None else epoch
         status = self.read_status()
         if status.get("manager_epoch", 0) >= epoch:
             return status
-        return json.loads(self.store.get(_epoch_name(epoch)) or b"{}")  # type: ignore[no-any-return]
+        return self._document(_epoch_name(epoch))
 
     def _is_running(self, status: dict[str, Any]) -> JobRunningError:
         owner = f"pid {status.get('pid', '?')} on {status.get('machine', '?')}"
@@ -243,58 +370,5 @@ def display_uri(uri: str) -> str:
     return uri.removeprefix("file://")
 
 
-def is_owned(
-    status: dict[str, Any], now_us: int, *, pid: int | None = None, machine: str | None = None
-) -> bool:
-    """Whether the job manager that wrote ``status``, not this process, still works on the job."""
-    if status.get("state") not in ("starting", "running"):
-        return False
-    if status["machine"] == (machine or socket.gethostname()):
-        owner, written_us = status["pid"], status["written_us"]
-        is_other = owner != (os.getpid() if pid is None else pid)
-        return is_other and _is_alive(owner) and _started_us(owner) <= written_us
-    return bool(now_us - status["written_us"] < STATUS_STALE_US)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _started_us(pid: int) -> int:
-    """When the process began, us UTC; 0 where the system does not tell.
-
-    A process that began after the status was written only has the job manager's old number.
-    """
-    try:
-        ticks = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
-        lines = Path("/proc/stat").read_text().splitlines()
-        (boot_s,) = (int(line.split()[1]) for line in lines if line.startswith("btime "))
-    except (OSError, ValueError, IndexError):
-        return 0
-    return (boot_s + ticks // os.sysconf("SC_CLK_TCK")) * 1_000_000
-
-
 def _epoch_name(epoch: int) -> str:
     return f"{EPOCHS}/{epoch:010d}"
-
-
-def _by_row(value: dict[str, Any]) -> bytes:
-    """As JSON, a line for each field and each row of a list: Python indents no numbers for it."""
-    fields = [f"{json.dumps(name)}: {_rows(field)}" for name, field in value.items()]
-    return ("{\n" + ",\n".join(fields) + "\n}").encode()
-
-
-def _rows(field: Any) -> str:
-    if not isinstance(field, list):
-        return json.dumps(field)
-    return "[\n" + ",\n".join(map(json.dumps, field)) + "\n]"
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, indent=1).encode()

@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class HostState:
-    """The host that holds a slot now. ``generation`` counts the hosts the slot has had."""
+    """The host that holds a slot now.
+
+    ``generation`` counts the hosts that the slot has had under one job manager, of which
+    ``takeovers`` is the number.
+    """
 
     slot: int
     generation: int = 0
+    takeovers: int = 0
     state: str = "starting"
     address: str = ""
     machine: str = ""
@@ -30,13 +35,29 @@ class HostState:
     heard_us: int = 0
     #: Losses since a host of this slot last reported progress.
     losses: int = 0
+    #: What its last report said of a turn that went on for long; empty after a report of progress.
+    busy: str = ""
     #: A user wants it empty; nothing new is placed on it.
     is_draining: bool = False
 
     @property
     def name(self) -> str:
-        """Unique for the life of the job."""
-        return f"h{self.slot}.{self.generation}"
+        """Unique for the life of the job: a takeover is durable before it orders a host."""
+        manager = f"{self.takeovers}." if self.takeovers else ""
+        return f"h{self.slot}.{manager}{self.generation}"
+
+    @property
+    def former(self) -> str:
+        """The host that this one replaces; empty if it is the first of its job manager."""
+        if not self.generation:
+            return ""
+        return HostState(self.slot, self.generation - 1, self.takeovers).name
+
+    def following(self) -> HostState:
+        """The one that takes its slot after its loss."""
+        next_ = HostState(self.slot, self.generation + 1, self.takeovers)
+        next_.losses = self.losses
+        return next_
 
     @staticmethod
     def slot_of(name: str) -> int:
@@ -140,12 +161,16 @@ class VertexState:
     #: The instance that finished first, and the digests of its outputs.
     finisher: int = 0
     digests: tuple[bytes, ...] = ()
+    #: How many items each output has; known once it has finished.
+    ends: tuple[int, ...] = ()
     cti: int = MIN_TIME
     max_vs: int = MIN_TIME
     events_in: int = 0
     events_out: int = 0
     late_events: int = 0
     poisoned_events: int = 0
+    #: How late rows of its source came (:mod:`rvertex.lateness`).
+    lateness: bytes = b""
     restarts: int = 0
     #: Restarts since it last got further than ever before.
     fruitless_restarts: int = 0
@@ -184,6 +209,7 @@ class VertexState:
             self.events_in, self.events_out = report.events_in, report.events_out
             self.late_events = report.late_events
             self.poisoned_events = report.poisoned_events
+            self.lateness = report.lateness
         position = (*report.inputs, *report.outputs)
         if not self.best or any(a > b for a, b in zip(position, self.best, strict=True)):
             self.best = tuple(map(max, position, self.best)) if self.best else position
@@ -205,7 +231,8 @@ class VertexState:
         self.is_finished, self.finisher, self.due_us = True, notice.epoch, None
         self.joins.clear()
         self.is_new = False
-        self.digests, self.cti = notice.digests, INF_TIME
+        self.digests, self.ends, self.cti = notice.digests, notice.outputs, INF_TIME
         self.events_in, self.events_out = notice.events_in, notice.events_out
         self.late_events = notice.late_events
         self.poisoned_events = notice.poisoned_events
+        self.lateness = notice.lateness

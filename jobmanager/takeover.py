@@ -5,9 +5,12 @@ names were used. What was decided then (who was restarted, joined, drained) ende
 a successor need not come to the same decisions, and may be told to work differently. It assumes
 that nobody lives, and applies the marks at the places of the log where its predecessor did; that
 keeps no checkpoint that was deleted or refused, because one that knows of living instances keeps at
-least as much.
+least as much, and both refuse the same (ADR 22). Where the predecessor fell back to checkpoints for
+a reason that only it could see, it logged what it was left with. Its retention is in the log, too.
 
-Invariants: (1) names of hosts and epochs of instances are never given twice; (2) the log holds no
+Invariants: (1) names of hosts and epochs of instances are never given twice, as the names of hosts
+count the takeovers, which are durable before they order anything, and epochs skip more than can
+have been given out since the log was last durable; (2) the log holds no
 notice of an instance that was fenced (:meth:`jobmanager.manager.JobManager.is_stale`).
 """
 
@@ -15,10 +18,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobmanager.collection import collect_durable, collect_now_and_then, record_checkpoint
-from jobmanager.ledger import EPOCHS_PER_TAKEOVER
-from jobmanager.messages import HostLost, JobResumed
-from rvertex.messages import CheckpointTaken, HostReady, VertexFinished
+from jobmanager.collection import (
+    collect_durable,
+    collect_now_and_then,
+    record_checkpoint,
+    take_up,
+)
+from jobmanager.damage import output_restored
+from jobmanager.messages import (
+    CheckpointsKept,
+    JobResumed,
+    JobStarted,
+    OutputDamaged,
+    OutputRestored,
+)
+from rvertex.messages import CheckpointTaken, VertexFinished
 
 if TYPE_CHECKING:
     from jobmanager.ledger import Ledger
@@ -35,16 +49,17 @@ def recall(job: Ledger, notice: Notice) -> None:
         case VertexFinished(vertex=vertex):
             job.vertices[vertex].record_end(notice)
             collect_now_and_then(job)
-        case HostReady(host=host):
-            job.generation = max(job.generation, _generation(host))
-        case HostLost(host=host):  # another one was ordered
-            job.generation = max(job.generation, _generation(host) + 1)
-        case JobResumed():
-            job.epoch += EPOCHS_PER_TAKEOVER
+        case OutputDamaged(stream=stream):
+            job.vertices[job.topology.writer(stream)].is_finished = False
+        case OutputRestored():
+            output_restored(job, notice)
+        case CheckpointsKept():
+            take_up(job, notice)
+        case JobStarted(retain_us=retain_us):
+            job.retain_us = retain_us
+        case JobResumed(retain_us=retain_us):
             collect_durable(job)  # as it had done itself, when it had read the log until here
+            job.retain_us = retain_us
+            job.take_over()
         case _:
             pass
-
-
-def _generation(host: str) -> int:
-    return int(host.rpartition(".")[2])

@@ -10,6 +10,7 @@ from rvertex.values import draws_values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rvertex.sources.spec import SourceSpec
     from rvertex.types import Recovery, VertexSpec
 
 
@@ -49,6 +50,8 @@ class VertexShape:
     recovery: Recovery
     #: Of two instances one cannot go on: they write down what is no function of their input.
     is_exclusive: bool = False
+    #: What it reads, if it is a source.
+    source: SourceSpec | None = None
 
     @property
     def input_count(self) -> int:
@@ -87,6 +90,7 @@ class Topology:
                 inputs=tuple(self.streams[c.stream] for c in spec.inputs),
                 outputs=tuple(outputs),
                 recovery=spec.recovery,
+                source=None if spec.source is None else spec.source.spec,
                 is_exclusive=spec.recovery.strategy == "strong"
                 or any(draws_values(operator) for operator in spec.operators),
             )

@@ -4,7 +4,9 @@ Theory of operation. A running job collects by itself; what it leaves is what re
 was kept for a job that has since ended, and files that no notice tells of (a checkpoint that was
 stored when its host died, the state of a production that another instance made). What is needed
 follows from the log, as for a job manager that takes over: nobody lives. So whatever could be
-resumed before can be resumed after.
+resumed before can be resumed after. What is left is logged before anything is deleted, so a resume
+neither begins from what is gone nor reads it: an answer that is damaged when all that it was made
+of is gone cannot be computed again, and the resume says so at once.
 
 Invariants: (1) the root is owned meanwhile, with an epoch of its own; (2) the answer (sinks and
 side outputs) and the log are never touched; (3) volatile channels of an unfinished job are left
@@ -17,9 +19,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobmanager.collection import kept_marks
+from jobmanager.collection import checkpoints_kept, kept_marks
 from jobmanager.manager import JobManager
-from jobmanager.notice_log import fence, read_notices
+from jobmanager.notice_log import NoticeLog, read_notices
 from jobmanager.options import RunOptions, applied, merged
 from jobmanager.root import display_uri
 from jobmanager.topology import Topology
@@ -66,14 +68,16 @@ def collect_garbage(
 
     Raises:
         JobRunningError: a job manager works on it.
-        UsageError: the root holds no job, or one of another version, or an option cannot be.
+        UsageError: the root holds no job, or one of another version, or an option cannot be, or
+            the root is not to be trusted.
     """
+    root.check_trusted()
     recorded = root.readable_settings().get("options", {})
     config = applied(config, merged(recorded, options))
     plan = root.read_plan()
     if plan is None:
         return Garbage((), 0)
-    with _owned_for_a_while(root, is_dry_run=is_dry_run):
+    with _owned_for_a_while(root, config, is_dry_run=is_dry_run) as log:
         manager = JobManager(Topology(plan.vertices), config)
         notices = [notice for _, notice in read_notices(root.store)]
         manager.recall(notices)
@@ -82,7 +86,9 @@ def collect_garbage(
         needless = _needless_files(root, manager.job, _announced(notices))
         found = [(f"{display_uri(root.uri)}/{p}", root.store.size(p)) for p in needless]
         found += [f for s in streams for f in _segments(s)]
-        if not is_dry_run:
+        if log is not None:
+            if found:
+                _record(log, manager.job, streams)
             root.check_owner()
             for name in needless:
                 root.store.delete(name)
@@ -92,20 +98,41 @@ def collect_garbage(
 
 
 @contextlib.contextmanager
-def _owned_for_a_while(root: JobRoot, *, is_dry_run: bool) -> Iterator[None]:
-    """Nobody resumes the job meanwhile; its status is then as it was."""
+def _owned_for_a_while(
+    root: JobRoot, config: JobConfig, *, is_dry_run: bool
+) -> Iterator[NoticeLog | None]:
+    """Nobody resumes the job meanwhile; its status is then as it was. Gives the log to write."""
     now_us = SystemClock().now_us()
     root.check_idle(now_us)
     if is_dry_run:
-        yield
+        yield None
         return
     status = root.read_status()
     root.take_over(now_us)
     try:
-        fence(root)
-        yield
+        log = NoticeLog(root, SystemClock(), config, None)
+        try:
+            yield log
+        finally:
+            log.close()
     finally:
         root.write_status(status)
+
+
+def _record(log: NoticeLog, job: Ledger, streams: Iterable[_Stream]) -> None:
+    """Say what will be left, durably: a job manager must not rest on what is deleted."""
+    durable = [s for s in streams if job.topology.streams[s.id].is_durable]
+    job.collected |= {s.id: max(_mark(s), job.collected.get(s.id, 0)) for s in durable}
+    for vertex in job.topology.vertices.values():
+        if vertex.is_exclusive and _is_over(job, vertex.id):
+            job.collected[vertex.id] = 1
+    log.append(checkpoints_kept(job))
+    log.flush()
+
+
+def _is_over(job: Ledger, vertex: str) -> bool:
+    """Whether nothing that it could restart from is kept."""
+    return job.is_settled(vertex) and not any(r.name for r in job.tracker.refs(vertex))
 
 
 def _announced(notices: Iterable[Notice]) -> set[str]:
@@ -124,7 +151,7 @@ def _needless_files(root: JobRoot, job: Ledger, announced: set[str]) -> list[str
     }
     found = [path for path in root.store.list(CHECKPOINTS) if path not in needed]
     for vertex in job.topology.vertices:
-        is_over = job.is_settled(vertex) and not any(r.name for r in job.tracker.refs(vertex))
+        is_over = _is_over(job, vertex)
         for kind in (VALUES, PRODUCTIONS):
             *entries, _ = root.store.list(f"{kind}/{vertex}") or [""]  # the newest refuses zombies
             found += [e for e in entries if is_over or (e in announced and e not in needed)]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from jobmanager.collecting import collect
 from jobmanager.config import JobConfig
-from jobmanager.job import ExecutorName, collect
 from jobmanager.options import configured
 from planner import Query, Stream
 from planner.options import PARALLELISM
@@ -22,6 +22,8 @@ from rstream.batch import VE, VS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from jobmanager.engine import ExecutorName
 
 RELATIVE_TOLERANCE = 1e-9
 #: More rows than this that differ in floats only are paired in order, not by search.
@@ -64,7 +66,7 @@ class Comparison:
 
 
 def collect_batch(
-    stream: Stream | Query, *, master: str = "local[*]", parallelism: int | None = None
+    stream: Stream | Query, *, master: str | None = None, parallelism: int | None = None
 ) -> pa.Table:
     """The answer of ``stream`` computed by Spark SQL as a batch, with Spark's own operators.
 
@@ -90,7 +92,7 @@ def validate(
     stream: Stream | Query,
     *,
     executor: ExecutorName = "local",
-    master: str = "local[*]",
+    master: str | None = None,
     parallelism: int | None = None,
     paced: float | None = None,
 ) -> Comparison:

@@ -12,6 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from jobmanager.lost_rows import lost_lines
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -33,6 +35,7 @@ class ProgressView:
         self._shown_s = 0.0
         self._is_ended = False
         self._events: dict[str, int] = {}
+        self._noted: set[str] = set()
 
     def __enter__(self) -> ProgressView:
         if self._live is not None:
@@ -50,6 +53,7 @@ class ProgressView:
 
     def show(self, status: dict[str, Any]) -> None:
         """Show a status; without a terminal at most one line every two seconds."""
+        self.note(status)
         now = time.monotonic()
         is_open = status["state"] in ("starting", "running")
         if self._live is None and is_open and now - self._shown_s < _PLAIN_INTERVAL_S:
@@ -63,6 +67,13 @@ class ProgressView:
             self._live.update(vertex_table(status, rates, width=self._console.width))
         else:
             print(progress_line(status, rates), file=sys.stderr, flush=True)
+
+    def note(self, status: dict[str, Any]) -> None:
+        """Print the notes of a status that were not printed yet, a line each."""
+        for line in status.get("notes", ()):
+            if line not in self._noted:
+                self._noted.add(line)
+                self._console.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
 
     def _rates(self, status: dict[str, Any], now: float) -> dict[str, float]:
         elapsed = max(now - self._shown_s, 1e-3) if self._shown_s else 0.0
@@ -152,6 +163,18 @@ def progress_line(status: dict[str, Any], rates: dict[str, float]) -> str:
         f"{status['restarts']} restarts{_lost_rows(status)}"
     )
     return f"{text}: {in_one_line(status['error'])}" if status["error"] else text
+
+
+def print_lost_rows(status: dict[str, Any]) -> None:
+    """The last lines of a result: rows that are not in the answer as they were read."""
+    for line in lost_lines(status):
+        print(line)
+
+
+def state_line(status: dict[str, Any]) -> str:
+    """A job that has not come far enough for a table."""
+    text = f"{status['job']}: {status['state']}"
+    return f"{text}: {in_one_line(status['error'])}" if status.get("error") else text
 
 
 def in_one_line(message: str) -> str:

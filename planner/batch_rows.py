@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from planner.dealing import dealt, start_columns
 from rstream.batch import CTI, KIND, VE, VS, event_schema, int64_column, kinds
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.delay_estimate import BLOCK_ROWS, BLOCKS_MAX
 from rvertex.errors import LateRowError
-from rvertex.sources import assign, discover, open_reader
+from rvertex.sources import discover, open_reader, partition_count
+from rvertex.sources.survey import survey
 
 if TYPE_CHECKING:
     from planner.logical import Source
@@ -39,9 +41,11 @@ def source_events(source: Source, parallelism: int, cti_every_us: int) -> tuple[
         LateRowError: a row is late, and that is to be an error.
         StreamEngineError: what the readers raise, naming the file.
     """
-    units = discover(source.spec)
-    n = source.partitions or max(1, min(parallelism, len(units)))
-    parts = [_accepted(partition, cti_every_us) for partition in assign(source.spec, units, n)]
+    spec = source.spec
+    units = discover(spec)
+    n = partition_count(spec, units, source.partitions, parallelism)
+    times = survey(spec, units, start_columns(spec)) if spec.delay_origin == "auto" else ()
+    parts = [_accepted(partition, cti_every_us) for partition in dealt(spec, units, n, times)]
     return pa.concat_tables([events for events, _ in parts]), max(cti for _, cti in parts)
 
 
@@ -50,7 +54,12 @@ def _accepted(partition: SourcePartition, cti_every_us: int) -> tuple[pa.Table, 
     rows = _read(partition)
     if rows is None or rows.num_rows == 0:
         return event_schema(spec.schema).empty_table(), MIN_TIME
-    if spec.format == "items":
+    if spec.delay_origin == "found":
+        greatest_us = max(int(int64_column(rows, VS).max()), MIN_TIME + spec.delay_us)
+        to_come_us = MIN_TIME if partition.known is None else partition.known.last_us
+        last_cti = _on_grid(max(greatest_us - spec.delay_us, to_come_us), cti_every_us)
+        return pa.Table.from_batches([rows], schema=event_schema(spec.schema)), last_cti
+    if spec.format in ("items", "rstream"):
         is_cti = kinds(rows) == CTI
         frontier = np.maximum.accumulate(np.where(is_cti, int64_column(rows, VS), MIN_TIME))
         events, met = rows.filter(pa.array(~is_cti)).drop_columns([KIND]), frontier[~is_cti]

@@ -309,7 +309,8 @@ def _source(node: logical.Source, statistics: Statistics) -> Estimate:
             **{name: float(count) for name, count in node.hints.keys},
         },
     )
-    held_s = min(node.spec.delay_us / US_PER_S, made.span_s)
+    delay_us = found.delay_us if found and node.spec.delay_origin == "auto" else node.spec.delay_us
+    held_s = min(delay_us / US_PER_S, made.span_s)
     return replace(made, state_bytes=made.rows_per_s * held_s * made.row_bytes)
 
 
@@ -322,8 +323,8 @@ def _span_s(found: SourceStatistics | None, rate_per_s: float | None, rows: floa
 
 
 def _lifetime_us(spec: SourceSpec, found: SourceStatistics | None) -> float:
-    if spec.format != "items" and (spec.ve is None or isinstance(spec.ve, int)):
-        return float(spec.ve or 1)
+    if spec.length_us is not None:
+        return float(spec.length_us)
     if found is not None:
         return min(found.mean_lifetime_us, LIFETIME_US_MAX)
     return float(spec.max_duration_us or 1)

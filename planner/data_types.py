@@ -7,6 +7,7 @@ whatever its column's unit and zone. Arithmetic on integers is done in int64, on
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ DURATION = pa.duration("us")
 #: A name, a Python type or a ``pa.DataType``.
 TypeLike: TypeAlias = Any
 
-_INT64_DIGITS = 19
+_INT64_DIGITS, _UINT64_DIGITS = 19, 20
 
 _NAMES: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
@@ -45,6 +46,8 @@ _NAMES: dict[str, pa.DataType] = {
     "datetime": TIMESTAMP_UTC,
     "duration": DURATION,
 }
+_DECIMAL = re.compile(r"decimal(?:128)?\((\d+)(?:,\s*(\d+))?\)")
+_DECIMAL_DIGITS_MAX = 38
 _PYTHON: dict[type, pa.DataType] = {
     bool: pa.bool_(),
     int: pa.int64(),
@@ -55,17 +58,34 @@ _PYTHON: dict[type, pa.DataType] = {
 
 
 def data_type(like: TypeLike) -> pa.DataType:
-    """The Arrow type of a name (``"int64"``, ``"timestamp"``), a Python type or an Arrow type.
+    """The Arrow type of a name (``"int64"``, ``"decimal(10, 2)"``), a Python type or an Arrow type.
 
     Raises:
         InvalidPlanError: there is no such type.
     """
     if isinstance(like, pa.DataType):
         return like
-    found = _PYTHON.get(like) if isinstance(like, type) else _NAMES.get(str(like).lower())
+    name = str(like).strip().lower()
+    found = _PYTHON.get(like) if isinstance(like, type) else _NAMES.get(name) or _decimal(name)
     if found is None:
-        raise InvalidPlanError(f"no type {like!r}; the types are: {', '.join(_NAMES)}")
+        names = f"{', '.join(_NAMES)}, decimal(10, 2), and every type of pyarrow"
+        raise InvalidPlanError(
+            f"no type {like!r}; the types are: {names}, such as pa.list_(pa.int64())"
+        )
     return found
+
+
+def _decimal(name: str) -> pa.DataType | None:
+    written = _DECIMAL.fullmatch(name)
+    if written is None:
+        return None
+    digits, places = int(written[1]), int(written[2] or 0)
+    if not 1 <= digits <= _DECIMAL_DIGITS_MAX or places > digits:
+        most = _DECIMAL_DIGITS_MAX
+        raise InvalidPlanError(
+            f"{name}: a decimal has 1 to {most} digits, no more of them behind the point"
+        )
+    return pa.decimal128(digits, places)
 
 
 def schema_of(like: pa.Schema | dict[str, TypeLike]) -> pa.Schema:
@@ -146,7 +166,7 @@ def as_decimal(
 ) -> pa.DataType:
     """A decimal type (made by ``make``) for the values of a number type that is no float."""
     if not pa.types.is_decimal(t):
-        return make(_INT64_DIGITS, 0)
+        return make(_UINT64_DIGITS if t == pa.uint64() else _INT64_DIGITS, 0)
     return make(t.precision, t.scale) if make is pa.decimal256 else t
 
 

@@ -7,25 +7,14 @@ first: ``"250ms"``, ``"10s"``, ``"1h30m"``, ``"1.5h"``. A time is an int (micros
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 
 from planner.errors import InvalidDurationError
+from rvertex.durations import UNITS_US, parse_duration
 
 Duration = int | str | timedelta
 Time = int | str | timedelta | datetime | date
 
-UNITS_US = {
-    "w": 7 * 86_400_000_000,
-    "d": 86_400_000_000,
-    "h": 3_600_000_000,
-    "m": 60_000_000,
-    "s": 1_000_000,
-    "ms": 1_000,
-    "us": 1,
-}
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|us|µs|[wdhms])\s*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _HELP = (
@@ -49,7 +38,7 @@ def duration_us(value: Duration, *, what: str = "duration") -> int:
     if isinstance(value, timedelta):
         return _fits(value // _US, value, what)
     if isinstance(value, str):
-        parsed = _parse(value)
+        parsed = parse_duration(value)
         if parsed is not None:
             return _fits(parsed, value, what)
     raise InvalidDurationError(f"{what} {value!r}", _HELP)
@@ -74,7 +63,7 @@ def time_us(value: Time, *, what: str = "time") -> int:
         return (aware - _EPOCH) // _US
     if isinstance(value, date):
         return (datetime(value.year, value.month, value.day, tzinfo=UTC) - _EPOCH) // _US
-    if isinstance(value, str) and _parse(value) is None:
+    if isinstance(value, str) and parse_duration(value) is None:
         try:
             return time_us(datetime.fromisoformat(value), what=what)
         except ValueError:
@@ -96,22 +85,6 @@ def format_us(us: int) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return sign + "".join(parts)
-
-
-def _parse(text: str) -> int | None:
-    stripped = text.strip()
-    sign, body = (-1, stripped[1:]) if stripped.startswith("-") else (1, stripped.removeprefix("+"))
-    total, at = Decimal(0), 0
-    while at < len(body):
-        match = _PART.match(body, at)
-        if match is None:
-            return None
-        unit = match[2].replace("µ", "u")
-        total += Decimal(match[1]) * UNITS_US[unit]
-        at = match.end()
-    if not body or total != int(total):
-        return None
-    return sign * int(total)
 
 
 def _fits(us: int, value: object, what: str) -> int:

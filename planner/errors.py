@@ -33,6 +33,42 @@ class UnknownColumnError(InvalidPlanError):
         return f"no column {self.column!r} in {self.where}{hint} The columns are: {columns}"
 
 
+class TooMuchToSortError(InvalidPlanError):
+    """More rows than may lie in memory would wait for rows that start earlier."""
+
+    def __init__(
+        self, path: str, columns: str, rows: int, size: int, partitions: int, limit: int
+    ) -> None:
+        super().__init__(path)
+        self.args = (path, columns, rows, size, partitions, limit)
+        self.path, self.columns, self.rows = path, columns, rows
+        self.size, self.partitions, self.limit = size, partitions, limit
+
+    def __str__(self) -> str:
+        return (
+            f"source {self.path}: its rows are so far out of order that {self.rows:,} of them "
+            f"({self.size / 2**30:.1f} GiB) would wait at once in one of {self.partitions} "
+            f"partitions; the limit is {self.limit / 2**30:g} GiB (WAITING_BYTES_MAX). Sort the "
+            f"rows by {self.columns} first, for example with DuckDB: COPY (SELECT * FROM "
+            f"'{self.path}' ORDER BY {self.columns}) TO 'sorted.parquet'; or read fewer columns, "
+            "give more partitions=, or a delay= after which later rows are dropped"
+        )
+
+
+class UnsortableTimesError(InvalidPlanError):
+    """The times of a source are further apart than a delay can say."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"source {self.path}: rows out of order are further apart than 64 bits of "
+            "microseconds; look whether the times are in the right unit"
+        )
+
+
 class ExpressionTypeError(InvalidPlanError):
     """An operator was given types that it does not take."""
 

@@ -205,19 +205,23 @@ def _source(node: logical.Source) -> str:
     if spec.format == "items":
         assert spec.items is not None
         return f"{spec.items.num_rows} items"
-    parts = [f"{spec.format} {spec.path}"]
+    parts = [f"{spec.format} {spec.shown or spec.path}"]
     if spec.vs is not None:
         parts.append(f"vs={_time(spec.vs)}")
     if isinstance(spec.ve, int):
         parts.append(f"ve=+{format_us(spec.ve)}")
     elif spec.ve is not None:
         parts.append(f"ve={_time(spec.ve)}")
-    if spec.delay_us:
+    if spec.delay_origin == "auto":
+        parts.append("delay=auto")
+    elif spec.delay_origin == "found":
+        parts.append(f"delay=auto ({format_us(spec.delay_us)}, found)")
+    elif spec.delay_us:
         parts.append(f"delay={format_us(spec.delay_us)}")
     if spec.delay_quantile is not None:
         percent = (Decimal(str(spec.delay_quantile)) * 100).normalize()
         parts.append(f"delay=p{percent:f}")
-    if spec.vs is not None:
+    if spec.vs is not None and spec.delay_origin == "given":
         parts.append(f"late={spec.late}")
     return " ".join(parts)
 

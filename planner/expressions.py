@@ -149,6 +149,10 @@ class Expr:
         """As type ``to`` (``"int64"``, ``"timestamp"``, ``float``, ...); a misfit is an error."""
         return call("cast", self, to=data_type(to))
 
+    def try_cast(self, to: TypeLike) -> Expr:
+        """As :meth:`cast`; null where the value does not fit."""
+        return call("try_cast", self, to=data_type(to))
+
     def abs(self) -> Expr:
         """Without its sign."""
         return call("abs", self)

@@ -10,7 +10,7 @@ from planner.durations import Duration, format_us, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.hint_types import Hints
 from planner.logical import LogicalNode, Source
-from rstream.batch import VE, VS, int64_column, only_events
+from rstream.batch import VE, VS, int64_column, lifetimes, only_events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,8 @@ def _check_items(plan: Source, longest_us: int) -> None:
     if plan.spec.items is None:
         return
     events = only_events(plan.spec.items)
-    longest = int((int64_column(events, VE) - int64_column(events, VS)).max(initial=0))
+    vs, ve = int64_column(events, VS), int64_column(events, VE)
+    longest = int(lifetimes(vs, ve).max(initial=0))
     if longest > longest_us:
         raise InvalidPlanError(
             f"hint(max_duration={format_us(longest_us)}): an item lives for {format_us(longest)}"

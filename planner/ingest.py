@@ -17,10 +17,12 @@ from planner.expressions import Expr
 from planner.logical import Source
 from planner.nodes import Node, resolve
 from rstream.batch import CTI, EVENT, KIND, RESERVED, VE, VS, item_schema
-from rstream.types import INF_TIME
+from rstream.format.part_files import split_part
+from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.discover import infer_schema
-from rvertex.sources.spec import Format, LatePolicy, OptionValue, SourceSpec
+from rvertex.sources.spec import DelayOrigin, Format, LatePolicy, OptionValue, SourceSpec
 from rvertex.sources.times import is_time_type
+from rvertex.sources.versions import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 SchemaLike: TypeAlias = Any
 TimeColumn = str | Expr
 PARTITIONS_MAX = 1024
+#: The delay is found by looking at all times when the job is planned.
+AUTO = "auto"
 _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 
 
@@ -78,35 +82,44 @@ def file_source(
     pairs = tuple(sorted((options or {}).items()))
     columns = _overridden(infer_schema(format, path, pairs), schema, path)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
-    delay_us, quantile = _delay(delay)
+    origin, delay_us, quantile = _delay(delay)
     if late not in ("drop", "adjust", "error"):
         raise InvalidPlanError(f'late={late!r}: it is one of "drop", "adjust", "error"')
     spec = SourceSpec(
         format=format,
-        path=path,
+        path=absolute(path),
+        shown=path,
         schema=payload,
         columns=columns,
         vs=None if vs is None else _time_source(vs, columns, "vs"),
         ve=_end_source(ve, columns),
         delay_us=delay_us,
+        delay_origin=origin,
         delay_quantile=quantile,
         late=late,
         options=pairs,
+        casts=tuple(schema_of(schema).names) if schema is not None else (),
     )
     return Source(spec, _checked_partitions(partitions), _label(path))
 
 
-def _delay(delay: Duration) -> tuple[int, float | None]:
-    """A fixed delay, us, or 0 and the quantile of an estimated one: "p99" is 0.99."""
+def _delay(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
+    """Where it comes from; a fixed one, us, or 0; the quantile of an estimated one: "p99" is 0.99.
+
+    All sources there are have an end, so each of them can be looked at whole. A source without an
+    end must refuse "auto" here: its delay is to be given.
+    """
+    if delay == AUTO:
+        return "auto", 0, None
     if isinstance(delay, str) and (match := _PERCENTILE.fullmatch(delay.strip())):
         percent = Decimal(match[1])
         if not 0 < percent < 100:
             raise InvalidPlanError(f"delay {delay!r}: a percentile lies between p0 and p100")
-        return 0, float(percent / 100)
+        return "given", 0, float(percent / 100)
     delay_us = duration_us(delay, what="delay")
     if delay_us < 0:
         raise InvalidPlanError(f"delay {delay!r} is negative")
-    return delay_us, None
+    return "given", delay_us, None
 
 
 def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions: int) -> Source:
@@ -119,13 +132,29 @@ def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions
     return Source(spec, _checked_partitions(partitions), "items")
 
 
+def stream_source(uri: str) -> Source:
+    """A source node over the streams of another job."""
+    columns = infer_schema("rstream", uri)
+    spec = SourceSpec(
+        format="rstream", path=absolute(uri), schema=columns, columns=columns, vs=None, late="error"
+    )
+    return Source(spec, None, _label(split_part(uri)[0]))
+
+
 def _items_batch(payload: pa.Schema, items: list[Event | Cti]) -> pa.RecordBatch:
     rows: list[dict[str, object]] = []
-    for item in items:
+    reached_us: int = MIN_TIME
+    for index, item in enumerate(items):
         if isinstance(item, Cti):
+            reached_us = max(reached_us, item.time_us)
             rows.append({KIND: CTI, VS: item.time_us, VE: item.time_us})
         elif isinstance(item, Event):
             _check_payload(payload, item)
+            if item.vs_us < reached_us:
+                raise InvalidPlanError(
+                    f"items[{index}]: the event starts at {item.vs_us}, before the CTI of "
+                    f"{reached_us} that precedes it: a CTI says that no such event follows"
+                )
             rows.append({KIND: EVENT, VS: item.vs_us, VE: item.ve_us, **item.payload})
         else:
             raise InvalidPlanError(f"items are event(...) and cti(...), not {item!r}")

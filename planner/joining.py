@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, get_args
 
 import pyarrow as pa
 
-from planner.data_types import common_type
+from planner.data_types import common_type, is_text, plain
 from planner.errors import InvalidPlanError
-from planner.logical import Clip, Filter, Join, JoinKind, LogicalNode, Side
+from planner.logical import Clip, Filter, Join, JoinKind, LogicalNode, Project, Side
 from planner.naming import converted, require, resolved_predicate
+from planner.nodes import Column, Node, cast_to
 from rstream.batch import VE, VS
 
 if TYPE_CHECKING:
@@ -37,10 +38,11 @@ def join_nodes(
             f'join(how={how!r}) is not supported; there are how="inner", "left" and "anti"'
         )
     left_keys, right_keys = _keys(on, left_on, right_on)
-    left, right = _with_common_keys(left, right, left_keys, right_keys)
     dropped = right_keys if on is not None else ()
+    width = len(left.schema)
     columns = _columns(left, right, dropped)
-    mine = columns if kind != "anti" else columns[: len(left.schema)]
+    mine = columns if kind != "anti" else columns[:width]
+    left, right, left_keys, right_keys = _with_common_keys(left, right, left_keys, right_keys)
     joined = Join(left, right, left_keys, right_keys, mine, kind)
     if where is None:
         return joined
@@ -72,23 +74,23 @@ def _columns(
     return tuple(columns)
 
 
-def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> Clip:
+def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
     """The clip of two plans; see :meth:`planner.Stream.clip`."""
     keys = _names(on)
     if not keys:
         raise InvalidPlanError("clip(...) takes on=, the columns that a match has equal")
-    left_types = {f.name: f.type for f in left.schema}
+    names = tuple(left.schema.names)
     for name in keys:
-        require(left.schema, name, "clip")
-        theirs = require(right.schema, name, "clip")
-        common = common_type(left_types[name], theirs)
-        if common is None or pa.types.is_nested(common):
-            raise InvalidPlanError(
-                f"clip(...): keys {name!r} do not match: {left_types[name]} and {theirs}"
-            )
-        left_types[name] = common
-    right_types = {name: left_types[name] for name in keys}
-    return Clip(converted(left, left_types), converted(right, right_types), keys, keys)
+        mine, theirs = require(left.schema, name, "clip"), require(right.schema, name, "clip")
+        if _common(mine, theirs) is None:
+            raise InvalidPlanError(f"clip(...): keys {name!r} do not match: {mine} and {theirs}")
+    left, right, left_keys, right_keys = _with_common_keys(left, right, keys, keys)
+    only = {name: right.schema.field(name).type for name in right_keys}
+    clipped = Clip(left, converted(right, only), left_keys, right_keys)
+    if left_keys == keys:
+        return clipped
+    columns = [(name, Column(name, left.schema.field(name).type)) for name in names]
+    return Project(clipped, tuple(columns))
 
 
 def _keys(on: Keys, left_on: Keys, right_on: Keys) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -117,17 +119,62 @@ def _with_common_keys(
     right: LogicalNode,
     left_keys: tuple[str, ...],
     right_keys: tuple[str, ...],
-) -> tuple[LogicalNode, LogicalNode]:
-    """Equal keys must hash equally, so both sides get one type per key."""
-    left_types = {f.name: f.type for f in left.schema}
-    right_types = {f.name: f.type for f in right.schema}
-    for mine, other in zip(left_keys, right_keys, strict=True):
-        a = require(left.schema, mine, "join")
+) -> tuple[LogicalNode, LogicalNode, tuple[str, ...], tuple[str, ...]]:
+    """Both sides with one type per key, as equal keys must hash equally, and the keys' names.
+
+    A key that would not be the same in that type is a column of its own: what users see stays.
+    """
+    mine: dict[str, tuple[str, pa.DataType]] = {}
+    others: dict[str, tuple[str, pa.DataType]] = {}
+    names: list[tuple[str, str]] = []
+    for name, other in zip(left_keys, right_keys, strict=True):
+        a = require(left.schema, name, "join")
         b = require(right.schema, other, "join")
-        common = common_type(a, b)
-        if common is None or pa.types.is_nested(common):
+        common = _common(a, b)
+        if common is None:
             raise InvalidPlanError(
-                f"join(...): keys {mine!r} ({a}) and {other!r} ({b}) do not match"
+                f"join(...): keys {name!r} ({a}) and {other!r} ({b}) do not match"
             )
-        left_types[mine] = right_types[other] = common
-    return converted(left, left_types), converted(right, right_types)
+        names.append((_compared(left, name, common, mine), _compared(right, other, common, others)))
+    return (
+        _with_keys(left, mine),
+        _with_keys(right, others),
+        tuple(name for name, _ in names),
+        tuple(name for _, name in names),
+    )
+
+
+def _common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    common = common_type(a, b)
+    return None if common is None or pa.types.is_nested(common) else common
+
+
+def _compared(
+    side: LogicalNode,
+    name: str,
+    common: pa.DataType,
+    made: dict[str, tuple[str, pa.DataType]],
+) -> str:
+    """The column that is compared as ``common`` for the key ``name``; a new one is noted."""
+    kind = side.schema.field(name).type
+    if kind == common:
+        return name
+    key = name
+    if not is_text(plain(kind)):  # text says the same in each of its types
+        key = f"{name} as {common}"
+        while key in side.schema.names:
+            key += "'"
+    made[key] = (name, common)
+    return key
+
+
+def _with_keys(side: LogicalNode, made: dict[str, tuple[str, pa.DataType]]) -> LogicalNode:
+    """``side`` with the keys that are compared in another type."""
+    if not made:
+        return side
+    columns: dict[str, Node] = {f.name: Column(f.name, f.type) for f in side.schema}
+    columns |= {
+        key: cast_to(Column(name, side.schema.field(name).type), common)
+        for key, (name, common) in made.items()
+    }
+    return Project(side, tuple(columns.items()))

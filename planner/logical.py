@@ -32,6 +32,7 @@ from rvertex.operators.set_duration import SetDuration
 from rvertex.operators.shift import Shift
 
 if TYPE_CHECKING:
+    from rstream.format.table import TableForm
     from rvertex.sources.spec import SourceSpec
 
 Side = Literal["left", "right"]
@@ -233,6 +234,8 @@ class Sink(OneInput):
     """Where the answer goes; None: the job's own output folder."""
 
     uri: str | None
+    #: How it is written as a table; None: with a row for every item and technical columns.
+    form: TableForm | None = None
     label: str = ""
 
     @property

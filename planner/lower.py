@@ -16,6 +16,7 @@ import pyarrow as pa
 from planner import logical
 from planner.carrying import sources_of_unions
 from planner.cost import estimates
+from planner.dealing import dealt
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.explain import describe, logical_text
@@ -25,17 +26,18 @@ from planner.physical import PhysicalPlan, Routing, Story, check_size
 from planner.properties import grid_us, is_stateless
 from planner.recovering import with_choices
 from planner.sizing import add_costs, widths
-from planner.stages import Draft, Feed, build_vertices, pair_spec, stateless_spec, summarise
-from planner.statistics import Discover, Discovery, Look
+from planner.stages import Draft, Feed, Output, build_vertices, pair_spec, stateless_spec, summarise
+from planner.statistics import Discover, Discovery, Look, Statistics, Survey
 from planner.traversal import NodeMap, readers, topological
 from planner.user_node import codes_in, lettered
 from rvertex.operators.extremes import Extremes
 from rvertex.operators.stitch import Stitch
 from rvertex.sources.carried import with_carried
-from rvertex.sources.discover import assign
 from rvertex.sources.discover import discover as discover_units
+from rvertex.sources.discover import partition_count
 from rvertex.sources.row_groups import marked
 from rvertex.sources.statistics import statistics_of
+from rvertex.sources.survey import survey as survey_times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,16 +59,18 @@ def lower(
     is_paced: bool = False,
     discover: Discover = discover_units,
     look: Look = statistics_of,
+    survey: Survey = survey_times,
     rules: Sequence[Rule] = RULES,
 ) -> PhysicalPlan:
     """The physical plan of ``query`` for a job whose folder is ``root``.
 
     Raises:
         InvalidPlanError: the query cannot be run, or the plan would be larger than the limits.
+        StreamEngineError: a file cannot be read, or has a row without a time, naming both.
     """
     _check_parallelism(parallelism)
     every_us = None if cti_every is None else positive_duration_us(cti_every, what="cti_every")
-    discovery = Discovery(discover)
+    discovery = Discovery(discover, survey)
     known = discovery.statistics(query.plan, look)
 
     def attempt(n: int, widths: Mapping[int, int]) -> _Lowering:
@@ -74,7 +78,7 @@ def lower(
         plan, steps = optimize_step_by_step(query.plan, options, rules)
         cti_every_us = every_us or query.cti_every_us or grid_us(plan)
         story = Story(logical_text(query.plan), logical_text(plan), steps)
-        lowering = _Lowering(plan, story, n, widths, cti_every_us, discovery)
+        lowering = _Lowering(plan, story, n, widths, cti_every_us, discovery, known)
         add_costs(lowering.drafts, estimates(plan, known))
         return lowering
 
@@ -103,7 +107,8 @@ def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -
         sum(draft.parallelism for draft in drafts),
         sum(feed.channel_count for draft in drafts for feed in draft.feeds),
     )
-    vertices = [v for d in drafts for v in build_vertices(d, root, output, is_sink=d is last)]
+    answer = Output(output, plan.form)
+    vertices = [v for d in drafts for v in build_vertices(d, root, answer if d is last else None)]
     physical = PhysicalPlan(
         stages=tuple(summarise(draft, is_sink=draft is last) for draft in drafts),
         vertices=tuple(vertices),
@@ -112,6 +117,7 @@ def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -
         parallelism=lowering.parallelism,
         cti_every_us=lowering.cti_every_us,
         story=lowering.story,
+        notes=tuple(dict.fromkeys(lowering.notes)),
     )
     physical = with_choices(physical, drafts, recovery)
     physical.validate()
@@ -137,15 +143,18 @@ class _Lowering:
         widths: Mapping[int, int],
         cti_every_us: int,
         discovery: Discovery,
+        known: Statistics,
     ) -> None:
         self.plan = plan
         self.story = story
         self.cti_every_us = cti_every_us
         self.drafts: list[Draft] = []
+        self.notes: list[str] = []
         self._parallelism = parallelism
         #: By number of stage; others have the plan's parallelism.
         self._widths = widths
         self._discovery = discovery
+        self._known = known
         self._flows: NodeMap[_Flow] = NodeMap()
         #: Folders of dead letters so far.
         self._letters: set[str] = set()
@@ -230,16 +239,20 @@ class _Lowering:
     def _source(self, node: logical.Source) -> Draft:
         spec = replace(node.spec, cti_every_us=self.cti_every_us)
         units = self._discovery.units(spec)
-        n = node.partitions or max(1, min(self._keyed_width(), len(units)))
+        self.notes += self._discovery.notes(spec)
+        n = partition_count(spec, units, node.partitions, self._keyed_width())
         draft = self._draft("source", n)
-        draft.is_fixed = node.partitions is not None
+        draft.is_fixed = node.partitions is not None or spec.format == "rstream"
         draft.label = node.label
         carried = () if node in self._mixed else self._discovery.carried(spec)
-        parts = [marked(p) for p in assign(spec, units, n)]
+        parts = dealt(spec, units, n, self._discovery.times(spec), self._known.of(spec))
+        parts = tuple(marked(p) for p in parts)
         draft.partitions = tuple(replace(p, spec=with_carried(p.spec, carried)) for p in parts)
         draft.payload = draft.partitions[0].spec.schema
         draft.is_cheap = True
-        draft.shows.append(describe(node))
+        found = parts[0].spec
+        shown = replace(spec, delay_us=found.delay_us, delay_origin=found.delay_origin)
+        draft.shows.append(describe(replace(node, spec=shown)))
         return draft
 
     def _pair(self, node: logical.Join | logical.Clip, left: _Flow, right: _Flow) -> Draft:

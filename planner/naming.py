@@ -108,8 +108,16 @@ def require_aggregable(function: str, name: str, node: Node) -> None:
         good = is_ranked_type(kind)
     else:
         good = not pa.types.is_null(kind)
+    if not good and function in ("max_by", "min_by"):
+        raise InvalidPlanError(
+            f"agg({name}={function}(...)): {function!r} cannot compare by {_rank_type(kind)}"
+        )
     if not good:
         raise InvalidPlanError(f"agg({name}={function}({node})): {function!r} does not take {kind}")
+
+
+def _rank_type(kind: pa.DataType) -> pa.DataType:
+    return kind.field(0).type if pa.types.is_struct(kind) else kind
 
 
 def aligned(plans: Sequence[LogicalNode]) -> tuple[LogicalNode, ...]:

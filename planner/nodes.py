@@ -16,14 +16,16 @@ import functools
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
+from planner.constants import check_constant
 from planner.data_types import DURATION, TIMESTAMP, TIMESTAMP_UTC, plain
 from planner.durations import format_us
 from planner.errors import EvaluationError, ExpressionTypeError, UnknownColumnError
 from planner.failing import failure
+from planner.rows import Rows, operands
 from rstream.batch import VE, VS
 from rstream.dictionaries import is_dictionary, plain_array
 
@@ -38,6 +40,8 @@ LiteralValue = None | bool | int | float | str | bytes | Decimal | datetime | da
 #: A plain value, a ``pa.DataType`` or a tuple of literals.
 OptionValue: TypeAlias = Any
 Options = tuple[tuple[str, OptionValue], ...]
+#: The name under which a call holds a function of the user's, in its option ``code``.
+USER = "user"
 
 
 class Node:
@@ -129,19 +133,31 @@ class Call(Node):
     args: tuple[Node, ...]
     options: Options = ()
     type: pa.DataType | None = None
+    #: A host that is long in one of its methods says which it is (:mod:`rvertex.watch`).
+    is_told_while_busy: ClassVar[bool] = True
 
     def value(self, batch: pa.RecordBatch) -> Value:
-        return batch.value_of(self) if isinstance(batch, _Shared) else self.computed(batch)
+        return batch.value_of(self) if isinstance(batch, Rows) else self.computed(batch)
 
-    def computed(self, batch: pa.RecordBatch) -> Value:
+    def computed(self, batch: pa.RecordBatch | Rows) -> Value:
         """The value, computed now."""
-        values = [arg.value(batch) for arg in self.args]
-        evaluate = function_of(self).evaluate
+        function = function_of(self)
+        values = self._operands(function, batch)
         try:
-            return evaluate(values, self)
+            return function.evaluate(values, self)
         except (pa.ArrowException, OverflowError) as error:
-            reason = failure(error, values, lambda part: evaluate(part, self), batch)
+            if isinstance(batch, Rows) and batch.is_trial:
+                raise EvaluationError(self.function, "") from None
+            hint = "; try_cast gives null instead" if self.function == "cast" else ""
+            again = lambda part: function.evaluate(part, self)  # noqa: E731
+            reason = failure(error, values, again, batch) + hint
             raise EvaluationError(str(self), reason) from None
+
+    def _operands(self, function: Function, batch: Any) -> list[Value]:
+        is_trial = isinstance(batch, Rows) and batch.is_trial
+        if function.needed is None or is_trial or not _has_call(self.args):
+            return [arg.value(batch) for arg in self.args]
+        return operands(self, function.needed, batch, calls_user=calls_user(self))
 
     def option(self, name: str) -> OptionValue:
         """The value of an option that the function always has."""
@@ -151,28 +167,11 @@ class Call(Node):
         return function_of(self).show(self)
 
 
-class _Shared:
-    """A batch on which each of some calls is computed once."""
-
-    def __init__(self, batch: pa.RecordBatch, calls: frozenset[Call]) -> None:
-        self.column = batch.column
-        self.num_rows = batch.num_rows
-        self._calls = calls
-        self._known: dict[Call, Value] = {}
-
-    def value_of(self, call: Call) -> Value:
-        if call not in self._calls:
-            return call.computed(self)
-        if call not in self._known:
-            self._known[call] = call.computed(self)
-        return self._known[call]
-
-
 def evaluate_all(nodes: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]:
     """One array per node, of one value per row; equal calls within them are computed once."""
     trees = [n if n.type is not None else resolve(n, batch.schema) for n in nodes]
     repeated = _repeated(tuple(trees))
-    rows = _Shared(batch, repeated) if repeated else batch
+    rows: Any = Rows(batch, repeated) if repeated else batch
     arrays = []
     for tree in trees:
         assert tree.type is not None
@@ -198,10 +197,21 @@ def _repeated(trees: tuple[Node, ...]) -> frozenset[Call]:
     return frozenset(repeated)
 
 
+def _has_call(nodes: Sequence[Node]) -> bool:
+    return any(not isinstance(node, Column | Literal) for node in nodes)
+
+
+def calls_user(node: Node) -> bool:
+    """Whether code that is not ours is called in it."""
+    if not isinstance(node, Call):
+        return False
+    return node.function == USER or any(calls_user(arg) for arg in node.args)
+
+
 def function_of(call: Call) -> Function:
     """The function that a call names."""
     from planner.functions import FUNCTIONS
-    from planner.functions.user import FUNCTION, USER
+    from planner.functions.user import FUNCTION
 
     return FUNCTION if call.function == USER else FUNCTIONS[call.function]
 
@@ -212,6 +222,7 @@ def resolve(node: Node, schema: pa.Schema) -> Node:
     Raises:
         UnknownColumnError: a column is not there.
         ExpressionTypeError: an operator does not take the types it is given.
+        InvalidPlanError: a part of it fails whatever the data, as a cast of the literal "abc".
     """
     return _resolve(node, schema, str(node))
 
@@ -228,6 +239,8 @@ def _resolve(node: Node, schema: pa.Schema, whole: str) -> Node:
         types = tuple(str(arg.type) for arg in args)
         raise ExpressionTypeError(function_of(node).symbol, types, str(node))
     assert resolved.type is not None, resolved
+    if isinstance(resolved, Call):
+        check_constant(resolved)
     return resolved
 
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner.errors import EvaluationError
-from planner.functions.user import USER
-from planner.nodes import Call, Column, Node, Value, as_array
+from planner.nodes import Call, Node, Value, as_array, calls_user
 from rstream.dictionaries import Known, is_dictionary, plain_array, remembered
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def by_value(node: Node, carried: Collection[str]) -> Node:
     if not isinstance(node, Call):
         return node
     read = node.columns()
-    if len(read) == 1 and read[0] in carried and not _calls_user(node):
+    if len(read) == 1 and read[0] in carried and not calls_user(node):
         return PerValue(node, read[0], node.type)
     return replace(node, args=tuple(by_value(arg, carried) for arg in node.args))
 
@@ -96,9 +95,3 @@ def _results(tree: Node, column: str, known: Known) -> pa.Array | None:
     except EvaluationError:
         return None
     return results.dictionary_encode() if pa.types.is_string(results.type) else results
-
-
-def _calls_user(node: Node) -> bool:
-    if not isinstance(node, Call):
-        return not isinstance(node, Column) and bool(node.columns())
-    return node.function == USER or any(_calls_user(arg) for arg in node.args)

@@ -133,6 +133,8 @@ class PhysicalPlan:
     cti_every_us: int
     #: Told, not run: plans of different stories are equal.
     story: Story | None = field(default=None, compare=False)
+    #: What whoever runs it has to know, a line each.
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def schema(self) -> pa.Schema:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from planner.bounds import may_overflow
 from planner.functions import FUNCTIONS
 from planner.nodes import Call, Column, Literal, Node
 
@@ -30,14 +31,14 @@ def conjunction(predicates: Sequence[Node]) -> Node:
 
 
 def may_fail(node: Node) -> bool:
-    """Whether evaluation may be an error: a cast that is asked for, or code that is not ours."""
+    """Whether evaluation may be an error: an explicit cast, an overflow, or code of users."""
     if isinstance(node, Column | Literal):
         return False
     if not is_built_in(node):
         return True
     assert isinstance(node, Call)
     explicit = node.function == "cast" and not dict(node.options).get("implicit")
-    return explicit or any(may_fail(arg) for arg in node.args)
+    return explicit or may_overflow(node) or any(may_fail(arg) for arg in node.args)
 
 
 def is_built_in(node: Node) -> bool:

@@ -91,7 +91,7 @@ def is_point(node: LogicalNode) -> bool:
             events = spec.items.filter(_events_mask(node))
             return bool((int64_column(events, VE) - int64_column(events, VS) == 1).all())
         case Source(spec=spec):
-            return spec.ve is None or spec.ve == 1
+            return spec.length_us == 1
         case Union(branches=branches):
             return all(is_point(branch) for branch in branches)
         case Join(left=left, right=right, how="inner"):

@@ -23,6 +23,7 @@ from planner.ingest import (
     TimeColumn,
     file_source,
     items_source,
+    stream_source,
 )
 from planner.joining import clip_nodes, join_nodes
 from planner.logical import (
@@ -33,13 +34,13 @@ from planner.logical import (
     LogicalNode,
     Project,
     Recover,
-    Sink,
     Union,
     identity_columns,
 )
 from planner.logical import Stitch as StitchNode
 from planner.nodes import Column
-from planner.recover_node import RecoveryChoice, recovery_choice
+from planner.outputs import Outputs, Query, column_list
+from planner.recover_node import recovery_choice
 from planner.user_steps import GroupedUserSteps, UserSteps
 from planner.windows import AnyWindow
 from rvertex.operators.chop import Chop
@@ -55,39 +56,13 @@ if TYPE_CHECKING:
     from planner.expressions import Expr, ExprLike
     from rvertex.sources.spec import LatePolicy
 
+__all__ = ["GroupedStream", "Query", "Stream", "WindowedStream"]
+
 T = TypeVar("T")
-#: The output of sink vertex i lies in the folder ``partition=<i>``.
-OUTPUT_FOLDER_KEY = "partition"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Query:
-    """A stream with a place for its answer: what ``jobmanager.run`` runs."""
-
-    plan: Sink
-    #: The grid of CTI times, us; None: the windows' common divisor, or 1 s without windows.
-    cti_every_us: int | None = None
-    #: How stages are recovered that do not say; None: each as its cost suggests.
-    recovery: RecoveryChoice | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The payload columns of the answer."""
-        return self.plan.schema
-
-    def recover_with(self, strategy: str, *, replicas: int | None = None) -> Query:
-        """The same query; stages that do not say otherwise are recovered so.
-
-        See :meth:`Stream.recover_with`.
-        """
-        return replace(self, recovery=recovery_choice(strategy, replicas))
-
-    def __repr__(self) -> str:
-        return f"Query({_columns(self.schema)})"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Stream(UserSteps):
+class Stream(UserSteps, Outputs):
     """A stream of events with lifetimes and payload columns."""
 
     plan: LogicalNode
@@ -98,7 +73,7 @@ class Stream(UserSteps):
         *,
         vs: TimeColumn,
         ve: TimeColumn | Duration | None = None,
-        delay: Duration = "0s",
+        delay: Duration = "auto",
         late: LatePolicy = "drop",
         partitions: int | None = None,
         schema: SchemaLike | None = None,
@@ -106,11 +81,13 @@ class Stream(UserSteps):
         """Rows of a Parquet file or of a folder of such files.
 
         ``vs`` is the column (or expression) of the event's start; ``ve`` that of its end, a length
-        such as ``"+1h"``, or None for point events. Rows may be out of order by up to ``delay``;
-        later ones are dropped (:func:`jobmanager.read_late` has them), adjusted or an error as
-        ``late`` says. ``delay="p99"`` estimates it: as much as 99 % of the 16,384 rows before
-        needed, anew every 1,024 rows of a partition; the first 1,024 wait for each other.
-        ``schema`` overrides column types.
+        such as ``"+1h"``, or None for point events. Rows may be in any order: ``delay="auto"``
+        looks at all times once, when the job is planned, and no row is late. A ``delay`` that is
+        given says how far rows may be out of order; later ones are dropped
+        (:func:`jobmanager.read_late` has them), adjusted or an error as ``late`` says.
+        ``delay="p99"`` estimates it: as much as 99 % of the 16,384 rows before needed, anew every
+        1,024 rows of a partition; the first 1,024 wait for each other. ``schema`` overrides
+        column types.
         """
         return Stream(
             file_source("parquet", str(path), vs=vs, ve=ve, delay=delay, late=late,
@@ -123,7 +100,7 @@ class Stream(UserSteps):
         *,
         vs: TimeColumn,
         ve: TimeColumn | Duration | None = None,
-        delay: Duration = "0s",
+        delay: Duration = "auto",
         late: LatePolicy = "drop",
         partitions: int | None = None,
         schema: SchemaLike | None = None,
@@ -143,7 +120,7 @@ class Stream(UserSteps):
         *,
         vs: TimeColumn,
         ve: TimeColumn | Duration | None = None,
-        delay: Duration = "0s",
+        delay: Duration = "auto",
         late: LatePolicy = "drop",
         partitions: int | None = None,
         schema: SchemaLike | None = None,
@@ -166,6 +143,15 @@ class Stream(UserSteps):
     def from_items(schema: SchemaLike, items: Iterable[Event | Cti], partitions: int = 1) -> Stream:
         """The given ``event(...)`` and ``cti(...)`` items, in this order."""
         return Stream(items_source(schema, items, partitions=partitions))
+
+    @staticmethod
+    def from_rstream(uri: str) -> Stream:
+        """What another job has written: each row with its exact lifetime, CTIs where they were.
+
+        ``uri`` is the folder of a finished job's answer, one vertex's part of it
+        (``.../part-0-*``), or the folder of a durable stream inside of a job.
+        """
+        return Stream(stream_source(str(uri)))
 
     @property
     def schema(self) -> pa.Schema:
@@ -326,16 +312,8 @@ class Stream(UserSteps):
         """Windows over the whole stream."""
         return GroupedStream(self.plan, ()).window(window)
 
-    def to_parquet(self, path: str | None = None, *, cti_every: Duration | None = None) -> Query:
-        """The answer as Parquet files under ``path``, or in the job's folder without one."""
-        return self._query(None if path is None else str(path), cti_every)
-
-    def to_rstream(self, uri: str, *, cti_every: Duration | None = None) -> Query:
-        """The answer as rStreams under ``uri``, which other jobs can read while it grows."""
-        return self._query(str(uri), cti_every)
-
     def __repr__(self) -> str:
-        return f"Stream({_columns(self.schema)})"
+        return f"Stream({column_list(self.schema)})"
 
     def pipe(self, function: Callable[[Stream], T]) -> T:
         """``function(self)``, to keep chains in reading order."""
@@ -343,15 +321,6 @@ class Stream(UserSteps):
 
     def _changed(self, change: LifetimeChange) -> Stream:
         return Stream(Lifetime(self.plan, change))
-
-    def _query(self, uri: str | None, cti_every: Duration | None) -> Query:
-        if OUTPUT_FOLDER_KEY in self.schema.names:
-            raise InvalidPlanError(
-                f"column {OUTPUT_FOLDER_KEY!r}: readers take that name from the output's folders "
-                f"({OUTPUT_FOLDER_KEY}=0, ...); rename it"
-            )
-        every = None if cti_every is None else positive_duration_us(cti_every, what="cti_every")
-        return Query(Sink(self.plan, uri), every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +361,3 @@ class WindowedStream:
         The columns are the keys, then ``aggregates`` in the order given.
         """
         return Stream(aggregated(self.plan, self.keys, self.spec, aggregates, unnamed))
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{f.name}: {f.type}" for f in schema)

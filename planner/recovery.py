@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow.compute as pc
-
 from planner.errors import InvalidPlanError
-from rstream.batch import VE, VS, only_events
+from rstream.batch import VE, VS, int64_column, lifetimes, only_events
 from rvertex.horizon import (
     chain_horizon,
     chain_output_duration,
@@ -235,11 +233,9 @@ def longest_us(source: SourceSpec) -> int | None:
     """The greatest lifetime of a source's events; None: the plan does not know."""
     if source.items is not None:
         events = only_events(source.items)
-        spans = pc.subtract(events.column(VE), events.column(VS))
-        return int(pc.max(spans).as_py() or 1)
-    if source.ve is None or isinstance(source.ve, int):
-        return source.ve or 1
-    return source.max_duration_us
+        vs, ve = int64_column(events, VS), int64_column(events, VE)
+        return int(lifetimes(vs, ve).max()) if len(vs) else 1
+    return source.max_duration_us if source.length_us is None else source.length_us
 
 
 def _durable(vertex: VertexSpec) -> VertexSpec:

@@ -70,7 +70,7 @@ _CONF = {
 def collect(
     plan: logical.LogicalNode,
     *,
-    master: str,
+    master: str | None,
     daemon_module: str,
     parallelism: int,
     cti_every_us: int | None = None,

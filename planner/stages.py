@@ -15,8 +15,10 @@ from planner.per_value import as_dictionary, by_value
 from planner.physical import Routing, Stage, StageCost, StageInput
 from planner.predicates import may_fail
 from planner.ranked_text import with_ranked_text
+from planner.table_form import side_form
 from rstream.batch import RESERVED
 from rstream.dictionaries import has_dictionaries
+from rstream.format.part_files import part_name, part_uri
 from rvertex.aside import sides_of
 from rvertex.operators.anti_join import AntiJoin
 from rvertex.operators.clip import Clip
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from planner.logical import LogicalNode
     from planner.recover_node import RecoveryChoice
+    from rstream.format.table import TableForm
     from rvertex.aside import Side
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourcePartition
@@ -198,22 +201,30 @@ def _by_name(expr: Node) -> Node | str:
     return expr
 
 
-def build_vertices(draft: Draft, root: str, folder: str, *, is_sink: bool) -> list[VertexSpec]:
-    """The vertices of a finished stage; the answer and all side outputs lie in ``folder``."""
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where the answer lies, and how its files are written."""
+
+    folder: str
+    form: TableForm | None
+
+
+def build_vertices(draft: Draft, root: str, output: Output | None) -> list[VertexSpec]:
+    """The vertices of a finished stage; ``output``: it writes the answer."""
     without_needless_order(draft)
     with_ranked_text(draft)
-    output = folder if is_sink else None
-    return [_vertex(draft, index, root, folder, output) for index in range(draft.parallelism)]
+    return [_vertex(draft, index, root, output) for index in range(draft.parallelism)]
 
 
-def _vertex(draft: Draft, index: int, root: str, folder: str, output: str | None) -> VertexSpec:
+def _vertex(draft: Draft, index: int, root: str, output: Output | None) -> VertexSpec:
     inputs = tuple(channel for feed in draft.feeds for channel in _inputs(feed, index, root))
     outputs = [_output(feed, index, root) for feed in draft.exits]
     if output is not None:
-        stream, uri = f"{draft.name}.{index}--out", f"{output}/partition={index}"
+        stream, uri = f"{draft.name}.{index}--out", part_uri(output.folder, part_name(index))
         payload = None if draft.told.equals(draft.payload) else draft.told
-        outputs.append(OutputEdge((stream,), (uri,), (), "async", is_sink=True, payload=payload))
-    outputs += [_side_output(side, draft, index, folder) for side in _sides(draft)]
+        form = output.form
+        outputs.append(OutputEdge((stream,), (uri,), (), "async", True, "", payload, form))
+    outputs += [_side_output(side, draft, index, root) for side in _sides(draft)]
     source = draft.partitions[index] if draft.partitions else None
     operators = caught_up(draft)
     meaning = (
@@ -261,10 +272,11 @@ def _sides(draft: Draft) -> list[Side]:
     return sides
 
 
-def _side_output(side: Side, draft: Draft, index: int, folder: str) -> OutputEdge:
-    stream = f"{draft.name}.{index}--{side.name.lstrip('_').replace('/', '-')}"
-    uri = f"{folder}/{side.name}/partition={index}"
-    return OutputEdge((stream,), (uri,), (), "async", side=side.name, payload=side.payload)
+def _side_output(side: Side, draft: Draft, index: int, root: str) -> OutputEdge:
+    stream = f"{draft.name}.{index}--{side.name.replace('/', '-')}"
+    uri = part_uri(f"{root}/{side.name}", part_name(index))
+    form = side_form(side.payload.names)
+    return OutputEdge((stream,), (uri,), (), "async", False, side.name, side.payload, form)
 
 
 def _uri(root: str, stream: str) -> str:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from planner.dealing import start_columns
 from planner.fingerprint import fingerprint
 from planner.logical import LogicalNode, Source
 from planner.traversal import topological
 from rvertex.sources.carried import columns_that_repeat
+from rvertex.sources.disorder import delay_needed, time_order
+from rvertex.sources.mixed import look as look_at_files
 from rvertex.sources.spec import SourceSpec, Unit
+from rvertex.sources.survey import survey as survey_times
 
 if TYPE_CHECKING:
+    from rvertex.sources.disorder import UnitTimes
     from rvertex.sources.statistics import SourceStatistics
 
 Discover = Callable[[SourceSpec], Sequence[Unit]]
+Survey = Callable[[SourceSpec, Sequence[Unit], Collection[str]], Sequence["UnitTimes"]]
 Look = Callable[[SourceSpec, Sequence[Unit]], "SourceStatistics | None"]
 
 
@@ -33,10 +39,13 @@ class Statistics:
 class Discovery:
     """The units of every source of a plan, each looked up once."""
 
-    def __init__(self, discover: Discover) -> None:
+    def __init__(self, discover: Discover, survey: Survey = survey_times) -> None:
         self._discover = discover
+        self._survey = survey
         self._units: dict[str, tuple[Unit, ...]] = {}
+        self._times: dict[str, tuple[UnitTimes, ...]] = {}
         self._carried: dict[str, tuple[str, ...]] = {}
+        self._notes: dict[str, tuple[str, ...]] = {}
 
     def units(self, spec: SourceSpec) -> tuple[Unit, ...]:
         """What the source consists of.
@@ -49,6 +58,20 @@ class Discovery:
             self._units[key] = tuple(self._discover(spec))
         return self._units[key]
 
+    def times(self, spec: SourceSpec) -> tuple[UnitTimes, ...]:
+        """The times of each unit, if the delay of the source is to be found; else nothing.
+
+        Raises:
+            SourceRowError, SourceSchemaError, CorruptSourceError, SourceVanishedError: naming the
+                file, and the row that has no time.
+        """
+        if spec.delay_origin != "auto":
+            return ()
+        key = source_key(spec)
+        if key not in self._times:
+            self._times[key] = tuple(self._survey(spec, self.units(spec), start_columns(spec)))
+        return self._times[key]
+
     def carried(self, spec: SourceSpec) -> tuple[str, ...]:
         """The columns of ``spec`` that pay as dictionaries."""
         key = fingerprint((source_key(spec), spec.schema))
@@ -56,14 +79,27 @@ class Discovery:
             self._carried[key] = columns_that_repeat(spec, self.units(spec))
         return self._carried[key]
 
+    def notes(self, spec: SourceSpec) -> tuple[str, ...]:
+        """What a user has to know about files of ``spec`` that are not like the first.
+
+        Raises:
+            SourceSchemaError: a column has a type that does not fit.
+        """
+        key = fingerprint((source_key(spec), spec.columns))
+        if key not in self._notes:
+            self._notes[key] = look_at_files(spec, self.units(spec))
+        return self._notes[key]
+
     def statistics(self, plan: LogicalNode, look: Look) -> Statistics:
         """What ``look`` finds out about the sources of the plan."""
         known: dict[str, SourceStatistics] = {}
         for node in topological(plan):
             if isinstance(node, Source) and source_key(node.spec) not in known:
                 found = look(node.spec, self.units(node.spec))
+                times = self.times(node.spec)
                 if found is not None:
-                    known[source_key(node.spec)] = found
+                    delay_us = delay_needed([times[k] for k in time_order(times)])
+                    known[source_key(node.spec)] = replace(found, delay_us=delay_us)
         return Statistics(known)
 
 

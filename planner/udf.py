@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, overload
 from planner.data_types import TypeLike, data_type
 from planner.errors import InvalidPlanError
 from planner.expressions import Expr, ExprLike, call
-from planner.functions.user import USER
+from planner.nodes import USER
 from planner.user_code import user_code
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from planner.functions.user import USER
-from planner.nodes import Call, Node
+from planner.nodes import USER, Call, Node
 from planner.one_input import OneInput
 from rvertex.operators.apply import Apply
 from rvertex.operators.keyed_process import KeyedProcessing

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.dictionaries import is_form_of
 from rstream.errors import InvalidBatchError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 KIND = "_kind"
 VS = "_vs"
@@ -95,6 +92,14 @@ def event_schema(payload: pa.Schema) -> pa.Schema:
 def int64_column(batch: pa.RecordBatch, name: str) -> np.ndarray:
     """Column ``name`` as int64[n], zero copy. The column has no nulls."""
     return batch.column(name).to_numpy(zero_copy_only=True)  # type: ignore[no-any-return]
+
+
+def lifetimes(vs: np.ndarray, ve: np.ndarray) -> np.ndarray:
+    """How long events live that start at ``vs`` and end at ``ve``, both int64[n], as uint64[n].
+
+    An endless lifetime that begins before 1970 has no room in int64.
+    """
+    return ve.view(np.uint64) - vs.view(np.uint64)
 
 
 def kinds(batch: pa.RecordBatch) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Named immutable byte strings in a folder: on a disk, in memory, in an object store.
 
-A put is atomic: locally a temporary name, then a rename; an object store has a single put. Names
+A put is atomic: locally a temporary name, then a rename; an object store has a single put. When it
+returns, the blob is durable: locally the file and its folder were synced, unless told not to. Names
 that end in ``.tmp`` are leftovers of a crash; listings do not show them, :func:`remove_temporaries`
 removes them. Every operation is retried :data:`ATTEMPTS_MAX` times, each attempt has
 :data:`ATTEMPT_WAIT_S`, and what still fails is a :class:`StoreError`.
@@ -15,7 +16,6 @@ The only file that knows fsspec.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import threading
 import time
@@ -26,6 +26,9 @@ import fsspec
 import pyarrow as pa
 
 from rstream.errors import StoreError
+from rstream.format.limited import with_limit
+from rstream.format.local_files import TEMPORARY, make_folder, put_file, sync_folder
+from rstream.format.part_files import PartFiles, split_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +42,6 @@ ATTEMPTS_MAX = 6
 READERS_MAX = 8
 ATTEMPT_WAIT_S = 60.0
 RETRY_DELAY_S = 0.05
-TEMPORARY = ".tmp"
 #: Protocols whose ``pipe_file`` can create exclusively.
 _CONDITIONAL = ("s3", "s3a")
 _look_and_put = threading.Lock()
@@ -152,6 +154,10 @@ class MemoryBlobs:
     def size(self, path: str) -> int:
         return len(self.get(path))
 
+    def without_fsync(self) -> MemoryBlobs:
+        """See :func:`unsynced`."""
+        return self
+
     def child(self, folder: str) -> MemoryBlobs:
         return MemoryBlobs(self.blobs, f"{self._root}{folder.strip('/')}/")
 
@@ -159,7 +165,7 @@ class MemoryBlobs:
 class FsspecBlobs:
     """A store on any fsspec file system."""
 
-    def __init__(self, fs: Any, root: str, *, fsync: bool = False) -> None:
+    def __init__(self, fs: Any, root: str, *, fsync: bool = True) -> None:
         self._fs = fs
         self._root = root.rstrip("/")
         self._fsync = fsync
@@ -186,7 +192,10 @@ class FsspecBlobs:
         try:
             self._attempt(path, lambda: self._write(path, data, is_new=True))
         except FileExistsError:
-            return self.get(path) == bytes(data)
+            is_mine = self.get(path) == bytes(data)
+            if is_mine and self._is_local and self._fsync:
+                self._attempt(path, lambda: sync_folder(self._full(path).rpartition("/")[0]))
+            return is_mine
         return True
 
     def get(self, path: str) -> bytes:
@@ -214,54 +223,67 @@ class FsspecBlobs:
 
     def delete(self, path: str) -> None:
         def remove() -> None:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(self._full(path))
-            except FileNotFoundError:
-                return
 
         self._attempt(path, remove)
 
     def exists(self, path: str) -> bool:
-        try:
-            self.size(path)
-        except FileNotFoundError:
-            return False
-        return True
+        with contextlib.suppress(FileNotFoundError):
+            return self.size(path) >= 0
+        return False
 
     def size(self, path: str) -> int:
-        def stat() -> int:
+        return int(self.info(path)["size"])
+
+    def info(self, path: str) -> dict[str, Any]:
+        """What the file system says of a blob: its size, and when it was written or an etag."""
+
+        def stat() -> dict[str, Any]:
             self._fs.invalidate_cache()
-            return int(self._fs.info(self._full(path))["size"])
+            return dict(self._fs.info(self._full(path)))
 
         return self._attempt(path, stat)
+
+    def infos(self) -> dict[str, dict[str, Any]]:
+        """The same of all blobs, by path."""
+        return self._find("", detail=True)
 
     def child(self, folder: str) -> FsspecBlobs:
         return FsspecBlobs(self._fs, self._full(folder.strip("/")), fsync=self._fsync)
 
+    def without_fsync(self) -> FsspecBlobs:
+        """See :func:`unsynced`."""
+        return FsspecBlobs(self._fs, self._root, fsync=False)
+
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
-    def _find(self, folder: str) -> Paths:
-        def find() -> list[str]:
+    def _find(self, folder: str, *, detail: bool = False) -> dict[str, Any]:
+        def find() -> dict[str, Any]:
             self._fs.invalidate_cache()
-            found: Paths = self._fs.find(self._full(folder.strip("/")))
-            return found
+            found = self._fs.find(self._full(folder.strip("/")), detail=detail)
+            return found if detail else dict.fromkeys(found)
 
         try:
             found = self._attempt(folder, find)
         except FileNotFoundError:
-            return []
+            return {}
         skip = len(self._root) + 1
         below = f"{self._full(folder.strip('/'))}/"  # s3fs may give the folder itself
-        return sorted(name[skip:] for name in found if name.startswith(below))
+        return {name[skip:]: found[name] for name in sorted(found) if name.startswith(below)}
 
     def _make_folder(self, folder: str) -> None:
-        if folder not in self._made_folders:
-            try:
+        if folder in self._made_folders:
+            return
+        try:
+            if self._is_local:
+                make_folder(folder, sync=self._fsync)
+            else:
                 self._fs.makedirs(folder, exist_ok=True)
-            except FileExistsError as error:
-                raise NotADirectoryError(str(error)) from error
-            self._made_folders.add(folder)
+        except FileExistsError as error:
+            raise NotADirectoryError(str(error)) from error
+        self._made_folders.add(folder)
 
     def _write(self, path: str, data: bytes | pa.Buffer, *, is_new: bool) -> None:
         """Write the blob. Raises FileExistsError if it has to be new and is not."""
@@ -287,21 +309,7 @@ class FsspecBlobs:
                 self._fs.pipe_file(full, bytes(data))
 
     def _put_local(self, full: str, data: bytes | pa.Buffer, is_new: bool) -> None:
-        temporary = f"{full}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(data)
-                if self._fsync:
-                    file.flush()
-                    os.fsync(file.fileno())
-            if is_new:
-                _link_new(temporary, full)
-            else:
-                os.replace(temporary, full)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.remove(temporary)
-            raise
+        put_file(full, data, is_new=is_new, sync=self._fsync)
 
     def _attempt(self, path: str, operation: Callable[[], T]) -> T:
         """Run with retries; that a file is not there, or is, is an answer, not a failure."""
@@ -310,7 +318,7 @@ class FsspecBlobs:
             if attempt:
                 time.sleep(RETRY_DELAY_S * 2**attempt)
             try:
-                return _with_limit(operation) if self._needs_timeout else operation()
+                return with_limit(operation, ATTEMPT_WAIT_S) if self._needs_timeout else operation()
             except (FileNotFoundError, FileExistsError):
                 raise
             except Exception as error:  # whatever a file system raises; named after the last try
@@ -320,11 +328,13 @@ class FsspecBlobs:
         raise StoreError(f"{self.uri}/{path}", reason)
 
 
-def open_store(uri: str, *, fsync: bool = False, **storage_options: Any) -> FsspecBlobs:
+def open_store(uri: str, *, fsync: bool = True, **storage_options: Any) -> BlobStore:
     """The store at ``uri``: a path, ``file://``, ``memory://``, ``s3://bucket/...``, ...
 
+    ``<folder>/<name>-*``: one stream's files of a folder (:mod:`rstream.format.part_files`).
     ``storage_options`` go to the fsspec file system; endpoint and credentials may come from the
-    environment as the file system reads them. ``fsync`` makes local puts survive a loss of power.
+    environment as the file system reads them. ``fsync``: what was put on a local disk survives a
+    loss of power; :func:`unsynced` does without.
 
     Raises:
         StoreError: the protocol is unknown or its package is not installed.
@@ -342,57 +352,33 @@ def open_store(uri: str, *, fsync: bool = False, **storage_options: Any) -> Fssp
         fs, root = fsspec.core.url_to_fs(uri, **storage_options)
     except (ImportError, ValueError) as error:
         raise StoreError(uri, str(error)) from error
-    return FsspecBlobs(fs, root, fsync=fsync)
+    folder, part = split_part(root)
+    store = FsspecBlobs(fs, folder, fsync=fsync)
+    return PartFiles(store, part) if part else store
+
+
+def unsynced(store: BlobStore) -> BlobStore:
+    """The same store, in which puts on a local disk are left to the system to write."""
+    if isinstance(store, PartFiles):
+        return PartFiles(unsynced(store.folder), store.name)
+    if isinstance(store, FsspecBlobs | MemoryBlobs):
+        return store.without_fsync()
+    return store
 
 
 def remove_temporaries(store: BlobStore) -> int:
     """Remove what crashed puts left; returns how many. Only while nobody else writes."""
-    if not isinstance(store, MemoryBlobs | FsspecBlobs):
+    part = store if isinstance(store, PartFiles) else None
+    folder = store if part is None else part.folder
+    if not isinstance(folder, MemoryBlobs | FsspecBlobs):
         return 0
-    names = store.temporaries()
+    names = [n for n in folder.temporaries() if part is None or part.is_own(n)]
     for name in names:
-        store.delete(name)
+        folder.delete(name)
     return len(names)
 
 
-def _link_new(temporary: str, full: str) -> None:
-    """Give a file its name unless that is taken; where there are no links, by exclusive create.
-
-    Whoever dies between the two leaves an empty file, on which nobody has gone on.
-    """
-    try:
-        os.link(temporary, full)
-        os.remove(temporary)
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
-            raise
-        os.close(os.open(full, os.O_CREAT | os.O_EXCL))
-        os.replace(temporary, full)
-
-
 def _get_or_none(store: BlobStore, path: str) -> bytes | None:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return store.get(path)
-    except FileNotFoundError:
-        return None
-
-
-def _with_limit(operation: Callable[[], T]) -> T:
-    """Run on a thread of its own and give up waiting after ATTEMPT_WAIT_S."""
-    result: list[T] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            result.append(operation())
-        except BaseException as error:  # re-raised in the caller's thread
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="blob-operation", daemon=True)
-    thread.start()
-    thread.join(ATTEMPT_WAIT_S)
-    if failure:
-        raise failure[0]
-    if not result:
-        raise TimeoutError(f"no answer in {ATTEMPT_WAIT_S:g} s")
-    return result[0]
+    return None

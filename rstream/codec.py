@@ -1,13 +1,16 @@
-"""Batches of items as Parquet segments and back. The only file that knows Parquet.
+"""Batches of items as Parquet segments; :class:`SegmentFile` is the way back.
 
-A segment has the column ``_seq`` first, then the item columns. Its footer says, as JSON under
+A segment of a stream inside a job has the column ``_seq`` first, then the item columns; one that
+users read is a clean table (:mod:`rstream.format.table`). The footer says, as JSON under
 :data:`FOOTER_KEY`: format version, stream, ``lo``, ``hi``, columns and the content digest of each
-row group (see :mod:`rstream.digest`; over items, not over file bytes). Version 1 said a number of
-rows too, that of all row groups but the last; since then they end where batches do.
+row group (see :mod:`rstream.digest`; over items, not over file bytes); of a table also what its
+rows do not say. Version 1 said a number of rows too, that of all row groups but the last; since
+then they end where batches do. Version 2 had no tables.
 
-Invariants: (1) row groups hold consecutive seqs; (2) the sum of the row group digests is the digest
-of ``[lo, hi)``; (3) a digest that came with a batch is taken over, not made from what is written:
-what changed on the way is found when it is read.
+Invariants: (1) row groups hold consecutive seqs; one of a table that has no event stands in the
+footer alone; (2) the sum of the row group digests is the digest of ``[lo, hi)``; (3) a digest that
+came with a batch is taken over, not made from what is written: what changed on the way is found
+when it is read.
 """
 
 from __future__ import annotations
@@ -15,8 +18,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rstream.batch import KIND, SEQ, VE, VS, Items
+from rstream.batch import KIND, SEQ, VS, Items, payload_schema
 from rstream.dictionaries import (
     batch_bytes,
     compact,
@@ -33,8 +34,8 @@ from rstream.dictionaries import (
     join_batches,
     plain_array,
 )
-from rstream.digest import StreamDigest
-from rstream.errors import CorruptSegmentError
+from rstream.format.segment_file import CTIS_KEY, FOOTER_KEY, SegmentFile, describe
+from rstream.format.table import PackedCtis, only_rows, with_few_ctis
 from rstream.row_groups import (
     REPEATS_MIN,
     decoded_row_bytes,
@@ -43,14 +44,15 @@ from rstream.row_groups import (
     pays,
     row_groups,
 )
-from rstream.types import SeqRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FORMAT_VERSION = 2
-_READ_VERSIONS = (1, 2)
-FOOTER_KEY = b"rstream"
+    from rstream.format.table import TableForm
+
+__all__ = ["FORMAT_VERSION", "SegmentEncoder", "SegmentFile", "encode_segment"]
+
+FORMAT_VERSION = 3
 #: Where Arrow's readers look for the types of the columns.
 _ARROW_KEY = "ARROW:schema"
 ROW_GROUP_ROWS_MAX = 1 << 17
@@ -67,27 +69,20 @@ _PAYING_SHARE = 0.8
 _SEGMENTS_PER_LOOK = 16
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentInfo:
-    """What a footer says. ``digests``: one per row group; ``columns``: their names and types."""
-
-    stream: str
-    seqs: SeqRange
-    columns: tuple[str, ...]
-    digests: tuple[str, ...]
-
-
 class SegmentEncoder:
     """Makes the segments of a stream; what pays for its columns it asks now and then.
 
     The files say that their columns are those of ``schema`` (None: of the batches), also where text
-    is written as the dictionaries that it came in.
+    is written as the dictionaries that it came in. With a ``form`` they are tables.
     """
 
-    def __init__(self, stream: str, schema: pa.Schema | None = None) -> None:
+    def __init__(
+        self, stream: str, schema: pa.Schema | None = None, form: TableForm | None = None
+    ) -> None:
         self._stream = stream
         self._schema = schema
-        #: The form of the columns in a file and how they are written, as last found out.
+        self._form = form
+        #: The form of the item columns in a file and how they are written, as last found out.
         self._written: pa.Schema | None = None
         self._options: dict[str, Any] = {}
         self._segments = 0
@@ -107,38 +102,49 @@ class SegmentEncoder:
         group_rows = _group_rows(batches, rows)
         sink = pa.BufferOutputStream()
         told: list[str] = []
+        ends: list[int] = []
         groups = row_groups(first_seq, batches, digests, group_rows)
         first = next(groups)
         schema = self._schema or first[0].batch.schema
-        declared = _file_schema(schema)
-        written, options = self._form(max(first, key=lambda part: part.batch.num_rows), schema)
+        declared = _file_schema(schema, self._form)
+        items, options = self._options_for(max(first, key=lambda p: p.batch.num_rows), schema)
+        written = _file_schema(items, self._form)
         is_declared = written.equals(declared)
         with pq.ParquetWriter(sink, written, store_schema=is_declared, **options) as writer:
             for parts in itertools.chain([first], groups):
                 told.append(digest_of(parts).hexdigest())
-                writer.write_table(_table(parts, written), group_rows)
+                ends.append(parts[-1].next_seq)
+                table = _table(parts, items, self._form)
+                if table.num_rows:
+                    writer.write_table(table, group_rows)
             footer = {
                 "version": FORMAT_VERSION,
                 "stream": self._stream,
                 "lo": first_seq,
                 "hi": first_seq + rows,
-                "columns": _describe(declared),
+                "columns": describe(declared),
                 "digests": told,
             }
+            if self._form is not None:
+                ctis = PackedCtis.of(batches)
+                table_info = self._form.to_json(payload_schema(schema).names)
+                footer["table"] = {**table_info, "ends": ends, "ctis": len(ctis.rows)}
+                writer.add_key_value_metadata({CTIS_KEY.decode(): ctis.dumps()})
             writer.add_key_value_metadata({FOOTER_KEY.decode(): json.dumps(footer)})
             if not is_declared:
                 types = base64.b64encode(declared.serialize().to_pybytes()).decode()
                 writer.add_key_value_metadata({_ARROW_KEY: types})
         return sink.getvalue()
 
-    def _form(self, part: Items, schema: pa.Schema) -> tuple[pa.Schema, dict[str, Any]]:
-        """The form of each column, and how it is written."""
-        written = _file_schema(_written(part.batch, schema))
+    def _options_for(self, part: Items, schema: pa.Schema) -> tuple[pa.Schema, dict[str, Any]]:
+        """The form of each item column, and how the columns of a file are written."""
+        written = _written(part.batch, schema)
         is_known = self._written is not None and written.equals(self._written)
         if not is_known or self._segments % _SEGMENTS_PER_LOOK == 0:
             sample = part.head(_SAMPLE_ROWS)
             self._segments = 0
-            self._written, self._options = written, _writer_options(written, sample)
+            options = _writer_options(written, sample, self._form)
+            self._written, self._options = written, options
             if sample.batch.num_rows < _SAMPLE_ROWS:
                 return written, self._options
         self._segments += 1
@@ -151,74 +157,10 @@ def encode_segment(
     batches: Sequence[pa.RecordBatch],
     *,
     schema: pa.Schema | None = None,
+    form: TableForm | None = None,
 ) -> pa.Buffer:
     """One segment alone; see :class:`SegmentEncoder`."""
-    return SegmentEncoder(stream, schema).encode(first_seq, batches)
-
-
-class SegmentFile:
-    """An open segment. ``columns`` selects payload columns (None: all); reserved ones always come.
-
-    Raises:
-        CorruptSegmentError: the file is not what its name promises. Any method may raise it.
-    """
-
-    def __init__(self, source: Any, path: str, seqs: SeqRange, *, columns: Sequence[str] | None):
-        self._path = path
-        try:
-            self._file = pq.ParquetFile(source, pre_buffer=False)
-            self.info = _parse_footer(self._file.metadata.metadata or {})
-            self._group_ends = _group_ends(self._file.metadata, self.info.seqs.lo)
-        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-            raise CorruptSegmentError(path, f"unreadable footer: {error}") from error
-        self._columns = None if columns is None else [KIND, VS, VE, *columns]
-        self._check(seqs)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The item schema."""
-        schema = self._file.schema_arrow
-        return pa.schema([f for f in schema if f.name != SEQ])
-
-    def read_group(self, seq: int, *, verify: bool) -> Items:
-        """The items from ``seq`` to the end of its row group."""
-        seqs = self.info.seqs
-        assert seq in seqs, (seq, seqs)
-        group = bisect_right(self._group_ends, seq)
-        first = self._group_ends[group - 1] if group else seqs.lo
-        wanted = self._columns
-        if verify or wanted is None:
-            wanted = [f.name for f in self._file.schema_arrow if f.name != SEQ]
-        try:
-            table = self._file.read_row_group(group, columns=wanted, use_threads=False)
-            items = Items(first, _one_batch(table))
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptSegmentError(self._path, f"row group {group}: {error}") from error
-        if verify:
-            self._verify(group, items)
-            if self._columns is not None:
-                items = Items(first, items.batch.select(self._columns))
-        return items.from_seq(seq)
-
-    def close(self) -> None:
-        """Release the file."""
-        self._file.close(force=True)
-
-    def _check(self, seqs: SeqRange) -> None:
-        info, rows = self.info, self._file.metadata.num_rows
-        if info.seqs != seqs or rows != len(seqs):
-            reason = f"its footer says {info.seqs} and {rows} rows"
-            raise CorruptSegmentError(self._path, reason)
-        if list(info.columns) != _describe(self._file.schema_arrow):
-            raise CorruptSegmentError(self._path, "its columns are not those of its footer")
-        if len(info.digests) != self._file.metadata.num_row_groups:
-            raise CorruptSegmentError(self._path, "its footer lacks digests")
-
-    def _verify(self, group: int, items: Items) -> None:
-        digest = StreamDigest()
-        digest.update(items.first_seq, items.batch)
-        if digest.hexdigest() != self.info.digests[group]:
-            raise CorruptSegmentError(self._path, f"row group {group}: its content digest differs")
+    return SegmentEncoder(stream, schema, form).encode(first_seq, batches)
 
 
 def _group_rows(batches: Sequence[pa.RecordBatch], rows: int) -> int:
@@ -236,38 +178,32 @@ def _group_rows(batches: Sequence[pa.RecordBatch], rows: int) -> int:
     )
 
 
-def _describe(schema: pa.Schema) -> list[str]:
-    return [f"{f.name} {f.type}" for f in schema]
+def _file_schema(items: pa.Schema, form: TableForm | None) -> pa.Schema:
+    if form is not None:
+        return form.file_schema(items)
+    return pa.schema([pa.field(SEQ, pa.int64(), nullable=False), *items])
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def _file_schema(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(SEQ, pa.int64(), nullable=False), *schema])
-
-
-def _group_ends(metadata: pq.FileMetaData, lo: int) -> list[int]:
-    """The seq after the last one of each row group."""
-    rows = (metadata.row_group(k).num_rows for k in range(metadata.num_row_groups))
-    return list(itertools.accumulate(rows, initial=lo))[1:]
-
-
-def _table(parts: list[Items], written: pa.Schema) -> pa.Table:
-    """A row group with its sequence numbers, in the form in which it is written."""
+def _table(parts: list[Items], written: pa.Schema, form: TableForm | None) -> pa.Table:
+    """A row group in the form in which it is written; ``written``: that of the item columns."""
+    schema = _file_schema(written, form)
     batches = [part.batch for part in parts]
-    if not have_one_dictionary(batches):
+    if form is not None:
+        batches = [few for batch in batches if (few := with_few_ctis(batch)).num_rows]
+    if batches and not have_one_dictionary(batches):
         batches = [join_batches(batches)]
     seq = parts[0].first_seq
     chunks: list[pa.RecordBatch] = []
     for batch in batches:
-        seqs = pa.array(np.arange(seq, seq + batch.num_rows))
-        columns = [seqs, *_columns(batch, written)]
-        chunks.append(pa.RecordBatch.from_arrays(columns, schema=written))
+        columns = _columns(batch, written)
+        if form is not None:
+            columns = form.columns(batch, columns[3:])
+            chunks += only_rows(batch, pa.RecordBatch.from_arrays(columns, schema=schema))
+            continue
+        columns.insert(0, pa.array(np.arange(seq, seq + batch.num_rows)))
+        chunks.append(pa.RecordBatch.from_arrays(columns, schema=schema))
         seq += batch.num_rows
-    return pa.Table.from_batches(chunks)
+    return pa.Table.from_batches(chunks, schema=schema)
 
 
 def _written(first: pa.RecordBatch, declared: pa.Schema) -> pa.Schema:
@@ -283,7 +219,7 @@ def _written(first: pa.RecordBatch, declared: pa.Schema) -> pa.Schema:
 def _columns(batch: pa.RecordBatch, written: pa.Schema) -> list[pa.Array]:
     """The columns of a row group in the form in which they are written."""
     columns = []
-    for column, field in zip(batch.columns, list(written)[1:], strict=True):
+    for column, field in zip(batch.columns, written, strict=True):
         if not is_dictionary(field.type):
             columns.append(plain_array(column))
         elif not is_dictionary(column.type):
@@ -298,14 +234,14 @@ def _repeating(sample: pa.RecordBatch, written: pa.Schema) -> list[str]:
     rows = sample.num_rows
     return [
         field.name
-        for field in list(written)[1:]
+        for field in written
         if pa.types.is_string(field.type)
         and rows >= _SAMPLE_ROWS
         and pc.count_distinct(plain_array(sample.column(field.name))).as_py() * REPEATS_MIN <= rows
     ]
 
 
-def _writer_options(schema: pa.Schema, sample: Items) -> dict[str, Any]:
+def _writer_options(written: pa.Schema, sample: Items, form: TableForm | None) -> dict[str, Any]:
     """Cheap first: integers as deltas and lz4, a third faster than plain lz4 and half the size.
 
     Dictionaries where the data has them, and for text that repeats: there they halve the time.
@@ -313,29 +249,31 @@ def _writer_options(schema: pa.Schema, sample: Items) -> dict[str, Any]:
     to write them. BYTE_STREAM_SPLIT would be faster still, but not every reader knows it for
     integers. What an item is, nearly always the same, is left to lz4 alone.
     """
+    schema = _file_schema(written, form)
     dictionaries = [f.name for f in schema if pa.types.is_dictionary(f.type)]
-    dictionaries += _repeating(sample.batch, schema)
+    dictionaries += _repeating(sample.batch, written)
     integers = [f.name for f in schema if _is_stored_as_integer(f.type) and f.name != KIND]
     options = {
         "compression": "lz4",
         # Else the items of a list come back under another name, and the schema as another one.
         "use_compliant_nested_type": False,
         "use_dictionary": dictionaries or False,
-        "write_statistics": [SEQ, VS],
+        "write_statistics": [SEQ, VS] if form is None else [n for n in (form.start, form.end) if n],
         "column_encoding": dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
     }
     if sample.batch.num_rows >= _SAMPLE_ROWS:
-        options["compression"] = _compression(schema, sample, options)
+        options["compression"] = _compression(_table([sample], written, form), options)
     return options
 
 
-def _compression(schema: pa.Schema, sample: Items, options: dict[str, Any]) -> str | dict[str, str]:
+def _compression(sample: pa.Table, options: dict[str, Any]) -> str | dict[str, str]:
     """By column, where all are flat: whether lz4 makes enough of it is tried out."""
-    if any(pa.types.is_nested(f.type) for f in schema):
+    schema = sample.schema
+    if sample.num_rows == 0 or any(pa.types.is_nested(f.type) for f in schema):
         return "lz4"
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema, **options) as writer:
-        writer.write_table(_table([sample], schema))
+        writer.write_table(sample)
     found = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
     columns = [found.column(k) for k in range(found.num_columns)]
     return {
@@ -349,17 +287,3 @@ def _compression(schema: pa.Schema, sample: Items, options: dict[str, Any]) -> s
 def _is_stored_as_integer(kind: pa.DataType) -> bool:
     is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind)
     return bool(pa.types.is_integer(kind) or is_time)
-
-
-def _parse_footer(metadata: dict[bytes, bytes]) -> SegmentInfo:
-    footer = json.loads(metadata[FOOTER_KEY])
-    if footer["version"] not in _READ_VERSIONS:
-        raise ValueError(f"format version {footer['version']}, this is {FORMAT_VERSION}")
-    seqs = SeqRange(int(footer["lo"]), int(footer["hi"]))
-    digests = tuple(str(d) for d in footer["digests"])
-    return SegmentInfo(
-        stream=str(footer["stream"]),
-        seqs=seqs,
-        columns=tuple(str(c) for c in footer["columns"]),
-        digests=digests,
-    )

@@ -5,7 +5,9 @@ so that a crash in between, or a segment that a slow replica wrote again, is nev
 A stream that is complete has a seal, which names its segments; others are not looked at.
 
 Invariants: (1) the index holds only segments that exist or existed; a vanished one is found out
-when it is opened, and the listing is read again; (2) segments are never overwritten.
+when it is opened, and the listing is read again; (2) a segment that is whole is never overwritten.
+A damaged one is set aside by who writes the stream: its name is then free, and what it held counts
+as lost.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import pyarrow as pa
 
 from rstream.codec import SegmentEncoder, SegmentFile
 from rstream.errors import CorruptSegmentError, InvalidBatchError, SequenceGapError, StoreError
+from rstream.format.part_files import place_of
 from rstream.segments import SegmentIndex, parse_segment_name, segment_name
 from rstream.tail import Cut
 from rstream.types import SeqRange
@@ -26,20 +29,35 @@ from rstream.types import SeqRange
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rstream.background import Background
     from rstream.batch import Items
     from rstream.blobs import BlobStore
+    from rstream.format.table import TableForm
 
 MARK_NAME = "_low_water_mark"
 SEAL_NAME = "_sealed"
+#: Around the name of a segment that was found damaged: neither who passes over what begins with an
+#: underscore nor who takes all that matches ``*.parquet`` reads it.
+DAMAGED, ASIDE = "_damaged-", ".aside"
 
 
 class DurableLog:
     """Segments of one stream in one folder. Safe to use from many threads."""
 
-    def __init__(self, store: BlobStore, stream: str, *, schema: pa.Schema | None = None) -> None:
-        """``schema``: that of the items as files have it; None: that of what is written."""
+    def __init__(
+        self,
+        store: BlobStore,
+        stream: str,
+        *,
+        schema: pa.Schema | None = None,
+        form: TableForm | None = None,
+    ) -> None:
+        """``schema``: that of the items as files have it; None: that of what is written.
+
+        ``form``: what is written are clean tables.
+        """
         self._store = store
-        self._encoder = SegmentEncoder(stream, schema)
+        self._encoder = SegmentEncoder(stream, schema, form)
         self.stream = stream
         self._lock = threading.Lock()
         #: A listing, and what was written while it was made, belong together.
@@ -47,6 +65,8 @@ class DurableLog:
         self._collect_lock = threading.Lock()
         self._index = SegmentIndex()
         self._mark = 0
+        #: Segments below the persisted mark: a crash came before their deletion.
+        self._leftovers: list[SeqRange] = []
         self.refresh()
 
     @property
@@ -69,14 +89,33 @@ class DurableLog:
         """Read the listing again."""
         with self._listing_lock:
             names = self._store.list()
-            mark = int(self._store.get(MARK_NAME)) if MARK_NAME in names else 0
-            if SEAL_NAME in names:
-                sealed = set(sealed_names(self._store) or ())
-                names = [name for name in names if name in sealed]
+            has_mark = MARK_NAME in names
+            sealed = sealed_names(self._store) if SEAL_NAME in names else None
+            if sealed is not None:
+                names = sorted(set(names).intersection(sealed))
             ranges = [seqs for name in names if (seqs := parse_segment_name(name)) is not None]
+            mark = self._read_mark(ranges) if has_mark else 0
             with self._lock:
                 self._mark = max(self._mark, mark)
                 self._index.refresh([s for s in ranges if s.hi > self._mark])
+                self._leftovers = [s for s in ranges if s.hi <= mark]
+
+    def _read_mark(self, ranges: Sequence[SeqRange]) -> int:
+        """The persisted mark; where its file is cut, what the deletions have left says it.
+
+        Without an end of line it is cut, or an earlier version wrote it: then it is not too high.
+        """
+        data = self._store.get(MARK_NAME)
+        digits = data.removesuffix(b"\n")
+        found = int(digits) if digits.isdigit() else 0
+        if found and data.endswith(b"\n"):
+            return found
+        return max(found, min((seqs.lo for seqs in ranges), default=0))
+
+    def segments(self) -> list[SeqRange]:
+        """Those that are known, sorted."""
+        with self._lock:
+            return self._index.segments()
 
     def lookup(self, seq: int) -> SeqRange | None:
         """The segment that holds ``seq``."""
@@ -100,12 +139,15 @@ class DurableLog:
         Raises:
             SequenceGapError: it would leave a gap after what is durable; a volatile stream may.
         """
-        end = self.end()
         if is_volatile:
-            return self._mark, end if start_seq is None else self.contiguous_end(start_seq)
+            end = self.end() if start_seq is None else self.contiguous_end(start_seq)
+            return self._mark, end
+        first = self.first_seq or 0  # above the mark only if what was there is gone
+        first = max(self._mark, first if start_seq is None else min(first, start_seq))
+        end = self.contiguous_end(first)
         if start_seq is not None and start_seq > end:
             raise SequenceGapError(self.stream, start_seq, end)
-        return max(self._mark, self.first_seq or 0), end
+        return first, end
 
     def holes(self) -> list[SeqRange]:
         """Ranges that no segment has, between the lowest and the highest seq."""
@@ -117,7 +159,7 @@ class DurableLog:
         cut = items if isinstance(items, Cut) else Cut.of([items])
         seqs = SeqRange(cut.first_seq, cut.next_seq)
         name = segment_name(seqs)
-        if not self._store.exists(name):
+        if not self._has_whole(seqs):
             data = self._encoder.encode(cut.first_seq, cut.batches, cut.digests)
             try:
                 self._store.put(name, data)
@@ -126,6 +168,34 @@ class DurableLog:
                 raise
         with self._listing_lock, self._lock:
             self._index.add(seqs)
+
+    def _has_whole(self, seqs: SeqRange) -> bool:
+        """Whether there is such a segment, not half of one (where puts are not atomic)."""
+        if not self._store.exists(segment_name(seqs)):
+            return False
+        try:
+            self.open(seqs).close()
+        except (CorruptSegmentError, FileNotFoundError):
+            return False
+        return True
+
+    def set_aside(self, seqs: SeqRange) -> None:
+        """Take a damaged segment out of the stream; what is left of it lies beside."""
+        name = segment_name(seqs)
+        with contextlib.suppress(FileNotFoundError):
+            self._store.put(f"{DAMAGED}{name}{ASIDE}", self._store.get(name))
+            self._store.delete(name)
+        with self._listing_lock, self._lock:
+            self._index.remove(seqs)
+
+    def _set_aside_torn(self) -> None:
+        """Set aside what a crash has left half written at the end."""
+        while (seqs := self._last()) is not None and not self._has_whole(seqs):
+            self.set_aside(seqs)
+
+    def _last(self) -> SeqRange | None:
+        with self._lock:
+            return max(self._index.segments(), default=None)
 
     def _remove_torn(self, seqs: SeqRange) -> None:
         """After a put that failed: where puts are not atomic, half a segment may be there.
@@ -142,7 +212,9 @@ class DurableLog:
         """Whether :meth:`collect` would delete anything."""
         with self._lock:
             first = self._index.first_seq
-            return first is not None and first < mark and bool(self._index.wholly_below(mark))
+            if first is None or first >= mark:
+                return bool(self._leftovers)
+            return bool(self._leftovers or self._index.wholly_below(mark))
 
     def collect(self, mark: int, *, is_final: bool = True) -> int:
         """Delete segments wholly below ``mark``; returns how many.
@@ -154,19 +226,28 @@ class DurableLog:
         """
         with self._collect_lock:
             with self._lock:
-                doomed = self._index.wholly_below(mark)
-            if not doomed:
+                left, doomed = self._leftovers, self._index.wholly_below(mark)
+            if not left and not doomed:
                 return 0
-            self._mark = max(self._mark, mark)
-            if is_final:
+            if doomed:
+                self._mark = max(self._mark, mark)
+            if doomed and is_final:
                 if self._store.exists(MARK_NAME):  # a replaced writer may be behind
-                    self._mark = max(self._mark, int(self._store.get(MARK_NAME)))
-                self._store.put(MARK_NAME, str(self._mark).encode())
+                    self._mark = max(self._mark, self._read_mark(doomed))
+                self._store.put(MARK_NAME, b"%d\n" % self._mark)
+            for seqs in left:
+                self._store.delete(segment_name(seqs))
+            self._leftovers = []
             for seqs in doomed:
                 self._store.delete(segment_name(seqs))
                 with self._lock:
                     self._index.remove(seqs)
-            return len(doomed)
+            return len(left) + len(doomed)
+
+    def finish_collecting(self, background: Background) -> None:
+        """Delete what a crash has left below the mark."""
+        if self._leftovers:
+            background.submit(lambda: self.collect(self._mark))
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -176,7 +257,7 @@ class DurableLog:
 
     def open(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
         """Open one segment. Raises FileNotFoundError if it was deleted, CorruptSegmentError."""
-        path = f"{self.uri}/{segment_name(seqs)}"
+        path = place_of(self._store, segment_name(seqs))
         try:
             return SegmentFile(self._store.open(segment_name(seqs)), path, seqs, columns=columns)
         except CorruptSegmentError:
@@ -185,7 +266,8 @@ class DurableLog:
     def open_again(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
         """Open one segment from a fresh copy in memory: tells a bad read from a bad file."""
         data = pa.BufferReader(self._store.get(segment_name(seqs)))
-        return SegmentFile(data, f"{self.uri}/{segment_name(seqs)}", seqs, columns=columns)
+        path = place_of(self._store, segment_name(seqs))
+        return SegmentFile(data, path, seqs, columns=columns)
 
     def read_schema(self) -> pa.Schema | None:
         """The item schema of the last segment, None if there is no segment.
@@ -193,28 +275,48 @@ class DurableLog:
         Raises:
             CorruptSegmentError: the last segment cannot be opened.
         """
-        with self._lock:
-            segments = self._index.segments()
-        if not segments:
+        file = self._open_last()
+        if file is None:
             return None
-        file = self.open(segments[-1])
-        try:
+        with contextlib.closing(file):
             return file.schema
-        finally:
-            file.close()
 
-    def check_schema(self, schema: pa.Schema) -> None:
-        """Refuse a folder that holds another kind of item."""
+    def read_form(self) -> TableForm | None:
+        """As what the last segment was written; None: a row for every item, or no segment.
+
+        Raises:
+            CorruptSegmentError: the last segment cannot be opened.
+        """
+        file = self._open_last()
+        if file is None:
+            return None
+        with contextlib.closing(file):
+            return file.form
+
+    def _open_last(self) -> SegmentFile | None:
+        segments = self.segments()
+        return self.open(segments[-1]) if segments else None
+
+    def check_schema(self, schema: pa.Schema, *, set_aside_torn: bool = False) -> None:
+        """Refuse a folder that holds another kind of item, or one whose last segment is damaged.
+
+        ``set_aside_torn``: it is set aside, and what it held is to be written again.
+        """
+        if set_aside_torn:
+            self._set_aside_torn()
         found = self.read_schema()
         if found is not None and not found.equals(schema, check_metadata=False):
             raise InvalidBatchError(self.stream, f"{self.uri} holds {found}, expected {schema}")
 
 
 def sealed_names(store: BlobStore) -> tuple[str, ...] | None:
-    """The segments of a complete stream, in order; None while it is not complete."""
+    """The segments of a complete stream, in order; None while it is not complete.
+
+    A seal that cannot be read is none: what it would leave out is only there a second time.
+    """
     try:
         return tuple(json.loads(store.get(SEAL_NAME))["segments"])
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -100,7 +100,22 @@ class CorruptSegmentError(IntegrityError):
         self.path, self.reason = path, reason
 
     def __str__(self) -> str:
-        return f"segment {self.path} is corrupt: {self.reason}"
+        words = (repr(word)[1:-1] for word in self.reason.split())  # Arrow quotes bytes it met
+        return f"segment {self.path} is corrupt: {' '.join(words)}"
+
+
+class SegmentFormatError(UsageError):
+    """A segment is of a later version than this one can read; nothing is wrong with it."""
+
+    def __init__(self, path: str, found: int, newest: int) -> None:
+        super().__init__(path, found, newest)
+        self.path, self.found, self.newest = path, found, newest
+
+    def __str__(self) -> str:
+        return (
+            f"segment {self.path} has format version {self.found}, this version reads up to "
+            f"{self.newest}; use the version that wrote it"
+        )
 
 
 class InvalidBatchError(UsageError):
@@ -134,6 +149,35 @@ class StoreError(OperatingError):
 
     def __str__(self) -> str:
         return f"store: {self.path}: {self.reason}"
+
+
+class TlsError(UsageError):
+    """The folder with the keys for encrypted lines cannot be used."""
+
+    def __init__(self, folder: str, reason: str) -> None:
+        super().__init__(folder, reason)
+        self.folder, self.reason = folder, reason
+
+    def __str__(self) -> str:
+        return (
+            f"STREAMSCOPE_TLS={self.folder}: {self.reason}; it names a folder with cert.pem and "
+            "key.pem of this host and ca.pem, on every host, or is not set"
+        )
+
+
+class PlainLineError(UsageError):
+    """Of the two ends of a line only one encrypts."""
+
+    def __init__(self, address: str, is_encrypted: bool) -> None:
+        super().__init__(address, is_encrypted)
+        self.address, self.is_encrypted = address, is_encrypted
+
+    def __str__(self) -> str:
+        here, there = ("not set", "encrypts") if self.is_encrypted else ("set", "does not encrypt")
+        return (
+            f"{self.address} {there}, but STREAMSCOPE_TLS is {here} here; set it on every host of "
+            "the job, or on none"
+        )
 
 
 class UnauthorizedError(UsageError):

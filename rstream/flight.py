@@ -9,18 +9,17 @@ Invariants: (1) every call carries the job's secret, or is refused before anythi
 at; (2) nothing that arrives is unpickled; (3) a broken connection is a state, what was received
 before it is still served; (4) silence longer than :data:`SILENCE_S` is a broken connection.
 
-With the environment variable :data:`TLS_FOLDER` set on every host, TCP connections are encrypted.
+With the environment variable ``STREAMSCOPE_TLS`` set on every host, TCP connections are encrypted
+(:mod:`rstream.transport.tls`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
-import os
 import socket
 import threading
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -33,6 +32,7 @@ from rstream.errors import OperatingError, StreamEngineError, UnauthorizedError,
 from rstream.local_sockets import near_path, remove, serve_beside, tcp_part, with_socket
 from rstream.near import HELLO_WAIT_S, IDLE_WAIT_S, PUSH_ROWS_MAX, NearCall, NearServer
 from rstream.receive import PushedReader, error_to_text, loss_from_text
+from rstream.transport.tls import is_on, roots_for, server_keys
 from rstream.wire import WireDecoder, WireEncoder, in_messages
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ ALL_INTERFACES = "0.0.0.0"
 #: Read-ahead of one remote reader.
 QUEUE_BYTES_MAX = 16 << 20
 CLOSE_WAIT_S = 5.0
-#: Names a folder with ``cert.pem`` and ``key.pem`` (valid for this host) and ``ca.pem``.
-TLS_FOLDER = "STREAMSCOPE_TLS"
 _NOTHING = pa.schema([])
 
 
@@ -207,6 +205,7 @@ class RemoteReader(PushedReader):
 
     def _near_call(self, ticket: dict[str, Any]) -> NearCall | None:
         """A line over the host's socket; None if it is on another machine, or does not answer."""
+        roots_for(self._address)  # a host that does not encrypt is refused on every line
         if (path := near_path(self._address)) is not None:
             with contextlib.suppress(OSError):
                 return NearCall(path, {**ticket, "secret": self._secret})
@@ -338,7 +337,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(self, location: str, secret: str, owner: Any) -> None:
         if not secret:
             raise UsageError("a server needs a secret")
-        keys = [(_tls("cert.pem"), _tls("key.pem"))] if location.startswith("grpc+tls") else None
+        keys = [server_keys()] if location.startswith("grpc+tls") else None
         middleware = {"secret": _SecretMiddleware(secret)}
         super().__init__(location, tls_certificates=keys, middleware=middleware)
         self._owner = owner
@@ -359,19 +358,14 @@ def _serve(host: str, secret: str, owner: Any) -> tuple[Any, str]:
     if host.startswith("unix:"):
         location = f"grpc+unix://{host.removeprefix('unix:')}"
         return _Server(location, secret, owner), location
-    scheme = "grpc+tls" if os.environ.get(TLS_FOLDER) else "grpc"
+    scheme = "grpc+tls" if is_on() else "grpc"
     running = _Server(f"{scheme}://{host}:0", secret, owner)
     reachable = socket.gethostname() if host == ALL_INTERFACES else host
     return running, f"{scheme}://{reachable}:{running.port}"
 
 
 def _connect(address: str) -> flight.FlightClient:
-    roots = _tls("ca.pem") if address.startswith("grpc+tls") else None
-    return flight.connect(tcp_part(address), tls_root_certs=roots)
-
-
-def _tls(name: str) -> bytes:
-    return Path(os.environ.get(TLS_FOLDER, ""), name).read_bytes()
+    return flight.connect(tcp_part(address), tls_root_certs=roots_for(address))
 
 
 def _stop(server: Any) -> None:
@@ -390,10 +384,11 @@ def _frame(reader: Any) -> bytes:
 
 
 def _translate(error: BaseException) -> StreamEngineError:
+    if isinstance(error, UsageError):
+        return error
     loss = loss_from_text(str(error))
     if loss is not None:
         return loss
-    refused = flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError | UnauthorizedError
-    if isinstance(error, refused):
+    if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):
         return UnauthorizedError()
     return OperatingError(str(error).split(". gRPC client debug context")[0])

@@ -18,6 +18,7 @@ import pyarrow as pa
 from rstream.batch import Items
 from rstream.blobs import BlobStore, open_store
 from rstream.durable import SEAL_NAME, DurableLog, SegmentCursor, sealed_names
+from rstream.errors import SequenceLostError
 from rstream.segments import parse_segment_name, segment_name
 from rstream.types import SeqRange
 
@@ -37,12 +38,21 @@ def remove_overlap(uri_or_store: str | BlobStore) -> int:
 def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
     """Say that the stream is complete; gives the names of its segments, in order.
 
-    Done again, it keeps to what was said first.
+    Done again, it keeps to what was said first, if that can be read.
+
+    Raises:
+        SequenceLostError: there is a hole between its segments, or before the first.
     """
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
     names = sealed_names(store)
     if names is None:
-        names = tuple(segment_name(seqs) for seqs in _disjoint(store)[0])
+        ranges = _disjoint(store)[0]
+        end = DurableLog(store, store.uri).mark
+        for seqs in ranges:
+            if seqs.lo > end:
+                raise SequenceLostError(store.uri, end)
+            end = seqs.hi
+        names = tuple(segment_name(seqs) for seqs in ranges)
         store.put(SEAL_NAME, json.dumps({"segments": names}, indent=1).encode())
     return names
 
@@ -79,7 +89,8 @@ def _by_start(segments: Iterable[SeqRange]) -> list[SeqRange]:
 
 def _copy(store: BlobStore, seqs: SeqRange) -> None:
     """Write the items of ``seqs`` as a segment of their own."""
-    log = DurableLog(store, store.uri)
+    found = DurableLog(store, store.uri)
+    log = DurableLog(store, store.uri, form=found.read_form())
     cursor = SegmentCursor(log)
     batches: list[pa.RecordBatch] = []
     seq = seqs.lo

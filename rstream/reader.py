@@ -21,6 +21,7 @@ from rstream.dictionaries import as_declared
 from rstream.digest import content_hashes
 from rstream.durable import DurableLog, SegmentCursor
 from rstream.errors import (
+    CorruptSegmentError,
     SequenceConflictError,
     SequenceDiscardedError,
     SequenceLostError,
@@ -205,7 +206,7 @@ def read_events(uri_or_store: str | BlobStore, *, columns: Sequence[str] | None 
 def check_same(stream: str, read: Callable[[int, int], Items | None], given: Items) -> None:
     """Compare ``given`` with what ``read(seq, items_max)`` gives there.
 
-    Where that is nothing, or is lost or collected meanwhile, nothing is compared.
+    Where that is nothing, or is lost, damaged or collected meanwhile, nothing is compared.
 
     Raises:
         SequenceConflictError: they differ.
@@ -213,7 +214,7 @@ def check_same(stream: str, read: Callable[[int, int], Items | None], given: Ite
     while given.batch.num_rows:
         try:
             kept = read(given.first_seq, given.batch.num_rows)
-        except (SequenceLostError, SequenceDiscardedError):
+        except (SequenceLostError, SequenceDiscardedError, CorruptSegmentError):
             return
         if kept is None:
             return

@@ -56,6 +56,10 @@ class SegmentIndex:
         """All of them, sorted."""
         return sorted([*self._chain, *self._covered])
 
+    def chain(self) -> list[SeqRange]:
+        """Those that reach further than any before them, in order."""
+        return list(self._chain)
+
     def refresh(self, segments: Iterable[SeqRange]) -> None:
         """Forget everything and know exactly ``segments``."""
         self._chain = []

@@ -1,9 +1,9 @@
 """RStream: a numbered, replayable log of items; the facade over tail, flusher and segments.
 
 Regions: collected | durable (Parquet) | volatile (memory). Laws: the first write of a seq wins,
-later ones are dropped and counted (in verify mode compared); what is read at seq is what was
-written there; a gap, a read below the low-water mark and one past the end are three named errors;
-a full tail blocks the writer and never drops.
+later ones are dropped and counted (in verify mode compared); what is read at seq was written there;
+a gap, a read below the low-water mark and one past the end are three named errors; a full tail
+blocks the writer and never drops.
 
 Threads: writers are serialised by ``_write_lock``; all state is guarded by ``_state``, under which
 there is no I/O. ``on_change`` is called from any thread. Source: StreamScope NSDI'16.
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from rstream.format.table import TableForm
     from rstream.reader import StreamReader
 
 
@@ -61,16 +62,14 @@ class RStream:
         self.stream_id = log.stream
         self.payload = payload
         self.schema = item_schema(payload)
-        self.durability = durability
-        self.limits = limits
-        self.duplicates = 0
-        self._log = log
+        self.durability, self.limits = durability, limits
+        self.duplicates, self._log = 0, log
         is_volatile = durability == "volatile"
         self._first_seq, next_seq = log.resume_at(start_seq, is_volatile=is_volatile)
         self._tail = VolatileTail(next_seq)
         self._clock, self._verify, self.on_change = clock, verify, on_change
-        self._owns_background = background is None
         self._background = background or ThreadBackground("rstream-flush")
+        self._owns_background = background is None
         self._state, self._write_lock = threading.Condition(), threading.Lock()
         write = SharedWriter(log, verify=verify).write if shared else log.write
         self._flusher = Flusher(
@@ -79,6 +78,7 @@ class RStream:
         self._policy = FlushPolicy(limits, is_volatile=is_volatile)
         self._failure: StreamEngineError | None = None
         self._is_timer_set = self._is_read = self._is_closed = False
+        log.finish_collecting(self._background)
 
     @classmethod
     def open(
@@ -94,23 +94,23 @@ class RStream:
         clock: Clock | None = None,
         verify: bool = False,
         shared: bool = False,
+        form: TableForm | None = None,
         on_change: Callable[[], None] | None = None,
     ) -> RStream:
         """Open the stream in a folder for writing; what a crash left half written is removed.
 
-        ``start_seq`` is where the writer will go on: None continues at the durable end; below the
-        durable end, what is written again is dropped as a duplicate. ``shared``: replicas write it
-        too; what they have made durable is not written again.
+        ``start_seq``: where the writer goes on (None: at the durable end); below the durable end,
+        what it writes is dropped. ``shared``: replicas write it too. ``form``: of clean tables.
 
         Raises:
             SequenceGapError: ``start_seq`` is past the durable end and the stream is not volatile.
-            CorruptSegmentError: the last segment is damaged.
+            CorruptSegmentError: the last segment is damaged and there is no ``start_seq``.
             InvalidBatchError: the folder holds items of another payload.
         """
         store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
         remove_temporaries(store)
-        log = DurableLog(store, stream_id or store.uri, schema=item_schema(payload))
-        log.check_schema(item_schema(payload))
+        log = DurableLog(store, stream_id or store.uri, schema=item_schema(payload), form=form)
+        log.check_schema(item_schema(payload), set_aside_torn=start_seq is not None)
         return cls(
             log,
             payload,
@@ -192,8 +192,7 @@ class RStream:
             return True
         with self._state:
             self._raise_failure()
-            self._relieve()
-            return self._tail.bytes < self.limits.tail_bytes_max
+            return self._relieve()
 
     def register(self, seq: int, *, ahead: bool = False) -> StreamReader:
         """A reader whose first item is ``seq``.
@@ -345,17 +344,18 @@ class RStream:
         """Keep of what is durable at most half a tail, for readers, if there are any."""
         self._tail.drop_until(self.limits.tail_bytes_max // 2 if self._is_read else 0)
 
-    def _relieve(self) -> None:
+    def _relieve(self) -> bool:
         """The tail is full: free what may go, and see to it that more may. Holds ``_state``."""
         self._trim()
         if self._tail.bytes < self.limits.tail_bytes_max:
-            return
+            return True
         if self.durability == "async":
             self._policy.request(self._tail.next_seq)
             self._flusher.kick()
         elif self.durability == "volatile":
             self._policy.note_full(self._clock.monotonic_s())
             self._spill_if_stuck()
+        return self._tail.bytes < self.limits.tail_bytes_max
 
     def _spill_if_stuck(self) -> None:
         with self._state:

@@ -12,14 +12,14 @@ arrays, as what was saved must not change); (3) ``restore(save())`` is the ident
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.batch import VS, int64_column
-from rvertex.errors import SumOverflowError
+from rvertex.events.decimals import nearest_floats
 from rvertex.group_arrays import GroupArray
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
 #: A column of saved state.
 Saved: TypeAlias = "pa.Array | pa.ChunkedArray"
-
-_INT64_ABOVE = 2**63
-_LOW_BITS = np.int64(32)
-_LOW_MASK = np.int64(2**32 - 1)
 
 
 @dataclass(slots=True)
@@ -106,6 +102,8 @@ class Accumulator(Protocol):
 class CountRows:
     """Rows per group."""
 
+    takes_gaps: ClassVar[bool] = True
+
     def __init__(self) -> None:
         self._counts = GroupArray(np.int64, 0)
 
@@ -137,7 +135,20 @@ class CountValues(CountRows):
         np.add.at(self._counts.writable(rows.groups), rows.codes, one)
 
 
-class _Seen:
+class MergedCounts(CountRows):
+    """Counts of partial rows, added."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__()
+        self._column = column
+
+    def update(self, rows: Rows) -> None:
+        np.add.at(
+            self._counts.writable(rows.groups), rows.codes, numbers(rows.column(self._column))
+        )
+
+
+class Seen:
     """Which groups have seen a value. No array is kept while no column had a null."""
 
     def __init__(self) -> None:
@@ -168,11 +179,13 @@ class _Seen:
 class SumFloat:
     """Sum of doubles in sequence order; null for a group without values."""
 
+    takes_gaps: ClassVar[bool] = True
+
     def __init__(self, column: str) -> None:
         self._column = column
         self._fold: np.ufunc = np.add
         self._sums = GroupArray(np.float64, 0.0)
-        self._seen = _Seen()
+        self._seen = Seen()
 
     def update(self, rows: Rows) -> None:
         codes, column = rows.valid(self._column)
@@ -206,79 +219,10 @@ class ProductFloat(SumFloat):
         self._seen.restore(products)
 
 
-class SumInt:
-    """Exact sum of integers; null for a group without values.
-
-    While no group can have left int64, one array is enough. After that the sum is kept as
-    ``high * 2**32 + low``, and whether it fits is asked of the finished sum only: so the answer,
-    the error too, does not depend on the cutting.
-    """
-
-    def __init__(self, column: str) -> None:
-        self._column = column
-        self._low = GroupArray(np.int64, 0)
-        self._high: GroupArray | None = None
-        #: No sum of any rows so far is larger in size.
-        self._bound = 0
-        self._seen = _Seen()
-
-    def update(self, rows: Rows) -> None:
-        codes, column = rows.valid(self._column)
-        values = self._int64(column)
-        if len(values):
-            self._bound += len(values) * max(abs(int(values.min())), abs(int(values.max())))
-        if self._high is None and self._bound >= _INT64_ABOVE:
-            self._widen()
-        low = self._low.writable(rows.groups)
-        if self._high is None:
-            _fold_at(np.add, low, codes, values)
-        else:
-            np.add.at(low, codes, values & _LOW_MASK)
-            np.add.at(self._high.writable(rows.groups), codes, values >> _LOW_BITS)
-        self._seen.mark(codes, rows)
-
-    def columns(self) -> list[pa.Array]:
-        low = self._low.shared()
-        if self._high is None:
-            return [self._seen.masked(low)]
-        high = self._high.shared() + (low >> _LOW_BITS)
-        if len(high) and (high.max() >= 2**31 or high.min() < -(2**31)):
-            raise SumOverflowError(self._column)
-        return [self._seen.masked((high << _LOW_BITS) | (low & _LOW_MASK))]
-
-    def save(self) -> list[Saved]:
-        low = self._low.shared()
-        high = pa.nulls(len(low), pa.int64()) if self._high is None else self._high.shared()
-        return [self._seen.masked(low), pa.array(high)]
-
-    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        sums, high = whole(state[0]), whole(state[1])
-        low = numbers(sums)
-        self._low.adopt(low)
-        self._seen.restore(sums)
-        self._bound = max(abs(int(low.min())), abs(int(low.max()))) if len(low) else 0
-        self._high = None
-        if high.null_count < len(low):
-            self._high = GroupArray(np.int64, 0)
-            self._high.adopt(numbers(high))
-
-    def _widen(self) -> None:
-        low = self._low.shared()
-        self._high = GroupArray(np.int64, 0)
-        self._high.adopt(low >> _LOW_BITS)
-        self._low.adopt(low & _LOW_MASK)
-
-    def _int64(self, column: pa.Array) -> np.ndarray:
-        if column.type == pa.uint64():
-            try:
-                column = column.cast(pa.int64())
-            except pa.ArrowInvalid:
-                raise SumOverflowError(self._column) from None
-        return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)  # type: ignore[no-any-return]
-
-
 class Extreme:
     """Least or greatest number, time or boolean; NaN is greater than every number."""
+
+    takes_gaps: ClassVar[bool] = True
 
     def __init__(self, column: str, kind: pa.DataType, *, is_max: bool) -> None:
         self._column = column
@@ -286,12 +230,12 @@ class Extreme:
         dtype = _physical(kind)
         self._values = GroupArray(dtype, _identity(dtype, is_max=is_max))
         self._fold = np.maximum if is_max else np.fmin
-        self._seen = _Seen()
+        self._seen = Seen()
 
     def update(self, rows: Rows) -> None:
         codes, column = rows.valid(self._column)
         with np.errstate(all="ignore"):
-            _fold_at(self._fold, self._values.writable(rows.groups), codes, numbers(column))
+            fold_at(self._fold, self._values.writable(rows.groups), codes, numbers(column))
         self._seen.mark(codes, rows)
 
     def columns(self) -> list[pa.Array]:
@@ -321,10 +265,10 @@ class Extreme:
 
 def takes_gaps(accumulator: Accumulator) -> bool:
     """Whether codes that no row has cost nothing but their place in arrays."""
-    return isinstance(accumulator, CountRows | SumFloat | SumInt | Extreme)
+    return getattr(accumulator, "takes_gaps", False)
 
 
-def _fold_at(ufunc: np.ufunc, groups: np.ndarray, codes: np.ndarray, values: np.ndarray) -> None:
+def fold_at(ufunc: np.ufunc, groups: np.ndarray, codes: np.ndarray, values: np.ndarray) -> None:
     """``ufunc.at``; integers of a single group, in whatever order, are reduced at once."""
     if len(groups) == 1 and len(values) and values.dtype.kind in "iu":
         groups[0] = ufunc(groups[0], ufunc.reduce(values))
@@ -377,7 +321,7 @@ def numbers(column: pa.Array) -> np.ndarray:
 def doubles(column: pa.Array) -> np.ndarray:
     """Numbers without nulls as float64[n]."""
     if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
+        column = nearest_floats(column)
     return column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)  # type: ignore[no-any-return]
 
 

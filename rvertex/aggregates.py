@@ -26,18 +26,27 @@ from rvertex.accumulators import (
     CountRows,
     CountValues,
     Extreme,
+    MergedCounts,
     ProductFloat,
     SumFloat,
-    SumInt,
     is_numpy_ordered,
 )
 from rvertex.arrow_accumulators import ArrowFold, Pick
 from rvertex.distinct import COLUMNS_MAX
-from rvertex.errors import OperatorTypeError, UnknownColumnError
+from rvertex.errors import OperatorTypeError, SumOverflowError, UnknownColumnError
+from rvertex.exact_sums import ExactSum, exact_means, has_carry
 from rvertex.gathered import GATHERED, Custom, Gathered, gathered_type
 from rvertex.merged import MERGED, lane_of, lane_type, open_distinct, open_lane
 from rvertex.merged import result as merged_result
-from rvertex.ranked import Ranked, is_ranked_type, plain_ranked, value_type, values_of
+from rvertex.ranked import (
+    Ranked,
+    has_numbers,
+    is_ranked_type,
+    plain_ranked,
+    value_type,
+    values_of,
+)
+from rvertex.ranked_values import RankedByValue
 from rvertex.user_fold import UserFold, user_results
 
 if TYPE_CHECKING:
@@ -107,11 +116,19 @@ class Lane:
         return f"{self.name}.vs"
 
     @property
+    def carry_name(self) -> str | None:
+        """The column of carries; None for what has none."""
+        is_exact = self.function == "sum" and has_carry(self.type)
+        return f"{self.name}.carry" if is_exact else None
+
+    @property
     def fields(self) -> list[pa.Field]:
         """The columns of the lane in partial rows."""
         value = pa.field(self.name, self.type)
         if self.function in ("first", "last"):
             return [value, pa.field(self.time_name, pa.int64())]
+        if self.carry_name is not None:
+            return [value, pa.field(self.carry_name, pa.int64())]
         return [value]
 
     def accumulator(self) -> Accumulator:
@@ -139,8 +156,11 @@ class Lane:
             return open_distinct((str(self.column), *self.others), self.type, self.name)
         if self.function in _MERGED_LANES:
             return open_lane(self.function, self.name, self.type, self.argument, merges=True)
-        function = "sum" if self.function == "count" else self.function
-        return _folding(function, self.name, self.type)
+        if self.function == "count":
+            return MergedCounts(self.name)
+        if self.carry_name is not None:
+            return ExactSum(self.name, self.type, self.carry_name)
+        return _folding(self.function, self.name, self.type)
 
 
 def lanes_of(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> tuple[Lane, ...]:
@@ -199,8 +219,8 @@ def results(aggregates: Sequence[AggregateSpec], columns: Mapping[str, pa.Array]
     out = []
     together = _members(columns)
     for spec in aggregates:
-        if spec.function == "mean":
-            out.append(_mean(columns[_lane_name(spec, "sum")], columns[_lane_name(spec, "count")]))
+        if spec.function in ("sum", "mean"):
+            out.append(_added(spec, columns))
             continue
         name, place = _lane_name(spec, lane_of(spec.function)), 0
         if name in together:
@@ -331,23 +351,33 @@ def _folding(function: str, column: str, kind: pa.DataType) -> Accumulator:
     if function in ("first", "last"):
         return Pick(column, kind, is_last=function == "last", by=None)
     if function in RANKED:
-        return Ranked(column, kind, is_max=function == "max_by")
+        ranked = Ranked if has_numbers(kind) else RankedByValue
+        return ranked(column, kind, is_max=function == "max_by")
     if function == "product":
         return ProductFloat(column)
     if function == "sum":
-        if pa.types.is_integer(kind):
-            return SumInt(column)
-        return SumFloat(column) if pa.types.is_floating(kind) else ArrowFold(column, kind, "sum")
+        return ExactSum(column, kind) if has_carry(kind) else SumFloat(column)
     if is_numpy_ordered(kind):
         return Extreme(column, kind, is_max=function == "max")
     return ArrowFold(column, kind, function)
 
 
+def _added(spec: AggregateSpec, columns: Mapping[str, pa.Array]) -> pa.Array:
+    """A sum, which has to fit into its type, or a mean, which always does."""
+    sums = columns[_lane_name(spec, "sum")]
+    carry_name = _lane(spec, "sum", sums.type).carry_name
+    carries = None if carry_name is None else columns[carry_name]
+    if spec.function == "mean":
+        counts = columns[_lane_name(spec, "count")]
+        return _mean(sums, counts) if carries is None else exact_means(sums, carries, counts)
+    if carries is not None and carries.to_numpy(zero_copy_only=False).any():
+        raise SumOverflowError(str(spec.column), str(sums.type), spec.output)
+    return sums
+
+
 def _mean(sums: pa.Array, counts: pa.Array) -> pa.Array:
-    if pa.types.is_decimal(sums.type):
-        sums = sums.cast(pa.float64())
     empty = sums.is_null().to_numpy(zero_copy_only=False)
-    total = sums.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+    total = sums.fill_null(0).to_numpy(zero_copy_only=False)
     count = counts.to_numpy(zero_copy_only=False)
     with np.errstate(all="ignore"):
         mean = total / np.maximum(count, 1)

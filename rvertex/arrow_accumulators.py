@@ -1,4 +1,4 @@
-"""Accumulators over values of any Arrow type: first and last, and min, max, sum by Arrow kernels.
+"""Accumulators over values of any Arrow type: first and last, and min and max by Arrow kernels.
 
 Values rest in an :class:`~rvertex.group_arrays.ArrowStore`. The invariants are those of
 :mod:`rvertex.accumulators`.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ArrowFold:
-    """Min, max or sum of a type that numpy does not know (strings, decimals), by Arrow."""
+    """Min or max of a type that numpy does not know (strings, decimals), by Arrow."""
 
     def __init__(self, column: str, kind: pa.DataType, function: str) -> None:
         self._column = column

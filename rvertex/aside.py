@@ -1,7 +1,7 @@
 """Side outputs: rows that a step puts aside, each kind in a stream of its own.
 
 A source keeps its late rows so, an operator the rows it cannot take. A side stream is durable and
-no vertex reads it; it lies beside the answer, in a folder whose name begins with ``_``.
+no vertex reads it; it lies in the job's folder, not in that of the answer.
 
 Invariants: (1) its events are in the order in which they were found, which is that of the input,
 so it does not depend on the cutting; (2) it is not sorted by ``vs`` and promises nothing: its only
@@ -22,14 +22,14 @@ from rstream.types import INF_TIME
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Folders of side outputs, below that of the answer.
-LATE = "_late"
-DEAD_LETTERS = "_dead_letters"
+#: Folders of side outputs in the job's folder.
+LATE = "late"
+DEAD_LETTERS = "dead_letters"
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A kind of rows that is put aside. ``name`` is its folder, such as ``_dead_letters/parse``."""
+    """A kind of rows that is put aside. ``name`` is its folder, such as ``dead_letters/parse``."""
 
     name: str
     payload: pa.Schema

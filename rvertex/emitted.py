@@ -15,9 +15,10 @@ import pyarrow as pa
 from rstream.batch import VE, VS
 from rstream.dictionaries import join_batches, plain_array
 from rstream.types import INF_TIME
-from rvertex.plain_values import plain_keys
+from rvertex.plain_values import arrow_column, plain_keys, raw_column
 from rvertex.sorted_runs import SortedRuns, empty_batch
 from rvertex.user_errors import UserResultError
+from rvertex.user_times import holds_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -163,8 +164,9 @@ class Emitted:
         fields = list(self._schema)[len(arrays) :]
         for f, values in zip(fields, rows.columns, strict=True):
             try:
-                arrays.append(pa.array(values, f.type))
-            except (pa.ArrowException, ValueError, TypeError) as error:
+                write = arrow_column if holds_times(f.type) else raw_column  # emit has checked it
+                arrays.append(write(values, f.type))
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                 raise UserResultError(f"emit({f.name}=...)", str(error)) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -223,8 +225,8 @@ def emit_source(schema: pa.Schema, rows: Rows, *, has_times: bool) -> tuple[str,
     if not by_name or {"vs", "ve"} & set(names):
         names, by_name = [f"c{i}" for i in range(len(names))], False
     tests = [
-        f"({name} is None or {_TESTS[kind].format(v=name)})" if kind in _TESTS else "False"
-        for name, kind in zip(names, schema.types, strict=True)
+        f"({name} is None or {test.format(v=name)})" if test else "False"
+        for name, test in zip(names, map(_test_of, schema.types), strict=True)
     ]
     given = "".join(f"{name}, " for name in names)
     parameters = given + ("" if by_name or not names else "/, ")
@@ -242,11 +244,22 @@ def emit_source(schema: pa.Schema, rows: Rows, *, has_times: bool) -> tuple[str,
     return body, scope
 
 
+def _test_of(kind: pa.DataType) -> str:
+    """The test of values that are taken as they are; empty if there is none."""
+    is_in_us = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
+    return _TESTS.get(pa.int64() if is_in_us and kind.unit == "us" else kind, "")
+
+
 def _check(values: Sequence[Any], schema: pa.Schema) -> None:
     """Raise if a value does not become one of its column's type."""
     for value, f in zip(values, schema, strict=True):
         try:
-            pa.array([value], f.type)
-        except (pa.ArrowException, ValueError, TypeError, OverflowError):
-            reason = f"column {f.name!r} is {f.type}, not {value!r}"
-            raise UserResultError("emit(...)", reason) from None
+            arrow_column([value], f.type)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise UserResultError("emit(...)", misfit(f, value, error)) from None
+
+
+def misfit(field: pa.Field, value: Any, error: Exception) -> str:
+    """That a value is not one of a column."""
+    reason = f"column {field.name!r} is {field.type}, not {value!r}"
+    return f"{reason}: {error}" if holds_times(field.type) else reason

@@ -12,6 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rstream import RStream, StreamLimits, open_reader
+from rstream.blobs import unsynced
+from rstream.errors import SequenceGapError
+from rstream.format.damage import first_hole, set_aside_damaged
+from rvertex.errors import OutputLostError
 from rvertex.memory import LargeSteps
 from rvertex.merge import PENDING_BYTES_MAX
 from rvertex.state import INLINE_BYTES_MAX
@@ -19,10 +23,10 @@ from rvertex.state import INLINE_BYTES_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from rstream import StreamReader
+    from rstream import BlobStore, StreamReader
     from rstream.limits import Durability
     from rvertex.messages import HostNotice, Locate, Site
-    from rvertex.types import InputChannel, VertexSpec
+    from rvertex.types import InputChannel, OutputEdge, VertexSpec
     from rvertex.wiring import StreamService, Wiring
 
 
@@ -49,6 +53,8 @@ class HostLimits:
     #: Longest wait for the last flush when a host is told to stop.
     flush_wait_s: float = 60.0
     report_interval_s: float = 0.1
+    #: A turn of a vertex that lasts longer is told to the job manager, again after as long.
+    busy_after_s: float = 2.0
     #: Longest sleep of an idle host between two looks at its inputs.
     idle_wait_s: float = 0.05
     #: Least time between two attempts to attach to an unreachable writer.
@@ -59,6 +65,8 @@ class HostLimits:
     pace_started_us: int = 0
     #: Digest comparison of writes that come twice; whatever is written is checked to be items.
     verify: bool = False
+    #: What is announced as durable is synced, where the store is a local disk.
+    fsync: bool = True
     stream: StreamLimits = field(default_factory=StreamLimits)
 
     def stream_limits(self, durability: Durability) -> StreamLimits:
@@ -87,18 +95,22 @@ class HostEnvironment:
         self.host = host
         #: Stream id -> the vertex that writes it.
         self._writers = writers
-        self.store = wiring.open_store(root)
+        self.limits = limits
+        self._wiring = wiring
+        self.store = self._open_store(root)
         self._server = server
         self._secret = secret
-        self._wiring = wiring
         self.background = wiring.background
         self.clock = wiring.clock
         self.large_steps = LargeSteps(wiring.clock)
-        self.limits = limits
         self.notify = notify
         self.wake = wake
         self._locations: dict[str, Locate] = {}
         self._local: dict[tuple[str, int], RStream] = {}
+
+    def _open_store(self, uri: str) -> BlobStore:
+        store = self._wiring.open_store(uri)
+        return store if self.limits.fsync else unsynced(store)
 
     def locate(self, location: Locate) -> None:
         """Remember where the streams of a vertex are written; older versions are ignored."""
@@ -130,29 +142,51 @@ class HostEnvironment:
         """Open the output streams of an instance at its output seqs. May run in any thread.
 
         Raises:
+            OutputLostError: what it wrote before is not there any more.
             StreamEngineError: one could not be opened; then none is.
         """
         streams: list[RStream] = []
         with ExitStack() as undo:
             for edge in spec.outputs:
                 for stream_id, uri in zip(edge.streams, edge.uris, strict=True):
-                    stream = RStream.open(
-                        self._wiring.open_store(uri),
-                        spec.payload_of(edge),
-                        stream_id=stream_id,
-                        start_seq=seqs[len(streams)],
-                        durability=edge.durability,
-                        limits=self.limits.stream_limits(edge.durability),
-                        background=self.background,
-                        clock=self.clock,
-                        verify=self.limits.verify,
-                        shared=spec.recovery.replicas > 1 or self.limits.verify,
-                        on_change=self.wake,
-                    )
+                    stream = self._open_output(spec, edge, stream_id, uri, seqs[len(streams)])
                     undo.callback(stream.close, flush=False)
                     streams.append(stream)
             undo.pop_all()
         return streams
+
+    def _open_output(
+        self, spec: VertexSpec, edge: OutputEdge, stream_id: str, uri: str, seq: int
+    ) -> RStream:
+        """One stream at ``seq``; what a user will read is looked at from its beginning."""
+        store = self._open_store(uri)
+        if edge.is_sink or edge.side:
+            lost = first_hole(store, stream_id, seq)
+            if lost is not None:
+                raise OutputLostError(stream_id, lost.seqs.lo, str(lost))
+        try:
+            return RStream.open(
+                store,
+                spec.payload_of(edge),
+                stream_id=stream_id,
+                start_seq=seq,
+                durability=edge.durability,
+                limits=self.limits.stream_limits(edge.durability),
+                background=self.background,
+                clock=self.clock,
+                verify=self.limits.verify,
+                shared=spec.recovery.replicas > 1 or self.limits.verify,
+                form=edge.form,
+                on_change=self.wake,
+            )
+        except SequenceGapError as error:
+            lost = first_hole(store, stream_id, seq)
+            reason = f"{uri} ends at {error.next_seq}" if lost is None else str(lost)
+            raise OutputLostError(stream_id, error.next_seq, reason) from error
+
+    def set_aside_damaged(self, channel: InputChannel, seq: int) -> None:
+        """A segment of a channel could not be read: its writer must write it again."""
+        set_aside_damaged(self._open_store(channel.uri), channel.stream, seq)
 
     def publish(self, streams: Sequence[RStream], epoch: int) -> None:
         """Let readers have the streams of an instance."""

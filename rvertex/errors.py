@@ -11,6 +11,17 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - shown as UTC
 _CALENDAR_US, _CALENDAR_END_US = 31_536_000_000_000, 253_402_300_800_000_000
 
 
+class OutputLostError(OperatingError):
+    """Items that a vertex wrote and that were durable are gone: it has to write them again."""
+
+    def __init__(self, stream: str, seq: int, reason: str) -> None:
+        super().__init__(stream, seq, reason)
+        self.stream, self.seq, self.reason = stream, seq, reason
+
+    def __str__(self) -> str:
+        return f"stream {self.stream} lacks what it had from seq {self.seq} on: {self.reason}"
+
+
 class CorruptCheckpointError(IntegrityError):
     """A checkpoint does not hold what was written."""
 
@@ -84,6 +95,17 @@ class SourceNotFoundError(UsageError):
         return f"source {self.path}: {self.reason}"
 
 
+class UnfinishedStreamError(UsageError):
+    """A stream that is to be a source is not complete (yet)."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"source {self.path}: {self.reason}"
+
+
 class SourceSchemaError(UsageError):
     """A file lacks a column, or holds it in a type that does not fit."""
 
@@ -103,7 +125,10 @@ class SourceVanishedError(OperatingError):
         self.path, self.reason = path, reason
 
     def __str__(self) -> str:
-        return f"source {self.path}: the file cannot be read any more: {self.reason}"
+        return (
+            f"source {self.path}: the file cannot be read any more: {self.reason} (every worker "
+            "has to see it under this path)"
+        )
 
 
 class CorruptSourceError(IntegrityError):
@@ -119,9 +144,9 @@ class CorruptSourceError(IntegrityError):
 
 
 class SourceChangedError(IntegrityError):
-    """A unit no longer has the rows it had when it was discovered, so seqs would shift."""
+    """A file is no longer the one that was discovered, so rows of two would be mixed."""
 
-    def __init__(self, path: str, row_group: int | None, expected: int, found: int) -> None:
+    def __init__(self, path: str, row_group: int | None, expected: str, found: str) -> None:
         super().__init__(path, row_group, expected, found)
         self.path, self.row_group, self.expected, self.found = path, row_group, expected, found
 
@@ -129,7 +154,23 @@ class SourceChangedError(IntegrityError):
         where = "" if self.row_group is None else f", row group {self.row_group}"
         return (
             f"source {self.path}{where}: changed since the job was planned: "
-            f"{self.expected} rows then, {self.found} now"
+            f"{self.expected} then, {self.found} now; put the file back as it was, with its time "
+            "(cp -p), or run the query anew with another root"
+        )
+
+
+class SourceOrderChangedError(IntegrityError):
+    """A row is late although all times were looked at when the job was planned."""
+
+    def __init__(self, path: str, row: int, vs: int) -> None:
+        super().__init__(path, row, vs)
+        self.path, self.row, self.vs = path, row, vs
+
+    def __str__(self) -> str:
+        return (
+            f"source {self.path}: changed since the job was planned: row {self.row} of a "
+            f"partition (from 0) starts at {self.vs}{_utc(self.vs)}, which no row there did then; "
+            "run the query anew with another root"
         )
 
 
@@ -232,16 +273,17 @@ class EndlessChopError(UsageError):
 
 
 class SumOverflowError(UsageError):
-    """A sum of integers left the range of int64."""
+    """A sum of integers or decimals has no room in its type."""
 
-    def __init__(self, column: str) -> None:
-        super().__init__(column)
-        self.column = column
+    def __init__(self, column: str, room: str = "int64", output: str = "sum") -> None:
+        super().__init__(column, room, output)
+        self.column, self.room, self.output = column, room, output
 
     def __str__(self) -> str:
+        more = "float64" if "decimal" in self.room else "float64 or decimal"
         return (
-            f"sum: the sum of column {self.column!r} does not fit into int64; "
-            "cast the column to float64 or decimal first"
+            f"{self.output}: the sum of column {self.column!r} does not fit into {self.room}; "
+            f"cast the column to {more} first"
         )
 
 

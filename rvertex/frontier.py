@@ -4,6 +4,8 @@ Rows are looked at in blocks: the least and the greatest time of a block tell mo
 row of theirs is late and that the frontier reaches no new time of the grid. Only the others are
 gone through row by row. Of rows in order none is late if the first is not. What is found is what
 :mod:`rvertex.reorder` would find row by row.
+
+Where all times were looked at beforehand, the frontier is also known from what is still to come.
 """
 
 from __future__ import annotations
@@ -23,6 +25,36 @@ class Advance:
 
     max_vs: int
     grid_times: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFrontier:
+    """Times before which no row starts that follows a given row, as the plan found out.
+
+    Entry k: all rows from number ``rows[k]`` on start at ``times[k]`` or later. Both arrays are
+    bytes of little-endian int64 and grow strictly, so a plan holds them, and a digest tells them
+    apart.
+    """
+
+    rows: bytes
+    times: bytes
+
+    @staticmethod
+    def of(rows: np.ndarray, times: np.ndarray) -> KnownFrontier:
+        """The entries ``(rows[k], times[k])``."""
+        assert len(rows) == len(times) > 0, (len(rows), len(times))
+        assert (np.diff(rows) > 0).all()
+        assert (times[1:] > times[:-1]).all()
+        return KnownFrontier(rows.astype("<i8").tobytes(), times.astype("<i8").tobytes())
+
+    @property
+    def last_us(self) -> int:
+        """The time of the last entry."""
+        return int(self.entries()[1][-1])
+
+    def entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers and times."""
+        return np.frombuffer(self.rows, "<i8"), np.frombuffer(self.times, "<i8")
 
 
 def advance(vs: np.ndarray, max_vs: int, *, delay_us: int, every_us: int) -> Advance | None:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rvertex.accumulators import Rows, doubles, one_nan
+from rvertex.user_fold import result_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +129,7 @@ class Gathered:
             target.result(target.add(target.init(), values.slice(lo, hi - lo)))
             for lo, hi in itertools.pairwise(bounds)
         ]
-        return pa.array(found, self._kind)
+        return result_column(self._argument, found)
 
 
 def _quantile(codes: np.ndarray, column: pa.Array, groups: int, q: float) -> pa.Array:

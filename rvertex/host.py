@@ -24,16 +24,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
-from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
+from rstream.errors import OperatingError, StreamEngineError
 from rvertex.checkpointing import Turn
 from rvertex.environment import HostEnvironment, HostLimits
-from rvertex.errors import CorruptCheckpointError
+from rvertex.errors import OutputLostError
+from rvertex.failure_words import family_of, message_of
 from rvertex.messages import (
     INSTRUCTION_CODEC,
     NOTICE_CODEC,
     Collect,
     HostReady,
     Locate,
+    OutputLost,
     Progress,
     StartVertex,
     StopHost,
@@ -45,6 +47,7 @@ from rvertex.messages import (
 )
 from rvertex.opening import open_instance
 from rvertex.step import VertexRunner
+from rvertex.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -132,6 +135,7 @@ class Host:
         self._flushing: list[VertexRunner] = []
         self._is_leaving = False
         self._reported_s = wiring.clock.monotonic_s()
+        self._watch = Watch(spec.host, wiring.clock, spec.limits.busy_after_s)
         self._server: StreamService | None = None
         self._link: ControlLink | None = None
         #: How it ended; empty while it runs.
@@ -141,10 +145,11 @@ class Host:
         """Serve until told to stop, fenced or orphaned."""
         try:
             self.open()
-            while not self.how:  # ended by StopHost or the loss of the job manager
-                self._wake.clear()
-                if not self.turn():
-                    self._wake.wait(self._idle_s())
+            with self._watch.watching(self._notify):
+                while not self.how:  # ended by StopHost or the loss of the job manager
+                    self._wake.clear()
+                    if not self.turn():
+                        self._wake.wait(self._idle_s())
         finally:
             self.close()
         return HostExit(self.spec.host, self.how)
@@ -180,7 +185,9 @@ class Host:
         for vertex in list(self._starting):
             worked = self._take_over(vertex) or worked
         for runner in list(self._runners.values()):
+            self._watch.begin(runner.spec.id, runner.epoch)
             worked = self._guard(runner.turn, runner.spec.id, runner.epoch) or worked
+        self._watch.end()
         for runner in list(self._flushing):
             worked = self._end_flush(runner) or worked
         now = self._wiring.clock.monotonic_s()
@@ -340,7 +347,8 @@ class Host:
 
     def _collect(self, marks: Mapping[str, int]) -> None:
         for starting in self._starting.values():
-            starting.marks.update(marks)
+            for stream, mark in marks.items():
+                starting.marks[stream] = max(starting.marks.get(stream, 0), mark)
         for runner in [*self._runners.values(), *self._flushing]:
             self._guard(partial(runner.collect, marks), runner.spec.id, runner.epoch)
 
@@ -367,29 +375,12 @@ class Host:
             try:
                 runner.close()
             except Exception as second:
-                detail += f"\nto close it failed too: {_message(second)}"
-        self._notify(VertexFailed(vertex, epoch, _family(error), _message(error), detail))
+                detail += f"\nto close it failed too: {message_of(second)}"
+        if isinstance(error, OutputLostError):
+            self._notify(OutputLost(vertex, epoch, error.stream, error.seq, str(error)))
+        else:
+            self._notify(VertexFailed(vertex, epoch, family_of(error), message_of(error), detail))
 
 
 def _add_progress(rows: list[VertexProgress], runner: VertexRunner) -> None:
     rows.append(runner.progress())
-
-
-def _family(error: Exception) -> str:
-    match error:
-        case CorruptCheckpointError():
-            return "checkpoint"
-        case UsageError():
-            return "usage"
-        case IntegrityError():
-            return "integrity"
-        case OperatingError():
-            return "operating"
-        case _:
-            return "bug"
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, StreamEngineError):
-        return str(error)
-    return f"{type(error).__name__}: {error}"

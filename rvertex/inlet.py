@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from rstream.errors import SequenceDiscardedError, SequenceLostError
+from rstream.errors import CorruptSegmentError, SequenceDiscardedError, SequenceLostError
 from rvertex.wiring import DistantReader
 
 if TYPE_CHECKING:
@@ -77,6 +77,9 @@ class Inlet:
                 items = self._items(attached, rows_max)
                 end = None if items is not None else self._end(attached)
             except (SequenceLostError, SequenceDiscardedError):
+                items, end = None, "lost"
+            except CorruptSegmentError:
+                self._env.set_aside_damaged(self._channel, seq)
                 items, end = None, "lost"
             if items is not None:
                 self._note_progress(attached)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 #: Folders of journals, and of the parts of states that productions name.
 VALUES, PRODUCTIONS, STATES = "values", "productions", "production-state"
-#: Only where the file system of the root has no hard links (:func:`rstream.blobs._link_new`).
+#: A writer that died leaves this only where there are no hard links (`rstream.blobs._link_new`).
 UNFILLED = (
-    "it is empty: whoever created it died before filling it, so nothing rests on it; "
-    "delete this file and resume"
+    "it is empty: put it back from a copy, or run the query anew with another --root (only if the "
+    "root's file system has no hard links may a writer have died before it filled the file)"
 )
 _CHECKSUM_BYTES = 16
 _DIGITS = 16

@@ -25,6 +25,7 @@ from rstream.types import INF_TIME
 from rvertex.context import VertexContext
 from rvertex.emitted import Rows
 from rvertex.user_errors import UserResultError
+from rvertex.user_times import moment_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -79,14 +80,23 @@ class KeyedContext(VertexContext):
     #: ``ve`` are given; ``vs`` may not be before ``ctx.time``. Later starts are held back.
     emit: Callable[..., None]
 
-    #: ``set_timer(at, name="")`` has ``on_timer`` called at event time ``at``; a timer of that name
+    #: ``set_timer(at, name="")`` has ``on_timer`` called at event time ``at``, int microseconds or
+    #: a ``datetime``; ``"10m"`` or a ``timedelta`` count from ``ctx.time``. A timer of that name
     #: moves there. ``on_timer`` itself sets timers for later times only.
     set_timer: Callable[..., None]
 
-    def __init__(self, process: str, output: pa.Schema, timers: TimerQueue) -> None:
+    def __init__(
+        self,
+        process: str,
+        output: pa.Schema,
+        timers: TimerQueue,
+        key_view: Callable[[Any], Any] | None = None,
+    ) -> None:
         super().__init__()
         self._process = process
         self._timers = timers
+        #: Makes of a key, as it is kept, what users see; None: that is the same.
+        self._key_view = key_view
         self.output = output
         #: Rows emitted so far.
         self.rows = Rows(len(output))
@@ -109,8 +119,9 @@ class KeyedContext(VertexContext):
 
     @property
     def key(self) -> Any:
-        """The key: a value, or a tuple of several."""
-        return self._at_hand()[0]._key
+        """The key: a value, or a tuple of several; times are int microseconds as everywhere."""
+        key = self._at_hand()[0]._key
+        return key if self._key_view is None else self._key_view(key)
 
     @property
     def time(self) -> int:
@@ -128,21 +139,27 @@ class KeyedContext(VertexContext):
             UserResultError: it is no time, or not later than the timer at hand.
         """
         now = self.time
-        if type(at) is not int or at >= INF_TIME:
-            raise UserResultError(
-                self._process, f"set_timer({at!r}): a time is an int of microseconds below INF"
-            )
-        if at <= now and self.in_timer:
+        try:
+            moment = moment_us(at, now)
+        except TypeError as error:
+            raise UserResultError(self._process, f"set_timer({at!r}): {error}") from None
+        if moment >= INF_TIME:
+            raise UserResultError(self._process, f"set_timer({at!r}): that is beyond all time")
+        if moment <= now and self.in_timer:
             raise UserResultError(
                 self._process,
-                f"set_timer({at}) in on_timer at {now}: a timer sets timers for later times",
+                f"set_timer({moment}) in on_timer at {now}: a timer sets timers for later times",
             )
-        return max(at, now)
+        return max(moment, now)
 
     def lifetime(self, vs: Any, ve: Any) -> tuple[int, int]:
         """The lifetime of a row that is emitted with these times."""
         _, now, number = self._at_hand()
-        start = now if vs is None else vs
+        try:
+            start = now if vs is None else moment_us(vs, now)
+            ve = None if ve is None else moment_us(ve, now)
+        except TypeError as error:
+            raise UserResultError(self._process, f"emit(vs={vs!r}, ve={ve!r}): {error}") from None
         if ve is None:
             ve = start + 1 if self.in_timer or vs is not None else self._end_of(number)
         if start < now:

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from rstream.batch import VE, VS
 from rvertex.keyed_uses import names_read
-from rvertex.plain_values import event_class, plain_keys, plain_list
+from rvertex.plain_values import event_class, plain_keys, plain_list, raw_list
+from rvertex.user_times import holds_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,16 +93,22 @@ class KeyedEvents:
         """The columns of an event of the run; None if it is none."""
         if self._events is None or not 0 <= row < self._events.num_rows:
             return None
-        return tuple(self.value(i, row) for i in range(2, len(self._columns)))
+        columns = [self._events.column(name).slice(row, 1) for name in self._columns[2:]]
+        return tuple(raw_list(column)[0] for column in columns)
 
     def _key_list(self, piece: pa.RecordBatch, lists: dict[str, list[Any]]) -> list[Any]:
         found = [
             lists[key]
-            if key in lists and not pa.types.is_floating(piece.column(key).type)
+            if key in lists and _is_its_own_key(piece.column(key).type)
             else plain_keys(piece.column(key))
             for key in self._keys
         ]
         return found[0] if len(found) == 1 else list(zip(*found, strict=True))
+
+
+def _is_its_own_key(kind: pa.DataType) -> bool:
+    """Whether its values are keys as users see them."""
+    return not pa.types.is_floating(kind) and not holds_times(kind)
 
 
 def _fetch(events: KeyedEvents, indices: dict[str, int]) -> Any:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from rstream.types import INF_TIME
 from rvertex.keyed_log import NUMBER, RowLog
-from rvertex.plain_values import arrow_column, plain_keys, plain_list
+from rvertex.plain_values import plain_keys, raw_column, raw_list
 from rvertex.timers import TimerQueue, timers_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class KeyedState:
         if not keys:
             return [pa.nulls(0, kind) for kind in self._key_types]
         pairs = zip(columns, self._key_types, strict=True)
-        return [arrow_column(list(values), kind) for values, kind in pairs]
+        return [raw_column(list(values), kind) for values, kind in pairs]
 
     def save(self) -> dict[str, pa.Table]:
         """The log, by reference, after what has changed was written to it."""
@@ -99,18 +99,18 @@ class KeyedState:
         keys = [plain_keys(batch.column(f"key{i}")) for i in range(len(self._key_types))]
         make = self._code.make
         made = [make(key) for key in (keys[0] if len(keys) == 1 else zip(*keys, strict=True))]
-        for slot, number in zip(made, plain_list(batch.column(NUMBER)), strict=True):
+        for slot, number in zip(made, raw_list(batch.column(NUMBER)), strict=True):
             slot._row = number
             self.slots[slot._key] = slot
         for field in self._code.fields:
             name = field.name
-            values = plain_list(batch.column(f"field {name}"))
+            values = raw_list(batch.column(f"field {name}"))
             for slot, value in zip(made, values, strict=True):
                 setattr(slot, name, value)
         counts = pc.list_value_length(batch.column(_TIMERS)).to_numpy()
         owners = np.repeat(np.arange(len(made)), counts).tolist()
-        names = plain_list(pc.list_flatten(batch.column(_TIMERS)))
-        times = plain_list(pc.list_flatten(batch.column(_TIMES)))
+        names = raw_list(pc.list_flatten(batch.column(_TIMERS)))
+        times = raw_list(pc.list_flatten(batch.column(_TIMES)))
         for owner, name, at in zip(owners, names, times, strict=True):
             self._timers.set(made[owner], at, name)
 

@@ -17,7 +17,7 @@ import msgpack
 
 from rvertex.errors import InvalidMessageError
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 M = TypeVar("M")
 
 
@@ -52,6 +52,8 @@ class VertexProgress:
     tail_bytes: int
     #: Calls of user code that raised and were passed over.
     poisoned_events: int = field(default=0, repr=False)
+    #: How late rows of its source came (:mod:`rvertex.lateness`).
+    lateness: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,20 @@ class Progress:
 
     host: str
     vertices: tuple[VertexProgress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostBusy:
+    """A turn of a vertex goes on for long; while it does, the host reports no progress."""
+
+    host: str
+    vertex: str
+    epoch: int
+    #: The operator and what it evaluates, in words.
+    doing: str
+    lasted_s: int
+    #: The most memory that the host's process has had.
+    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +127,8 @@ class VertexFinished:
     events_out: int
     late_events: int
     poisoned_events: int = field(default=0, repr=False)
+    #: How late rows of its source came (:mod:`rvertex.lateness`).
+    lateness: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +154,17 @@ class ItemsLost:
     stream: str
     seq: int
     writer_epochs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLost:
+    """An instance cannot begin: a durable output lacks what was there, from ``seq`` on."""
+
+    vertex: str
+    epoch: int
+    stream: str
+    seq: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +255,13 @@ class StopHost:
 HostNotice = (
     HostReady
     | Progress
+    | HostBusy
     | VertexStarted
     | CheckpointTaken
     | VertexFinished
     | VertexFailed
     | ItemsLost
+    | OutputLost
 )
 HostInstruction = Locate | StartVertex | TakeCheckpoint | StopVertex | Collect | StopHost
 HOST_NOTICES: tuple[type, ...] = typing.get_args(HostNotice)

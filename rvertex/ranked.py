@@ -45,8 +45,14 @@ def is_ranked_type(kind: pa.DataType) -> bool:
     return (
         pa.types.is_struct(kind)
         and tuple(field.name for field in kind) == FIELDS
-        and is_numpy_ordered(kind.field(0).type)
+        and not pa.types.is_nested(kind.field(0).type)
+        and not pa.types.is_null(kind.field(0).type)
     )
+
+
+def has_numbers(kind: pa.DataType) -> bool:
+    """Whether its ranks are numbers, times or booleans, as :class:`Ranked` takes them."""
+    return is_numpy_ordered(kind.field(0).type)
 
 
 def plain_ranked(kind: pa.DataType) -> pa.DataType:
@@ -85,7 +91,7 @@ class Ranked:
         self._store.grow(rows.groups)
         best, times = self._keys.writable(rows.groups), self._times.writable(rows.groups)
         seen = self._seen.writable(rows.groups)
-        codes, column = _with_rank(*rows.valid(self._column))
+        codes, column = with_rank(*rows.valid(self._column))
         if len(codes) == 0:
             return
         same = (*_place(column.field(0)), *_place(column.field(1)), self._is_max)
@@ -196,7 +202,8 @@ def _best_rows(
     return hits, keys[hits] > exceeded[hits]
 
 
-def _with_rank(codes: np.ndarray, column: pa.Array) -> tuple[np.ndarray, pa.Array]:
+def with_rank(codes: np.ndarray, column: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """The rows that have a rank."""
     ranks = pc.struct_field(column, 0)
     if not ranks.null_count:
         return codes, column

@@ -7,7 +7,9 @@ before it. Events up to the frontier leave, ordered by (vs, row): a later row of
 follows them. ``CTI(f)`` leaves, before the events of its time, each time
 the frontier, rounded down to the plan's grid, grows to ``f``: at most one CTI per event. Where no
 operator minds the order (``planner/any_order.py``) events leave at once, as they came. A source of
-items (column ``_kind``) has explicit CTIs instead: they are its frontier and leave as given.
+items (column ``_kind``) has explicit CTIs instead: they are its frontier and leave as given. Where
+the plan knows the rows that follow (:class:`rvertex.frontier.KnownFrontier`) the frontier is at
+least what they allow, from the row on for which that is known.
 
 Invariants: (1) lateness is decided row by row, so nothing depends on how rows were cut into
 batches; (2) the buffer is state, hence ``consumed`` counts every row offered; (3) after the end
@@ -32,17 +34,20 @@ from rstream.batch import (
     only_events,
     payload_schema,
 )
+from rstream.dictionaries import join_batches
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.delay_estimate import UNKNOWN, DelayEstimate, lateness
 from rvertex.errors import LateRowError
 from rvertex.frontier import advance
+from rvertex.lateness import LatenessCounts
 from rvertex.operators.protocol import OperatorState
 from rvertex.run import NO_CTIS, Run
 from rvertex.sorted_runs import ArrivalOrder, SortedRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from rvertex.frontier import KnownFrontier
     from rvertex.operators.protocol import Evaluator
 
 LatePolicy = Literal["drop", "adjust", "error"]
@@ -70,23 +75,28 @@ class Reorder:
         late: LatePolicy,
         cti_every_us: int,
         sorts: bool = True,
+        is_stream: bool = False,
         keep: Evaluator | None = None,
+        known: KnownFrontier | None = None,
     ) -> None:
         """``sorts``: events leave by time, and not as they come, all that there are.
 
+        ``is_stream``: items come sorted, so an event promises as much as a CTI does.
         ``keep``: what it is not true of is not buffered; of late rows it is asked of those that
-        were adjusted.
+        were adjusted. ``known``: how far the frontier may go besides.
         """
         assert isinstance(delay_us, DelayEstimate) or delay_us >= 0, delay_us
         assert cti_every_us > 0, cti_every_us
         self._delay_us = delay_us
+        #: From row ``_known[0][k]`` on the frontier is at ``_known[1][k]`` or beyond.
+        self._known = None if known is None else known.entries()
         self._late: LatePolicy = late
         self._cti_every_us = cti_every_us
         self._keep = keep
         #: Events that were not late and not kept.
         self.passed_over = 0
         self._schema = event_schema(payload)
-        self._sorts = sorts
+        self._sorts, self._is_stream = sorts, is_stream
         self._buffer = self._empty_buffer()
         self._row = 0
         #: Greatest ``vs`` of all events offered, MIN_TIME before the first.
@@ -99,6 +109,8 @@ class Reorder:
         self._ctis: list[np.ndarray] = []
         self.late_dropped = 0
         self.late_adjusted = 0
+        #: Of the late rows; where the delay is estimated, of all rows.
+        self.lateness = LatenessCounts()
 
     @property
     def consumed(self) -> int:
@@ -124,7 +136,10 @@ class Reorder:
             return None
         if batch.schema.names[0] == KIND:
             return self._offer_items(batch)
-        return self._offer_events(batch)
+        if self._known is None:
+            return self._offer_events(batch)
+        late = [self._offer_events(piece) for piece in self._pieces(batch)]
+        return _joined([events for events in late if events is not None])
 
     def end(self) -> None:
         """No row follows: everything is to leave, then ``CTI(INF_TIME)``. Idempotent."""
@@ -148,6 +163,7 @@ class Reorder:
             "late_dropped": self.late_dropped,
             "late_adjusted": self.late_adjusted,
             "passed_over": self.passed_over,
+            "lateness": self.lateness.to_bytes(),
         }
         if isinstance(self._delay_us, DelayEstimate):
             header["delay"] = self._delay_us.header()
@@ -165,7 +181,8 @@ class Reorder:
         self._row, self.max_vs = header["row"], header["max_vs"]
         self._frontier, self.last_cti = header["frontier"], header["last_cti"]
         self.late_dropped, self.late_adjusted = header["late_dropped"], header["late_adjusted"]
-        self.passed_over = header.get("passed_over", 0)
+        self.passed_over = header["passed_over"]
+        self.lateness = LatenessCounts.from_bytes(header["lateness"])
         if isinstance(self._delay_us, DelayEstimate):
             self._delay_us = self._delay_us.restored(header["delay"])
         self._ctis = [_times(state.tables[_CTIS])] if _CTIS in state.tables else []
@@ -185,12 +202,13 @@ class Reorder:
 
     def _offer_events(self, events: pa.RecordBatch) -> pa.RecordBatch | None:
         vs = int64_column(events, VS)
-        if isinstance(self._delay_us, int):
+        if isinstance(self._delay_us, int) and not self._is_below(vs):
             way = advance(vs, self.max_vs, delay_us=self._delay_us, every_us=self._cti_every_us)
             if way is not None:
                 self._push(events)
                 self._row += events.num_rows
-                self.max_vs, self._frontier = way.max_vs, way.max_vs - self._delay_us
+                self.max_vs = way.max_vs
+                self._frontier = max(self._frontier, way.max_vs - self._delay_us)
                 self._emit_ctis(way.grid_times)
                 return None
         greatest = np.maximum.accumulate(vs)
@@ -199,18 +217,49 @@ class Reorder:
         before = np.empty(len(frontier), np.int64)
         before[0], before[1:] = self._frontier, frontier[:-1]
         late = self._accept(events, before, None)
+        if isinstance(delay_us, DelayEstimate):
+            self.lateness = self.lateness.adding(lateness(vs, greatest))
+        elif late is not None:
+            is_late = vs < before
+            self.lateness = self.lateness.adding(lateness(vs[is_late], greatest[is_late]))
         self._row += events.num_rows
         self._delay_us = delay_us
         self.max_vs, self._frontier = int(greatest[-1]), int(frontier[-1])
         self._emit_ctis(_on_grid(frontier, self._cti_every_us))
         return late
 
+    def _pieces(self, events: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The events up to each row from which on more is known; the frontier moves in between."""
+        assert self._known is not None
+        rows, times = self._known
+        while events.num_rows:  # ends: every piece has a row
+            k = int(rows.searchsorted(self._row, side="right"))
+            if k:
+                self._reach(int(times[k - 1]))
+            left = events.num_rows if k == len(rows) else int(rows[k]) - self._row
+            yield events.slice(0, left)
+            events = events.slice(left)
+        k = int(rows.searchsorted(self._row, side="right"))
+        if k:
+            self._reach(int(times[k - 1]))
+
+    def _reach(self, time: int) -> None:
+        """The frontier is at ``time`` or beyond."""
+        if time > self._frontier:
+            self._frontier = time
+            self._emit_ctis(_on_grid(np.array([time]), self._cti_every_us))
+
+    def _is_below(self, vs: np.ndarray) -> bool:
+        """Whether rows are late although the delay does not say so."""
+        return self._known is not None and int(vs.min()) < self._frontier
+
     def _frontiers(
         self, vs: np.ndarray, greatest: np.ndarray
     ) -> tuple[np.ndarray, int | DelayEstimate]:
         """The frontier after each row, and the rule for the rows that follow."""
         if not isinstance(self._delay_us, DelayEstimate):
-            return np.maximum(greatest, MIN_TIME + self._delay_us) - self._delay_us, self._delay_us
+            frontier = np.maximum(greatest, MIN_TIME + self._delay_us) - self._delay_us
+            return np.maximum(frontier, self._frontier), self._delay_us
         ahead = np.concatenate([[np.int64(self.max_vs)], greatest[:-1]])
         delays, estimate = self._delay_us.observe(lateness(vs, ahead))
         frontier = np.maximum(greatest, MIN_TIME + delays) - delays
@@ -221,7 +270,7 @@ class Reorder:
     def _offer_items(self, items: pa.RecordBatch) -> pa.RecordBatch | None:
         is_event = kinds(items) == EVENT
         times = int64_column(items, VS)
-        frontier = np.where(is_event, MIN_TIME, times)
+        frontier = times.copy() if self._is_stream else np.where(is_event, MIN_TIME, times)
         np.maximum.accumulate(frontier, out=frontier)
         np.maximum(frontier, self._frontier, out=frontier)
         late = self._accept(only_events(items), frontier[is_event], np.flatnonzero(is_event))
@@ -304,3 +353,7 @@ def _adjusted(events: pa.RecordBatch, before: np.ndarray) -> pa.RecordBatch:
 def _times(table: pa.Table) -> np.ndarray:
     times: np.ndarray = table.column(VS).to_numpy()
     return times
+
+
+def _joined(late: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+    return join_batches(late) if late else None

@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
-from rstream.batch import EVENT, VS, empty_events, event_schema, int64_column, kinds
+from rstream.batch import empty_events, event_schema
 from rstream.dictionaries import as_declared, join_batches, plain_schema
-from rstream.types import MIN_TIME
 from rvertex.aside import LATE, Side
 from rvertex.delay_estimate import DelayEstimate
+from rvertex.errors import LateRowError, SourceOrderChangedError
 from rvertex.reorder import Reorder, late_payload
 from rvertex.types import Position
 
@@ -33,20 +32,11 @@ _LATE = "late"
 def late_side(spec: SourceSpec, stage: str) -> Side | None:
     """Where a source of that stage keeps its late rows; None: it cannot have any, or adjusts them.
 
-    Lines of text are in order; items are looked at.
+    Lines of text are in order; an item that contradicts a CTI is refused where it is given.
     """
-    if spec.late != "drop" or spec.format == "text":
-        return None
-    if spec.items is not None and not _has_late(spec.items):
+    if not spec.drops_late_rows or spec.format in ("text", "items", "rstream"):
         return None
     return Side(f"{LATE}/{stage}", late_payload(plain_schema(spec.schema)))
-
-
-def _has_late(items: pa.RecordBatch) -> bool:
-    """Whether any event comes after a CTI that excludes it."""
-    is_event, times = kinds(items) == EVENT, int64_column(items, VS)
-    frontier = np.maximum.accumulate(np.where(is_event, MIN_TIME, times))
-    return bool((is_event & (times < frontier)).any())
 
 
 def _delay(spec: SourceSpec) -> int | DelayEstimate:
@@ -63,6 +53,8 @@ class SourceInput:
     ) -> None:
         """``keep``: rows for which it is not true are numbered and timed, and go no further."""
         spec = partition.spec
+        assert spec.delay_origin != "auto", spec.path
+        self._spec = spec
         self._keeps_late = keeps_late
         #: Late rows since the last ``take_aside``.
         self._late: list[pa.RecordBatch] = []
@@ -70,10 +62,12 @@ class SourceInput:
         self._reorder = Reorder(
             spec.schema,
             delay_us=_delay(spec),
-            late=spec.late,
+            late="error" if spec.delay_origin == "found" else spec.late,
             cti_every_us=spec.cti_every_us,
             keep=keep,
             sorts=spec.sorts,
+            known=partition.known,
+            is_stream=spec.format == "rstream",
         )
         self._stop_row: int | None = None
 
@@ -91,6 +85,16 @@ class SourceInput:
     def late_events(self) -> int:
         """Late rows so far, dropped or adjusted."""
         return self._reorder.late_dropped + self._reorder.late_adjusted
+
+    @property
+    def late_dropped(self) -> int:
+        """Late rows so far that go no further."""
+        return self._reorder.late_dropped
+
+    @property
+    def lateness(self) -> bytes:
+        """How late rows came so far (:class:`rvertex.lateness.LatenessCounts`)."""
+        return self._reorder.lateness.to_bytes()
 
     @property
     def passed_over(self) -> int:
@@ -111,9 +115,17 @@ class SourceInput:
         """The next rows of the partition, in arrival order."""
         assert channel == 0, channel
         assert self._stop_row is None or items.next_seq <= self._stop_row, (items, self._stop_row)
-        late = self._reorder.offer(items.first_seq, items.batch)
+        late = self._offer(items)
         if late is not None and self._keeps_late:
             self._late.append(late)
+
+    def _offer(self, items: Items) -> pa.RecordBatch | None:
+        try:
+            return self._reorder.offer(items.first_seq, items.batch)
+        except LateRowError as error:
+            if self._spec.delay_origin != "found":
+                raise
+            raise SourceOrderChangedError(self._spec.path, error.row, error.vs) from error
 
     def end(self) -> None:
         """There are no more rows."""

@@ -10,11 +10,10 @@ file) and left running for the next job. Source: DESIGN §5; measured facts in d
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import gc
 import os
 import re
-import shutil
 import socket
 import sys
 import tempfile
@@ -30,11 +29,19 @@ from pyspark.util import InheritableThread
 
 from rstream.clock import SystemClock
 from rstream.dictionaries import forget
-from rstream.errors import OperatingError, UsageError
+from rstream.errors import OperatingError, PlainLineError, TlsError, UsageError
+from rstream.flight import ALL_INTERFACES
 from rvertex.executor import join_all
 from rvertex.host import Host, HostSpec
 from rvertex.memory import give_back
 from rvertex.shipped import UNLOADABLE, load_shipped
+from rvertex.spark_lines import (
+    LOOPBACK,
+    check_encrypted,
+    is_local,
+    local_sockets,
+    loopback_settings,
+)
 from rvertex.user_errors import UnknownCodeError
 from rvertex.wiring import FlightWiring
 
@@ -62,11 +69,12 @@ _CONF = {
 #: The Java of this process moves messages, no rows: compiling its code a second time, for speed, is
 #: most of what it would do. What the user has in the variable stays.
 _JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+#: Set by spark-submit, which started this process: where its Java listens.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+ALL_CORES = "local[*]"
 #: How long a cluster may take to offer as many task slots as hosts were asked for.
 EXECUTORS_WAIT_S = 60.0
 _REASON_CHARS_MAX = 500
-#: Spark's sockets have names of 42 letters; Java takes a little less than the system does.
-_SOCKET_NAME = "x" * 46
 _lock = threading.Lock()
 #: The context that this module started. One that the user started is never stopped.
 _started: SparkContext | None = None
@@ -87,6 +95,20 @@ class SparkUnavailableError(OperatingError):
         )
 
 
+class SparkGoneError(OperatingError):
+    """The Java through which hosts are started has ended, or its context was stopped."""
+
+    def __init__(self, master: str, log: str) -> None:
+        super().__init__(master, log)
+        self.master, self.log = master, log
+
+    def __str__(self) -> str:
+        return (
+            f"Spark at {self.master} is gone: its Java was killed, ran out of memory, or was "
+            f"stopped; its log is {self.log}"
+        )
+
+
 class WrongMasterError(UsageError):
     """The process runs Spark on another master: it is the user's, or a job is using it."""
 
@@ -97,7 +119,7 @@ class WrongMasterError(UsageError):
     def __str__(self) -> str:
         return (
             f"this process already runs Spark on {self.running}; it cannot also use {self.wanted}: "
-            "name that master, or stop that SparkContext first"
+            "give no master, or that one, or stop that SparkContext first"
         )
 
 
@@ -106,10 +128,15 @@ def spark_log_path() -> str:
     return os.path.join(tempfile.gettempdir(), f"streamscope-spark-{os.getpid()}.log")
 
 
-def spark_context(master: str, daemon_module: str) -> SparkContext:
+def spark_context(
+    master: str | None, daemon_module: str, *, fallback: str | None = None
+) -> SparkContext:
     """The process's SparkContext on ``master``; starts it, or moves ours there if it is idle.
 
-    ``daemon_module`` is what Spark runs to fork Python workers from.
+    Without ``master``: the context that is active; before there is one, the master that
+    spark-submit was given, then ``fallback``, then what Spark itself is configured with, which is
+    all cores of this machine unless somebody has said otherwise. ``daemon_module`` is what Spark
+    runs to fork Python workers from.
 
     Raises:
         SparkUnavailableError: no Java, or the master does not answer.
@@ -118,55 +145,65 @@ def spark_context(master: str, daemon_module: str) -> SparkContext:
     global _started
     with _lock:
         active = SparkContext._active_spark_context
+        if active is not None and not _answers(active):
+            _forget(active)
+            active = None
         if active is not None:
-            if active.master == master:
+            if master is None or active.master == master:
                 return active
             if active is not _started or active.statusTracker().getActiveJobsIds():
                 raise WrongMasterError(str(active.master), master)
             active.stop()
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault(*_JAVA_OPTIONS)
-        conf = SparkConf().setMaster(master).setAppName("streamscope")
-        conf.setIfMissing("spark.python.daemon.module", daemon_module)
-        for key, value in [*_CONF.items(), *local_sockets(master).items()]:
-            conf.setIfMissing(key, value)
         try:
-            _launch(conf)
-            context = SparkContext(conf=conf)
+            context = SparkContext(conf=_configured(master, daemon_module, fallback))
         except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-            raise SparkUnavailableError(master, _reason(error), spark_log_path()) from error
+            where = master or fallback or "the configured master"
+            raise SparkUnavailableError(where, _reason(error), spark_log_path()) from error
         context.setLogLevel("WARN")
         _started = context
         return context
 
 
-def local_sockets(master: str) -> dict[str, str]:
-    """Settings that have Java and its Python workers on this machine talk over Unix sockets.
+def _answers(context: SparkContext) -> bool:
+    """Whether its Java is alive, and it was not stopped."""
+    try:
+        return not context._jsc.sc().isStopped()
+    except (Py4JError, OSError, AttributeError):
+        return False
 
-    Over TCP the small messages at the start of a task wait for each other's acknowledgement, 40 ms
-    before a host begins. Where no socket can be had, or PySpark's PYSPARK_UDS_MODE says no, there
-    are no settings, which means TCP.
-    """
-    is_wanted = os.environ.get("PYSPARK_UDS_MODE", "true").lower() == "true"
-    if not is_wanted or not re.match(r"local(\[|$)", master):
-        return {}
-    try:
-        folder = tempfile.mkdtemp(prefix="streamscope-spark-")
-    except OSError:
-        return {}
-    path = os.path.join(folder, _SOCKET_NAME)
-    try:
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.bind(path)
-        os.unlink(path)
-    except (OSError, AttributeError):  # there may be no AF_UNIX
-        shutil.rmtree(folder, ignore_errors=True)
-        return {}
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return {
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": folder,
-    }
+
+def _forget(context: SparkContext) -> None:
+    """Let go of a Java that has died, so that another can be started in its place."""
+    with contextlib.suppress(Exception):  # each of its calls fails on a line that is broken
+        context.stop()
+    if SparkContext._gateway is not None:
+        SparkContext._gateway.shutdown()
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+
+
+def _configured(master: str | None, daemon_module: str, fallback: str | None) -> SparkConf:
+    """Settings for a new context; what spark-submit was told stands. Launches the JVM."""
+    if _SUBMITTED in os.environ:
+        _launch(SparkConf())  # spark-submit's own Java knows what it was given
+    elif master is None:
+        master = fallback
+    conf = SparkConf().setAppName("streamscope")
+    if master is not None:
+        conf.setMaster(master)
+    conf.setIfMissing("spark.python.daemon.module", daemon_module)
+    for key, value in _CONF.items():
+        conf.setIfMissing(key, value)
+    _launch(conf)
+    if master is None:
+        master = SparkConf().get("spark.master", ALL_CORES)
+        conf.setIfMissing("spark.master", master)
+    known = SparkConf()
+    near = loopback_settings(master, lambda key: known.contains(key) or conf.contains(key))
+    for key, value in {**local_sockets(master), **near}.items():
+        conf.setIfMissing(key, value)
+    return conf
 
 
 def _launch(conf: SparkConf) -> None:
@@ -186,22 +223,25 @@ class SparkExecutor:
         self,
         vertices: Mapping[str, VertexSpec],
         *,
-        master: str,
+        master: str | None,
         hosts: int | None,
         daemon_module: str,
+        fallback: str | None = None,
     ) -> None:
-        self._context = spark_context(master, daemon_module)
-        self._master = master
+        """``master``, ``fallback``: see :func:`spark_context`."""
+        self._context = spark_context(master, daemon_module, fallback=fallback)
+        self.master = str(self._context.master)
+        check_encrypted(self.master, self._context.getConf().get)
         self._plan = cloudpickle.dumps(dict(vertices))
         wanted = hosts or 1
         try:
             slots = self._slots(wanted)
         except (PySparkException, Py4JError) as error:
-            raise SparkUnavailableError(master, _reason(error), spark_log_path()) from error
+            raise SparkUnavailableError(self.master, _reason(error), spark_log_path()) from error
         if wanted > slots.total:
             raise UsageError(
                 f"the plan's {len(vertices)} vertices on {wanted} hosts need as many task slots, "
-                f"but Spark at {master} has {slots.total}; add slots or ask for fewer hosts"
+                f"but Spark at {self.master} has {slots.total}; add slots or ask for fewer hosts"
             )
         self._hosts = wanted if hosts else min(slots.default_hosts, len(vertices))
         #: Host -> its job group and the thread that waits for its Spark job.
@@ -215,10 +255,10 @@ class SparkExecutor:
     @property
     def bind(self) -> str:
         """Loopback for a local master; every interface of the machine on a cluster."""
-        return "127.0.0.1" if self._master.startswith("local") else "0.0.0.0"
+        return LOOPBACK if is_local(self.master) else ALL_INTERFACES
 
     def _slots(self, wanted: int) -> _Slots:
-        match = re.fullmatch(r"local(?:\[([0-9]+|\*)(?:,\s*[0-9]+)?\])?", self._master)
+        match = re.fullmatch(r"local(?:\[([0-9]+|\*)(?:,\s*[0-9]+)?\])?", self.master)
         if match is not None:
             cores = match.group(1) or "1"
             total = os.cpu_count() or 1 if cores == "*" else int(cores)
@@ -239,7 +279,11 @@ class SparkExecutor:
         return executors, self._context.defaultParallelism
 
     def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
-        """Submit the host's Spark job from a thread of its own."""
+        """Submit the host's Spark job from a thread of its own.
+
+        Raises:
+            SparkGoneError: there is no Spark any more.
+        """
         body = SparkHostBody(spec, self._plan)
         group = f"{spec.root} {spec.host}"  # unlike any other on this context
 
@@ -256,8 +300,11 @@ class SparkExecutor:
                 on_exit(spec.host, how)
 
         thread = InheritableThread(target=submit, name=spec.host, daemon=True)
+        try:
+            thread.start()  # reads the properties of this thread from Java
+        except (Py4JError, OSError, AttributeError) as error:
+            raise SparkGoneError(self.master, spark_log_path()) from error
         self._submitted[spec.host] = group, thread
-        thread.start()
 
     def close(self, wait_s: float) -> None:
         """Join the submitting threads; the context stays for the next job."""
@@ -269,7 +316,8 @@ class SparkExecutor:
         """Cancel the Spark job of a host that hangs, or it would hold its task slot for ever."""
         group, thread = self._submitted.get(host, ("", None))
         if thread is not None and thread.is_alive():
-            self._context.cancelJobGroup(group)
+            with contextlib.suppress(Py4JError, OSError, AttributeError):  # of a Spark that is gone
+                self._context.cancelJobGroup(group)
 
 
 class _Slots:
@@ -300,7 +348,10 @@ class SparkHostBody:
             yield f"{UNLOADABLE}{error}"
             return
         wiring = FlightWiring(self._spec.host)
-        how = Host(self._spec, vertices, wiring, attempt=attempt).run().how
+        try:
+            how = Host(self._spec, vertices, wiring, attempt=attempt).run().how
+        except (TlsError, PlainLineError) as error:  # on the next host it would be the same
+            how = f"{UNLOADABLE}on {socket.gethostname()}: {error}"
         del vertices, wiring
         _give_memory_back()
         yield how

@@ -270,6 +270,7 @@ class VertexRunner:
                 v.events_out,
                 v.late_events,
                 v.poisoned_events,
+                v.lateness,
             )
         )
         return True
@@ -290,6 +291,7 @@ class VertexRunner:
             late_events=v.late_events,
             tail_bytes=sum(s.tail_bytes for s in self.outputs),
             poisoned_events=v.poisoned_events,
+            lateness=v.lateness,
         )
 
     def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:

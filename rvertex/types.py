@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NewType
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rstream.format.table import TableForm
     from rvertex.operators.protocol import OperatorSpec, OperatorState
     from rvertex.sources.spec import SourcePartition
 
@@ -55,6 +56,8 @@ class OutputEdge:
     side: str = ""
     #: Columns of a side output; None: those of the vertex's own output.
     payload: pa.Schema | None = None
+    #: How its files are written as tables; None: with a row for every item.
+    form: TableForm | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from rstream.batch import event_schema
 from rstream.errors import IntegrityError, OperatingError
 from rvertex.aside import DEAD_LETTERS, Side
+from rvertex.plain_values import as_given
 from rvertex.user_errors import (
     CrowdedTimersError,
     EndlessTimersError,
@@ -83,7 +84,7 @@ class Poison:
 
     def __init__(self, code: UserCode, on_error: OnError, payload: pa.Schema) -> None:
         self._code, self._on_error = code, on_error
-        self._names = payload.names
+        self._payload = payload
         self._schema = letter_schema(payload)
         self.count = 0
         self._letters: list[tuple[int, int, int, str, tuple[Any, ...]]] = []
@@ -106,7 +107,7 @@ class Poison:
         self.count += 1
         if self._on_error == "dead_letter":
             text = f"{reason_of(error)} at {line_of(error)}"
-            row = (None,) * len(self._names) if values is None else values
+            row = (None,) * len(self._payload) if values is None else values
             self._letters.append((vs, ve, seq, text, row))
 
     def fatal(
@@ -116,8 +117,10 @@ class Poison:
         if values is None:
             payload = "(a timer)"
         else:
-            pairs = zip(self._names, values, strict=True)
-            payload = ", ".join(f"{name}={shown(value)}" for name, value in pairs)
+            pairs = zip(self._payload, values, strict=True)
+            payload = ", ".join(
+                f"{field.name}={shown(as_given(v, field.type))}" for field, v in pairs
+            )
         lifetime = f"[{vs}, {ve})"
         return UserCodeError(
             self._code.name, reason_of(error), line_of(error), seq, lifetime, payload
@@ -129,7 +132,7 @@ class Poison:
             return []
         letters, self._letters = self._letters, []
         columns = [[letter[k] for letter in letters] for k in range(4)]
-        columns += [[letter[4][k] for letter in letters] for k in range(len(self._names))]
+        columns += [[letter[4][k] for letter in letters] for k in range(len(self._payload))]
         types = [pa.int64(), pa.int64(), *self._schema.types]
         arrays = [pa.array(c, kind) for c, kind in zip(columns, types, strict=True)]
         return [pa.RecordBatch.from_arrays(arrays, schema=event_schema(self._schema))]

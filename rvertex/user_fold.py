@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rvertex.accumulators import Rows, Saved, numbers, whole
 from rvertex.group_arrays import ArrowStore
+from rvertex.plain_values import arrow_column, plain_list
 from rvertex.user_errors import UserResultError
 
 if TYPE_CHECKING:
@@ -43,15 +44,15 @@ class UserFold:
         codes, values = rows.codes[order], rows.column(self._column).take(pa.array(order))
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
         touched = codes[starts]
-        carried = self._store.values(touched).to_pylist()
+        carried = plain_list(self._store.values(touched))
         bounds = itertools.pairwise([*starts.tolist(), len(codes)])
         folded = [
             self._folded(state, values.slice(lo, hi - lo))
             for state, (lo, hi) in zip(carried, bounds, strict=True)
         ]
         try:
-            self._store.put(touched, pa.array(folded, self._kind))
-        except (pa.ArrowException, ValueError, TypeError) as error:
+            self._store.put(touched, arrow_column(folded, self._kind))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             reason = f"its state is not {self._kind}, as state_type says: {error}"
             raise UserResultError(self._name, reason) from None
 
@@ -67,7 +68,7 @@ class UserFold:
     def _folded(self, state: Any, values: pa.Array) -> Any:
         if not self._merges:
             return self._target.add(self._target.init() if state is None else state, values)
-        for other in values.to_pylist():
+        for other in plain_list(values):
             if other is not None:
                 state = other if state is None else self._target.merge(state, other)  # type: ignore[attr-defined]
         return state
@@ -77,6 +78,19 @@ def user_results(custom: Custom, states: pa.Array) -> pa.Array:
     """What the states of windows come to."""
     target = custom.target
     found = [
-        target.result(target.init() if state is None else state) for state in states.to_pylist()
+        target.result(target.init() if state is None else state) for state in plain_list(states)
     ]
-    return pa.array(found, target.type)
+    return result_column(custom, found)
+
+
+def result_column(custom: Custom, found: list[Any]) -> pa.Array:
+    """What ``result`` gave, as the aggregate's type says.
+
+    Raises:
+        UserResultError: a value does not fit.
+    """
+    try:
+        return arrow_column(found, custom.target.type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        name = custom.identity.partition("#")[0]
+        raise UserResultError(name, f"its result is not {custom.target.type}: {error}") from None

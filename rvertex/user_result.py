@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from rvertex.plain_values import arrow_column
 from rvertex.user_errors import UserResultError
+from rvertex.user_times import from_column, holds_times, is_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,5 +96,18 @@ def as_column(values: Any, kind: pa.DataType) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         values = pa.concat_arrays(values.chunks)
     if isinstance(values, pa.Array):
-        return values if values.type.equals(kind) else values.cast(kind)
-    return pa.array(values, kind)
+        return values if values.type.equals(kind) else _converted(values, kind)
+    if isinstance(values, list | tuple):
+        return arrow_column(list(values), kind)
+    if isinstance(values, np.ndarray) and values.dtype == object and not holds_times(kind):
+        return arrow_column(values.tolist(), kind)  # what Arrow infers from it may be another type
+    found = pa.array(values) if isinstance(values, np.ndarray) or holds_times(kind) else None
+    return pa.array(values, kind) if found is None else as_column(found, kind)
+
+
+def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_dictionary(kind) or not (is_time(column.type) or is_time(kind)):
+        return column.cast(kind)
+    return from_column(column, kind)

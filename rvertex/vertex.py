@@ -143,10 +143,16 @@ class RVertex:
         return self._input.late_events if isinstance(self._input, SourceInput) else 0
 
     @property
+    def lateness(self) -> bytes:
+        """How late rows of its source came; nothing if none was late."""
+        return self._input.lateness if isinstance(self._input, SourceInput) else b""
+
+    @property
     def events_in(self) -> int:
-        """Events consumed, but for late ones that were dropped."""
-        passed_over = self._input.passed_over if isinstance(self._input, SourceInput) else 0
-        return self._events_released + passed_over
+        """Events consumed; of a source all rows that do not wait, dropped late ones included."""
+        if not isinstance(self._input, SourceInput):
+            return self._events_released
+        return self._events_released + self._input.passed_over + self._input.late_dropped
 
     @property
     def poisoned_events(self) -> int:

@@ -1,4 +1,4 @@
-"""Options and fixtures that all tests share; a real S3 endpoint, one per session."""
+"""Options and fixtures that all tests share; a real S3 endpoint, one per session; Hypothesis."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from rstream import BlobStore
+
+
+# The machine is shared: how long an example takes, or takes to be drawn, says nothing.
+settings.register_profile(
+    "shared", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("shared")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -77,9 +77,10 @@ def example(name: str) -> ModuleType:
 def answer(query: Any, root: Path) -> tuple[dict[str, Any], pa.Table]:
     """The last status, and the events of the output ordered by all columns."""
     status = jobmanager.run(query, root=str(root), executor="local").wait()
-    files = f"{status['output'].removeprefix('file://')}/partition=*/*.parquet"
-    events = "select * exclude (_seq, _kind, _ve, partition) from read_parquet($files)"
-    return status, batch(f"{events} where _kind = 0 order by all", files=files)
+    files = f"{status['output'].removeprefix('file://')}/*.parquet"
+    events = "select epoch_us(window_start) as _vs, * exclude (window_start, window_end) "
+    events += "from read_parquet($files)"
+    return status, batch(f"{events} order by all", files=files)
 
 
 def command(*arguments: str, folder: Path) -> list[str]:

@@ -47,7 +47,7 @@ def connection(events: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 def test_a_query_gives_the_answer_of_duckdb(
     name: str, events: Path, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    query = QUERIES[name](Streams(events)).to_parquet()
+    query = QUERIES[name](Streams(events)).to_parquet(start="alive_from", end="alive_until")
     job = jobmanager.run(query, root=str(tmp_path / "job"), executor="local")
     assert job.wait()["events_out"] > 0
     found = compare.mismatch(connection, name, compare.answer_of(job.output))

@@ -11,10 +11,12 @@ import importlib
 import inspect
 import pickle
 import pkgutil
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
 
@@ -31,6 +33,7 @@ FUNCTION_LINES_MAX = 60
 TOP_LEVEL = {
     *PACKAGES,
     *("setup.cfg", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "LICENSE"),
+    "SECURITY.md",
     *("tests", "benchmarks", "examples", "docs"),
 }
 #: One door per outside system; files that may import it.
@@ -41,14 +44,21 @@ FENCES = {
     "networkx": ("planner/physical.py",),
     "sqlglot": ("planner/sql/*",),
     "pyarrow.flight": ("rstream/flight.py",),
-    "pyarrow.parquet": ("rstream/codec.py", "rvertex/sources/*"),
+    "pyarrow.parquet": (
+        *("rstream/codec.py", "rstream/format/segment_file.py"),
+        "rvertex/sources/*",
+    ),
 }
 #: Code that travels or rests by value; pyspark brings the pickler, it is no use of Spark.
-CLOUDPICKLE = ("jobmanager/root.py", "jobmanager/query_file.py", "planner/user_code.py")
+CLOUDPICKLE = (
+    "jobmanager/storage/documents.py",
+    "jobmanager/query_file.py",
+    "planner/user_code.py",
+)
 #: No clock, randomness, environment or thread in what must replay the same.
 PURE = (
     *("rstream/types.py", "rstream/batch.py", "rstream/tail.py", "rstream/segments.py"),
-    *("rstream/hashing.py", "rstream/digest.py"),
+    *("rstream/hashing.py", "rstream/digest.py", "rstream/format/table.py"),
     *("rvertex/run.py", "rvertex/types.py", "rvertex/merge.py", "rvertex/vertex.py"),
     *("rvertex/lifetime.py", "rvertex/keys.py", "rvertex/int_index.py", "rvertex/state.py"),
     *("rvertex/reorder.py", "rvertex/operators/*", "rvertex/sources/*"),
@@ -240,3 +250,12 @@ def test_errors_survive_pickling(kind: type[StreamEngineError]) -> None:
 def test_errors_say_who_must_act(kind: type[StreamEngineError]) -> None:
     families = [f for f in (UsageError, OperatingError, IntegrityError) if issubclass(kind, f)]
     assert kind is StreamEngineError or len(families) == 1
+
+
+def test_a_loaded_machine_fails_no_example() -> None:
+    assert settings.default is not None
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
+    texts = {p: p.read_text() for p in (ROOT / "tests").rglob("*.py")}
+    own = [p.name for p, text in texts.items() if re.search(r"deadline=[\d(t]", text)]
+    assert not own, own

@@ -40,7 +40,7 @@ class Streams:
     @property
     def side(self) -> Stream:
         """Keys and values that hold all the time."""
-        return Stream.from_parquet(str(self.folder / "side"), vs="since", ve="until")
+        return Stream.from_parquet(str(self.folder / "side"), vs="since", ve="until", delay="0s")
 
     @property
     def open_auction(self) -> Stream:

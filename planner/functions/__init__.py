@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.functions import arithmetic, casting, logic, ranked, temporal, text
+from planner.functions import arithmetic, casting, logic, ranked, temporal, text, trying
 
 if TYPE_CHECKING:
     from planner.functions.signature import Function
@@ -15,6 +15,7 @@ FUNCTIONS: dict[str, Function] = {
     **text.FUNCTIONS,
     **temporal.FUNCTIONS,
     **casting.FUNCTIONS,
+    **trying.FUNCTIONS,
     **ranked.FUNCTIONS,
 }
 

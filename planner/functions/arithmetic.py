@@ -1,7 +1,8 @@
-"""Arithmetic. Integers are int64 and wrap on overflow; ``/`` always gives a float.
+"""Arithmetic. Integers are int64, times and durations int64 microseconds; ``/`` gives a float.
 
-``//`` floors and ``%`` takes the divisor's sign, as in Python, so ``a == (a // b) * b + a % b``.
-Dividing by zero, integers or floats, gives null, as in Spark.
+What does not fit is an error, never another number. ``//`` floors and ``%`` takes the divisor's
+sign, as in Python, so ``a == (a // b) * b + a % b``. Dividing by zero, integers or floats, gives
+null, as in Spark.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.data_types import DURATION, as_decimal, common_type, is_number, is_text, is_time, plain
+from planner.functions.decimals import applied, rounded
 from planner.functions.signature import (
     Function,
     arg_types,
     infix,
     method,
+    text_of,
     typed,
     with_literals_adapted,
 )
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 
     from planner.nodes import Call, Node, Value
 
+#: 10**18 is the greatest power of ten in int64.
+_INT64_ZEROS = 18
+_LEAST = np.iinfo(np.int64).min
 _INTEGER = pa.int64()
 _FLOAT = pa.float64()
 
@@ -42,7 +48,7 @@ def _number(call: Call) -> pa.DataType | None:
 
 def _resolve_plus(call: Call) -> Node | None:
     left, right = (plain(t) for t in arg_types(call))
-    if is_text(left) and is_text(right):
+    if any(map(is_text, (left, right))) and all(map(text_of, call.args)):
         return typed(replace(call, function="concat"), pa.string(), pa.string(), pa.string())
     if is_time(left) and pa.types.is_duration(right):
         return _moved(call, left)
@@ -115,15 +121,32 @@ def _resolve_floored(call: Call) -> Node | None:
     return typed(call, common, common, common)
 
 
+#: They say when integers overflow; floats become infinite, decimals have room in their type.
 _KERNELS: dict[str, Callable[[Value, Value], Value]] = {
-    "add": pc.add,
-    "subtract": pc.subtract,
-    "multiply": pc.multiply,
+    "add": pc.add_checked,
+    "subtract": pc.subtract_checked,
+    "multiply": pc.multiply_checked,
 }
 
 
 def _kernel(values: Sequence[Value], call: Call) -> Value:
-    return _KERNELS[call.function](*values)
+    return _fitting(_KERNELS[call.function], values, call)
+
+
+def _fitting(kernel: Callable[..., Value], values: Sequence[Value], call: Call) -> Value:
+    """What ``kernel`` gives; its error says what to do."""
+    try:
+        return kernel(*values)
+    except pa.ArrowInvalid:
+        raise _overflow(call) from None
+
+
+def _overflow(call: Call) -> pa.ArrowInvalid:
+    assert call.type is not None, call
+    if pa.types.is_temporal(call.type):
+        return pa.ArrowInvalid(f"the {call.type} does not fit into 64 bits")
+    hint = "cast its parts to float64 or to a decimal for more room"
+    return pa.ArrowInvalid(f"the result does not fit into {call.type} ({hint})")
 
 
 def _divide(values: Sequence[Value], _call: Call) -> Value:
@@ -136,6 +159,10 @@ def _floored(function: Callable[..., np.ndarray]) -> Callable[[Sequence[Value], 
     def evaluate(values: Sequence[Value], call: Call) -> Value:
         (left, left_null), (right, right_null) = (_dense(v) for v in values)
         null = left_null | right_null | (right == 0)
+        if function is np.floor_divide and left.dtype.kind == "i":
+            over = (right == -1) & (left == _LEAST) & ~null
+            if over.any():
+                raise _overflow(call)
         with np.errstate(all="ignore"):
             out = function(left, np.where(right == 0, 1, right))
         if all(isinstance(v, pa.Scalar) for v in values):
@@ -186,25 +213,57 @@ def _resolve_float(call: Call) -> Node | None:
 
 
 def _round(values: Sequence[Value], call: Call) -> Value:
+    digits = call.option("digits")
     if pa.types.is_integer(call.type):
-        return values[0]
-    return pc.round(
-        values[0], ndigits=call.option("digits"), round_mode="half_towards_infinity"
-    ).cast(call.type)
+        return values[0] if digits >= 0 else _round_integer(values[0], -digits, call)
+    if pa.types.is_decimal(call.type):
+        return _in_decimals(lambda value, kind: rounded(value, digits, kind), values[0], call)
+    return pc.round(values[0], ndigits=digits, round_mode="half_towards_infinity").cast(call.type)
+
+
+def _round_integer(value: Value, zeros: int, call: Call) -> Value:
+    """To a multiple of a power of ten; parts of it are taken toward zero, so that all fit."""
+    if zeros > _INT64_ZEROS + 1:
+        return pc.subtract(value, value)
+    if zeros > _INT64_ZEROS:  # the unit has no room, only its half
+        half = 5 * 10**_INT64_ZEROS
+        far = pc.or_(pc.less_equal(value, -half), pc.greater_equal(value, half))
+        if (far if isinstance(far, pa.Scalar) else pc.any(far)).as_py():
+            raise _overflow(call)
+        return pc.subtract(value, value)
+    unit = 10**zeros
+    whole = pc.divide(value, unit)
+    rest = pc.subtract(value, pc.multiply(whole, unit))
+    up = pc.greater_equal(rest, unit // 2).cast(_INTEGER)
+    down = pc.less_equal(rest, -(unit // 2)).cast(_INTEGER)
+    nearest = pc.subtract(pc.add(whole, up), down)
+    return _fitting(pc.multiply_checked, (nearest, pa.scalar(unit, _INTEGER)), call)
+
+
+def _in_decimals(change: Callable[[Value, pa.DataType], Value], value: Value, call: Call) -> Value:
+    assert call.type is not None, call
+    try:
+        return change(value, call.type)
+    except pa.ArrowInvalid:
+        raise _overflow(call) from None
 
 
 def _unary(kernel: Callable[[Value], Value]) -> Callable[[Sequence[Value], Call], Value]:
     def evaluate(values: Sequence[Value], call: Call) -> Value:
         if pa.types.is_duration(call.type):
-            return kernel(values[0].cast(_INTEGER)).cast(call.type)
-        return kernel(values[0])
+            return _fitting(kernel, [values[0].cast(_INTEGER)], call).cast(call.type)
+        return _fitting(kernel, values, call)
 
     return evaluate
 
 
 def _rounded(kernel: Callable[[Value], Value]) -> Callable[[Sequence[Value], Call], Value]:
     def evaluate(values: Sequence[Value], call: Call) -> Value:
-        return values[0] if pa.types.is_integer(call.type) else kernel(values[0]).cast(call.type)
+        if pa.types.is_integer(call.type):
+            return values[0]
+        if pa.types.is_decimal(call.type):
+            return _in_decimals(lambda v, kind: applied(kernel, v, kind), values[0], call)
+        return kernel(values[0]).cast(call.type)
 
     return evaluate
 
@@ -216,8 +275,8 @@ FUNCTIONS = {
     "divide": Function("/", _resolve_divide, _divide, infix("/")),
     "floor_divide": Function("//", _resolve_floored, _floored(np.floor_divide), infix("//")),
     "modulo": Function("%", _resolve_floored, _floored(_modulo), infix("%")),
-    "negate": Function("-", _resolve_same, _unary(pc.negate), lambda c: f"-{c.args[0]}"),
-    "abs": Function("abs", _resolve_same, _unary(pc.abs), method("abs")),
+    "negate": Function("-", _resolve_same, _unary(pc.negate_checked), lambda c: f"-{c.args[0]}"),
+    "abs": Function("abs", _resolve_same, _unary(pc.abs_checked), method("abs")),
     "round": Function("round", _resolve_same, _round, method("round", "digits")),
     "floor": Function("floor", _resolve_same, _rounded(pc.floor), method("floor")),
     "ceil": Function("ceil", _resolve_same, _rounded(pc.ceil), method("ceil")),

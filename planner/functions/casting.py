@@ -1,7 +1,9 @@
 """Casts. What does not fit (text that is no number, a float beyond int64) is an error, no guess.
 
-Floats lose their fraction (toward zero), timestamps what is finer than a microsecond. Text is read
-as a time if it is ISO-8601; without a zone it is UTC. A number read as a time is microseconds.
+As integers, floats and decimals lose their fraction (toward zero). As a decimal of fewer places, a
+decimal and the digits that a float shows are rounded, halves away from zero; a decimal as a float
+is the nearest one. Times and durations lose what is finer than the unit (toward the past). Text is
+read as a time if it is ISO-8601; without a zone it is UTC. A number read as a time is microseconds.
 """
 
 from __future__ import annotations
@@ -13,13 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.data_types import TIMESTAMP, TIMESTAMP_UTC, is_text
+from planner.functions.decimals import to_decimal
 from planner.functions.signature import Function
+from rvertex.events.decimals import nearest_floats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.nodes import Call, Node, Value
 
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _ZONE = r"(Z|[+-]\d\d:\d\d|[+-]\d{4})$"
 
 
@@ -53,6 +58,12 @@ def convert(value: Value, target: pa.DataType) -> Value:
         return convert(value.dictionary_decode(), target)
     if is_text(source) and pa.types.is_timestamp(target):
         return _parse_time(value, target)
+    if pa.types.is_decimal(target):
+        return to_decimal(value.cast(pa.string()) if is_text(source) else value, target)
+    if pa.types.is_decimal(source) and pa.types.is_floating(target):
+        return _nearest(value, target)
+    if pa.types.is_decimal(source) and pa.types.is_integer(target):
+        return _whole_part(value).cast(target)
     if pa.types.is_integer(source) and pa.types.is_floating(target):
         return value.cast(target, safe=False)  # the nearest float, also above 2**53
     if pa.types.is_floating(source) and pa.types.is_integer(target):
@@ -69,19 +80,41 @@ def convert(value: Value, target: pa.DataType) -> Value:
         return value.cast(TIMESTAMP).cast(target)
     if pa.types.is_integer(source) and source != pa.int64() and pa.types.is_temporal(target):
         return value.cast(pa.int64()).cast(target)
-    if pa.types.is_duration(source):
-        return pc.cast(value, options=pc.CastOptions(target, allow_time_truncate=True))
+    if pa.types.is_duration(source) and pa.types.is_duration(target):
+        return _floored(value, target)
     return value.cast(target)
 
 
 def _from_time(value: Value, target: pa.DataType) -> Value:
     """Through UTC, so that no time-zone database is asked."""
-    options = pc.CastOptions(pa.timestamp("us", value.type.tz), allow_time_truncate=True)
-    micros = pc.cast(value, options=options)
+    ticks = _floored(value, TIMESTAMP).cast(pa.int64())
     if pa.types.is_timestamp(target):
-        return micros.cast(pa.int64()).cast(pa.timestamp("us", target.tz)).cast(target)
+        return ticks.cast(pa.timestamp("us", target.tz)).cast(target)
     options = pc.CastOptions(target, allow_time_truncate=True)
-    return pc.cast(micros.cast(pa.int64()).cast(TIMESTAMP), options=options)
+    return pc.cast(ticks.cast(TIMESTAMP), options=options)
+
+
+def _floored(value: Value, target: pa.DataType) -> Value:
+    """Times or durations in the unit of ``target``, the last that is not after them."""
+    finer = _PER_SECOND[value.type.unit] // _PER_SECOND[target.unit]
+    ticks = value.cast(pa.int64())
+    if finer > 1:
+        whole = pc.divide(ticks, finer)
+        borrow = pc.less(ticks, pc.multiply(whole, finer)).cast(pa.int64())
+        return pc.subtract(whole, borrow).cast(target)
+    kind = pa.duration if pa.types.is_duration(target) else pa.timestamp
+    scaled = ticks.cast(kind(value.type.unit)).cast(kind(target.unit))
+    return scaled.cast(pa.int64()).cast(target)
+
+
+def _nearest(value: Value, target: pa.DataType) -> Value:
+    if isinstance(value, pa.Scalar):
+        return nearest_floats(pa.repeat(value, 1), target)[0]
+    return nearest_floats(value, target)
+
+
+def _whole_part(value: Value) -> Value:
+    return pc.trunc(value) if value.type.scale > 0 else value
 
 
 def _parse_time(value: Value, target: pa.DataType) -> Value:

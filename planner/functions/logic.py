@@ -1,7 +1,8 @@
 """Comparison, boolean and null functions, and choices between values.
 
 Null is unknown: comparing with it gives null, ``&`` and ``|`` are Kleene's, a ``when`` condition
-that is null does not hold. NaN compares as IEEE says.
+that is null does not hold. NaN compares as IEEE says. Operands are asked from left to right: one
+that a row does not need, as an earlier one has decided, cannot fail on it (:mod:`planner.rows`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from planner.functions.signature import (
     with_literals_adapted,
 )
 from planner.nodes import Call, Literal, Node, Value, bare, cast_to, literal_type
+from planner.rows import chosen, until_false, until_true, until_valid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -136,13 +138,15 @@ FUNCTIONS = {
     "greater_equal": _comparison(">=", pc.greater_equal),
     "between": Function("between", _resolve_comparison, _between, method("between")),
     "is_in": Function("is_in", _resolve_is_in, _is_in, method("is_in", "values")),
-    "and": Function("&", _resolve_boolean, _of(pc.and_kleene), infix("&")),
-    "or": Function("|", _resolve_boolean, _of(pc.or_kleene), infix("|")),
+    "and": Function("&", _resolve_boolean, _of(pc.and_kleene), infix("&"), until_false),
+    "or": Function("|", _resolve_boolean, _of(pc.or_kleene), infix("|"), until_true),
     "not": Function("~", _resolve_boolean, _of(pc.invert), lambda c: f"~{c.args[0]}"),
     "is_null": Function("is_null", _resolve_null_test, _of(pc.is_null), method("is_null")),
     "is_not_null": Function(
         "is_not_null", _resolve_null_test, _of(pc.is_valid), method("is_not_null")
     ),
-    "coalesce": Function("coalesce", _resolve_coalesce, _of(pc.coalesce), plain_call("coalesce")),
-    "when": Function("when", _resolve_when, _when, _show_when),
+    "coalesce": Function(
+        "coalesce", _resolve_coalesce, _of(pc.coalesce), plain_call("coalesce"), until_valid
+    ),
+    "when": Function("when", _resolve_when, _when, _show_when, chosen),
 }

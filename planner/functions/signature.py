@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from planner.data_types import TIMESTAMP_UTC, common_type, is_text, is_time
 from planner.errors import InvalidDurationError
 from planner.nodes import Call, Literal, Node, Value, bare, cast_to
+
+if TYPE_CHECKING:
+    from planner.rows import Needed
 
 #: A call with resolved arguments -> the call with its type and conversions; None: wrong types.
 Resolver = Callable[[Call], Node | None]
@@ -25,6 +29,8 @@ class Function:
     resolve: Resolver
     evaluate: Evaluation
     show: Callable[[Call], str]
+    #: On which rows each operand is needed; None: all of them on all rows.
+    needed: Needed | None = None
 
 
 def typed(call: Call, result: pa.DataType, *args: pa.DataType) -> Call:

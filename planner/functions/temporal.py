@@ -60,7 +60,10 @@ def _truncate(values: Sequence[Value], call: Call) -> Value:
     whole = values[0].cast(_INTEGER)
     probe = replace(call, type=_INTEGER)
     floored = ARITHMETIC["floor_divide"].evaluate([whole, every], probe)
-    return pc.multiply(floored, every).cast(call.type)
+    try:
+        return pc.multiply_checked(floored, every).cast(call.type)
+    except pa.ArrowInvalid:
+        raise pa.ArrowInvalid(f"the {call.type} does not fit into 64 bits") from None
 
 
 def _show_truncate(call: Call) -> str:

@@ -21,23 +21,50 @@ _TEXT = pa.string()
 _WORDS = pa.list_(pa.string())
 
 
+_PLACE = int | None
+#: What options may be.
+_OPTIONS = {
+    **dict.fromkeys(("pattern", "replacement"), str),
+    **dict.fromkeys(("separator", "characters"), str | None),
+    **dict.fromkeys(("start", "stop"), _PLACE),
+}
+
+
 def _resolver(result: pa.DataType) -> Callable[[Call], Node | None]:
     def resolve(call: Call) -> Node | None:
         if not all(text_of(arg) for arg in call.args):
             return None
-        if dict(call.options).get("regex"):
-            _check_regex(call)
+        _check_patterns(call)
         return typed(call, result, *[_TEXT] * len(call.args))
 
     return resolve
 
 
-def _check_regex(call: Call) -> None:
-    """A pattern that cannot be compiled is the user's mistake, not the data's."""
+def _check_patterns(call: Call) -> None:
+    """What can never be is the user's mistake, not the data's."""
+    options = dict(call.options)
+    for name, value in options.items():
+        kind = _OPTIONS.get(name)
+        if kind is not None and not isinstance(value, kind):
+            what = "a whole number" if kind is _PLACE else "a text"
+            raise InvalidPlanError(f"{call}: the {name} {value!r} is not {what}")
+    pattern = options.get("pattern")
+    if call.function == "replace" and pattern == "":
+        raise InvalidPlanError(f"{call}: there is nothing to replace in an empty pattern")
+    if options.get("separator") == "":
+        raise InvalidPlanError(
+            f"{call}: an empty separator splits nothing; leave it out to split at white space"
+        )
+    if not options.get("regex"):
+        return
     try:
-        pc.match_substring_regex(pa.array([""]), call.option("pattern"))
+        pc.match_substring_regex(pa.array([""]), pattern)
+        if call.function == "replace":
+            pc.replace_substring_regex(pa.array([""]), pattern, options["replacement"])
     except pa.ArrowInvalid as error:
-        pattern = call.option("pattern")
+        if "replacement" in str(error):
+            written = options["replacement"]
+            raise InvalidPlanError(f"{written!r} cannot be a replacement: {error}") from None
         raise InvalidPlanError(f"{pattern!r} is not a regular expression: {error}") from None
 
 

@@ -16,17 +16,15 @@ import pyarrow as pa
 from planner.errors import EvaluationError
 from planner.functions.signature import Function
 from planner.nodes import bare
-from rvertex.plain_values import plain_list
+from rvertex.plain_values import arrow_column, plain_list
 from rvertex.user_errors import line_of, reason_of, shown
 from rvertex.user_result import as_column
+from rvertex.user_times import holds_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.nodes import Call, Node, Value
-
-#: The name under which a call holds a function of the user's, in its option ``code``.
-USER = "user"
 
 
 def _resolve(call: Call) -> Node:
@@ -67,13 +65,14 @@ def _whole(value: Value) -> pa.Array:
 
 def _typed(made: list[Any], call: Call) -> pa.Array:
     try:
-        return pa.array(made, call.type)
+        return arrow_column(made, call.type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         for value in made:
             try:
-                pa.array([value], call.type)
-            except (pa.ArrowException, ValueError, TypeError, OverflowError):
+                arrow_column([value], call.type)
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                 reason = f"returned {shown(value)}, which is not {call.type}"
+                reason += f": {error}" if holds_times(call.type) else ""
                 raise EvaluationError(str(call), reason) from None
         raise
 

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from planner.constants import ONE_ROW
 from planner.errors import EvaluationError
 from planner.logical import Filter, LogicalNode, Project
 from planner.nodes import Call, Literal, Node
 from planner.predicates import FALSE, TRUE, is_built_in, may_fail
 from planner.traversal import Shared, transform
-from rstream.batch import VS
 
 if TYPE_CHECKING:
     from planner.options import PlanOptions
-
-_ONE_ROW = pa.RecordBatch.from_arrays([pa.array([0])], names=[VS])
 
 
 def fold_constants(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
@@ -97,11 +95,11 @@ def _computed(node: Call) -> Node:
     if not node.args or not all(isinstance(arg, Literal) for arg in node.args):
         return node
     try:
-        value = node.evaluate(_ONE_ROW)[0]
+        value = node.evaluate(ONE_ROW)[0]
     except EvaluationError:
         return node
     literal = Literal(value.as_py(), node.type) if _is_exact(node.type) else None
-    return literal if literal is not None and literal.value(_ONE_ROW).equals(value) else node
+    return literal if literal is not None and literal.value(ONE_ROW).equals(value) else node
 
 
 def _is_exact(kind: pa.DataType) -> bool:

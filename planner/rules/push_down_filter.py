@@ -48,10 +48,14 @@ def push_down_filter(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
 
 
 def _sink(node: LogicalNode, predicates: list[Node], label: str, shared: Shared) -> LogicalNode:
-    """``node`` filtered by ``predicates``, each placed as low as it may be."""
+    """``node`` filtered by ``predicates``, each placed as low as it may be.
+
+    One that may fail does not get below one that stands before it and stays.
+    """
     stay: list[Node] = []
     for predicate in predicates:
-        moved = None if node in shared else _moved(node, predicate, shared)
+        is_guarded = bool(stay) and may_fail(predicate)
+        moved = None if node in shared or is_guarded else _moved(node, predicate, shared)
         if moved is None:
             stay.append(predicate)
         else:

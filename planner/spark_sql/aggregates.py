@@ -1,8 +1,9 @@
 """Aggregates as Spark SQL: what is computed per group, and the result made of that.
 
-Sums of integers are exact and must fit into int64. ``first``, ``last``, ``max_by``, ``min_by`` and
-aggregates of users take events that start together by their place in the stream. Where that is not
-known, they refuse to choose between different values; a user's aggregate gets them by value.
+Sums of integers and decimals are exact and must fit into their type. ``first``, ``last``,
+``max_by``, ``min_by`` and aggregates of users take events that start together by their place in the
+stream. Where that is not known, they refuse to choose between different values; a user's aggregate
+gets them by value.
 """
 
 from __future__ import annotations
@@ -86,20 +87,26 @@ _OF_VALUES: dict[str, Callable[[str, object], tuple[str, str]]] = {
 
 
 def _added(function: str, name: str, column: str, kind: pa.DataType, shown: str) -> Take:
-    """Sums of integers are exact and must fit; floats are added as doubles."""
+    """Sums of integers and decimals are exact and must fit; floats are added as doubles.
+
+    Spark gives null for a sum of decimals that leaves 38 digits, even if it would come back.
+    """
+    counted = f"{name}_count"
     if pa.types.is_integer(kind):
-        total = f"sum(cast({column} as decimal(20, 0)))"
-        result = cast(name, pa.decimal128(30, 0), pa.int64(), shown)
+        total, exact = f"sum(cast({column} as decimal(20, 0)))", name
     elif pa.types.is_floating(kind):
-        total, result = f"sum(cast({column} as double))", name
+        total, exact = f"sum(cast({column} as double))", name
     else:
         total = f"sum({column})"
-        result = f"cast({name} as {type_name(pa.decimal128(38, kind.scale))})"
-    if function == "sum":
-        return Take({name: total}, result)
-    counted = f"{name}_count"
-    mean = f"cast({result} as double) / {counted}"
-    return Take({name: total, counted: f"count({column})"}, mean)
+        fitting = f"try_cast({name} as {type_name(pa.decimal128(38, kind.scale))})"
+        wrong = failure(f"{shown}: the sum does not fit into 38 digits")
+        exact = f"if({counted} > 0 and {fitting} is null, {wrong}, {fitting})"
+    partial = {name: total, counted: f"count({column})"}
+    if function == "mean":
+        return Take(partial, f"cast({exact} as double) / {counted}")
+    if pa.types.is_integer(kind):
+        exact = cast(name, pa.decimal128(30, 0), pa.int64(), shown)
+    return Take(partial, exact)
 
 
 def _spread(function: str, name: str, column: str, ddof: object) -> Take:

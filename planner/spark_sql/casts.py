@@ -30,8 +30,13 @@ def failure(message: str) -> str:
     return f"raise_error({text(f'{MARK}{message}{MARK}')})"
 
 
-def cast(sql: str, source: pa.DataType, target: pa.DataType, shown: str) -> str:
-    """``sql``, of type ``source``, as ``target``; ``shown`` is what errors call it.
+def _wrong(shown: str | None, reason: str) -> str:
+    """What stands for a value that does not fit: an error, or null where nothing is ``shown``."""
+    return "null" if shown is None else failure(f"cannot evaluate {shown}: {reason}")
+
+
+def cast(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) -> str:
+    """``sql``, of type ``source``, as ``target``; ``shown`` is what errors call it (None: null).
 
     Raises:
         UnsupportedInBatchError: the batch has no such conversion.
@@ -76,12 +81,14 @@ def _is_ticks(kind: pa.DataType) -> bool:
     return bool(pa.types.is_temporal(kind))
 
 
-def _each(sql: str, source: pa.DataType, target: pa.DataType, shown: str) -> str:
+def _each(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) -> str:
     body = cast("element", source, target, shown)
+    if shown is None and body != "element":
+        raise UnsupportedInBatchError("try_cast", "of a list, Spark would keep what fits")
     return sql if body == "element" else f"transform({sql}, element -> {body})"
 
 
-def _from_timestamp(sql: str, source: pa.DataType, target: pa.DataType, shown: str) -> str:
+def _from_timestamp(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) -> str:
     micros = _scaled(sql, source.unit, "us", shown, exact=False)
     if pa.types.is_timestamp(target):
         return micros if target.unit == "us" else _scaled(micros, "us", target.unit, shown)
@@ -96,7 +103,7 @@ def _from_timestamp(sql: str, source: pa.DataType, target: pa.DataType, shown: s
     raise _no_cast(shown, source, target)
 
 
-def _from_date(sql: str, source: pa.DataType, target: pa.DataType, shown: str) -> str:
+def _from_date(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) -> str:
     if pa.types.is_timestamp(target):
         seconds = f"(cast({sql} as bigint) * 86400L)"
         return _scaled(seconds, "s", target.unit, shown)
@@ -107,7 +114,7 @@ def _from_date(sql: str, source: pa.DataType, target: pa.DataType, shown: str) -
     raise _no_cast(shown, source, target)
 
 
-def _from_duration(sql: str, source: pa.DataType, target: pa.DataType, shown: str) -> str:
+def _from_duration(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) -> str:
     if pa.types.is_duration(target):
         return _scaled(sql, source.unit, target.unit, shown, exact=False)
     if target == pa.int64():
@@ -115,7 +122,7 @@ def _from_duration(sql: str, source: pa.DataType, target: pa.DataType, shown: st
     raise _no_cast(shown, source, target)
 
 
-def _from_text(sql: str, source: pa.DataType, target: pa.DataType, shown: str) -> str:
+def _from_text(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) -> str:
     if pa.types.is_timestamp(target):
         micros = _tried(sql, lambda v: f"unix_micros(try_cast({v} as timestamp))", shown)
         return _scaled(micros, "us", target.unit, shown)
@@ -137,12 +144,13 @@ def _matching(sql: str, pattern: str, name: str) -> str:
     return f"if({sql} rlike {text(pattern)}, try_cast({sql} as {name}), null)"
 
 
-def _from_number(sql: str, source: pa.DataType, target: pa.DataType, shown: str) -> str:
+def _from_number(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) -> str:
     """From booleans, integers, floats, decimals and binary."""
     types, name = pa.types, type_name(target)
     if is_text(target):
         if types.is_floating(source):
-            raise UnsupportedInBatchError(shown, "Spark writes floats differently as text")
+            why = "Spark writes floats differently as text"
+            raise UnsupportedInBatchError(shown or "try_cast", why)
         return f"cast({sql} as string)"
     if types.is_binary(target) or types.is_binary(source) or _is_too_wide(source, target):
         raise _no_cast(shown, source, target)
@@ -154,7 +162,7 @@ def _from_number(sql: str, source: pa.DataType, target: pa.DataType, shown: str)
         low, high = _bounds(target)
         return _tried(sql, lambda v: _whole(v, source, low, high, name), shown)
     if types.is_decimal(target):
-        return _tried(sql, lambda v: _decimal(v, source, name), shown)
+        return _tried(sql, lambda v: f"try_cast({v} as {name})", shown)
     raise _no_cast(shown, source, target)
 
 
@@ -169,7 +177,7 @@ def _bounds(kind: pa.DataType) -> tuple[int, int]:
 
 
 def _whole(sql: str, source: pa.DataType, low: int, high: int, name: str) -> str:
-    """``sql`` as an integer, null where it is out of bounds; floats lose their fraction."""
+    """``sql`` as an integer, null where it is out of bounds; fractions are lost."""
     if pa.types.is_floating(source):
         fits = f"cast({sql} as double) > {low - 1}D and cast({sql} as double) < {high + 1}D"
         if float(low - 1) == float(low):
@@ -177,19 +185,13 @@ def _whole(sql: str, source: pa.DataType, low: int, high: int, name: str) -> str
         return f"if({fits}, cast({sql} as {name}), null)"
     fits = f"{sql} between {low}BD and {high}BD"
     if pa.types.is_decimal(source):
-        fits = f"{sql} = floor({sql}) and {fits}"
+        fits = f"{sql} > {low - 1}BD and {sql} < {high + 1}BD"
     return f"if({fits}, cast({sql} as {name}), null)"
 
 
-def _decimal(sql: str, source: pa.DataType, name: str) -> str:
-    """``sql`` as a decimal, null where it is too large or digits would be lost."""
-    made = f"try_cast({sql} as {name})"
-    return f"if({made} = {sql}, {made}, null)" if pa.types.is_decimal(source) else made
-
-
-def _tried(sql: str, convert: Callable[[str], str], shown: str) -> str:
+def _tried(sql: str, convert: Callable[[str], str], shown: str | None) -> str:
     """``convert(sql)``; where that gives null though there is a value, an error."""
-    wrong = failure(f"cannot evaluate {shown}: a value does not fit")
+    wrong = _wrong(shown, "a value does not fit")
 
     def checked(value: str) -> str:
         return let(
@@ -200,21 +202,21 @@ def _tried(sql: str, convert: Callable[[str], str], shown: str) -> str:
     return let(sql, checked)
 
 
-def _scaled(sql: str, unit: str, to: str, shown: str, *, exact: bool = True) -> str:
-    """Ticks of ``unit`` as ticks of ``to``; toward zero where ``to`` is coarser, unless exact."""
+def _scaled(sql: str, unit: str, to: str, shown: str | None, *, exact: bool = True) -> str:
+    """Ticks of ``unit`` as ticks of ``to``; floored where ``to`` is coarser, unless exact."""
     have, want = _PER_SECOND[unit], _PER_SECOND[to]
     if have == want:
         return sql
     if want > have:
         factor = integer(want // have)
-        wrong = failure(f"cannot evaluate {shown}: a time is out of range")
+        wrong = _wrong(shown, "a time is out of range")
         return let(
             sql, lambda v: f"if({v} * {factor} div {factor} <> {v}, {wrong}, {v} * {factor})"
         )
-    factor = integer(have // want)
     if not exact:
-        return f"({sql} div {factor})"
-    wrong = failure(f"cannot evaluate {shown}: digits would be lost")
+        return floor_divide(sql, have // want)
+    factor = integer(have // want)
+    wrong = _wrong(shown, "digits would be lost")
     return let(sql, lambda v: f"if({v} % {factor} <> 0, {wrong}, {v} div {factor})")
 
 
@@ -224,5 +226,8 @@ def floor_divide(sql: str, divisor: int) -> str:
     return let(sql, lambda v: f"({v} div {by} - if({v} % {by} < 0, 1L, 0L))")
 
 
-def _no_cast(shown: str, source: pa.DataType, target: pa.DataType) -> UnsupportedInBatchError:
-    return UnsupportedInBatchError(shown, f"there is no conversion from {source} to {target}")
+def _no_cast(
+    shown: str | None, source: pa.DataType, target: pa.DataType
+) -> UnsupportedInBatchError:
+    why = f"there is no conversion from {source} to {target}"
+    return UnsupportedInBatchError(shown or "try_cast", why)

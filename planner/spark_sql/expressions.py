@@ -1,32 +1,29 @@
 """Expressions as Spark SQL text, with the meaning that :mod:`planner.functions` gives them.
 
-The text is written for a session without ANSI mode, in UTC: integers wrap, division by zero gives
-null. Where Spark means something else (comparisons with NaN, ``floor`` of doubles, ``round``,
-white space, regular expressions' replacements) it is spelled out in Spark's own functions. Not
-spelled out: Spark evaluates only the branch that is taken, so a cast that fails in a branch that is
-not taken stops the stream but not the batch; and case mappings that change a string's length.
+The text is written for a session without ANSI mode, in UTC: division by zero gives null, and what
+may overflow is written with its check. Where Spark means something else (comparisons with NaN,
+``floor`` of doubles, ``round``, white space, regular expressions' replacements) it is spelled out
+in Spark's own functions. Only a ``case`` is known to decide what is evaluated on a row, so ``and``
+and ``or`` are one where their right side may fail. Not spelled out: case mappings that change a
+string's length.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from planner.nodes import Call, Column, Literal, Node
-from planner.spark_sql.casts import cast, failure, floor_divide
+from planner.predicates import may_fail
+from planner.spark_sql.arithmetic import ARITHMETIC, Writer, is_float, spark_type
+from planner.spark_sql.casts import cast
 from planner.spark_sql.errors import MARK
 from planner.spark_sql.lets import let, let2
-from planner.spark_sql.types import integer, literal, text, type_name
+from planner.spark_sql.types import literal, text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-#: The call, and its arguments as SQL.
-Writer: TypeAlias = "Callable[..., str]"
-#: Doubles from here on have no fraction.
-_WHOLE_FROM = "4503599627370496D"
 #: What ``str.isspace`` and Arrow call white space.
 _SPACE = r"(?U)[\s\x1c-\x1f]"
 
@@ -56,93 +53,7 @@ def _plain(function: str) -> Writer:
 
 def _as_result(function: str) -> Writer:
     """A function whose result has another type in Spark."""
-    return lambda call, *args: f"cast({function}({', '.join(args)}) as {_type(call)})"
-
-
-def _type(call: Call) -> str:
-    assert call.type is not None, call
-    return type_name(call.type)
-
-
-def _is_float(node: Node) -> bool:
-    return bool(pa.types.is_floating(node.type))
-
-
-# Arithmetic.
-
-
-def _arithmetic(operator: str) -> Writer:
-    def write(call: Call, a: str, b: str) -> str:
-        sql = f"({a} {operator} {b})"
-        return f"cast({sql} as {_type(call)})" if pa.types.is_decimal(call.type) else sql
-
-    return write
-
-
-def _floor_divide(call: Call, a: str, b: str) -> str:
-    if _is_float(call):
-        return let2(a, b, lambda x, y: f"rint(({x} - {x} % {y}) / {y} - {_borrow(x, y, 'D')})")
-    return let2(a, b, lambda x, y: f"({x} div {y} - {_borrow(x, y, 'L')})")
-
-
-def _borrow(a: str, b: str, suffix: str) -> str:
-    """One where the remainder of ``a`` by ``b`` has not the sign of ``b``."""
-    return f"if({a} % {b} <> 0 and ({a} % {b} < 0) <> ({b} < 0), 1{suffix}, 0{suffix})"
-
-
-def _modulo(call: Call, a: str, b: str) -> str:
-    zero = "0D" if _is_float(call) else "0L"
-    return let2(
-        a,
-        b,
-        lambda x, y: (
-            f"({x} % {y} + if({x} % {y} <> 0 and ({x} % {y} < 0) <> ({y} < 0), {y}, {zero}))"
-        ),
-    )
-
-
-def _floored(x: str) -> str:
-    return f"if(abs({x}) < {_WHOLE_FROM}, cast(floor({x}) as double), {x})"
-
-
-def _floor(call: Call, a: str) -> str:
-    if not _is_float(call):
-        return f"cast(floor({a}) as {_type(call)})"
-    return let(f"cast({a} as double)", lambda x: f"cast({_floored(x)} as {_type(call)})")
-
-
-def _ceil(call: Call, a: str) -> str:
-    if not _is_float(call):
-        return f"cast(ceil({a}) as {_type(call)})"
-    return let(f"(- cast({a} as double))", lambda x: f"cast(- {_floored(x)} as {_type(call)})")
-
-
-def _round(call: Call, a: str) -> str:
-    """Scaled, rounded, scaled back: what is done to doubles, not to their decimal digits."""
-    digits = call.option("digits")
-    if pa.types.is_integer(call.type):
-        return a
-    if pa.types.is_decimal(call.type):
-        return f"cast(round({a}, {digits}) as {_type(call)})"
-    kind = _type(call)
-    power = f"cast(1e{abs(digits)}D as {kind})"
-    up, down = ("*", "/") if digits >= 0 else ("/", "*")
-    wrong = failure(f"cannot evaluate {call}: overflow occurred during rounding")
-
-    def scaled(x: str) -> str:
-        return let(f"cast(cast({x} {up} {power} as {kind}) as double)", lambda y: back(x, y))
-
-    def back(x: str, y: str) -> str:
-        away = f"signum({y}) * ({_floored(f'abs({y})')} + 1D)"
-        nearest = f"if(abs({y}) - {_floored(f'abs({y})')} = 0.5D, {away}, rint({y}))"
-        return (
-            f"case when {x} is null or isnan({x}) or abs({x}) = double('Infinity') then {x} "
-            f"when abs({y}) = double('Infinity') then {wrong} "
-            f"when {y} = {_floored(y)} then {x} "
-            f"else cast({nearest} {down} {power} as {kind}) end"
-        )
-
-    return let(a, scaled)
+    return lambda call, *args: f"cast({function}({', '.join(args)}) as {spark_type(call)})"
 
 
 # Logic.
@@ -150,7 +61,7 @@ def _round(call: Call, a: str) -> str:
 
 def _comparison(operator: str) -> Writer:
     def write(call: Call, a: str, b: str) -> str:
-        if not any(_is_float(arg) for arg in call.args):
+        if not any(is_float(arg) for arg in call.args):
             return f"({a} {operator} {b})"
         return let2(a, b, lambda x, y: _ieee(x, operator, y))
 
@@ -180,6 +91,19 @@ def _is_in(call: Call, a: str) -> str:
     if not members:
         return let(a, lambda x: f"if({x} is null, cast(null as boolean), false)")
     return f"({a} in ({members}))"
+
+
+def _until(operator: str, decisive: str) -> Writer:
+    """``and`` and ``or``, whose right side is not asked where the left side decides."""
+
+    def write(call: Call, a: str, b: str) -> str:
+        if not may_fail(call.args[1]):
+            return f"({a} {operator} {b})"
+        return let(
+            a, lambda x: f"case when {x} = {decisive} then {decisive} else {x} {operator} {b} end"
+        )
+
+    return write
 
 
 def _when(_call: Call, *args: str) -> str:
@@ -265,11 +189,6 @@ def _part(function: str) -> Writer:
     return lambda _call, a: f"cast({function}(timestamp_micros({a})) as bigint)"
 
 
-def _truncate(call: Call, a: str) -> str:
-    every = call.option("every_us")
-    return f"({floor_divide(a, every)} * {integer(every)})"
-
-
 def _cast(call: Call, a: str) -> str:
     (arg,) = call.args
     assert arg.type is not None
@@ -277,20 +196,16 @@ def _cast(call: Call, a: str) -> str:
     return cast(a, arg.type, call.type, str(call).replace(MARK, ""))
 
 
+def _try_cast(call: Call, a: str) -> str:
+    (arg,) = call.args
+    assert arg.type is not None
+    assert call.type is not None
+    return cast(a, arg.type, call.type, None)
+
+
 #: How each of :data:`planner.functions.FUNCTIONS` is written.
 WRITERS: dict[str, Writer] = {
-    "add": _arithmetic("+"),
-    "subtract": _arithmetic("-"),
-    "multiply": _arithmetic("*"),
-    "divide": _infix("/"),
-    "floor_divide": _floor_divide,
-    "modulo": _modulo,
-    "negate": lambda _call, a: f"(- {a})",
-    "abs": _plain("abs"),
-    "round": _round,
-    "floor": _floor,
-    "ceil": _ceil,
-    "sqrt": _plain("sqrt"),
+    **ARITHMETIC,
     "concat": _plain("concat"),
     "equal": _comparison("="),
     "not_equal": _comparison("<>"),
@@ -301,8 +216,8 @@ WRITERS: dict[str, Writer] = {
     "between": _between,
     "ranked": lambda _call, a, b, c: f"named_struct('rank', {a}, 'vs', {b}, 'value', {c})",
     "is_in": _is_in,
-    "and": _infix("and"),
-    "or": _infix("or"),
+    "and": _until("and", "false"),
+    "or": _until("or", "true"),
     "not": lambda _call, a: f"(not {a})",
     "is_null": lambda _call, a: f"({a} is null)",
     "is_not_null": lambda _call, a: f"({a} is not null)",
@@ -327,7 +242,7 @@ WRITERS: dict[str, Writer] = {
     "second": _part("second"),
     "weekday": _part("weekday"),
     "day_of_year": _part("dayofyear"),
-    "truncate": _truncate,
     "epoch_us": lambda _call, a: a,
     "cast": _cast,
+    "try_cast": _try_cast,
 }

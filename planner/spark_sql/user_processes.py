@@ -21,9 +21,17 @@ import pyarrow as pa
 from planner.spark_sql.errors import UnsupportedInBatchError
 from rstream.batch import event_schema
 from rstream.types import INF_TIME
+from rvertex.emitted import misfit
 from rvertex.keyed import Timer
 from rvertex.operators import keyed_process
-from rvertex.plain_values import arrow_column, event_class, plain_keys, plain_list
+from rvertex.plain_values import (
+    arrow_column,
+    event_class,
+    key_view,
+    plain_keys,
+    plain_list,
+    raw_column,
+)
 from rvertex.user_code import NOT_POISON
 from rvertex.user_errors import (
     CrowdedTimersError,
@@ -33,6 +41,7 @@ from rvertex.user_errors import (
     reason_of,
     shown,
 )
+from rvertex.user_times import moment_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,13 +61,17 @@ def process_rows(spec: KeyedProcessing, events: pa.RecordBatch, reached: int) ->
     if events.num_rows == 0:
         return pa.RecordBatch.from_pylist([], schema)
     keys = [plain_keys(events.column(key))[0] for key in spec.keys]
-    loop = _Loop(spec, keys[0] if len(keys) == 1 else tuple(keys))
+    key = keys[0] if len(keys) == 1 else tuple(keys)
+    view = key_view([events.column(key).type for key in spec.keys])
+    loop = _Loop(spec, key if view is None else view(key))
     starts, ends = (plain_list(column) for column in events.columns[:2])
     loop.run(zip(_python_events(events), starts, ends, strict=True), reached)
     given = [[row[k] for row in loop.context.rows] for k in range(2 + len(spec.output))]
     rows = len(loop.context.rows)
     columns = [*given[:2], *([key] * rows for key in keys), *given[2:]]
-    arrays = [arrow_column(c, f.type) for c, f in zip(columns, schema, strict=True)]
+    made = [raw_column] * (2 + len(keys)) + [arrow_column] * len(spec.output)
+    triples = zip(made, columns, schema, strict=True)
+    arrays = [make(values, f.type) for make, values, f in triples]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -98,9 +111,16 @@ class _Context:
         """Refused."""
         return self.now()
 
-    def set_timer(self, at: int, name: str = "") -> None:
+    def _moment(self, time: Any) -> int:
+        try:
+            return moment_us(time, self.vs)
+        except TypeError as error:
+            raise UserResultError(self._name, str(error)) from None
+
+    def set_timer(self, at: Any, name: str = "") -> None:
         """See :meth:`rvertex.keyed.KeyedContext.set_timer`."""
-        if type(at) is not int or at >= INF_TIME:
+        at = self._moment(at)
+        if at >= INF_TIME:
             raise UserResultError(self._name, f"set_timer({at!r}): no time")
         if at <= self.vs and self.in_timer:
             raise UserResultError(self._name, f"set_timer({at}): timers set timers for later times")
@@ -112,9 +132,9 @@ class _Context:
 
     def emit(self, *values: Any, vs: Any = None, ve: Any = None, **named: Any) -> None:
         """See :attr:`rvertex.keyed.KeyedContext.emit`."""
-        start = self.vs if vs is None else vs
+        start = self.vs if vs is None else self._moment(vs)
         end = start + 1 if self.in_timer or vs is not None else self.ve
-        end = end if ve is None else ve
+        end = end if ve is None else self._moment(ve)
         if not self.vs <= start < end <= INF_TIME:
             raise UserResultError(self._name, f"emit(vs={start}, ve={end}) at {self.vs}")
         left = list(self._output.names[len(values) :])
@@ -123,10 +143,9 @@ class _Context:
         row = (*values, *(named[name] for name in left))
         for value, f in zip(row, self._output, strict=True):
             try:
-                pa.array([value], f.type)
-            except (pa.ArrowException, ValueError, TypeError, OverflowError):
-                reason = f"column {f.name!r} is {f.type}, not {value!r}"
-                raise UserResultError("emit(...)", reason) from None
+                arrow_column([value], f.type)
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                raise UserResultError("emit(...)", misfit(f, value, error)) from None
         self.rows.append((start, end, *row))
 
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from planner import agg
 from planner.expressions import Expr, lit, when
+from planner.sql.hints import HINTS
 from planner.sql.literals import plain_value
 
 if TYPE_CHECKING:
@@ -94,16 +95,17 @@ class Aggregates:
                 raise text.error(part, "an aggregate cannot stand inside of another")
         if isinstance(node, exp.Count):
             return self._count(node, condition)
-        if isinstance(node, exp.AnonymousAggFunc):
+        if type(node) is exp.AnonymousAggFunc and node.name:
             return self._by_name(node, condition)
-        if isinstance(node, exp.Quantile):
+        if type(node) is exp.Quantile:
             q = plain_value(node.args["quantile"], text)
             return self._made(node, lambda x: agg.quantile(x, q), node.this, condition)
         if isinstance(node, exp.ArgMax | exp.ArgMin):
             return self._ranked(node, condition)
         make = _OF_ONE.get(type(node))
         if make is None:
-            reason = f"the aggregate {said(node)} is not supported; there are {KNOWN}"
+            hint = HINTS.get(text.spelled(node)) or HINTS.get(said(node)) or f"there are {KNOWN}"
+            reason = f"the aggregate {text.spelled(node)} is not supported; {hint}"
             raise text.error(node, reason)
         if isinstance(node.this, exp.Distinct) or node.expressions:
             raise text.error(node, f"{said(node)} of several or DISTINCT values is not supported")
@@ -159,4 +161,4 @@ def said(node: exp.Expr) -> str:
     """What an aggregate is called in SQL."""
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return node.name.upper()
-    return node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
+    return node.sql_name() if isinstance(node, exp.Func) else node.sql()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from planner.ingest import file_source
+from planner.ingest import AUTO, file_source
 from planner.nodes import Column
 from planner.query import Stream
 from planner.sql.expressions import Expressions
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     *("path", "format", "vs", "ve", "delay", "late", "partitions"),
-    *("delimiter", "null_values", "cti_every"),
+    *("delimiter", "null_values", "cti_every", "start", "end"),
 )
 _FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json", ".json": "json", ".txt": "text"}
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -57,10 +57,13 @@ class Declaration:
         if "path" not in self.options:
             raise self.text.error(self.name, "CREATE STREAM needs path = '...'")
         path, format_ = self._text("path"), self._format()
-        if "cti_every" in self.options:
-            raise self._error("cti_every", "cti_every is an option of a target of INSERT INTO")
+        for option in ("cti_every", "start", "end"):
+            if option in self.options:
+                raise self._error(option, f"{option} is an option of a target of INSERT INTO")
         if format_ == "text":
             return self._text_source(path)
+        if format_ == "rstream":
+            return self._stream_source(path)
         if "vs" not in self.options:
             raise self.text.error(self.name, "a stream that is read needs vs = column")
         more = {k: self._text(k) for k in ("delimiter", "null_values") if k in self.options}
@@ -88,19 +91,28 @@ class Declaration:
     def target(self, stream: Stream) -> Query:
         """The query that writes ``stream`` to the files."""
         for option in self.options:
-            if option not in ("path", "format", "cti_every"):
+            if option not in ("path", "format", "cti_every", "start", "end"):
                 raise self._error(option, f"{option} is not an option of a target of INSERT INTO")
         every = self._duration("cti_every") if "cti_every" in self.options else None
         path = self._text("path") if "path" in self.options else None
         format_ = self._text("format") if "format" in self.options else "parquet"
+        names: dict[str, Any] = {
+            role: self._column(role) for role in ("start", "end") if role in self.options
+        }
         if self.columns or format_ not in ("parquet", "rstream"):
             raise self._error("format", "a target of INSERT INTO is 'parquet' or 'rstream'")
         with self.text.located(self.name):
             if format_ == "rstream":
                 if path is None:
                     raise self._error("format", "an rstream needs path = '...'")
+                if names:
+                    raise self._error(next(iter(names)), "times of an rstream are _vs and _ve")
                 return stream.to_rstream(path, cti_every=every)
-            return stream.to_parquet(path, cti_every=every)
+            return stream.to_parquet(path, cti_every=every, **names)
+
+    def _column(self, option: str) -> str | None:
+        """The name of a column, or NULL for none."""
+        return None if isinstance(self.options[option], exp.Null) else self._text(option)
 
     def _text_source(self, path: str) -> Stream:
         for option in self.options:
@@ -109,6 +121,14 @@ class Declaration:
         with self.text.located(self.name):
             return Stream.from_text(path, partitions=self._partitions())
 
+    def _stream_source(self, path: str) -> Stream:
+        """What another job has written; times and CTIs are in it."""
+        for option in self.options:
+            if option not in ("path", "format"):
+                raise self._error(option, f"{option} is not an option of an rstream")
+        with self.text.located(self.name):
+            return Stream.from_rstream(path)
+
     def _times(self, found: pa.Schema, overrides: dict[str, pa.DataType]) -> dict[str, Any]:
         types = [(f.name, overrides.get(f.name, f.type)) for f in found]
         schema = pa.schema(types)
@@ -116,7 +136,7 @@ class Declaration:
         end: Any = None
         if ve is not None:
             end = self._end(ve, schema)
-        delay = self._delay() if "delay" in self.options else 0
+        delay = self._delay() if "delay" in self.options else AUTO
         return {"vs": self._time(self.options["vs"], schema), "ve": end, "delay": delay}
 
     def _end(self, node: exp.Expr, schema: pa.Schema) -> Any:
@@ -153,8 +173,8 @@ class Declaration:
     def _format(self) -> str:
         if "format" in self.options:
             format_ = self._text("format").lower()
-            if format_ not in _FORMATS.values():
-                known = ", ".join(dict.fromkeys(_FORMATS.values()))
+            if format_ not in (*_FORMATS.values(), "rstream"):
+                known = ", ".join(dict.fromkeys([*_FORMATS.values(), "rstream"]))
                 raise self._error("format", f"no format {format_!r}; there are {known}")
             return format_
         found = _FORMATS.get(PurePosixPath(self._text("path")).suffix)
@@ -177,10 +197,11 @@ class Declaration:
         return count
 
     def _delay(self) -> int | str:
-        """A length of time, or the percentile of an estimated one, as ``'p99'``."""
+        """A length of time, ``'auto'``, or the percentile of an estimated one, as ``'p99'``."""
         node = self.options["delay"]
         is_text = isinstance(node, exp.Literal) and node.is_string
-        return node.name if is_text and node.name.startswith("p") else self._duration("delay")
+        is_named = is_text and (node.name.startswith("p") or node.name == AUTO)
+        return node.name if is_named else self._duration("delay")
 
     def _duration(self, option: str) -> int:
         us = interval_us(self.options[option], self.text)

@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
+import re
+
 from planner.errors import InvalidPlanError
+
+_TYPES = {
+    **{f"int{bits}": name for bits, name in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INT"))},
+    **{f"uint{bits}": name for bits, name in ((8, "UTINYINT"), (16, "USMALLINT"), (32, "UINT"))},
+    "int64": "BIGINT",
+    "uint64": "UBIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "bool": "BOOLEAN",
+    "string": "VARCHAR",
+    "large_string": "VARCHAR",
+    "binary": "BINARY",
+    "date32[day]": "DATE",
+    "null": "NULL",
+}
+
+
+def sql_type(name: str) -> str:
+    """What SQL calls the Arrow type ``name``."""
+    if name.startswith("timestamp"):
+        return "TIMESTAMP"
+    if name.startswith("duration"):
+        return "INTERVAL"
+    decimal = re.fullmatch(r"decimal\d+(\(.*\))", name)
+    return f"DECIMAL{decimal[1]}" if decimal else _TYPES.get(name, name)
 
 
 class SqlError(InvalidPlanError):

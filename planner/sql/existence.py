@@ -9,13 +9,15 @@ conditions read of the outer event, as events that agree in that have the same m
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
 
-from planner.expressions import col, when
-from planner.nodes import Column
+from planner.expressions import Expr, col, when
+from planner.nodes import Column, Literal
+from planner.sql.aggregates import has_aggregate
 from planner.sql.expressions import Expressions
 from planner.sql.joins import and_parts, filtered
 from planner.sql.scope import Scope, free_name
@@ -23,7 +25,6 @@ from planner.sql.scope import Scope, free_name
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.expressions import Expr
     from planner.query import Stream
     from planner.sql.names import Names
 
@@ -46,7 +47,9 @@ def exists(
             raise text.error(test, f"EXISTS takes a SELECT without {part.strip('_').upper()}")
     if select.args.get("from_") is None or select.args.get("where") is None:
         raise text.error(test, "EXISTS needs FROM, and in WHERE an equality with the outer query")
-    inner, keys, others = _correlated(select, from_(select, names), outer, names)
+    inner_scope = from_(select, names)
+    _check_list(select, inner_scope, outer, names)
+    inner, keys, others = _correlated(select, inner_scope, outer, names)
     if not keys:
         raise text.error(test, "EXISTS needs an equality with the outer query in its WHERE")
     read = {} if negated else _read(others, inner, outer, names)
@@ -72,6 +75,21 @@ def exists(
         if negated and ours is outer.stream:
             return outer.with_stream(joined)
         return outer.with_stream(joined.select(*outer.stream.schema.names))
+
+
+def _check_list(select: exp.Select, inner: Scope, outer: Scope, names: Names) -> None:
+    """The list says nothing, but an aggregate in it makes one row of none."""
+    for item in select.expressions:
+        if has_aggregate(item):
+            reason = (
+                "an aggregate gives a row where nothing matches too; write EXISTS (SELECT 1 ...)"
+            )
+            raise names.text.error(item, reason)
+        if not isinstance(item, exp.Star | exp.Literal | exp.Column):
+            raise names.text.error(item, "EXISTS takes no values; write EXISTS (SELECT 1 ...)")
+        if isinstance(item, exp.Column) and not isinstance(item.this, exp.Star):
+            whole = Scope(inner.stream, (*inner.columns, *outer.columns))
+            (inner if inner.candidates(item) else whole).column(item, names.text)
 
 
 def _while_matched(ours: Stream, pairs: Stream, by: list[str], taken: set[str]) -> Stream:
@@ -111,6 +129,10 @@ def _never_null(value: Expr, kind: pa.DataType) -> Expr | None:
         return value.cast("int64").fill_null(0)
     if types.is_dictionary(kind) or types.is_string(kind) or types.is_large_string(kind):
         return value.cast("string").fill_null("")
+    if types.is_decimal(kind):
+        return value.fill_null(Expr(Literal(Decimal(0), kind)))
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return value.cast("binary").fill_null(b"")
     return None
 
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from sqlglot import exp
 
+from planner.data_types import is_text
 from planner.expressions import Expr, as_node, coalesce, col, lit, when
 from planner.sql import functions
-from planner.sql.literals import data_type, interval, plain_value, time_literal
+from planner.sql.errors import SqlError, sql_type
+from planner.sql.hints import HINTS
+from planner.sql.literals import data_type, interval, literal_member, plain_value, time_literal
 from planner.sql.windowing import OVER, is_window
 
 if TYPE_CHECKING:
@@ -39,7 +43,6 @@ _BINARY: dict[type[exp.Expr], Callable[[Expr, Expr], Expr]] = {
     exp.GTE: Expr.__ge__,
     exp.And: Expr.__and__,
     exp.Or: Expr.__or__,
-    exp.DPipe: Expr.__add__,
 }
 AGGREGATE_NEEDS_GROUP = (
     "an aggregate needs GROUP BY with a window, as GROUP BY user, TUMBLE('5 seconds')"
@@ -86,10 +89,10 @@ class Expressions:
             return operator(left, right)
         if isinstance(node, exp.AggFunc | exp.Filter):
             raise self.text.error(node, AGGREGATE_NEEDS_GROUP)
-        for kind, method in self._METHODS.items():
-            if isinstance(node, kind):
-                made: Expr = method(self, node)
-                return made
+        method = self._METHODS.get(type(node))
+        if method is not None:
+            made: Expr = method(self, node)
+            return made
         return self._function(node)
 
     def _function(self, node: exp.Expr) -> Expr:
@@ -103,14 +106,7 @@ class Expressions:
         if isinstance(node.this, exp.Expr) and functions.takes_literals(node):
             value = self.compile(node.this)
             return functions.with_literals(node, value, self.text)
-        raise self.text.error(node, f"{_named(node)} is not supported{self._why_not(node)}")
-
-    def _why_not(self, node: exp.Expr) -> str:
-        if isinstance(node, _OUTSIDE):
-            return ": an answer follows from its input alone"
-        if is_window(node):
-            return " here: it stands in GROUP BY, and window_start and window_end tell its bounds"
-        return ""
+        raise not_supported(node, self.text)
 
     def _own(self, node: exp.Expr) -> Expr | None:
         """A function of the user's, or one that sqlglot has no node for."""
@@ -141,9 +137,9 @@ class Expressions:
             return lit(plain_value(node, self.text))
 
     def _cast(self, node: exp.Cast) -> Expr:
-        if isinstance(node, exp.TryCast) or node.args.get("format") or node.args.get("safe"):
-            raise self.text.error(node, "only CAST(x AS type) is supported")
         to = data_type(node.to, node, self.text)
+        if type(node) is exp.TryCast:
+            return self.compile(node.this).try_cast(to)
         moment = time_literal(node, to, self.text)
         return lit(moment) if moment is not None else self.compile(node.this).cast(to)
 
@@ -161,9 +157,20 @@ class Expressions:
 
     def _in(self, node: exp.In) -> Expr:
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
-            raise self.text.error(node, "IN takes a list of literals; use a JOIN or EXISTS")
-        members = [plain_value(part, self.text) for part in node.expressions]
-        return self.compile(node.this).is_in(members)
+            raise self.text.error(node, "IN takes a list of values; use a JOIN or EXISTS")
+        value = self.compile(node.this)
+        literals: list[Any] = []
+        tests: list[Expr] = []
+        for part in node.expressions:
+            member = literal_member(part, self.text)
+            if member is None:
+                with self.text.located(node):
+                    tests.append(value == self.compile(part))
+            else:
+                literals.append(member)
+        if literals:
+            tests.insert(0, value.is_in(literals))
+        return reduce(Expr.__or__, tests)
 
     def _is(self, node: exp.Is) -> Expr:
         value, what = self.compile(node.this), node.args["expression"]
@@ -181,11 +188,36 @@ class Expressions:
 
     def _between(self, node: exp.Between) -> Expr:
         low, high = self.compile(node.args["low"]), self.compile(node.args["high"])
-        return self.compile(node.this).between(low, high)
+        value = self.compile(node.this)
+        made = value.between(low, high)
+        return made | value.between(high, low) if node.args.get("symmetric") else made
 
     def _extract(self, node: exp.Extract) -> Expr:
         value = self.compile(node.args["expression"])
         return functions.extract(node.this.name, value, node, self.text)
+
+    def _concat(self, node: exp.Expr) -> Expr:
+        is_operator = isinstance(node, exp.DPipe)
+        parts = [node.this, node.args["expression"]] if is_operator else node.expressions
+        values = []
+        for part in parts:
+            value = self.compile(part)
+            kind = value.output_type(self.scope.stream.schema)
+            if not (is_text(kind) or pa.types.is_null(kind)):
+                of = sql_type(str(kind))
+                reason = f"{self.text.spelled(node)} takes text, not {of}; write CAST(x AS VARCHAR)"
+                raise self.text.error(part, reason)
+            values.append(value.cast(str) if pa.types.is_null(kind) else value)
+        return functions.concat(values)
+
+    def _escape(self, node: exp.Escape) -> Expr:
+        like, escape = node.this, plain_value(node.args["expression"], self.text)
+        if type(like) is not exp.Like or not isinstance(escape, str) or len(escape) > 1:
+            raise self.text.error(node, "write s LIKE 'pattern' ESCAPE '!', with one character")
+        pattern = plain_value(like.args["expression"], self.text)
+        with self.text.located(node):
+            made = functions.like(self.compile(like.this), str(pattern), escape)
+        return ~made if like.args.get("negate") else made
 
     def _exists(self, node: exp.Expr) -> Expr:
         raise self.text.error(node, "EXISTS stands alone in WHERE or between ANDs")
@@ -196,7 +228,7 @@ class Expressions:
     def _subquery(self, node: exp.Expr) -> Expr:
         raise self.text.error(node, "a subquery stands in FROM, or in WHERE after EXISTS")
 
-    #: By kind of node; the first that fits.
+    #: By kind of node: a kind derived from another means something else.
     _METHODS: ClassVar[dict[type[exp.Expr], Callable[..., Expr]]] = {
         exp.Paren: lambda self, node: self.compile(node.this),
         exp.Column: _column,
@@ -217,9 +249,10 @@ class Expressions:
         exp.Between: _between,
         exp.Extract: _extract,
         exp.Coalesce: lambda self, node: coalesce(*map(self.compile, _arguments(node))),
-        exp.Concat: lambda self, node: functions.concat(
-            [self.compile(part) for part in node.expressions]
-        ),
+        exp.Concat: _concat,
+        exp.DPipe: _concat,
+        exp.Escape: _escape,
+        exp.TryCast: _cast,
         exp.Subquery: _subquery,
         exp.Select: _subquery,
         exp.Exists: _exists,
@@ -235,13 +268,12 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
     return [part for part in given if isinstance(part, exp.Expr)]
 
 
-#: What differs from run to run.
-_OUTSIDE = (exp.Rand, exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Uuid)
-
-
-def _named(node: exp.Expr) -> str:
-    if isinstance(node, exp.Anonymous):
-        return f"the function {node.name.upper()}"
-    if isinstance(node, exp.Func):
-        return f"the function {node.sql_name()}"
-    return f"{type(node).__name__.upper()} here"
+def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
+    """That there is no such thing, in SQL's words, and what there is instead."""
+    said = text.spelled(node)
+    if is_window(node):
+        where = "it stands in GROUP BY, and window_start and window_end tell its bounds"
+        return text.error(node, f"the function {said} is not supported here: {where}")
+    hint = HINTS.get(said) or (HINTS.get(node.sql_name()) if isinstance(node, exp.Func) else None)
+    what = "the function " if isinstance(node, exp.Func) and said.isidentifier() else ""
+    return text.error(node, f"{what}{said} is not supported" + (f"; {hint}" if hint else ""))

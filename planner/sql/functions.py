@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from planner.durations import UNITS_US
+from planner.errors import InvalidPlanError
 from planner.expressions import Expr, ve, vs, when
+from planner.sql.hints import HINTS
 from planner.sql.literals import plain_value
+from rvertex.durations import UNITS_US
 
 if TYPE_CHECKING:
     from planner.sql.parsing import SqlText
@@ -62,13 +64,17 @@ _TRUNCATED = {
     "DAY": "d", "HOUR": "h", "MINUTE": "m", "SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us"
 }  # fmt: skip
 
+_WILD = {"%": ".*", "_": "."}
+
 
 def reject_others(node: exp.Expr, known: tuple[str, ...], text: SqlText) -> None:
     """Arguments and modifiers of a function that nothing here looks at are told, not ignored."""
     for name, part in node.args.items():
         if part and name not in known and not isinstance(part, bool):
             at = part if isinstance(part, exp.Expr) else node
-            raise text.error(at, f"this form of {type(node).__name__.upper()} is not supported")
+            said = text.spelled(node)
+            hint = f"; {HINTS[said]}" if said in HINTS else ""
+            raise text.error(at, f"this form of {said} is not supported{hint}")
 
 
 def takes_literals(node: exp.Expr) -> bool:
@@ -88,23 +94,36 @@ def with_literals(node: exp.Expr, value: Expr, text: SqlText) -> Expr:
         return _WITH_LITERALS[type(node)](value, literals, node, text)
 
 
-def like(value: Expr, pattern: str) -> Expr:
-    """``LIKE``: ``%`` is any text, ``_`` any character, a backslash takes the next as it is."""
-    pieces = re.findall(r"\\.|%|_|[^%_\\]+|\\$", pattern, re.DOTALL)
-    plain = [p for p in pieces if p != "%"]
-    if not any(p == "_" or p.startswith("\\") for p in plain):
-        middle = "".join(plain)
-        if pieces == [middle, "%"]:
-            return value.str.starts_with(middle)
-        if pieces == ["%", middle]:
-            return value.str.ends_with(middle)
-        if pieces == ["%", middle, "%"]:
-            return value.str.contains(middle)
-        if "%" not in pieces:
-            return value == middle
-    wild = {"%": ".*", "_": "."}
-    parts = (wild.get(p) or re.escape(p[1:] if p[0] == "\\" and p[1:] else p) for p in pieces)
-    return value.str.contains(f"(?s)^{''.join(parts)}$", regex=True)
+def like(value: Expr, pattern: str, escape: str = "\\") -> Expr:
+    """``LIKE``: ``%`` is any text, ``_`` any character, ``escape`` takes the next as it is.
+
+    Raises:
+        InvalidPlanError: nothing follows the last ``escape``.
+    """
+    characters = iter(pattern)
+    pieces: list[tuple[str, bool]] = []  # with whether it stands for others
+    for character in characters:
+        if character == escape:
+            taken = next(characters, "")
+            if not taken:
+                raise InvalidPlanError(f"LIKE {pattern!r}: nothing follows the last {escape!r}")
+            pieces.append((taken, False))
+        else:
+            pieces.append((character, character in "%_"))
+    wild = [at for at, (_, is_wild) in enumerate(pieces) if is_wild]
+    plain = "".join(character for character, is_wild in pieces if not is_wild)
+    last = len(pieces) - 1
+    if not any(is_wild and character == "_" for character, is_wild in pieces):
+        if not wild:
+            return value == plain
+        if wild == [last]:
+            return value.str.starts_with(plain)
+        if wild == [0]:
+            return value.str.ends_with(plain)
+        if wild == [0, last]:
+            return value.str.contains(plain)
+    parts = (_WILD[c] if is_wild else re.escape(c) for c, is_wild in pieces)
+    return value.str.contains(rf"(?s)\A{''.join(parts)}\z", regex=True)
 
 
 def _split_part(value: Expr, given: dict[str, Any], node: exp.Expr, text: SqlText) -> Expr:

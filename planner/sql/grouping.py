@@ -52,7 +52,7 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names) -> St
     if clause is None:
         first = next(n for item in items for n in item.node.walk() if is_aggregate(n))
         raise text.error(first, NEEDED)
-    window_node, key_nodes = _split_group(clause, items, names)
+    window_node, key_nodes = _split_group(clause, items, scope, names)
     grouping = _Grouping(names, scope)
     for key_node in key_nodes:
         grouping.add_key(key_node, items)
@@ -180,7 +180,7 @@ class _Grouping:
 
 
 def _split_group(
-    clause: exp.Expr, items: list[Item], names: Names
+    clause: exp.Expr, items: list[Item], scope: Scope, names: Names
 ) -> tuple[exp.Expr, list[exp.Expr]]:
     """The window, and the keys: expressions, names of the list, or places in it."""
     text = names.text
@@ -192,19 +192,24 @@ def _split_group(
         raise text.error(clause, NEEDED)
     if len(windows) > 1:
         raise text.error(windows[1], "GROUP BY takes one window")
-    keys = [_listed(part, items, text.error) for part in clause.expressions if part not in windows]
+    parts = [part for part in clause.expressions if part not in windows]
+    keys = [_listed(part, items, scope, text.error) for part in parts]
     return windows[0], keys
 
 
 def _listed(
-    node: exp.Expr, items: list[Item], error: Callable[[exp.Expr, str], SqlError]
+    node: exp.Expr,
+    items: list[Item],
+    scope: Scope,
+    error: Callable[[exp.Expr, str], SqlError],
 ) -> exp.Expr:
+    """A place in the list, or a name of it that is no column of the stream, as what it is of."""
     if isinstance(node, exp.Literal) and not node.is_string:
         at = int(node.name) if node.name.isdigit() else 0
         if not 1 <= at <= len(items):
             raise error(node, f"the list has columns 1 to {len(items)}")
         return items[at - 1].node
-    if isinstance(node, exp.Column) and not node.table:
+    if isinstance(node, exp.Column) and not node.table and not scope.candidates(node):
         for item in items:
             made = not isinstance(item.node, exp.Column) and not has_aggregate(item.node)
             if item.name == node.name and made:

@@ -8,16 +8,20 @@ keeps both keys, as that of the right side is null where nothing matches.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from planner.expressions import Expr, col
-from planner.nodes import Column
+from planner.nodes import Column, resolve
+from planner.predicates import may_fail
 from planner.sql.expressions import Expressions
 from planner.sql.scope import Scope, free_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from planner.query import Stream
     from planner.sql.names import Names
 
@@ -59,14 +63,18 @@ def _kind(clause: exp.Join, names: Names) -> str:
 def _filtered_right(
     rest: exp.Expr | None, left: Scope, right: Scope, names: Names
 ) -> tuple[Scope, exp.Expr | None]:
-    """The right side without what could match nothing, and what ON says besides."""
-    others: exp.Expr | None = None
+    """The right side without what could match nothing, and what ON says besides.
+
+    What may fail stays behind the conditions that stand before it.
+    """
+    others: list[exp.Expr] = []
     for part in and_parts(rest) if rest is not None else ():
-        if _side(part, left, right, names) == "right":
+        of_right = _side(part, left, right, names) == "right"
+        if of_right and not (others and fails(part, right, names)):
             right = filtered(part, right, names)
         else:
-            others = part if others is None else exp.And(this=others, expression=part)
-    return right, others
+            others.append(part)
+    return right, all_of(others) if others else None
 
 
 def filtered(condition: exp.Expr, scope: Scope, names: Names) -> Scope:
@@ -74,6 +82,17 @@ def filtered(condition: exp.Expr, scope: Scope, names: Names) -> Scope:
     predicate = Expressions(names.text, scope, names.functions).compile(condition)
     with names.text.located(condition):
         return scope.with_stream(scope.stream.filter(predicate))
+
+
+def fails(condition: exp.Expr, scope: Scope, names: Names) -> bool:
+    """Whether the condition may be an error on some row."""
+    made = Expressions(names.text, scope, names.functions).compile(condition)
+    return may_fail(resolve(made.node, scope.stream.schema))
+
+
+def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
+    """The conditions with AND between them."""
+    return reduce(lambda a, b: exp.And(this=a, expression=b), conditions)
 
 
 def and_parts(node: exp.Expr) -> list[exp.Expr]:
@@ -147,7 +166,9 @@ def _joined(
     left_stream, left_on = _with_keys(left.stream, [key[0] for key in keys], taken)
     right_stream, right_on = _with_keys(right.stream, [key[1] for key in keys], taken)
     using = bool(clause.args.get("using"))
-    same = left_on == right_on and (using or how != "left")
+    same = left_on == right_on and (
+        using or (how != "left" and _same_types(left_stream, right_stream, left_on))
+    )
     right_stream, renamed = _without_clashes(left_stream, right_stream, right_on if same else [])
     right_on = [renamed.get(name, name) for name in right_on]
     shared = right_on if same else []
@@ -181,6 +202,11 @@ def _with_keys(stream: Stream, keys: list[Expr], taken: set[str]) -> tuple[Strea
             on.append(free_name("join_key", taken))
             computed.append(key.alias(on[-1]))
     return (stream.with_columns(*computed) if computed else stream), on
+
+
+def _same_types(left: Stream, right: Stream, on: list[str]) -> bool:
+    """Whether one column says what the keys of both sides are."""
+    return all(left.schema.field(name).type == right.schema.field(name).type for name in on)
 
 
 def _without_clashes(

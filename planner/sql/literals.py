@@ -52,6 +52,13 @@ _TYPES: dict[str, pa.DataType] = {
     "TIMESTAMPTZ": TIMESTAMP_UTC,
     "DATETIME": TIMESTAMP_UTC,
 }
+_CUT = "has no length here; cut text with SUBSTRING(x, 1, n), and write VARCHAR"
+_FINER = "has microseconds here; cut them with DATE_TRUNC('second', x), and write TIMESTAMP"
+#: What a type with a length in parentheses means elsewhere.
+_LENGTHS = {
+    **dict.fromkeys(("VARCHAR", "CHAR", "NCHAR", "NVARCHAR", "TEXT"), _CUT),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"), _FINER),
+}
 _HELP = "is not a duration; write it like '5 seconds', INTERVAL '5' SECOND or '5s'"
 
 
@@ -93,15 +100,21 @@ def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
     """The Arrow type of a type in SQL."""
     name = str(getattr(node.this, "value", node.this))
     if name == "DECIMAL":
-        digits = [int(p.name) for p in node.expressions]
+        digits = _digits(node)
         precision, scale = (*digits, 0)[:2] if digits else (38, 0)
         with text.located(at):
             return _decimal(precision, scale)
+    if node.expressions and not (name.startswith("TIMESTAMP") and _digits(node) == [6]):
+        raise text.error(at, f"{node.sql()} {_LENGTHS.get(name, 'has no length here')}")
     found = _TYPES.get(name)
     if found is None or node.args.get("nested"):
         known = ", ".join(dict.fromkeys([*_TYPES, "DECIMAL(p, s)"]))
         raise text.error(at, f"no type {node.sql()}; the types are: {known}")
     return found
+
+
+def _digits(node: exp.DataType) -> list[int]:
+    return [int(part.name) for part in node.expressions]
 
 
 def _decimal(precision: int, scale: int) -> pa.DataType:
@@ -123,6 +136,16 @@ def time_literal(node: exp.Cast, to: pa.DataType, text: SqlText) -> Any:
     return moment.date() if pa.types.is_date(to) else moment
 
 
+def literal_member(node: exp.Expr, text: SqlText) -> Any:
+    """The value of a literal in a list, times included; None: it is NULL or an expression."""
+    inner = node.this if isinstance(node, exp.Paren | exp.Neg) else node
+    if isinstance(inner, exp.Literal | exp.Boolean | exp.Paren | exp.Neg):
+        return plain_value(node, text)
+    if type(node) is exp.Cast:
+        return time_literal(node, data_type(node.to, node, text), text)
+    return None
+
+
 def plain_value(node: exp.Expr, text: SqlText) -> Any:
     """A literal number, string or truth value as a Python value."""
     if isinstance(node, exp.Paren):
@@ -138,4 +161,6 @@ def plain_value(node: exp.Expr, text: SqlText) -> Any:
         return int(node.name) if whole else float(node.name)
     if isinstance(node, exp.Boolean):
         return bool(node.this)
+    if isinstance(node, exp.Null):
+        raise text.error(node, "NULL here makes all of it NULL; a literal is needed")
     raise text.error(node, "a literal is needed here")

@@ -14,7 +14,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -22,7 +22,8 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.errors import SqlError
+from planner.errors import ExpressionTypeError
+from planner.sql.errors import SqlError, sql_type
 from rstream.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +50,26 @@ _WORDS = {
     exp.Order: TokenType.ORDER_BY,
     exp.Limit: TokenType.LIMIT,
     exp.Offset: TokenType.OFFSET,
+}
+_SHOWN_CHARACTERS = 40
+#: Operators of several words, or without a place of their own.
+_SPELLED: dict[type[exp.Expr], str] = {
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+    exp.BitwiseNot: "~",
+    exp.Not: "NOT",
+    exp.Neg: "-",
+    exp.Case: "CASE",
+    exp.Cast: "CAST",
+    exp.TryCast: "TRY_CAST",
+    exp.Extract: "EXTRACT",
+    exp.Trim: "TRIM",
+    exp.WithinGroup: "WITHIN GROUP",
+    exp.IgnoreNulls: "IGNORE NULLS",
+    exp.RespectNulls: "RESPECT NULLS",
 }
 
 
@@ -80,6 +101,9 @@ class SqlText:
             yield
         except SqlError:
             raise
+        except ExpressionTypeError as error:
+            types = " and ".join(map(sql_type, error.types))
+            raise self.error(node, f"{self.spelled(node)} does not take {types}") from None
         except UsageError as error:
             raise self.error(node, str(error)) from None
 
@@ -92,6 +116,38 @@ class SqlText:
                 return found
             around = around.parent
         return (0, 1)
+
+    def spelled(self, node: exp.Expr) -> str:
+        """What SQL calls the node: the name or operator as it is written, else all of it."""
+        if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) and node.name:
+            return node.name.upper()
+        start, end = self.place(node)
+        written = self.text[start:end].upper()
+        if isinstance(node, exp.Func) and "start" in node.meta and written.isidentifier():
+            is_call = self.text[end:].lstrip().startswith("(")
+            if is_call or written in node.sql_names():
+                return written
+        if type(node) in _SPELLED:
+            return _SPELLED[type(node)]
+        called = self._called(node) if isinstance(node, exp.Func) else None
+        if called is not None:
+            return called
+        if isinstance(node, _INFIX) and type(node) is not exp.Dot:
+            return written
+        if isinstance(node, exp.Func):
+            return node.sql_name()
+        shown = node.sql()
+        return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}..."
+
+    def _called(self, node: exp.Func) -> str | None:
+        """The name before the parenthesis around a function's first part, if it is one of it."""
+        first = self._first(node)
+        before = [t for t in self.tokens if t.start < first[0]] if first else []
+        for bracket, word in itertools.pairwise(reversed(before)):
+            if bracket.token_type is TokenType.L_PAREN:
+                name = word.text.upper()
+                return name if name in (*node.sql_names(), *Parser.FUNCTION_PARSERS) else None
+        return None
 
     def statement(self, node: exp.Expr) -> Place:
         """The first word of the statement that ``node`` is."""
@@ -107,8 +163,9 @@ class SqlText:
         return place
 
     def token_after(self, node: exp.Expr, *, skip: tuple[TokenType, ...] = ()) -> Place | None:
-        """The token behind all of ``node``."""
-        ends = [n.meta["end"] for n in node.walk() if "end" in n.meta]
+        """The token behind all of ``node``; none if the node is missing."""
+        walked = node.walk() if isinstance(node, exp.Expr) else ()
+        ends = [n.meta["end"] for n in walked if "end" in n.meta]
         past = (TokenType.R_PAREN, *skip)
         for token in self.tokens if ends else ():
             if token.start > max(ends) and token.token_type not in past:
@@ -166,6 +223,15 @@ class _StreamParser(Parser):
         option = exp.Property(this=exp.var(name.text), value=value)
         option.update_positions(name)
         return option
+
+    def _parse_function(self, *args: Any, **options: Any) -> exp.Expr | None:
+        """What builds a node of a function fails in Python's words where arguments are missing."""
+        name = self._curr
+        try:
+            return super()._parse_function(*args, **options)
+        except (LookupError, AttributeError, TypeError, ValueError):
+            self.raise_error(f"{name.text.upper()} does not take these arguments", name)
+            raise
 
     def _parse_as_command(self, start: Token) -> exp.Command:
         self.raise_error("this cannot be read here", self._curr or start)

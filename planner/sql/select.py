@@ -15,7 +15,7 @@ from planner.sql.existence import exists
 from planner.sql.expressions import Expressions
 from planner.sql.grouping import group, is_grouped
 from planner.sql.items import Item, items_of
-from planner.sql.joins import and_parts, filtered, join
+from planner.sql.joins import all_of, and_parts, fails, filtered, join
 from planner.sql.scope import Scope, scope_of
 
 if TYPE_CHECKING:
@@ -33,6 +33,23 @@ _WHAT = {
     "laterals": "LATERAL",
     "sample": "TABLESAMPLE",
     "windows": "WINDOW",
+    "locks": "FOR UPDATE",
+    "into": "SELECT INTO",
+    "match": "MATCH_RECOGNIZE",
+    "connect": "CONNECT BY",
+    "pivots": "PIVOT",
+    "sort": "SORT BY: a stream is ordered by time",
+    "distribute": "DISTRIBUTE BY: who computes what follows from the keys",
+    "cluster": "CLUSTER BY: who computes what follows from the keys",
+    "kind": "SELECT AS STRUCT or VALUE",
+    "operation_modifiers": "a word before the columns",
+    "system_time": "FOR SYSTEM_TIME",
+    "version": "FOR VERSION",
+    "hint": "a hint",
+    "hints": "a hint",
+    "joins": "a join in parentheses",
+    "by_name": "UNION ALL BY NAME",
+    "for_": "FOR",
 }
 
 
@@ -156,23 +173,27 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
 
 
 def _where(clause: exp.Expr | None, scope: Scope, names: Names) -> Scope:
-    """One filter for all plain conditions; each EXISTS is a join of its own."""
+    """One filter for all plain conditions; each EXISTS is a join of its own.
+
+    What may fail on what an EXISTS before it keeps out is asked after it.
+    """
     if clause is None:
         return scope
-    plain: exp.Expr | None = None
     tests: list[exp.Expr] = []
+    first: list[exp.Expr] = []
+    last: list[exp.Expr] = []
     for part in and_parts(clause.this):
         if _is_exists(part):
             tests.append(part)
+        elif tests and fails(part, scope, names):
+            last.append(part)
         else:
-            plain = part if plain is None else exp.And(this=plain, expression=part)
-    if not tests:
-        plain = clause.this
-    if plain is not None:
-        scope = filtered(plain, scope, names)
+            first.append(part)
+    if first:
+        scope = filtered(all_of(first) if tests else clause.this, scope, names)
     for test in tests:
         scope = exists(test, scope, names, _from)
-    return scope
+    return filtered(all_of(last), scope, names) if last else scope
 
 
 def _is_exists(node: exp.Expr) -> bool:

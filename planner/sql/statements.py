@@ -15,6 +15,7 @@ from planner.sql.aggregates import marked
 from planner.sql.declarations import Declaration, declared
 from planner.sql.names import Names
 from planner.sql.parsing import parse
+from planner.sql.parts import check_parts, check_whole
 from planner.sql.select import compile_query
 
 if TYPE_CHECKING:
@@ -39,16 +40,19 @@ def compile_text(
     folds = {name.lower(): aggregate for name, aggregate in aggregates.items()}
     compiler = _Statements(Names(text, makers, own, folds), variables)
     try:
-        return _answer(compiler, [marked(statement, folds) for statement in statements])
+        return _answer(compiler, [marked(statement, folds) for statement in statements], own)
     except RecursionError:
         raise text.error_at((0, 1), "this is nested too deeply") from None
 
 
-def _answer(compiler: _Statements, statements: list[exp.Expr]) -> Query | Stream:
+def _answer(
+    compiler: _Statements, statements: list[exp.Expr], own: Mapping[str, object]
+) -> Query | Stream:
     """What the last of the statements gives, after the others."""
     text = compiler.text
     answer: Query | Stream | None = None
     for statement in statements:
+        check_whole(statement, text)
         if isinstance(statement, exp.Create):
             if answer is not None:
                 raise text.error(statement, "CREATE STREAM comes before the SELECT")
@@ -58,6 +62,8 @@ def _answer(compiler: _Statements, statements: list[exp.Expr]) -> Query | Stream
             place = text.statement(statement)
             raise text.error_at(place, "one text has one SELECT or INSERT INTO; this is another")
         answer = compiler.answer(statement)
+    for statement in statements:
+        check_parts(statement, own, text)
     if answer is None:
         end = max(0, len(text.text.rstrip()) - 1)
         raise text.error_at((end, end + 1), "the text ends without a SELECT or INSERT INTO")

@@ -33,6 +33,7 @@ from rvertex.keyed_fields import SlotCode, StateField
 from rvertex.keyed_loop import Hooks, bind, references
 from rvertex.keyed_state import KeyedState
 from rvertex.operators.protocol import OperatorState
+from rvertex.plain_values import key_view
 from rvertex.run import Run
 from rvertex.timers import TimerQueue, timers_of
 from rvertex.user_code import NOT_POISON, OnError, Poison, UserCode, letter_sides
@@ -117,7 +118,8 @@ class KeyedProcessOperator:
         self._timers = TimerQueue()
         key_types = [payload.field(key).type for key in spec.keys]
         self._state = KeyedState(self._code, key_types, self._timers)
-        self.context = KeyedContext(spec.process.name, spec.output, self._timers)
+        view = key_view(key_types)
+        self.context = KeyedContext(spec.process.name, spec.output, self._timers, view)
         self._emitted = Emitted(event_schema(output), spec.keys, self._state.key_columns)
         self._poison = Poison(spec.process, spec.on_error, payload)
         #: The greatest time seen.

@@ -1,4 +1,4 @@
-"""What operators that aggregate by pane share: the open pane, which events and rows are in panes.
+"""What operators that aggregate by pane share: open panes, which events and rows are in panes.
 
 Invariants: (1) a pane is open as long as it has groups; (2) what is saved are the groups, by
 reference, and nothing where no pane is open.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from rstream.batch import VS, int64_column
@@ -15,8 +16,6 @@ from rvertex.operators.grouping import Grouping, OpenGroups
 from rvertex.operators.protocol import OperatorState
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from rvertex.windows import Windows
 
 
@@ -59,6 +58,53 @@ class OpenPane:
         self._groups, self.number = OpenGroups(self._grouping), state.header["pane"]
         if self.number is not None:
             self._groups.restore(state.tables)
+        last_cti: int | None = state.header["last_cti"]
+        return last_cti
+
+
+class OpenPanes:
+    """The groups of every pane that rows came for, where they come in any order."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self._grouping = grouping
+        self._groups: dict[int, OpenGroups] = {}
+
+    def numbers(self) -> list[int]:
+        """Those of the open panes, ascending."""
+        return sorted(self._groups)
+
+    def update(self, number: int, events: pa.RecordBatch) -> None:
+        """Fold events of this pane in."""
+        groups = self._groups.get(number)
+        if groups is None:
+            groups = self._groups[number] = OpenGroups(self._grouping)
+        groups.update(events)
+
+    def close_before(self, number: int) -> list[tuple[np.ndarray, list[pa.Array], list[pa.Array]]]:
+        """Of each pane before this one, by number: that of each group int64[n], keys and lanes."""
+        closed = []
+        for pane in [pane for pane in self.numbers() if pane < number]:
+            groups = self._groups.pop(pane)
+            closed.append((np.full(len(groups), pane), *groups.result()))
+        return closed
+
+    def snapshot(self, last_cti: int | None) -> OperatorState:
+        """The state of an operator that has nothing but open panes and its last CTI."""
+        panes = self.numbers()
+        tables = {
+            f"{i}.{name}": table
+            for i, pane in enumerate(panes)
+            for name, table in self._groups[pane].save().items()
+        }
+        return OperatorState({"panes": panes, "last_cti": last_cti}, tables)
+
+    def load(self, state: OperatorState) -> int | None:
+        """Continue with the panes of ``state``; returns the last CTI."""
+        self._groups = {}
+        for i, pane in enumerate(state.header["panes"]):
+            groups = self._groups[pane] = OpenGroups(self._grouping)
+            mine = (name for name in state.tables if name.partition(".")[0] == str(i))
+            groups.restore({name.partition(".")[2]: state.tables[name] for name in mine})
         last_cti: int | None = state.header["last_cti"]
         return last_cti
 

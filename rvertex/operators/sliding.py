@@ -57,6 +57,8 @@ class SlidingLane:
     type: pa.DataType
     fold: np.ufunc
     fill: int
+    #: The column of carries, which has zeros only where windows slide.
+    carry: str | None = None
     #: Nulls have been seen, and groups of nothing else are null.
     is_nullable: bool = False
 
@@ -84,7 +86,7 @@ def sliding_lanes(lanes: Sequence[Lane], windows: Windows) -> tuple[SlidingLane,
 def _sliding(lane: Lane) -> SlidingLane | None:
     kind = lane.type
     if lane.function == "count" or (lane.function == "sum" and pa.types.is_integer(kind)):
-        return SlidingLane(lane.name, kind, np.add, 0)
+        return SlidingLane(lane.name, kind, np.add, 0, lane.carry_name)
     if lane.function not in ("min", "max") or not is_numpy_ordered(kind):
         return None
     if pa.types.is_floating(kind):
@@ -218,6 +220,8 @@ class SlidingWindows:
                 valid.append(some.astype(np.int64))
                 found = np.where(some, found, found.dtype.type(lane.fill))
             values.append(found)
+            if lane.carry is not None and numbers(events.column(lane.carry)).any():
+                self._largest = _INT64_ABOVE
             if lane.fold is np.add and rows:
                 largest = max(abs(int(found.min())), abs(int(found.max())))
                 self._largest = max(self._largest, largest)
@@ -252,10 +256,11 @@ class SlidingWindows:
             for fold, left, right in zip(self._folds, self._left, self._right, strict=True)
         ]
         valid = iter(arrays[1 + len(self._lanes) :])
-        lanes = [
-            lane.typed(array, next(valid) == 0 if lane.is_nullable else None)
-            for lane, array in zip(self._lanes, arrays[1:], strict=False)
-        ]
+        lanes = []
+        for lane, array in zip(self._lanes, arrays[1:], strict=False):
+            lanes.append(lane.typed(array, next(valid) == 0 if lane.is_nullable else None))
+            if lane.carry is not None:
+                lanes.append(pa.array(np.zeros(len(array), np.int64)))
         return [(window, keys, lanes)]
 
     def _by_key(self, present: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:

@@ -19,9 +19,8 @@ import pyarrow as pa
 
 from rstream.batch import VS, int64_column
 from rstream.types import MIN_TIME
-from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups
-from rvertex.operators.open_pane import in_windows, rows_of_panes
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.grouping import Grouping, closed_groups
+from rvertex.operators.open_pane import OpenPanes, in_windows, rows_of_panes
 from rvertex.ordering import in_time_order
 from rvertex.run import Run
 from rvertex.sorted_runs import concatenated
@@ -29,6 +28,8 @@ from rvertex.windows import Windows, growing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.operators.protocol import OperatorState
 
 #: A batch over at most so many panes is cut at their bounds.
 _CUT_PANES_MAX = 4
@@ -42,8 +43,7 @@ class UnorderedPanes:
         self._panes = windows.pane
         self._grouping = grouping
         self._schema = schema
-        #: The groups of each open pane.
-        self._open: dict[int, OpenGroups] = {}
+        self._open = OpenPanes(grouping)
         self._last_cti: int | None = None
 
     def process(self, ports: Sequence[Run]) -> Run:
@@ -54,10 +54,7 @@ class UnorderedPanes:
         closing = self._panes.open_at(int(run.ctis[-1]) if len(run.ctis) else MIN_TIME)
         if events.num_rows:
             self._consume(events, closing, out)
-        for pane in sorted(pane for pane in self._open if pane < closing):
-            groups = self._open.pop(pane)
-            numbers = np.full(len(groups), pane)
-            out.append(self._rows(numbers, *groups.result()))
+        out += [self._rows(*closed) for closed in self._open.close_before(closing)]
         ctis = growing(self._panes.earliest_open(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
@@ -67,21 +64,11 @@ class UnorderedPanes:
 
     def snapshot(self) -> OperatorState:
         """The open panes, by reference."""
-        panes = sorted(self._open)
-        tables = {
-            f"{i}.{name}": table
-            for i, pane in enumerate(panes)
-            for name, table in self._open[pane].save().items()
-        }
-        return OperatorState({"panes": panes, "last_cti": self._last_cti}, tables)
+        return self._open.snapshot(self._last_cti)
 
     def load(self, state: OperatorState) -> None:
         """Continue with the open panes of ``state``."""
-        self._last_cti, self._open = state.header["last_cti"], {}
-        for i, pane in enumerate(state.header["panes"]):
-            mine = {k.partition(".")[2]: t for k, t in state.tables.items() if _is_of(i, k)}
-            self._open[pane] = OpenGroups(self._grouping)
-            self._open[pane].restore(mine)
+        self._last_cti = self._open.load(state)
 
     def _consume(self, events: pa.RecordBatch, closing: int, out: list[pa.RecordBatch]) -> None:
         """Fold the events in; panes before ``closing`` that begin and end here go to ``out``."""
@@ -96,7 +83,7 @@ class UnorderedPanes:
             self._update(high, rest)
             return
         numbers = vs // unit
-        whole = (numbers < closing) & ~np.isin(numbers, list(self._open))
+        whole = (numbers < closing) & ~np.isin(numbers, self._open.numbers())
         if whole.any():
             mine = events.filter(pa.array(whole))
             out.append(self._rows(*closed_groups(self._grouping, mine, numbers[whole], at=None)))
@@ -106,19 +93,12 @@ class UnorderedPanes:
     def _update(self, pane: int, pieces: Sequence[pa.RecordBatch]) -> None:
         for events in pieces:
             if events.num_rows:
-                groups = self._open.get(pane)
-                if groups is None:
-                    groups = self._open[pane] = OpenGroups(self._grouping)
-                groups.update(events)
+                self._open.update(pane, events)
 
     def _rows(
         self, panes: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
     ) -> pa.RecordBatch:
         return rows_of_panes(self._panes, panes, keys, lanes, self._schema)
-
-
-def _is_of(i: int, name: str) -> bool:
-    return name.partition(".")[0] == str(i)
 
 
 def _cut(

@@ -22,9 +22,8 @@ import pyarrow as pa
 from rstream.batch import VS, int64_column
 from rstream.dictionaries import join_batches
 from rstream.types import INF_TIME
-from rvertex.errors import SumOverflowError
-from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.grouping import Grouping, closed_groups
+from rvertex.operators.open_pane import OpenPanes
 from rvertex.operators.session_panes import LAST_PANE, by_start, living, starts_of_panes
 from rvertex.run import Run
 from rvertex.segments import heads_of
@@ -33,6 +32,8 @@ from rvertex.windows import growing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.operators.protocol import OperatorState
 
 #: Fewer events wait for others: to fold them costs as much.
 _TOGETHER_ROWS = 4096
@@ -48,10 +49,10 @@ class UnorderedSessionPanes:
         self, unit_us: int, *, events: Grouping, partial: Grouping, schema: pa.Schema
     ) -> None:
         self._unit = unit_us
-        self._events, self._partial = events, partial
+        self._events = events
         self._schema = schema
         #: The merged partial rows of each open pane.
-        self._open: dict[int, OpenGroups] = {}
+        self._open = OpenPanes(partial)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         #: No event held is in a pane before this one.
@@ -82,22 +83,12 @@ class UnorderedSessionPanes:
     def snapshot(self) -> OperatorState:
         """The open panes, by reference."""
         self._settle(self._first, [])
-        panes = sorted(self._open)
-        tables = {
-            f"{i}.{name}": table
-            for i, pane in enumerate(panes)
-            for name, table in self._open[pane].save().items()
-        }
-        return OperatorState({"panes": panes, "last_cti": self._last_cti}, tables)
+        return self._open.snapshot(self._last_cti)
 
     def load(self, state: OperatorState) -> None:
         """Continue with the open panes of ``state``."""
-        self._last_cti, self._open = state.header["last_cti"], {}
-        for i, pane in enumerate(state.header["panes"]):
-            groups = self._open[pane] = OpenGroups(self._partial)
-            mine = (name for name in state.tables if name.partition(".")[0] == str(i))
-            groups.restore({name.partition(".")[2]: state.tables[name] for name in mine})
-        self._first = min(self._open, default=LAST_PANE)
+        self._last_cti = self._open.load(state)
+        self._first = min(self._open.numbers(), default=LAST_PANE)
 
     def _settle(self, closing: int, out: list[pa.RecordBatch]) -> None:
         """Fold what waits; panes before ``closing`` of which nothing is held yet go to ``out``."""
@@ -112,29 +103,18 @@ class UnorderedSessionPanes:
 
     def _fold(self, events: pa.RecordBatch, closing: int, out: list[pa.RecordBatch]) -> None:
         numbers = int64_column(events, VS) // self._unit
-        try:
-            panes, keys, lanes = closed_groups(self._events, events, numbers, at=None)
-        except SumOverflowError:
-            if events.num_rows == 1:
-                raise
-            half = events.num_rows // 2
-            self._fold(events.slice(0, half), self._first, out)
-            self._fold(events.slice(half), self._first, out)
-            return
+        panes, keys, lanes = closed_groups(self._events, events, numbers, at=None)
         rows = living(keys, lanes, self._schema)
         is_whole = panes < closing
-        is_whole &= ~np.isin(panes, list(self._open))
+        is_whole &= ~np.isin(panes, self._open.numbers())
         if is_whole.any():
             out.append(rows.filter(pa.array(is_whole)))
             rows, panes = rows.filter(pa.array(~is_whole)), panes[~is_whole]
         firsts = np.flatnonzero(heads_of(panes)).tolist()
         for lo, hi in itertools.pairwise([*firsts, len(panes)]):
-            pane = int(panes[lo])
-            if pane not in self._open:
-                self._open[pane] = OpenGroups(self._partial)
-            self._open[pane].update(rows.slice(lo, hi - lo))
+            self._open.update(int(panes[lo]), rows.slice(lo, hi - lo))
 
     def _close_before(self, pane: int, out: list[pa.RecordBatch]) -> None:
-        closed = [self._open.pop(p).result() for p in sorted(self._open) if p < pane]
-        out += [living(*result, self._schema) for result in closed]
-        self._first = min(self._open, default=LAST_PANE)
+        for _, keys, lanes in self._open.close_before(pane):
+            out.append(living(keys, lanes, self._schema))
+        self._first = min(self._open.numbers(), default=LAST_PANE)

@@ -1,6 +1,6 @@
 """Where a job's rows come from: what to read, what it consists of, and readers from any row."""
 
-from rvertex.sources.discover import assign, discover, infer_schema
+from rvertex.sources.discover import assign, discover, infer_schema, partition_count
 from rvertex.sources.readers import SourceReader, open_reader
 from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
 
@@ -13,4 +13,5 @@ __all__ = [
     "discover",
     "infer_schema",
     "open_reader",
+    "partition_count",
 ]

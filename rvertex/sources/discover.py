@@ -18,13 +18,15 @@ from rvertex.sources.delimited import NULL_VALUES, infer_csv_schema
 from rvertex.sources.files import list_files
 from rvertex.sources.json_lines import infer_json_schema
 from rvertex.sources.parquet import row_groups, schema_of
+from rvertex.sources.rstream import stream_schema, stream_units
 from rvertex.sources.spec import SourcePartition, Unit
 from rvertex.sources.text import TEXT_SCHEMA, count_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rvertex.sources.spec import Format, OptionValue, SourceSpec
+    from rvertex.sources.versions import FileVersion
 
 
 def discover(spec: SourceSpec) -> tuple[Unit, ...]:
@@ -36,17 +38,32 @@ def discover(spec: SourceSpec) -> tuple[Unit, ...]:
     if spec.format == "items":
         assert spec.items is not None
         return (Unit("", rows=spec.items.num_rows),)
+    if spec.format == "rstream":
+        return stream_units(spec.path)
     files = list_files(spec.format, spec.path)
     if spec.format == "parquet":
-        return tuple(unit for path in files for unit in row_groups(path))
+        return tuple(unit for path, version in files.items() for unit in row_groups(path, version))
     if spec.format == "text":
         return _counted(files)
-    return tuple(Unit(path) for path in files)
+    return tuple(Unit(path, version=version) for path, version in files.items())
+
+
+def partition_count(spec: SourceSpec, units: Sequence[Unit], given: int | None, width: int) -> int:
+    """How many partitions a source has; ``given``: by the query, ``width``: at most, if not."""
+    if spec.format == "rstream":
+        return 1 + max(unit.stream for unit in units)
+    return given or max(1, min(width, len(units)))
 
 
 def assign(spec: SourceSpec, units: Sequence[Unit], n: int) -> tuple[SourcePartition, ...]:
-    """Deal unit k to partition k % n. Items: event k to partition k % n, CTIs to all."""
+    """Deal unit k to partition k % n. Items: event k to partition k % n, CTIs to all.
+
+    Of streams each is a partition.
+    """
     assert n > 0, n
+    if spec.format == "rstream":
+        streams = [tuple(unit for unit in units if unit.stream == i) for i in range(n)]
+        return tuple(SourcePartition(spec, mine, i) for i, mine in enumerate(streams))
     if spec.format == "items":
         return tuple(_items_partition(spec, n, i) for i in range(n))
     return tuple(SourcePartition(spec, tuple(units[i::n]), i) for i in range(n))
@@ -66,7 +83,9 @@ def infer_schema(
         SourceNotFoundError, CorruptSourceError, SourceSchemaError: naming the file.
     """
     assert format != "items"
-    file = list_files(format, path)[0]
+    if format == "rstream":
+        return stream_schema(path)
+    file = next(iter(list_files(format, path)))
     if format == "text":
         return TEXT_SCHEMA
     if format == "parquet":
@@ -81,12 +100,12 @@ def infer_schema(
     return pa.schema([pa.field(f.name, _plain(f.type)) for f in schema])
 
 
-def _counted(files: list[str]) -> tuple[Unit, ...]:
+def _counted(files: Mapping[str, FileVersion]) -> tuple[Unit, ...]:
     units: list[Unit] = []
     before = 0
-    for path in files:
+    for path, version in files.items():
         rows = count_lines(path)
-        units.append(Unit(path, rows=rows, rows_before=before))
+        units.append(Unit(path, rows=rows, rows_before=before, version=version))
         before += rows
     return tuple(units)
 

@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rstream.batch import event_schema
+from rstream.batch import event_schema, lifetimes
 from rstream.dictionaries import is_dictionary, plain_array
 from rstream.types import INF_TIME
 from rvertex.errors import SourceSchemaError
-from rvertex.sources.times import Fault, is_time_type, parse_times
+from rvertex.sources.files import first_line
+from rvertex.sources.mixed import check_type
+from rvertex.sources.times import Fault, is_time_type, parse_times, shown
 
 if TYPE_CHECKING:
     from rvertex.operators.protocol import Evaluator
@@ -38,7 +40,7 @@ def to_events(
     Raises:
         SourceSchemaError: a column has a type that does not fit.
     """
-    raw = _conform(raw, spec.columns, path)
+    raw = _conform(raw, spec, path)
     if spec.vs is None:
         vs = np.arange(first_time, first_time + raw.num_rows)
     else:
@@ -49,8 +51,8 @@ def to_events(
     ve = _ends(spec, vs, raw, path)
     if isinstance(ve, RowFault):
         return ve
-    if spec.max_duration_us is not None and (ve - vs > spec.max_duration_us).any():
-        at = int((ve - vs > spec.max_duration_us).argmax())
+    if spec.max_duration_us is not None and (lifetimes(vs, ve) > spec.max_duration_us).any():
+        at = int((lifetimes(vs, ve) > spec.max_duration_us).argmax())
         reason = f"lives longer than {spec.max_duration_us} us, the max_duration that was promised"
         return RowFault(at, _name(spec.ve, "ve"), f"[{_iso(vs[at])}, {_iso(ve[at])})", reason)
     payload = [raw.column(name) for name in spec.schema.names]
@@ -59,19 +61,22 @@ def to_events(
     )
 
 
-def _conform(raw: pa.RecordBatch, columns: pa.Schema, path: str) -> pa.RecordBatch:
+def _conform(raw: pa.RecordBatch, spec: SourceSpec, path: str) -> pa.RecordBatch:
     """The declared columns in the declared order and types."""
     arrays = []
-    for field in columns:
+    for field in spec.columns:
         array = raw.column(field.name)
         if array.type != field.type:
+            check_type(path, field.name, array.type, spec)
             try:
                 array = _converted(array, field.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                reason = f"it is {array.type} here, but {field.type} in the plan"
+                reason = (
+                    f"it is {array.type} here, but {field.type} in the plan: {first_line(error)}"
+                )
                 raise SourceSchemaError(path, field.name, reason) from error
         arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+    return pa.RecordBatch.from_arrays(arrays, schema=spec.columns)
 
 
 def _converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -111,8 +116,7 @@ def _times(
         raise SourceSchemaError(path, name, f"{column.type} cannot be a time")
     times = parse_times(column)
     if isinstance(times, Fault):
-        value = column[times.index].as_py()
-        return RowFault(times.index, name, repr(value), times.reason)
+        return RowFault(times.index, name, shown(column[times.index]), times.reason)
     return times
 
 

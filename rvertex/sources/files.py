@@ -15,10 +15,13 @@ import pyarrow as pa
 
 from rstream.blobs import open_store
 from rstream.errors import StoreError
+from rstream.format.local_files import TEMPORARY
 from rvertex.errors import SourceNotFoundError, SourceVanishedError
+from rvertex.sources.versions import absolute, local_path, of_info, of_stat, store_of
 
 if TYPE_CHECKING:
     from rvertex.sources.spec import Format
+    from rvertex.sources.versions import FileVersion
 
 _SUFFIXES: dict[str, tuple[str, ...]] = {
     "parquet": (".parquet", ".parq", ".pq"),
@@ -29,8 +32,8 @@ _LINE_CHARS_MAX = 300
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
-def list_files(format: Format, path: str) -> list[str]:
-    """The files of a file or folder (recursive), sorted by name.
+def list_files(format: Format, path: str) -> dict[str, FileVersion]:
+    """The files of a file or folder (recursive), sorted by name, by absolute path.
 
     In a folder, names that begin with ``_`` or ``.``, files without content and what has the suffix
     of another format are passed over.
@@ -38,18 +41,18 @@ def list_files(format: Format, path: str) -> list[str]:
     Raises:
         SourceNotFoundError: there is no such path, or the folder holds no file of this format.
     """
-    local = _local_path(path)
+    local = local_path(path)
     try:
         found = _list_remote(path) if local is None else _list_local(local)
     except (OSError, StoreError) as error:
-        raise SourceNotFoundError(path, first_line(error)) from error
-    if found == [""]:
-        return [path]
+        raise SourceNotFoundError(path, first_line(error) + _of_patterns(path)) from error
+    if list(found) == [""]:
+        return {absolute(path): found[""]}
     wanted = [n for n in sorted(found) if _is_visible(n) and _has_format(n, format)]
     if not wanted:
         raise SourceNotFoundError(path, f"the folder holds no {format} file with content")
     folder = path.rstrip("/") if local is None else local
-    return [f"{folder}/{n}" for n in wanted]
+    return {f"{folder}/{n}": found[n] for n in wanted}
 
 
 def open_random(path: str) -> pa.NativeFile:
@@ -58,7 +61,7 @@ def open_random(path: str) -> pa.NativeFile:
     Raises:
         SourceVanishedError: the file is gone or may not be read.
     """
-    local = _local_path(path)
+    local = local_path(path)
     try:
         return pa.OSFile(local) if local is not None else open_store(path).open("")
     except (OSError, StoreError) as error:
@@ -87,32 +90,32 @@ def first_line(error: BaseException) -> str:
     return "".join(c if c.isprintable() else "?" for c in line[:_LINE_CHARS_MAX])
 
 
-def _local_path(path: str) -> str | None:
-    """The absolute path of a local file or folder, None for a store elsewhere."""
-    if path.startswith("file://"):
-        path = path.removeprefix("file://")
-    return None if "://" in path else os.path.abspath(path)
+def _of_patterns(path: str) -> str:
+    if not any(character in path for character in "*?["):
+        return ""
+    return "; patterns are not expanded: give the folder, all of its files are read"
 
 
-def _list_local(path: str) -> list[str]:
+def _list_local(path: str) -> dict[str, FileVersion]:
     """Paths below a folder; one empty path if it is a file."""
     if not os.path.isdir(path):
-        os.stat(path)
-        return [""]
-    found = []
+        return {"": of_stat(os.stat(path))}
+    found = {}
     for folder, _, names in os.walk(path):
-        inside = [os.path.join(folder, name) for name in names]
-        found += [os.path.relpath(name, path) for name in inside if os.path.getsize(name)]
+        for name in (os.path.join(folder, name) for name in names):
+            status = os.stat(name)
+            if status.st_size:
+                found[os.path.relpath(name, path)] = of_stat(status)
     return found
 
 
-def _list_remote(path: str) -> list[str]:
+def _list_remote(path: str) -> dict[str, FileVersion]:
     """As :func:`_list_local`, through the project's one door to stores."""
-    store = open_store(path)
-    found = store.list()
+    store = store_of(path)
+    found = {n: of_info(info) for n, info in store.infos().items() if not n.endswith(TEMPORARY)}
     if not found and not (store.exists("") and store.size("")):  # a folder has no size
         raise FileNotFoundError(2, "No such file or directory", path)
-    return found or [""]
+    return found or {"": of_info(store.info(""))}
 
 
 def _is_visible(name: str) -> bool:

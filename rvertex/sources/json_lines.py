@@ -18,6 +18,7 @@ from rvertex.errors import (
     SourceVanishedError,
 )
 from rvertex.sources.files import first_line, open_sequential
+from rvertex.sources.nesting import TOO_DEEP, check_levels
 from rvertex.sources.times import first_failure
 
 if TYPE_CHECKING:
@@ -73,6 +74,10 @@ class JsonUnits:
         bad = first_failure(len(texts), fails)
         row = rows + sum(bool(t.strip()) for t in texts[: bad + 1])
         value = texts[bad][:80].decode("utf-8", "replace")
+        try:
+            check_levels(texts[bad])
+        except pa.ArrowInvalid:
+            return SourceRowError(unit.path, row, lines + bad + 1, None, value, TOO_DEEP)
         named = [f for f in columns if _refuses(texts[bad], pa.schema([f]))]
         if named and len(named) < len(columns) + (len(columns) == 1):
             field = named[0]
@@ -115,6 +120,7 @@ def parse_json(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
     )
     if not chunk.strip():
         return (schema or pa.schema([])).empty_table()
+    check_levels(chunk)
     read = pajson.ReadOptions(use_threads=False, block_size=len(chunk) + 1)
     return pajson.read_json(pa.BufferReader(chunk), read_options=read, parse_options=parse)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rvertex.sources.spec import SourceSpec
+    from rvertex.sources.versions import FileVersion
 
 BATCH_ROWS = 131_072
 
@@ -71,7 +72,7 @@ class ParquetUnits:
         times = (self._spec.vs, self._spec.ve)
         names = [name for name in self._spec.columns.names if name in times]
         table = file.read_row_group(unit.row_group, columns=names, use_threads=False)
-        if self._spec.late == "drop" and _may_be_late(self._spec, unit, table):
+        if self._spec.drops_late_rows and _may_be_late(self._spec, unit, table):
             return None
         there = file.schema_arrow
         columns = [
@@ -117,12 +118,12 @@ def open_parquet(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
         raise CorruptSourceError(path, None, first_line(error)) from error
 
 
-def row_groups(path: str) -> list[Unit]:
+def row_groups(path: str, version: FileVersion | None = None) -> list[Unit]:
     """The units of a file, empty row groups left out."""
     with open_parquet(path) as file:
         metadata = file.metadata
         counts = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
-    return [Unit(path, row_group=g, rows=n) for g, n in enumerate(counts) if n]
+    return [Unit(path, row_group=g, rows=n, version=version) for g, n in enumerate(counts) if n]
 
 
 def schema_of(path: str) -> pa.Schema:
@@ -150,7 +151,7 @@ def _check_rows(file: pq.ParquetFile, unit: Unit) -> None:
     groups = metadata.num_row_groups
     found = metadata.row_group(unit.row_group).num_rows if unit.row_group < groups else 0
     if found != unit.rows:
-        raise SourceChangedError(unit.path, unit.row_group, unit.rows, found)
+        raise SourceChangedError(unit.path, unit.row_group, f"{unit.rows} rows", f"{found}")
 
 
 def _check_columns(file: pq.ParquetFile, path: str, names: list[str]) -> None:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from rstream.errors import StreamEngineError
 from rvertex.errors import SourceRowError
 from rvertex.sources.delimited import CsvUnits
 from rvertex.sources.events import RowFault, to_events
 from rvertex.sources.json_lines import JsonUnits
 from rvertex.sources.parquet import BATCH_ROWS, ParquetUnits
+from rvertex.sources.rstream import RStreamUnits
 from rvertex.sources.text import TextUnits
+from rvertex.sources.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -31,7 +34,7 @@ class SourceReader(Protocol):
     def read_next(self, rows_max: int) -> pa.RecordBatch | None:
         """The next 1 to ``rows_max`` rows as ``_vs, _ve, payload``; None at the end.
 
-        A reader of items gives ``_kind, _vs, _ve, payload``.
+        A reader of items or of streams gives ``_kind, _vs, _ve, payload``.
 
         Raises:
             SourceRowError, SourceSchemaError, CorruptSourceError, SourceChangedError,
@@ -117,7 +120,7 @@ class FileReader:
                 skip -= unit.rows
                 continue
             row = 0
-            for raw in self._units.batches(unit):
+            for raw in self._watched(unit):
                 dropped = min(skip, raw.num_rows)
                 skip -= dropped
                 if dropped < raw.num_rows:
@@ -125,7 +128,22 @@ class FileReader:
                 row += raw.num_rows
         self._units.close()
 
+    def _watched(self, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """The rows of the unit, as long as the file is the one that was discovered."""
+        file = Watched(unit.path, unit.version)
+        file.check()
+        try:
+            for batch in self._units.batches(unit):
+                file.check_often()
+                yield batch
+        except StreamEngineError:
+            file.check()  # a file that changed is what is wrong, whatever it looked like
+            raise
+        file.check()
+
     def _to_events(self, unit: Unit, raw: pa.RecordBatch, row: int) -> pa.RecordBatch:
+        if self._spec.format == "rstream":
+            return raw
         events = to_events(self._spec, raw, unit.path, unit.rows_before + row)
         if isinstance(events, RowFault):
             number, line = self._units.row_in_file(unit, row + events.index)
@@ -142,5 +160,7 @@ def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:
         return CsvUnits(spec)
     if spec.format == "json":
         return JsonUnits(spec)
+    if spec.format == "rstream":
+        return RStreamUnits(spec)
     assert spec.format == "text", spec.format
     return TextUnits()

@@ -101,7 +101,7 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
 
 
 def _marked(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, before_us: int | None) -> Unit:
-    if spec.late == "drop" and before_us is None:
+    if spec.drops_late_rows and before_us is None:
         return unit
     if not any(_excludes(spec, unit, file, bound) for bound in spec.wanted):
         return unit
@@ -117,10 +117,21 @@ def _excludes(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, bound: Bound) 
         return True
     if not found.has_min_max:
         return False
-    ends = {"min": _like(found.min, bound.value), "max": _like(found.max, bound.value)}
+    said = _min_max(found)
+    if said is None:
+        return False
+    ends = {"min": _like(said[0], bound.value), "max": _like(said[1], bound.value)}
     if any(end is None or end != end for end in ends.values()):
         return False
     return not all(compare(ends[end], bound.value) for end, compare in _DECIDED[bound.operator])
+
+
+def _min_max(found: pq.Statistics) -> tuple[Any, Any] | None:
+    """As Python values; None where Python has none for a time (before year 1, after 9999)."""
+    try:
+        return found.min, found.max
+    except (OverflowError, ValueError):
+        return None
 
 
 def _statistics(
@@ -166,5 +177,8 @@ def _times(spec: SourceSpec, unit: Unit, file: pq.ParquetFile) -> tuple[int, int
     exact = pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
     if not exact:
         return None
-    times = parse_times(pa.array([found.min, found.max], kind))
+    said = _min_max(found)
+    if said is None:
+        return None
+    times = parse_times(pa.array(said, kind))
     return None if isinstance(times, Fault) else (int(times[0]), int(times[1]))

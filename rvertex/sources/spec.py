@@ -10,17 +10,21 @@ the same partition read again gives the same rows, whatever ``rows_max`` or firs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rvertex.frontier import KnownFrontier
     from rvertex.operators.protocol import Evaluator
+    from rvertex.sources.versions import FileVersion
 
-Format = Literal["parquet", "csv", "json", "text", "items"]
+Format = Literal["parquet", "csv", "json", "text", "items", "rstream"]
 LatePolicy = Literal["drop", "adjust", "error"]
+#: "auto": the delay is found when the job is planned; "found": it was, and no row is late.
+DelayOrigin = Literal["given", "auto", "found"]
 OptionValue = str | int | bool
 BoundOperator = Literal["==", "<", "<=", ">", ">="]
 BoundValue = bool | int | float | str | date
@@ -47,21 +51,26 @@ class SourceSpec:
     """
 
     format: Format
-    #: A file, a folder or an fsspec URL; "" for items.
-    path: str
+    #: A file, a folder or an fsspec URL; "" for items. Plans are equal wherever their files lie.
+    path: str = field(metadata={"fingerprint": False})
     #: Payload columns of the events (after pruning); a subset of ``columns`` by name and type.
     schema: pa.Schema
     #: Columns to read from the files, time columns included. Empty for items.
     columns: pa.Schema
-    #: None only for text (its ``_vs`` is the row number over all files, in us) and items.
+    #: None only for text (its ``_vs`` is the row number over all files, in us), items and streams.
     vs: str | Evaluator | None
     #: None: a point event (vs + 1); an int: length in us, > 0; else a time column or expression.
     ve: str | int | Evaluator | None = None
-    #: How far rows may be out of order, us. 0 where it is estimated.
+    #: How far rows may be out of order, us. 0 where it is estimated, or still to be found.
     delay_us: int = 0
+    delay_origin: DelayOrigin = "given"
     #: The share of rows that an estimated delay lets pass (:mod:`rvertex.delay_estimate`).
     delay_quantile: float | None = None
     late: LatePolicy = "drop"
+    #: The path as the user wrote it.
+    shown: str = ""
+    #: Columns whose types the user gave, whatever the files hold.
+    casts: tuple[str, ...] = field(default=(), metadata={"fingerprint": False})
     #: The plan-wide grid of CTI times, us.
     cti_every_us: int = 1_000_000
     #: Reader options; csv: ``delimiter``, ``null_values`` (comma separated).
@@ -76,6 +85,18 @@ class SourceSpec:
     #: Whether rows leave by time; if not, as they come, be they below the frontier or not.
     sorts: bool = True
 
+    @property
+    def drops_late_rows(self) -> bool:
+        """Whether a row may be late, and then goes to the side output."""
+        return self.late == "drop" and self.delay_origin == "given"
+
+    @property
+    def length_us(self) -> int | None:
+        """How long every event lives, if the specification alone says it."""
+        if self.format in ("items", "rstream") or not isinstance(self.ve, int | None):
+            return None
+        return self.ve or 1
+
     def option(self, name: str, default: OptionValue) -> OptionValue:
         """The option ``name``, or ``default`` where it was not given."""
         return dict(self.options).get(name, default)
@@ -83,12 +104,12 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A piece of a source that is dealt out whole: a Parquet row group, or a file."""
+    """A piece of a source that is dealt out whole: a row group of Parquet, a segment, a file."""
 
-    path: str
+    path: str = field(metadata={"fingerprint": False})
     #: Parquet only.
     row_group: int | None = None
-    #: Rows, where known beforehand (Parquet, text, items).
+    #: Rows, where known beforehand (Parquet, text, items, streams).
     rows: int | None = None
     #: Text only: rows of the source before this unit.
     rows_before: int = 0
@@ -96,6 +117,13 @@ class Unit:
     only_times: bool = False
     #: With ``only_times``: no row before the unit in its partition starts later than this, us.
     before_us: int | None = None
+    #: The version of the file that is meant; None: whatever is there.
+    version: FileVersion | None = field(
+        default=None, compare=False, metadata={"fingerprint": False}
+    )
+    #: Streams only: the first item that is taken, and which of the streams it is.
+    first_seq: int = 0
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +133,5 @@ class SourcePartition:
     spec: SourceSpec
     units: tuple[Unit, ...]
     index: int
+    #: Where the delay was found: how far the rows that follow let the frontier go besides.
+    known: KnownFrontier | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rstream.batch import VE, VS, int64_column, only_events
+from rstream.batch import VE, VS, int64_column, lifetimes, only_events
 from rstream.errors import StreamEngineError
 from rvertex.sources.files import open_random
 from rvertex.sources.readers import open_reader
@@ -54,6 +54,8 @@ class SourceStatistics:
     sample_rows: int
     mean_lifetime_us: float
     columns: dict[str, ColumnSample]
+    #: With which one partition would have no late row, us; 0 where nobody looked.
+    delay_us: int = 0
 
 
 def statistics_of(spec: SourceSpec, units: Sequence[Unit]) -> SourceStatistics | None:
@@ -73,14 +75,14 @@ def _found(spec: SourceSpec, units: Sequence[Unit]) -> SourceStatistics:
     sample = _sample(spec, units[:1])
     rows, file_bytes = _sizes(spec, units, sample)
     first_us, last_us = _span(spec, units, sample, rows)
-    lifetimes = int64_column(sample, VE) - int64_column(sample, VS)
+    lived_us = lifetimes(int64_column(sample, VS), int64_column(sample, VE))
     return SourceStatistics(
         rows=rows,
         file_bytes=file_bytes,
         first_us=first_us,
         last_us=last_us,
         sample_rows=sample.num_rows,
-        mean_lifetime_us=float(lifetimes.mean()) if len(lifetimes) else 1.0,
+        mean_lifetime_us=float(lived_us.mean()) if len(lived_us) else 1.0,
         columns={name: _column(sample.column(name)) for name in spec.schema.names},
     )
 
@@ -95,7 +97,7 @@ def _sample(spec: SourceSpec, units: Sequence[Unit]) -> pa.RecordBatch:
     finally:
         reader.close()
     if batch is not None:
-        return batch
+        return only_events(batch) if spec.format == "rstream" else batch
     fields = [pa.field(VS, pa.int64()), pa.field(VE, pa.int64()), *spec.schema]
     return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
 

@@ -40,7 +40,7 @@ class TextUnits:
             yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=TEXT_SCHEMA)
             rows += len(texts)
         if rows != unit.rows:
-            raise SourceChangedError(unit.path, None, unit.rows or 0, rows)
+            raise SourceChangedError(unit.path, None, f"{unit.rows} rows", f"{rows}")
 
     def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
         """A row is a line; both are counted from 1."""

@@ -43,6 +43,14 @@ def is_time_type(kind: pa.DataType) -> bool:
     )
 
 
+def shown(value: pa.Scalar) -> str:
+    """A value as Python shows it; a time that Python has none for as a number of its unit."""
+    try:
+        return repr(value.as_py())
+    except (OverflowError, ValueError):
+        return str(value.cast(pa.int64()))
+
+
 def parse_times(column: pa.Array) -> np.ndarray | Fault:
     """The column as int64[n] microseconds UTC, or its first null or unparsable row."""
     assert is_time_type(column.type), column.type

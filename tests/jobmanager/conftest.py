@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobmanager import job as job_module
+from jobmanager import engine
 from rvertex.executor import LocalExecutor
 from tests.jobmanager.trouble import BrittleWiring, Gate
 
@@ -14,7 +14,7 @@ def brittle_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines of local hosts that :func:`tests.jobmanager.trouble.cut_off` can cut."""
     BrittleWiring.lines.clear()
     monkeypatch.setattr(
-        job_module,
+        engine,
         "LocalExecutor",
         lambda vertices, hosts: LocalExecutor(vertices, hosts=hosts, wire=BrittleWiring),
     )

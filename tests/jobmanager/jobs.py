@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from jobmanager import JobConfig
 from planner import Query, Stream, agg, col, event, hopping, tumbling
 from rstream import open_reader, open_store, read_events
+from rstream.format.part_files import part_uri
 
 WAIT_S = 60.0
 ROWS = 4_000
@@ -83,8 +84,9 @@ def outcome(status: dict[str, Any]) -> tuple[str, int, int, str]:
 
 
 def partitions(output: str) -> list[str]:
-    """The folders of the output's streams."""
-    return sorted(str(path) for path in Path(output).glob("partition=*"))
+    """The places of the output's streams."""
+    names = {path.name.rsplit("-", 2)[0] for path in Path(output).glob("part-*.parquet")}
+    return [part_uri(output, name) for name in sorted(names)]
 
 
 def output_items(output: str) -> list[ItemRows]:

@@ -4,7 +4,8 @@ Item n of every stream follows from item n of its writer's input, so a position 
 instance reads what some living instance of the writer has in memory, or what is durable; if there
 is neither, it says that the item is lost. All that the job manager orders is done as it is told,
 and what it tells to forget or delete is gone. A law is broken if a checkpoint that is to be loaded
-is gone, if an instance reads past a hole, or if the job does not come to its end.
+is gone, if an instance reads past a hole, if the job does not come to its end, or if one that
+recalls the log would keep a checkpoint that the job manager does not.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jobmanager import takeover
 from jobmanager.config import JobConfig
 from jobmanager.manager import JobManager
 from jobmanager.messages import (
@@ -23,6 +25,7 @@ from jobmanager.messages import (
     HostLost,
     JobResumed,
     JobStarted,
+    Record,
     Refuse,
     StartHost,
     StragglerFound,
@@ -81,6 +84,8 @@ class Model:
     def __init__(self, topology: Topology, hosts: int, rng: random.Random) -> None:
         self.topology, self.hosts_wanted, self.rng = topology, hosts, rng
         self.manager = JobManager(topology, CONFIG)
+        #: What one knows that has recalled the log so far.
+        self.successor = JobManager(topology, CONFIG)
         self.instances: dict[tuple[str, int], Held] = {}
         self.hosts: set[str] = set()
         self.starting: set[str] = set()
@@ -99,11 +104,24 @@ class Model:
         self.queue.append(notice)
         while self.queue:
             notice = self.queue.popleft()
-            if is_logged(notice) and not self.manager.is_stale(notice):
-                self.log.append(notice)
-            for instruction in self.manager.handle(notice):
+            is_known = is_logged(notice) and not self.manager.is_stale(notice)
+            instructions = self.manager.handle(notice)
+            for instruction in instructions:
                 self.obey(instruction)
             self.manager.tracker.check()
+            if is_known:
+                self.follow([notice, *(i.notice for i in instructions if isinstance(i, Record))])
+
+    def follow(self, notices: list[Notice]) -> None:
+        """A successor keeps the newest of what is kept, and nothing else."""
+        for notice in notices:
+            self.log.append(notice)
+            takeover.recall(self.successor.job, notice)
+        for vertex in self.topology.vertices:
+            if not self.successor.job.is_settled(vertex):
+                known = list(self.successor.tracker.refs(vertex))
+                kept = list(self.manager.tracker.refs(vertex))
+                assert known == kept[-len(known) :], (vertex, notice, known, kept)
 
     def obey(self, instruction: Instruction) -> None:
         match instruction:
@@ -121,6 +139,8 @@ class Model:
             case Tell(host=host, instruction=message) if host in self.hosts:
                 self.perform(host, message)
             case Tell():
+                pass
+            case Record():
                 pass
 
     def perform(self, host: str, message: object) -> None:

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.config import JobConfig
 from jobmanager.manager import JobManager
-from jobmanager.messages import Feed, HostLost, JobResumed, JobStarted, Tell, Tick, is_logged
+from jobmanager.messages import (
+    Feed,
+    HostLost,
+    JobResumed,
+    JobStarted,
+    Record,
+    Tell,
+    Tick,
+    is_logged,
+)
 from rvertex.messages import (
     CheckpointTaken,
     HostReady,
@@ -54,7 +63,8 @@ class Scene:
         self.answers = True
         if log is not None:
             self.manager.recall(log)
-        self.tell(JobStarted(hosts, 0) if log is None else JobResumed(hosts, 0))
+        begin = JobStarted if log is None else JobResumed
+        self.tell(begin(hosts, 0, self.manager.config.retain_us))
 
     def at(self, vertex: str) -> InstanceState:
         """The instance of a vertex that is furthest."""
@@ -65,6 +75,7 @@ class Scene:
     def tell(self, notice: Notice) -> list[Instruction]:
         self.told.append((notice, self.manager.is_stale(notice)))
         out = self.manager.handle(notice)
+        self.told.extend((i.notice, False) for i in out if isinstance(i, Record))
         self.lines.append(f"> {notice}")
         self.lines.extend(f"    {i}" for i in out)
         return out

@@ -15,14 +15,12 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig
-from planner import Query, Stream, agg, cti, event, tumbling
+from planner import Query, Stream, agg, tumbling
 from rstream.errors import UsageError
-from rvertex.sources.files import list_files
 from tests.jobmanager.jobs import ROWS, WAIT_S, with_limits, write_events
 from tests.jobmanager.trouble import run_and_cancel
 
 if TYPE_CHECKING:
-    from planner.ingest import Cti, Event
     from tests.jobmanager.trouble import Gate
 
 #: Seconds at which the rows start, in the order in which they are read.
@@ -51,15 +49,20 @@ def test_late_rows_are_kept_beside_the_answer(rows: Path, tmp_path: Path) -> Non
     assert late.column("k").to_pylist() == [2, 5, 6]
     assert [t // 1_000_000 for t in late.column("_frontier").to_pylist()] == [15, 17, 17]
     assert jobmanager.read_late(str(root), "clicks").equals(late)
-    assert (output / "_late" / "s01-clicks" / "partition=0").is_dir()
+    assert not list(output.rglob("*late*"))
+    table = ds.dataset(str(root / "late" / "s01-clicks")).to_table()
+    assert table.schema.names == ["start", "end", "k", "_frontier"]
+    assert [t.timestamp() for t in table["start"].to_pylist()] == [9, 15, 3]
+    assert table["k"].equals(late["k"])
 
 
-def test_readers_of_the_answer_pass_over_them(rows: Path, tmp_path: Path) -> None:
+def test_whatever_lies_below_the_answer_is_the_answer(rows: Path, tmp_path: Path) -> None:
     output = tmp_path / "answer"
     job = jobmanager.run(counts(rows, output), root=str(tmp_path / "job"), executor="local")
     assert job.wait(WAIT_S)["events_out"] == len(STARTS_S) - 3
-    assert "_frontier" not in ds.dataset(str(output), partitioning="hive").schema.names
-    assert all("_late" not in name for name in list_files("parquet", str(output)))
+    tables = [pq.read_table(file) for file in output.rglob("*.parquet")]
+    assert sum(table.num_rows for table in tables) == len(STARTS_S) - 3
+    assert {tuple(t.schema.names) for t in tables} == {("window_start", "window_end", "k", "n")}
 
 
 def test_a_source_without_late_rows_leaves_no_folder(tmp_path: Path) -> None:
@@ -68,15 +71,7 @@ def test_a_source_without_late_rows_leaves_no_folder(tmp_path: Path) -> None:
     job = jobmanager.run(counts(path), root=str(tmp_path / "job"), executor="local")
     job.wait(WAIT_S)
     assert jobmanager.read_late(job.root).num_rows == 0
-    assert not (Path(job.output) / "_late").exists()
-
-
-def test_an_item_behind_its_cti_is_late(tmp_path: Path) -> None:
-    items: list[Event | Cti] = [event(5, k=1), cti(10), event(9, k=2), event(11, k=3)]
-    stream = Stream.from_items({"k": "int64"}, items)
-    job = jobmanager.run(stream, root=str(tmp_path / "job"), executor="local")
-    job.wait(WAIT_S)
-    assert jobmanager.read_late(job.root).column("k").to_pylist() == [2]
+    assert not (Path(job.root) / "late").exists()
 
 
 def test_what_cannot_be_put_aside_is_said(rows: Path, tmp_path: Path) -> None:

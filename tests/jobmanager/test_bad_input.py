@@ -19,8 +19,10 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig, JobFailedError
+from jobmanager.errors import InputsChangedError
 from jobmanager.root import JobRoot
 from planner import Query, Stream, agg, tumbling
+from rstream.errors import IntegrityError
 from rvertex.errors import CorruptSourceError
 from tests.jobmanager.jobs import outcome, output_items, with_limits
 
@@ -83,12 +85,15 @@ class Case:
         return {"csv": "csv", "json_lines": "json", "parquet": "parquet"}[self.make.__name__]
 
     def query(self, folder: Path) -> Query:
-        """Events by key and 50 ms, from one partition, so that both files are read in order."""
+        """Events by key and 50 ms, from one partition, so that both files are read in order.
+
+        The delay is given, so nobody looks at the times before the job runs.
+        """
         source = {
             "csv": Stream.from_csv,
             "json": Stream.from_json,
             "parquet": Stream.from_parquet,
-        }[self.format](str(folder), vs="time", ve="end", partitions=1)
+        }[self.format](str(folder), vs="time", ve="end", delay=0, partitions=1)
         return source.group_by("k").window(tumbling("50ms")).agg(n=agg.count()).to_parquet()
 
 
@@ -142,9 +147,11 @@ CASES = {
         r"b\.parquet: data row 201.*'time': the time is null",
     ),
     "corrupt page": Case(parquet, with_broken_page, r"b\.parquet, row group 2: corrupt"),
-    "corrupt footer": Case(parquet, with_broken_footer, r"b\.parquet.*: corrupt", is_early=False),
+    "rewritten": Case(
+        parquet, with_broken_footer, r"b\.parquet: changed since the job was", is_early=False
+    ),
     "truncated": Case(
-        parquet, lambda data: data[: len(data) // 2], r"b\.parquet.*: corrupt", is_early=False
+        parquet, lambda data: data[: len(data) // 2], r"b\.parquet: changed since", is_early=False
     ),
     "vanished csv": Case(
         csv, lambda _: None, r"b\.csv: the file cannot be read any more: No such", is_early=False
@@ -166,6 +173,7 @@ def wait_for_output(folder: Path) -> None:
         threading.Event().wait(0.005)
 
 
+@pytest.mark.filterwarnings("ignore::jobmanager.notes.NoteWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_failed_then_repaired_then_resumed(tmp_path: Path, gate: Gate, name: str) -> None:
     case = CASES[name]
@@ -204,9 +212,34 @@ def test_failed_then_repaired_then_resumed(tmp_path: Path, gate: Gate, name: str
     assert any(durable), "nothing was durable, so this test shows too little"
 
     second.write_bytes(good)
-    status = jobmanager.resume(root).wait(WAIT_S)
+    with pytest.raises(InputsChangedError, match=rf"b\.{case.format} \("):
+        jobmanager.resume(root)
+    status = jobmanager.resume(root, accept_changed_inputs=True).wait(WAIT_S)
     assert outcome(status) == outcome(clean.status())
     assert output_items(job.output) == output_items(clean.output)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("null time in csv", "unparsable time in csv", "row too short"),
+        *("null time in json", "null time in parquet", "corrupt page"),
+    ],
+)
+def test_a_look_at_all_times_finds_it_before_anything_runs(name: str, tmp_path: Path) -> None:
+    """With delay="auto": the same message, and nothing is left of the job."""
+    case = CASES[name]
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / f"a.{case.format}").write_bytes(case.make(0))
+    bad = case.spoil(case.make(ROWS))
+    assert bad is not None
+    (data / f"b.{case.format}").write_bytes(bad)
+    read = {"csv": Stream.from_csv, "json": Stream.from_json, "parquet": Stream.from_parquet}
+    events = read[case.format](str(data), vs="time").select("k")
+    with pytest.raises(IntegrityError, match=case.message):
+        jobmanager.run(events, root=str(tmp_path / "job"), executor="local")
+    assert not (tmp_path / "job").exists()
 
 
 def test_a_file_that_is_corrupt_from_the_beginning(tmp_path: Path) -> None:
@@ -215,7 +248,7 @@ def test_a_file_that_is_corrupt_from_the_beginning(tmp_path: Path) -> None:
     data.mkdir()
     (data / "a.parquet").write_bytes(parquet(0))
     (data / "b.parquet").write_bytes(with_broken_footer(parquet(ROWS)))
-    query = CASES["corrupt footer"].query(data)
+    query = CASES["rewritten"].query(data)
     root = str(tmp_path / "job")
     with pytest.raises(CorruptSourceError, match=r"b\.parquet"):
         jobmanager.run(query, root=root, executor="local")

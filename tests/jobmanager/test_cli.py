@@ -120,7 +120,7 @@ def test_run_status_list_resume_cancel(file: Path, tmp_path: Path) -> None:
         "jobs": [{"job": "one", "state": "finished", "root": str(root)}]
     }
     resumed = last_json(done("resume", root, "--json"))
-    assert resumed == result
+    assert resumed == {**result, "notes": resumed["notes"], "query_changed": False}
     cancelled = call("cancel", root, "--json")
     assert cancelled.exit_code == EXIT_USAGE
     assert "is not running, it is finished" in last_json(cancelled)["error"]
@@ -139,8 +139,9 @@ def test_the_same_for_people(file: Path, tmp_path: Path) -> None:
     assert "one: finished" in table
     assert "s01-events.0" in table
     assert done("list", tmp_path / "jobs").stdout.split() == ["one", "finished", str(root)]
+    assert done("list", root).stdout.split() == ["one", "finished", str(root)]
     assert done("list", tmp_path / "nothing").stdout == ""
-    assert "no job lies below" in done("list", tmp_path / "nothing").stderr
+    assert "no job lies in or directly below" in done("list", tmp_path / "nothing").stderr
     assert "digest: " in done("resume", root).stdout
 
 
@@ -183,23 +184,23 @@ def test_explain_shows_the_plan_of_a_paced_job(file: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("queries.py:broken", "kee"),
-        ("queries.py:mistyped", "string"),
-        ("queries.py:endless", "fortnight"),
+        ("queries.py:broken", "queries.py, line 13: no column 'kee'"),
+        ("queries.py:mistyped", "queries.py, line 16: "),
+        ("queries.py:endless", "queries.py, line 19: "),
         ("queries.py:missing", "no/such/file.parquet: No such file or directory"),
         ("queries.py:taken", "the folder is not empty"),
         ("queries.py:nothing", "no query named 'nothing'; it defines"),
         ("queries.py:number", "'number' is of type int, not a Query or Stream"),
         ("nowhere.py", "nowhere.py: no such file"),
-        ("raises.py", "raises.py: ZeroDivisionError: division by zero"),
+        ("raises.py", "raises.py: line 2: ZeroDivisionError: division by zero"),
         ("syntax.py", "syntax.py: SyntaxError"),
-        ("leaves.py", "leaves.py: SystemExit"),
+        ("leaves.py", "leaves.py: line 1: SystemExit"),
         ("notes.txt", "not a Python file"),
     ],
 )
 def test_a_mistake_is_one_message(target: str, message: str, file: Path) -> None:
     folder = file.parent
-    (folder / "raises.py").write_text("1 / 0\n")
+    (folder / "raises.py").write_text("\n1 / 0\n")
     (folder / "syntax.py").write_text("query = (\n")
     (folder / "leaves.py").write_text("raise SystemExit(3)\n")
     (folder / "notes.txt").write_text("hello\n")
@@ -263,7 +264,7 @@ def test_a_job_that_fails_tells_how_to_go_on(tmp_path: Path) -> None:
     file = tmp_path / "query.py"
     file.write_text(
         "from planner import Stream\n"
-        f"query = Stream.from_csv({str(data)!r}, vs='t', partitions=1).to_parquet()\n"
+        f"query = Stream.from_csv({str(data)!r}, vs='t', delay=0, partitions=1).to_parquet()\n"
     )
     root = tmp_path / "job"
     failed = call("run", file, "--root", root, "--executor", "local", "--json")
@@ -274,10 +275,16 @@ def test_a_job_that_fails_tells_how_to_go_on(tmp_path: Path) -> None:
     assert "b.csv: data row 2 (line 3)" in told["error"]
     last = failed.stderr.splitlines()[-1]
     assert last.startswith("jobmanager: error: job job failed: ")
-    assert last.endswith(f"(resume with: jobmanager resume {root})")
+    assert last.endswith(
+        f"(resume with: jobmanager resume {root}; it goes on with the query as it was)"
+    )
     assert last_json(done("status", root, "--json"))["state"] == "failed"
     (data / "b.csv").write_text("t,k\n3,a\n4,b\n")
-    assert last_json(done("resume", root, "--json"))["events_in"] == 4
+    refused = call("resume", root)
+    assert refused.exit_code == EXIT_FAILED
+    assert "b.csv (11 bytes" in refused.stderr
+    accepted = done("resume", root, "--accept-changed-inputs", "--json")
+    assert last_json(accepted)["events_in"] == 4
 
 
 # ---- processes

@@ -6,6 +6,7 @@ what they are told (tests/jobmanager/test_job.py, tests/sim, tests/spark).
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.messages import (
@@ -17,6 +18,7 @@ from jobmanager.messages import (
     RestartDue,
     StragglerFound,
     Tell,
+    Tick,
     TwinLevel,
 )
 from jobmanager.report import status_of
@@ -32,11 +34,12 @@ from rvertex.messages import (
     VertexFailed,
 )
 from rvertex.types import Recovery
-from tests.jobmanager.scene import SECOND, Scene, started
+from tests.jobmanager.scene import SECOND, Scene, started, taken
 from tests.jobmanager.shapes import chain, siblings, vertex
 
 if TYPE_CHECKING:
     from jobmanager.messages import Instruction
+    from rvertex.messages import CheckpointTaken
 
 TWO = Recovery("replication", 2)
 
@@ -247,6 +250,45 @@ def test_a_drain_moves_vertices_by_twins(rewrite: bool) -> None:
     scene.check("drain", rewrite=rewrite)
 
 
+def test_an_elder_stays_while_a_replayed_reader_may_read_its_memory() -> None:
+    """``c`` has consumed 40 items and would read from 10 again; the twin of ``b`` begins at 30."""
+    scene = Scene(chain("volatile", c=Recovery("replay", horizon_us=5)), hosts=4)
+    scene.start_all()
+    scene.progress("b", 60, 30)
+    scene.progress("c", 40, 40)
+    scene.tell(replayed_from(scene, "early", 35, reads=10))
+    scene.obey(scene.tell(DrainRequested("h1.0")))
+    twin = next(i for i in scene.manager.vertices["b"].instances if i.replaces is not None)
+    twin.released["bc"] = 30
+    scene.progress("b", 80, 45, epoch=twin.epoch)
+    assert len(scene.instances("b")) == 2, "a restart of c would find nothing from 10 to 30"
+    scene.tell(replayed_from(scene, "late", 45, reads=30))
+    scene.progress("b", 81, 46, epoch=twin.epoch)
+    assert [epoch for epoch, _ in scene.instances("b")] == [twin.epoch]
+
+
+def test_a_newcomer_begins_only_where_its_inputs_are_in_memory() -> None:
+    """``b`` was restarted and has items from 30 on; ``c`` goes on, and would read from 10."""
+    scene = Scene(chain("volatile", c=Recovery("replay", horizon_us=5)), hosts=4, join_wait_s=1)
+    scene.start_all()
+    scene.answers = False
+    scene.progress("c", 40, 40)
+    scene.at("b").released["bc"] = 30
+    scene.tell(DrainRequested(scene.at("c").host))
+    out = scene.tell(dataclasses.replace(replayed_from(scene, "early", 42, reads=10), asked=True))
+    assert started(out) == []
+    out = scene.tell(Tick(2 * SECOND))
+    assert len(said(out, TakeCheckpoint)) == 1, "it is asked again"
+    out = scene.tell(dataclasses.replace(replayed_from(scene, "late", 45, reads=30), asked=True))
+    assert started(out) == [("c", "late")]
+
+
+def replayed_from(scene: Scene, name: str, at: int, *, reads: int) -> CheckpointTaken:
+    """Positions of ``c``, which is rebuilt from ``reads`` on."""
+    notice = taken("c", scene.at("c").epoch, name, at, at)
+    return dataclasses.replace(notice, reads=(reads,))
+
+
 def test_the_host_of_a_replica_is_drained() -> None:
     scene = replicated(hosts=3)
     scene.progress("b", 60, 30, epoch=2)
@@ -414,7 +456,7 @@ def test_a_takeover_in_the_middle_of_a_join(rewrite: bool) -> None:
     rows = successor.manager.vertices["b"].instances
     assert [i.checkpoint for i in rows] == ["b40", "b40"]
     assert min(i.epoch for i in rows) > 1000
-    assert [h.name for h in successor.manager.hosts] == ["h0.2", "h1.2", "h2.2"]
+    assert [h.name for h in successor.manager.hosts] == ["h0.1.0", "h1.1.0", "h2.1.0"]
     successor.check("takeover_in_a_join", rewrite=rewrite)
 
 

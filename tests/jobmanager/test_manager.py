@@ -24,6 +24,7 @@ from jobmanager.messages import (
 )
 from rvertex.messages import (
     Collect,
+    HostBusy,
     HostReady,
     ItemsLost,
     Mark,
@@ -234,6 +235,28 @@ def test_a_job_that_gets_no_further_fails_with_a_diagnosis() -> None:
     assert "stall_wait_s" in out[0].error
 
 
+def test_a_host_that_is_busy_is_not_silent_and_has_a_limit_of_its_own() -> None:
+    def busy(host: str, lasted_s: int) -> HostBusy:
+        return HostBusy(host, "b", 1, "Project: s.str.upper()", lasted_s, 3 << 30)
+
+    scene = Scene(hosts=1, host_silence_s=5.0, step_wait_s=60.0)
+    scene.start_all()
+    for second in range(2, 40, 2):
+        assert scene.tell(Tick(second * SECOND)) == []
+        assert scene.tell(busy("h0.0", second)) == []
+    out = scene.lose_to("h0.0", "its line broke")
+    assert StartHost("h0.1") in out
+    assert "its line broke; vertex b on h0.0 did not return" in scene.manager.job.trouble
+    assert "for 38 s, in Project: s.str.upper(); " in scene.manager.job.trouble
+    assert "3.0 GiB of memory" in scene.manager.job.trouble
+    scene.ready("h0.1")
+    assert scene.tell(busy("h0.0", 99)) == [], "it does not hold the slot"
+    scene.obey(scene.tell(busy("h0.1", 60)))
+    assert scene.manager.state == "failed"
+    assert scene.manager.error.startswith("vertex b on h0.1 did not return from its step for 60 s")
+    assert "(step_wait_s = 60 s)" in scene.manager.error
+
+
 def test_cancel() -> None:
     scene = Scene()
     scene.start_all()
@@ -249,8 +272,8 @@ def test_a_replayed_job_manager_resumes_where_the_log_ends(rewrite: bool) -> Non
     scene.finish("a", 100, 100)
     epochs = {i.epoch for _, i in scene.manager.job.instances()}
     out = scene.tell(JobResumed(1, 5 * SECOND))
-    assert out[0] == StartHost("h0.1")
-    scene.ready("h0.1")
+    assert out[0] == StartHost("h0.1.0")
+    scene.ready("h0.1.0")
     states = {v: scene.at(v) for v in "abc"}
     assert {v: s.checkpoint for v, s in states.items()} == {"a": "a50", "b": "b60", "c": "c30"}
     assert all(s.epoch > max(epochs) for s in states.values())
@@ -262,7 +285,7 @@ def test_what_is_finished_and_durable_is_not_run_again() -> None:
     scene.start_all()
     scene.finish("a", 100, 100)
     scene.tell(JobResumed(1, 5 * SECOND))
-    scene.ready("h0.1")
+    scene.ready("h0.1.0")
     assert scene.manager.vertices["a"].state == "finished"
     told = [i for i in scene.lines if "Locate(vertex='a'" in i]
     assert told[-1].endswith("sites=()))"), "its stream is read from Parquet"

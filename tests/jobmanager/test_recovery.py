@@ -22,6 +22,8 @@ class View:
     consumed_at: dict[str, tuple[int, ...]] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
     released_at: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
+    collected: dict[str, int] = field(default_factory=dict)
 
     def consumed(self, vertex: str) -> tuple[int, ...]:
         return self.consumed_at.get(vertex, (0,) * self.topology.vertices[vertex].input_count)

@@ -26,11 +26,10 @@ from jobmanager.root import (
     JOB,
     PLAN,
     STATUS,
-    STATUS_STALE_US,
     JobRoot,
     display_uri,
-    is_owned,
 )
+from jobmanager.storage.liveness import STATUS_STALE_US, is_owned
 from jobmanager.upkeep import collect_garbage
 from planner import col
 from planner.lower import lower
@@ -183,7 +182,7 @@ def test_without_exclusive_creation_the_one_that_was_overwritten_notices(root: J
     first.claim(NOW_US)
     name, *_ = root.store.list(EPOCHS)
     root.store.delete(name)  # as if the second had not seen it
-    second.claim(NOW_US)
+    second.claim(NOW_US, after=0)
     second.check_owner()
     with pytest.raises(JobRunningError, match="pid 7 on m1"):
         first.check_owner()

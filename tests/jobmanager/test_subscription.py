@@ -122,7 +122,7 @@ def test_one_subscription_goes_on_where_another_stopped(finished: jobmanager.Job
 
 
 def test_a_failed_job_raises_what_wait_raises(events: Path, tmp_path: Path) -> None:
-    source = Stream.from_parquet(str(events), vs="t", late="error")
+    source = Stream.from_parquet(str(events), vs="t", delay=0, late="error")
     query = source.group_by("key").window(tumbling("1s")).agg(n=agg.count())
     job = jobmanager.run(query, root=str(tmp_path / "job"), executor="local")
     with pytest.raises(JobFailedError, match="late"):

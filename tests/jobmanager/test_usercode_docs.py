@@ -1,10 +1,14 @@
 """Every block of docs/USERCODE.md runs, in order, and prints or raises what stands below it.
 
+Each block is a test that runs alone, too: it gets what the first block says, and the functions and
+classes of those above it.
+
 Cannot catch: a sentence between the blocks that is wrong.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.util
 import io
@@ -24,22 +28,32 @@ BLOCKS = re.findall(
 )
 
 
-@pytest.fixture(scope="module")
-def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the blocks share, in a module with a file, so that lines can be shown."""
-    path = tmp_path_factory.mktemp("usercode")
-    (path / "page.py").write_text("")
-    spec = importlib.util.spec_from_file_location("usercode_page", path / "page.py")
+#: What a block takes over from those above it, besides all of the first: no job runs for that.
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+
+
+def page(folder: Path, number: int) -> dict[str, Any]:
+    """A module with a file, so that lines can be shown, as block ``number`` finds it."""
+    path = folder / "page.py"
+    path.write_text("")
+    spec = importlib.util.spec_from_file_location("usercode_page", path)
     assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    module.__dict__["folder"] = str(path)
-    return module.__dict__
+    names = importlib.util.module_from_spec(spec).__dict__
+    names["folder"] = str(folder)
+    for k, (code, *_) in enumerate(BLOCKS[:number]):
+        above = ast.parse(code)
+        if k:
+            above.body = [line for line in above.body if isinstance(line, _DEFINITIONS)]
+        exec(compile(above, str(path), "exec"), names)
+    return names
 
 
-@pytest.mark.parametrize(("code", "kind", "expected"), BLOCKS, ids=range(len(BLOCKS)))
-def test_block(code: str, kind: str, expected: str, names: dict[str, Any]) -> None:
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_block(number: int, tmp_path: Path) -> None:
+    code, kind, expected = BLOCKS[number]
+    names = page(tmp_path, number)
     printed = io.StringIO()
-    compiled = compile(code, str(Path(names["folder"]) / "page.py"), "exec")
+    compiled = compile(code, str(tmp_path / "page.py"), "exec")
     with contextlib.redirect_stdout(printed):
         if kind == "error":
             with pytest.raises(StreamEngineError) as raised:

@@ -22,6 +22,7 @@ from planner.quantities import format_bytes, format_count, format_seconds
 from planner.selectivity import selectivity
 from planner.sizing import RECOMMENDED_MAX
 from planner.statistics import Discovery, Statistics
+from rstream.types import INF_TIME
 from rvertex.sources.discover import discover
 from rvertex.sources.statistics import SAMPLE_ROWS, SourceStatistics, statistics_of
 from tests.support.plan_runner import answer, run_plan, sorted_rows
@@ -116,8 +117,10 @@ def test_hints_replace_what_files_tell(folder: Path) -> None:
     found = estimate_of(hinted)
     assert found.rows_per_s == pytest.approx(5_000)
     assert (found.distinct["name"], found.distinct["user"]) == (40_000, 60)
-    without = lower(files(folder).to_parquet(), root="r")
-    states = [v.state_schema for v in lower(hinted.to_parquet(), root="r").vertices]
+    without = lower(files(folder).to_parquet(technical_columns=True), root="r")
+    states = [
+        v.state_schema for v in lower(hinted.to_parquet(technical_columns=True), root="r").vertices
+    ]
     assert states == [v.state_schema for v in without.vertices], "hints are no part of the meaning"
 
 
@@ -130,6 +133,22 @@ def test_a_promised_duration_is_checked(folder: Path) -> None:
     items = Stream.from_items({"k": "int64"}, [event(0, 9, k=1)])
     with pytest.raises(InvalidPlanError, match="max_duration=8us\\): an item lives for 9us"):
         items.hint(max_duration=8)
+
+
+def test_an_endless_lifetime_that_begins_before_1970_is_longer_than_promised(
+    tmp_path: Path,
+) -> None:
+    """Its length has no room in int64, where it would be negative."""
+    table = pa.table({"t": [-5], "e": [INF_TIME], "k": [1]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    read = Stream.from_parquet(str(tmp_path / "a.parquet"), vs="t", ve="e")
+    with pytest.raises(Exception, match="lives longer than 9 us, the max_duration that was"):
+        answer(lower(read.hint(max_duration=9).to_parquet(), root="r"))
+    items = Stream.from_items({"k": "int64"}, [event(-5, INF_TIME, k=1)])
+    with pytest.raises(InvalidPlanError, match="an item lives for"):
+        items.hint(max_duration=9)
+    with pytest.raises(InvalidPlanError, match="would not tell when an event ends"):
+        items.to_parquet(end=None)
 
 
 def test_mistakes_in_hints() -> None:

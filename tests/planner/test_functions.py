@@ -25,6 +25,8 @@ from planner import (
 from planner.failing import failure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner import Expr
 
 BATCH = pa.RecordBatch.from_pydict(
@@ -188,6 +190,8 @@ TABLE: list[tuple[Expr, pa.DataType, list[Any]]] = [
     (col("d").cast(int), pa.int64(), [0, 400 * 86_400_000_000, None]),
     (col("tiny").cast("timestamp").dt.epoch_us(), pa.int64(), [100, -100, None]),
     ((ve() - vs()).cast(int), pa.int64(), [1, 1, 1]),
+    (col("n") + None, pa.string(), [None] * 3),
+    (lit(None) + col("n"), pa.string(), [None] * 3),
     (lit("a b").str.split(), pa.list_(pa.string()), [["a", "b"]] * 3),
     (col("list").cast(pa.list_(pa.int32())), pa.list_(pa.int32()), [[1], [], None]),
 ]  # fmt: skip
@@ -258,11 +262,18 @@ def test_lists_of_members() -> None:
         col("i").cast("int65")
 
 
+def test_decimals_have_a_name() -> None:
+    assert col("i").cast("decimal(10, 2)").output_type(BATCH.schema) == pa.decimal128(10, 2)
+    assert col("i").cast("Decimal(5)").output_type(BATCH.schema) == pa.decimal128(5, 0)
+    for bad in ("decimal(39, 2)", "decimal(0)", "decimal(2, 3)"):
+        with pytest.raises(InvalidPlanError, match="a decimal has 1 to 38 digits"):
+            col("i").cast(bad)
+
+
 @pytest.mark.parametrize(
     ("expr", "message"),
     [
         (col("s").cast(int), "cannot evaluate s.cast(int64): Failed to parse string"),
-        (col("f").cast("int8") * 1 + lit(1e300).cast(int), "cannot evaluate 1e+300.cast(int64)"),
         (col("i").cast("uint8"), "cannot evaluate i.cast(uint8)"),
         (col("s").cast("timestamp"), "cannot evaluate s.cast(timestamp[us, tz=UTC])"),
     ],
@@ -272,6 +283,29 @@ def test_values_that_do_not_fit_are_an_error_of_ours(expr: Expr, message: str) -
         expr.evaluate(BATCH)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: lit(1e300).cast(int), "1e+300.cast(int64)"),
+        (lambda: col("f") + lit("abc").cast(int), "'abc'"),
+        (lambda: when(col("b")).then((lit("a") + "b").cast(int)).otherwise(1), "'ab'"),
+        (lambda: col("s").str.replace("", "x"), "nothing to replace in an empty pattern"),
+        (lambda: col("s").str.replace("", "x", regex=True), "in an empty pattern"),
+        (lambda: col("s").str.split(""), "an empty separator splits nothing"),
+        (lambda: col("s").str.replace("(a)", r"\2", regex=True), r"'\\2' cannot be a replacement"),
+        (lambda: col("s").str.replace("a", "\\", regex=True), "cannot be a replacement"),
+        (lambda: col("s").str.contains("(", regex=True), "'(' is not a regular expression"),
+        (lambda: col("s").str.contains(None), "the pattern None is not a text"),
+        (lambda: col("s").str.slice("1"), "the start '1' is not a whole number"),
+        (lambda: col("s").str.replace("a", 1), "the replacement 1 is not a text"),
+    ],
+)
+def test_what_fails_whatever_the_data_is_refused(build: Callable[[], Expr], message: str) -> None:
+    with pytest.raises(InvalidPlanError) as caught:
+        build().output_type(BATCH.schema)
+    assert message in str(caught.value)
 
 
 def test_a_value_that_does_not_fit_is_shown_with_its_event() -> None:

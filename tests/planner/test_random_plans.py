@@ -19,6 +19,7 @@ from tests.support.exact import assert_same_items
 from tests.support.naive_plan import naive_rows
 from tests.support.plan_runner import Schedule, answer, run_plan, sorted_rows
 from tests.support.random_plans import streams
+from tests.support.small_limits import small_limits
 
 if TYPE_CHECKING:
     from planner import Stream
@@ -74,6 +75,29 @@ def test_as_nested_loops_would(
 @given(*EXACT)
 def test_no_schedule_changes_an_item(stream: Stream, parallelism: int, schedule: Schedule) -> None:
     check_every_item(stream, parallelism, schedule)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@given(*NAIVE)
+def test_small_limits_change_no_row(
+    stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
+) -> None:
+    """What otherwise needs thousands of rows: keys forgotten, parts of an emission, new indexes."""
+    with small_limits():
+        check_against_loops(stream, parallelism, optimized, partial, schedule)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@given(*EXACT)
+def test_small_limits_change_no_item(stream: Stream, parallelism: int, schedule: Schedule) -> None:
+    plan = lower(stream.to_parquet(), root="r", parallelism=parallelism)
+    whole = run_plan(plan)
+    assume(sum(i.batch.num_rows for items in whole.values() for i in items) <= ROWS_MAX)
+    with small_limits():
+        cut = run_plan(plan, schedule=schedule)
+    for name, items in whole.items():
+        got, want = (pa.concat_batches([i.batch for i in s]) for s in (cut[name], items))
+        assert_same_items(got, want, name)
 
 
 @pytest.mark.slow

@@ -102,18 +102,18 @@ def test_filters_and_aggregates_pass_the_choice() -> None:
 def test_replay_is_refused_with_a_remedy(intervals: Stream) -> None:
     joined = intervals.join(intervals.filter(col("k") > 0), on="k").recover_with("replay")
     with pytest.raises(InvalidPlanError) as caught:
-        lower(joined.to_parquet(), root="r")
+        lower(joined.to_parquet(end="until"), root="r")
     assert "'temporal join on k' remembers events while they live, which has no" in str(
         caught.value
     )
     assert '.hint(max_duration="1h") at the source of s01-stays' in str(caught.value)
     promised = intervals.hint(max_duration=25)
     again = promised.join(promised.filter(col("k") > 0), on="k").recover_with("replay")
-    assert set(strategies(again.to_parquet()).values()) == {"replay"}
+    assert set(strategies(again.to_parquet(end="until")).values()) == {"replay"}
     bounded = intervals.set_duration(7)
     third = bounded.join(bounded.filter(col("k") > 0), on="k").recover_with("replay")
-    assert "replay" in strategies(third.to_parquet()).values()
-    stitched = sales().stitch("auction").recover_with("replay").to_parquet()
+    assert "replay" in strategies(third.to_parquet(end="until")).values()
+    stitched = sales().stitch("auction").recover_with("replay").to_parquet(end="until")
     with pytest.raises(InvalidPlanError, match="unbounded time; choose checkpoint or replication"):
         lower(stitched, root="r")
 

@@ -10,7 +10,8 @@ import pytest
 from planner import Stream, agg, event, tumbling
 from planner.errors import InvalidPlanError
 from planner.lower import lower
-from planner.recovery import recovered_with
+from planner.recovery import longest_us, recovered_with
+from rstream.types import INF_TIME
 
 MS = 1_000
 ITEMS = [event(t * MS, key=t % 3, value=t) for t in range(20)]
@@ -63,3 +64,12 @@ def test_replay_of_what_remembers_for_ever_is_refused() -> None:
             InvalidPlanError, match=r"cannot be recovered by replay: 'stitch by key'"
         ):
             strategies(query, strategy)
+
+
+def test_the_longest_lifetime_of_one_that_never_ends() -> None:
+    """It begins before 1970, so its length has no room in int64."""
+    items = [event(-5, INF_TIME, n=1), event(3, 13, n=2)]
+    stream = Stream.from_items({"n": "int64"}, items)
+    (vertex, *_) = lower(stream.to_parquet(), root="r").vertices
+    assert vertex.source is not None
+    assert longest_us(vertex.source.spec) == INF_TIME + 5

@@ -64,6 +64,10 @@ def skipped(plan: PhysicalPlan) -> list[int]:
         (col("x") >= 25, [0, 1]),
         (col("x") > 29, [0, 1, 2]),
         (lit(10) > col("x"), [1, 2, 3]),
+        (lit(10) >= col("x"), [2, 3]),
+        (lit(29) < col("x"), [0, 1, 2]),
+        (lit(29) <= col("x"), [0, 1]),
+        (lit(17) == col("x"), [0, 2, 3]),
         (col("x") <= 10, [2, 3]),
         (col("x") == 17, [0, 2, 3]),
         (col("x").between(12, 18), [0, 2, 3]),
@@ -129,7 +133,7 @@ def test_late_rows_keep_their_payload(tmp_path: Path) -> None:
     times = [START + timedelta(seconds=s) for s in (0, 1, 2, 3, 1, 4, 5, 6)]
     table = pa.table({"t": times, "x": list(range(8))})
     pq.write_table(table, tmp_path / "c.parquet", row_group_size=2)
-    stream = Stream.from_parquet(str(tmp_path / "c.parquet"), vs="t", partitions=1)
+    stream = Stream.from_parquet(str(tmp_path / "c.parquet"), vs="t", delay=0, partitions=1)
     plan = lower(stream.filter(col("x") > 5).to_parquet(), root="r")
     assert skipped(plan) == [0, 1, 2]
     (source,) = [v.source for v in plan.vertices if v.source is not None]

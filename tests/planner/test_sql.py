@@ -93,7 +93,17 @@ EXPRESSIONS: dict[str, Any] = {
     "k LIKE '%a'": col("k").str.ends_with("a"),
     "k LIKE '%a%'": col("k").str.contains("a"),
     "k LIKE 'abc'": col("k") == "abc",
-    "k LIKE 'a_.%c'": col("k").str.contains(r"(?s)^a.\..*c$", regex=True),
+    "k LIKE 'a_.%c'": col("k").str.contains(r"(?s)\Aa.\..*c\z", regex=True),
+    r"k LIKE '100\%'": col("k") == "100%",
+    "k LIKE '!%a!_%' ESCAPE '!'": col("k").str.starts_with("%a_"),
+    "k NOT LIKE '\\%' ESCAPE ''": ~col("k").str.starts_with("\\"),
+    "x BETWEEN SYMMETRIC 3 AND 1": col("x").between(3, 1) | col("x").between(1, 3),
+    "x IN (1, x + 1)": col("x").is_in([1]) | (col("x") == col("x") + 1),
+    "t IN (DATE '2026-01-01', NULL)": col("t").is_in([date(2026, 1, 1)]) | (col("t") == lit(None)),
+    "k || NULL": col("k") + lit(None).cast(str),
+    "CONCAT(k, NULL, 'b')": col("k") + lit(None).cast(str) + "b",
+    "CAST(t AS TIMESTAMP(6))": col("t").cast("timestamp"),
+    "TRY_CAST(k AS BIGINT)": col("k").try_cast("int64"),
     "x NOT BETWEEN 1 AND 3": ~col("x").between(1, 3),
     "k NOT LIKE 'a%'": ~col("k").str.starts_with("a"),
     "CASE WHEN x > 1 THEN 'p' WHEN ok THEN 'q' ELSE k END": when(col("x") > 1)
@@ -315,6 +325,13 @@ def test_names_of_the_list_do_not_hide_columns_from_aggregates() -> None:
     stream = compiled("SELECT upper(k) AS k, max(k) AS m FROM s GROUP BY upper(k), TUMBLE('1s')")
     found = {(row["k"], row["m"]) for row in rows(stream.to_parquet())}
     assert found == {("A", "a"), ("B", "b"), (None, None)}
+
+
+def test_a_name_in_group_by_is_a_column_first() -> None:
+    """As in Spark, DuckDB and PostgreSQL: x is the stream's column, not what the list calls x."""
+    stream = compiled("SELECT x % 2 AS x, count(*) AS n FROM s GROUP BY x, TUMBLE('1m')")
+    found = sorted((row["x"], row["n"]) for row in rows(stream.to_parquet()))
+    assert found == [(0, 1), (1, 1), (1, 1), (1, 1)]
 
 
 def test_functions_of_the_user() -> None:

@@ -279,7 +279,7 @@ def test_dead_letters_have_folders_of_their_own() -> None:
     stream = stream.apply(lambda b: {"x": b.column("x")}, {"x": "int64"}, on_error="dead_letter")
     plan = lower(stream.to_parquet(), root="R")
     assert sorted(plan.side_streams()) == [
-        *("_dead_letters/doubled", "_dead_letters/lambda", "_dead_letters/lambda-2"),
+        *("dead_letters/doubled", "dead_letters/lambda", "dead_letters/lambda-2"),
     ]
     assert "on_error=dead_letter" in explain(plan)
 

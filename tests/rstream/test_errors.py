@@ -19,6 +19,7 @@ EXAMPLES = [
         "seq 5 was written twice with different content, first [1, 2) x=1, then [1, 2) x=2",
     ),
     (errors.CorruptSegmentError("p", "why"), "segment p is corrupt: why"),
+    (errors.SegmentFormatError("p", 4, 3), "segment p has format version 4"),
     (errors.InvalidBatchError("s", "why"), "not a batch of its items: why"),
     (errors.BackPressureError("s", 1.5), "the tail stayed full for 1.5 s"),
     (errors.StoreError("p", "why"), "store: p: why"),

@@ -35,12 +35,12 @@ from rstream import (
 from rstream.control import SILENCE_S, DisconnectedError
 from rstream.flight import (
     CLOSE_WAIT_S,
-    TLS_FOLDER,
     ControlClient,
     ControlServer,
     RemoteReader,
     StreamServer,
 )
+from rstream.transport.tls import TLS_FOLDER
 from tests.rstream.content import items, open_inline, rows_of
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def receive_broken(reader: RemoteReader, until: int) -> list[Items]:
 HOST = """
 import sys, time
 from rstream import MemoryBlobs, RStream
-from rstream.flight import TLS_FOLDER, ControlClient, StreamServer
+from rstream.flight import ControlClient, StreamServer
 from tests.rstream.content import PAYLOAD, items
 stream = RStream.open(MemoryBlobs(), PAYLOAD, stream_id="s", durability="volatile")
 stream.append(items(0, 40))

@@ -22,6 +22,7 @@ from rstream import (
 )
 from rstream.batch import only_events
 from rstream.durable import DurableLog
+from rstream.format.table import TableForm
 from tests.rstream.content import PAYLOAD, items, open_inline, read_all, rows_of, small_limits
 
 
@@ -151,6 +152,22 @@ def test_a_folder_reader_is_told_what_is_gone() -> None:
     volatile.flush()
     with pytest.raises(SequenceLostError):
         open_reader(other, 3).read_next()
+
+
+@pytest.mark.parametrize("form", [None, TableForm("start", "end")])
+@pytest.mark.parametrize("verify", [True, False])
+def test_columns_come_in_the_order_asked_for(form: TableForm | None, verify: bool) -> None:
+    """They came in the order of the file, and ``read_events`` failed on it."""
+    store = MemoryBlobs()
+    stream = RStream.open(store, PAYLOAD, form=form)
+    stream.append(items(0, 40))
+    stream.close()
+    names = ["name", "number"]
+    assert read_events(store, columns=names).column_names == ["_vs", "_ve", *names]
+    reader = open_reader(store, columns=names, verify=verify)
+    found = reader.read_next()
+    assert found is not None
+    assert found.batch.equals(items(0, 40).select(["_kind", "_vs", "_ve", *names]))
 
 
 def test_read_events() -> None:

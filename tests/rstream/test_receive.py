@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 from rstream import Items, MemoryBlobs, OperatingError
 from rstream.receive import DurablePart, PushedReader, ReceiveQueue
 from tests.rstream.content import items, open_inline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rstream import BlobStore
 
 
 def test_order_limits_and_joining() -> None:
@@ -68,8 +74,8 @@ def test_durable_part() -> None:
 class Pushed(PushedReader):
     """What it is given by hand was pushed."""
 
-    def __init__(self, from_seq: int) -> None:
-        super().__init__("s", from_seq, store=None, queue_bytes_max=10**6, on_change=None)
+    def __init__(self, from_seq: int, store: BlobStore | None = None) -> None:
+        super().__init__("s", from_seq, store=store, queue_bytes_max=10**6, on_change=None)
 
     def _connect(self) -> None:
         pass
@@ -100,3 +106,36 @@ def test_a_gap_between_batches_breaks_the_line() -> None:
     assert (got.first_seq, got.next_seq) == (10, 20)
     assert reader.read_next(100) is None
     assert reader.next_seq == 20
+
+
+class Interrupted(ReceiveQueue):
+    """After the first look into it something else happens."""
+
+    def __init__(self, happen: Callable[[], None]) -> None:
+        super().__init__(10**6)
+        self._happen: Callable[[], None] | None = happen
+
+    def take(self, items_max: int) -> Items | None:
+        items = super().take(items_max)
+        happen, self._happen = self._happen, None
+        if happen is not None:
+            happen()
+        return items
+
+
+def test_the_line_brings_items_and_breaks_while_nothing_was_found() -> None:
+    """What came last is read before what is durable behind it."""
+
+    def happen() -> None:
+        stream.append(items(0, 20))
+        stream.flush()
+        assert reader.push(0, 10)
+        reader._break(OperatingError("gone"))
+
+    store = MemoryBlobs()
+    stream = open_inline(store)
+    reader = Pushed(0, store)
+    reader._queue = Interrupted(happen)
+    parts = [got for _ in range(4) if (got := reader.read_next(100)) is not None]
+    assert [(part.first_seq, part.next_seq) for part in parts] == [(0, 10), (10, 16), (16, 20)]
+    assert all(part.batch.equals(items(part.first_seq, part.next_seq)) for part in parts)

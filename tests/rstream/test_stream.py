@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+import rstream.codec
 from rstream import (
     BackPressureError,
     CorruptSegmentError,
@@ -26,7 +27,11 @@ from rstream import (
     SequenceNotReadyError,
     StoreError,
     ThreadBackground,
+    open_store,
 )
+from rstream.codec import FORMAT_VERSION
+from rstream.errors import SegmentFormatError
+from rstream.format.damage import find_damage
 from tests.rstream.content import PAYLOAD, items, open_inline, read_all, rows_of, small_limits
 
 if TYPE_CHECKING:
@@ -183,6 +188,43 @@ def test_a_corrupt_segment_is_named(tmp_path: Path) -> None:
     segments[2].write_bytes(b"")
     with pytest.raises(CorruptSegmentError, match=segments[2].name):
         open_inline(str(tmp_path))
+
+
+def test_a_damaged_end_is_set_aside_by_who_writes_it_again(tmp_path: Path) -> None:
+    open_inline(str(tmp_path)).append(items(0, 48))
+    last = sorted(tmp_path.glob("*.parquet"))[-1]
+    last.write_bytes(last.read_bytes()[:100])
+    again = open_inline(str(tmp_path), start_seq=20)
+    assert again.next_seq == 32
+    again.write(20, items(20, 48))
+    assert rows_of(read_all(again.register(0))) == items(0, 48).to_pylist()
+    assert (tmp_path / f"_damaged-{last.name}.aside").read_bytes()
+
+
+def test_a_segment_of_a_later_version_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_inline(str(tmp_path)).append(items(0, 16))
+    with monkeypatch.context() as later:
+        later.setattr(rstream.codec, "FORMAT_VERSION", FORMAT_VERSION + 1)
+        open_inline(str(tmp_path)).append(items(16, 32))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(SegmentFormatError, match="use the version that wrote it"):
+        open_inline(str(tmp_path), start_seq=20)
+    with pytest.raises(SegmentFormatError):
+        find_damage(open_store(str(tmp_path)), "s", 32, contents=True, set_aside=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("mark", [b"32\n", b"32"])
+def test_a_stream_goes_on_behind_what_was_collected(tmp_path: Path, mark: bytes) -> None:
+    """Earlier versions wrote marks without an end of line; a stream began at 0 again."""
+    stream = open_inline(str(tmp_path))
+    stream.append(items(0, 32))
+    stream.garbage_collect(32)
+    assert not list(tmp_path.glob("*.parquet"))
+    (tmp_path / "_low_water_mark").write_bytes(mark)
+    assert open_inline(str(tmp_path)).next_seq == 32
 
 
 def test_sync_is_durable_before_it_is_visible() -> None:

@@ -46,7 +46,7 @@ class Refuse:
         return inputs[0]
 
     def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
-        return (Side("_dead_letters/all", inputs[0]), Side("_dead_letters/keys", BAD))
+        return (Side("dead_letters/all", inputs[0]), Side("dead_letters/keys", BAD))
 
     def open(self, inputs: Sequence[pa.Schema]) -> Refusing:
         return Refusing()
@@ -70,7 +70,7 @@ class Refusing(Stateless):
 def vertex() -> VertexSpec:
     """A source that keeps its late rows, and an operator behind it that refuses some."""
     plain = source_vertex()
-    sides = (Side("_late/v", late_payload(LEFT)), *Refuse().sides([LEFT]))
+    sides = (Side("late/v", late_payload(LEFT)), *Refuse().sides([LEFT]))
     edges = [OutputEdge((s.name,), (s.name,), (), "async", False, s.name, s.payload) for s in sides]
     return replace(plain, operators=(Refuse(), *plain.operators), outputs=(*plain.outputs, *edges))
 

@@ -223,6 +223,18 @@ def test_a_failed_upload_is_tried_again_and_leaves_nothing() -> None:
     assert world.store.list(FOLDER) == sorted([taken.name, *taken.parts])
 
 
+def test_one_that_was_asked_for_and_failed_is_still_asked_for() -> None:
+    world = World()
+    checkpoints = world.checkpointer(checkpoint_interval_s=None)
+    checkpoints.request()
+    world.store.is_down = True
+    assert world.after(checkpoints, 0.0) == 0
+    world.store.is_down = False
+    assert world.after(checkpoints, 0.0) == 1
+    assert world.taken[0].asked
+    assert world.after(checkpoints, 100.0) == 0, "it was answered once"
+
+
 def test_uploads_that_fail_in_a_row_fail_the_instance() -> None:
     world = World()
     world.store.is_down = True

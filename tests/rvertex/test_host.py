@@ -361,6 +361,33 @@ def test_a_flush_that_fails_is_told_and_ends(
     assert "no space left" in failed.message
 
 
+def test_a_last_flush_that_takes_too_long_is_given_up(
+    managers: Callable[..., ScriptedManager], gate: SourceGate
+) -> None:
+    is_over = threading.Event()
+
+    class Stuck(MemoryBlobs):
+        def put(self, name: str, data: Any) -> None:
+            is_over.wait(60)
+
+    spec = source("a.0", table(100), edge("a", "async"))
+    limits = StreamLimits(flush_interval_ms=60_000)
+    manager = managers(
+        *([spec], "h1"), pace=1.0, stream=limits, checkpoint_interval_s=None, flush_wait_s=0.05
+    )
+    gate.close_at_time(50 * MS)
+    manager.stores["a"] = Stuck()
+    manager.start("h1", "a.0", 1)
+    manager.wait_for(Progress, has_written("a.0", 1, 20))
+    manager.tell("h1", StopVertex("h1", "a.0", 1, flush=True))
+    try:
+        failed = manager.wait_for(VertexFailed)
+    finally:
+        is_over.set()
+    assert failed.family == "operating"
+    assert "flush_wait_s" in failed.message
+
+
 @pytest.mark.parametrize("where", ["progress", "collect"])
 def test_what_goes_wrong_beside_a_turn_ends_one_vertex_only(
     managers: Callable[..., ScriptedManager],
@@ -398,6 +425,8 @@ def test_what_readers_are_past_is_not_kept_when_it_is_written_again(
         slow.gate.set()
     manager.start("h1", "a.0", 1)
     manager.tell("h1", Collect("h1", (Mark("a", 100),)))
+    manager.tell("h1", Collect("h1", (Mark("another", 7),)))
+    manager.tell("h1", Collect("h1", (Mark("a", 60),)))
     slow.gate.set()
     manager.wait_for(Progress, has_written("a.0", 1, 110))
     (stream,) = manager.hosts["h1"]._runners["a.0"].outputs

@@ -66,7 +66,7 @@ def test_an_entry_that_its_writer_died_over_is_refused_with_what_to_do(
         dying.setattr(os, "replace", dies)
         with pytest.raises(KeyboardInterrupt):
             journal.append(1, b"second")
-    with pytest.raises(CorruptJournalError, match=r"0000000000000001.*is empty.*delete this file"):
+    with pytest.raises(CorruptJournalError, match=r"0000000000000001.*is empty.*from a copy"):
         journal.read(journal.numbers())
     store.delete(journal.name(1))
     journal.append(1, b"again")

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import msgpack
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -30,12 +31,12 @@ from rvertex.journal import Journal
 from rvertex.messages import CheckpointTaken, VertexFinished
 from rvertex.opening import open_instance
 from rvertex.operators.apply import Apply
-from rvertex.operators.protocol import Stateless
+from rvertex.operators.protocol import OperatorState, Stateless
 from rvertex.operators.user_operator import UserOperator
 from rvertex.run import Run
 from rvertex.sources.spec import SourcePartition, SourceSpec
 from rvertex.step import VertexRunner
-from rvertex.types import OutputEdge, Recovery, VertexId, VertexSpec
+from rvertex.types import OutputEdge, Recovery, Snapshot, VertexId, VertexSpec
 from rvertex.user_code import UserCode
 from rvertex.values import open_values
 from rvertex.vertex import StepResult
@@ -417,6 +418,40 @@ def test_what_is_written_down_goes_with_the_checkpoints(spec: VertexSpec) -> Non
     left = world.store.list(folder)
     assert 1 <= len(left) < 14, left
     assert max(left) > max(path for path in world.deleted if path.startswith(folder))
+
+
+@pytest.mark.parametrize("spec", [STRONG, STRONG_DRAWING], ids=["strong", "both"])
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_the_state_of_each_production_goes_with_it(spec: VertexSpec, rows: int) -> None:
+    world = World(spec, rows, collect=True)
+    world.finish()
+    kept = {name for c in world.checkpoints for name in (c.name, *c.parts)}
+    newest = int(world.checkpoints[-1].name.rpartition("/")[2])
+    states = world.store.list("production-state")
+    assert states
+    for path in states:
+        number = int(path.rpartition("/")[2].split("-")[1])
+        assert path in kept or number > newest, f"nothing names {path}"
+    assert rows == 7 or any(path.startswith("production-state") for path in world.deleted)
+
+
+def test_values_that_a_snapshot_has_drawn_and_the_journal_has_not_are_named() -> None:
+    world = World(LOGGED, 2)
+    run(world, 20)
+    journal = Journal(world.store, "values/v.0")
+    last = journal.numbers()[-1]
+    (data,) = journal.read([last])
+    total = last + sum(len(values) for _, values in msgpack.unpackb(data))
+    opened = open_values(LOGGED, having_drawn(total), world.store, None)  # type: ignore[arg-type]
+    assert opened is not None
+    with pytest.raises(CorruptJournalError, match=f"{total:016}.*the file is gone"):
+        open_values(LOGGED, having_drawn(total + 1), world.store, None)  # type: ignore[arg-type]
+
+
+def having_drawn(values: int) -> Snapshot:
+    """A snapshot whose first operator has drawn so many values, and the second none."""
+    states = (OperatorState({}), OperatorState({"drawn": values}), OperatorState({"drawn": 0}))
+    return Snapshot(LOGGED.id, "tag", (0,), (0, 0, 0), (b"", b"", b""), states)
 
 
 @pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])

@@ -21,6 +21,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex import reorder
 from rvertex.delay_estimate import DelayEstimate, lateness
 from rvertex.errors import LateRowError
+from rvertex.lateness import LatenessCounts
 from rvertex.reorder import FRONTIER, LatePolicy, Reorder
 from rvertex.run import concat
 from rvertex.sorted_runs import SortedRuns
@@ -49,6 +50,8 @@ class Twin:
     late_rows: list[int] = field(default_factory=list)
     #: How late each row came.
     lateness: list[int] = field(default_factory=list)
+    #: Of the rows that are counted: the late ones, or all where the delay is estimated.
+    counted: list[int] = field(default_factory=list)
 
     def row(self, number: int, item: Item, *, explicit: bool) -> None:
         if isinstance(item, Cti):
@@ -71,6 +74,8 @@ class Twin:
         if not explicit:
             delay = self.delay_now()
             self.lateness.append(max(self.max_vs - item.vs, 0))
+            if is_late or not isinstance(self.delay, int):
+                self.counted.append(self.lateness[-1])
             self.max_vs = max(self.max_vs, item.vs)
             self.frontier = max(self.max_vs - delay, self.frontier)
             if self.frontier >= MIN_TIME + self.grid:
@@ -194,7 +199,40 @@ def test_reorder_is_its_per_row_twin(
     assert got == twin.output(ended=ended)
     assert (reorder.late_dropped, reorder.late_adjusted) == (twin.dropped, twin.adjusted)
     assert late == len(twin.late_rows)
+    counted = LatenessCounts().adding(np.array(twin.counted, np.int64))
+    assert reorder.lateness.to_bytes() == counted.to_bytes()
     assert reorder.consumed == len(items)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.booleans(), st.integers(1, 9)), max_size=30), steps
+)
+def test_a_stream_passes_as_it_is(
+    rows: list[tuple[int, bool, int]], steps: list[tuple[str, int]]
+) -> None:
+    """However it is cut and restored; nothing waits for a CTI that may be far away."""
+    ctis = {t for t, is_cti, _ in rows if is_cti}
+    items: list[Item] = sorted(
+        [
+            *map(cti, ctis),
+            *(ev(t, t + d, n=n) for n, (t, is_cti, d) in enumerate(rows) if not is_cti),
+        ],
+        key=lambda item: (item.time, 0) if isinstance(item, Cti) else (item.vs, 1),
+    )
+    options: dict[str, Any] = {"delay_us": 0, "late": "error", "cti_every_us": 7}
+    reorder, released = Reorder(PAYLOAD, is_stream=True, **options), []
+    for step, count in [*steps, ("offer", len(items)), ("release", 0)]:
+        at = reorder.consumed
+        if step == "offer":
+            reorder.offer(at, make_items(items[at : at + count], PAYLOAD))
+        elif step == "release":
+            released += [run] if (run := reorder.release()) else []
+            assert (table_of(concat(released)) if released else []) == items[:at]
+        else:
+            again = Reorder(PAYLOAD, is_stream=True, **options)
+            again.load(through_bytes(reorder.snapshot()))
+            reorder = again
+        reorder.check()
 
 
 def test_a_late_row_is_named_with_both_times() -> None:

@@ -309,6 +309,26 @@ def test_a_cti_at_the_start_is_no_bound() -> None:
     assert_same_run(run, whole)
 
 
+def skewed_inputs() -> Inputs:
+    """One channel has few events and no CTI: its last item lies far behind those of the others."""
+    ctis = list(range(0, 240, 3))
+    return [
+        channel([ev(t, t + 1 + t % DURATION_MAX, k=t % 3, x=1.0) for t in range(240)], LEFT, ctis),
+        channel([ev(t, t + 2, k=0, x=2.0) for t in range(0, 240, 60)], LEFT, []),
+        channel([ev(t, t + DURATION_MAX, k=t % 2, n=t) for t in range(240)], RIGHT, ctis),
+    ]
+
+
+@pytest.mark.parametrize("rows", [40, 60])
+def test_a_channel_that_lies_behind_hides_no_item_from_a_replay(rows: int) -> None:
+    turn: list[Action] = [(0, rows), (1, 2), (2, rows), (STEP, 0)]
+    schedule = [*turn, *turn, *turn, (RESTORE, 0)] * (900 // rows)
+    run = run_vertex(joining(), skewed_inputs(), schedule)
+    assert_same_run(run, run_vertex(join_vertex(), skewed_inputs(), []))
+    assert sum(run.last.inputs) > 400
+    assert 0 < max(run.reread) < sum(run.last.inputs) / 3, "it is rebuilt, but not from the start"
+
+
 def test_too_short_a_horizon_shows() -> None:
     schedule = [*((k % 3, 2) if k % 4 else (STEP, 0) for k in range(400)), (RESTORE, 0)]
     short = dataclasses.replace(joining(), recovery=Recovery("replay", horizon_us=0))

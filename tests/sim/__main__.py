@@ -1,7 +1,8 @@
 """``python -m tests.sim --runs N --seed S``: runs seeds S, S+1, ...; prints the seed of a failure.
 
 ``--kinds crash_host,zombie`` restricts the faults, ``--kinds none`` leaves them out; ``--trace``
-prints the last events of a failed run; ``--stats`` which faults, strategies and notices were met.
+prints the last events of a failed run; ``--stats`` which faults, strategies and notices were met;
+``--workload W`` runs the job of seed W under the faults of each seed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def main() -> int:
     seeds: Counter[str] = Counter()
     totals: Counter[str] = Counter()
     for seed in range(options.seed, options.seed + options.runs):
-        outcome = simulate(seed, kinds)
+        outcome = simulate(seed, kinds, workload_seed=options.workload)
         totals.update(
             steps=outcome.steps,
             hosts=outcome.hosts,
@@ -43,7 +44,7 @@ def main() -> int:
             print(seed, outcome.workload, *outcome.faults, outcome.steps, outcome.trace)
         if not outcome.is_ok:
             failed.append(outcome)
-            _show(outcome, trace_lines=options.trace, kinds=options.kinds)
+            _show(outcome, options)
             if len(failed) >= options.failures:
                 break
     if options.stats:
@@ -60,6 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", default="all")
+    parser.add_argument("--workload", type=int, help="the job of this seed, whatever the faults")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many")
     parser.add_argument("--trace", type=int, default=0, help="lines to show of a failed run")
     parser.add_argument("--stats", action="store_true", help="what the runs have met")
@@ -75,13 +77,14 @@ def _kinds(text: str) -> tuple[str, ...]:
     return kinds
 
 
-def _show(outcome: Outcome, *, trace_lines: int, kinds: str) -> None:
-    for line in outcome.tail[-trace_lines:] if trace_lines else ():
+def _show(outcome: Outcome, options: argparse.Namespace) -> None:
+    for line in outcome.tail[-options.trace :] if options.trace else ():
         print("   ", line)
     print(f"seed {outcome.seed} ({outcome.workload}; {', '.join(outcome.faults) or 'no fault'}):")
     for violation in outcome.violations[:3]:
         print(f"  {violation}")
-    extra = "" if kinds == "all" else f" KINDS={kinds}"
+    extra = "" if options.kinds == "all" else f" KINDS={options.kinds}"
+    extra += "" if options.workload is None else f" WORKLOAD={options.workload}"
     print(f"  to see it again: make sim RUNS=1 SEED={outcome.seed}{extra}")
 
 

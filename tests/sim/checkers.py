@@ -1,46 +1,32 @@
 """The laws, one small checker each. They look at what becomes durable, not at what anyone says.
 
-Content is read back with plain pyarrow, ranges are computed by brute force; only ``recoverable``
-asks production code (what would a job manager that takes over now do?) and checks its answer
-against the store.
+Content is read back with plain pyarrow (tables by the codec), ranges are computed by brute force;
+only ``recoverable`` asks production code (what would a job manager that takes over now do?) and
+checks its answer against the store.
 """
 
 from __future__ import annotations
 
-import re
-from operator import ge
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from jobmanager import takeover
-from jobmanager.manager import JobManager
-from jobmanager.messages import LOG_CODEC, DeleteFiles, Tell, TwinLevel
-from jobmanager.notice_log import FENCE, folder_of, parts_in_force
-from jobmanager.recovery import plan_restarts
-from jobmanager.topology import Topology
-from rstream import MemoryBlobs
+from rstream.batch import SEQ
+from rstream.codec import SegmentFile
+from rstream.segments import parse_segment_name
 from rvertex.errors import CorruptCheckpointError
-from rvertex.messages import CheckpointTaken, Collect, StartVertex
 from rvertex.state import load_checkpoint
+from tests.sim.shadow import HOME, NOTICES, SEGMENT, Shadow, read_table
 from tests.sim.storage import root_of
-from tests.sim.workload import ROOT, hashes
+from tests.sim.workload import hashes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from jobmanager.messages import Instruction, Notice
     from jobmanager.topology import StreamShape
-    from jobmanager.tracker import CheckpointRef
     from tests.sim.scheduler import Scheduler
     from tests.sim.workload import Workload
 
-SEGMENT = re.compile(r"(.*/)(\d{20})-(\d{20})\.parquet")
 MARK = "_low_water_mark"
-HOME = root_of(ROOT)
 CHECKPOINTS = f"{HOME}checkpoints/"
-NOTICES = f"{HOME}notices/"
 Position = tuple[int, ...]
 
 
@@ -71,12 +57,20 @@ class Checkers:
         self._positions: dict[str, dict[str, Position]] = {}
         self._parts: set[str] = set()
         self._shadow = Shadow(workload)
+        #: What was deleted since the last look, the first of it.
+        self._deleted = ""
+        #: Segments as they were put, and the hashes of their items.
+        self._contents: dict[str, tuple[bytes, list[int]]] = {}
+        #: Root of a stream -> its segments, as they are while ``recoverable`` looks.
+        self._ranges: dict[str, list[tuple[int, int]]] = {}
         self.segments = self.checkpoints = self.deletions = 0
         #: The job has ended: files may go that no recovery needs any more.
         self.is_over = False
 
     def on_put(self, path: str, data: bytes) -> None:
         """Something became durable."""
+        self.look()
+        self._shadow.is_behind |= path.startswith(NOTICES)
         match = SEGMENT.fullmatch(path)
         if path.endswith(MARK):
             self.marks_are_monotone(path, int(data))
@@ -89,7 +83,7 @@ class Checkers:
             self.segments += 1
             stream, lo = self._folders[match[1]], int(match[2])
             self._world.met["segment spilled"] += match[1] in self._volatile
-            content = read_hashes(data)
+            content = self._hashes(path, data)
             if len(content) != int(match[3]) - lo:
                 self._world.violate("no gap", f"{path} holds {len(content)} items")
             self.no_conflict(stream, lo, content)
@@ -101,7 +95,13 @@ class Checkers:
             return
         if SEGMENT.fullmatch(path) or path.startswith(CHECKPOINTS):
             self.deletions += 1
-            self.recoverable(f"after the deletion of {path}")
+            self._deleted = self._deleted or path
+
+    def look(self) -> None:
+        """Between two steps, and before anything is put: what was deleted together is gone."""
+        if self._deleted:
+            when, self._deleted = f"after the deletion of {self._deleted}", ""
+            self.recoverable(when)
 
     def marks_are_monotone(self, path: str, mark: int) -> None:
         """A low-water mark never goes back."""
@@ -154,6 +154,7 @@ class Checkers:
     def recoverable(self, when: str) -> None:
         """Nothing live is collected: if everybody died now, all could be had again."""
         self._shadow.catch_up(self.blobs)
+        self._ranges = self._all_ranges()
         self._known_are_there(when)
         for vertex, ref in self._shadow.restarts().items():
             if ref.name and HOME + ref.name not in self.blobs:
@@ -169,6 +170,14 @@ class Checkers:
                 if stream.is_durable and hi < ref.outputs[k]:
                     detail = f"{when}: {stream.id} is durable in [{lo}, {hi}), {vertex} needs {ref}"
                     self._world.violate("nothing live collected", detail)
+
+    def _all_ranges(self) -> dict[str, list[tuple[int, int]]]:
+        """What there is of each stream, in order."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for name in self.blobs:
+            if name.endswith(".parquet") and (match := SEGMENT.fullmatch(name)):
+                found.setdefault(match[1], []).append((int(match[2]), int(match[3])))
+        return {root: sorted(ranges) for root, ranges in found.items()}
 
     def _known_are_there(self, when: str) -> None:
         """A successor takes up no checkpoint that was deleted, needed now or not."""
@@ -194,13 +203,8 @@ class Checkers:
     def _durable(self, stream: str, seq: int) -> tuple[int, int]:
         """Where the durable part with ``seq`` begins and ends."""
         root = self._roots[stream]
-        mark = int(self.blobs.get(root + MARK, b"0"))
-        ranges = sorted(
-            (int(m[2]), int(m[3]))
-            for name in list(self.blobs)
-            if name.startswith(root) and (m := SEGMENT.fullmatch(name)) and m[1] == root
-        )
-        ranges = [(lo, hi) for lo, hi in ranges if hi > mark]
+        mark = int(self.blobs.get(root + MARK) or b"0")  # without power it may be empty
+        ranges = [(lo, hi) for lo, hi in self._ranges.get(root, ()) if hi > mark]
         start = max(mark, ranges[0][0]) if ranges else mark
         if seq < start:
             return start, seq
@@ -224,167 +228,28 @@ class Checkers:
                     law = "no gap" if int(match[2]) > len(found) else "no duplicate output"
                     self._world.violate(law, f"{name} follows seq {len(found)}")
                     return
-                found += read_hashes(self.blobs[name])
+                found += self._hashes(name, self.blobs[name])
             if found != self._workload.expected.get(stream, []):
                 expected = len(self._workload.expected.get(stream, []))
                 self._world.violate("output", f"{stream}: {len(found)} items of {expected}")
 
-
-class WatchedManager(JobManager):
-    """The job manager; epochs only grow, and a notice of another epoch changes nothing."""
-
-    def __init__(self, workload: Workload, world: Scheduler) -> None:
-        super().__init__(Topology(workload.vertices), workload.config)
-        self._world = world
-        #: (Old instance, its twin) -> what the old one had consumed when the twin was there.
-        self._pairs: dict[tuple[int, int], Position] = {}
-        #: What checkpoints name, and what the last one of each instance does.
-        self._parts_of: dict[str, tuple[str, ...]] = {}
-        self._last_parts: dict[int, tuple[str, ...]] = {}
-
-    def recall(self, notices: Iterable[Notice]) -> None:
-        known = list(notices)
-        for notice in known:
-            if isinstance(notice, CheckpointTaken):
-                self._parts_of[notice.name] = notice.parts
-        super().recall(known)
-
-    def handle(self, notice: Notice) -> list[Instruction]:
-        newest = self.job.epoch
-        epoch, name = getattr(notice, "epoch", None), getattr(notice, "vertex", "")
-        rows = self.vertices[name].instances if name in self.vertices else []
-        is_stale = epoch is not None and all(i.epoch != epoch for i in rows)
-        before = repr(self.vertices.get(name)) if is_stale else ""
-        if isinstance(notice, TwinLevel):
-            self._is_level(notice)
-        if isinstance(notice, CheckpointTaken):
-            self._parts_of[notice.name] = self._last_parts[notice.epoch] = notice.parts
-        out = super().handle(notice)
-        self._count(notice, out, is_stale=is_stale)
-        if is_stale and repr(self.vertices.get(name)) != before:
-            self._world.violate("stale epochs change nothing", repr(notice)[:200])
-        for vertex, instance in self.job.instances():
-            if instance.epoch > newest and not self.job.epoch > newest:
-                self._world.violate("epochs grow", vertex.shape.id)
-            old = self.job.instance(vertex.shape.id, instance.replaces or 0)
-            if old is not None:
-                self._pairs.setdefault((old.epoch, instance.epoch), old.consumed)
-        self.tracker.check()
-        for instruction in out:
-            if isinstance(instruction, Tell) and isinstance(instruction.instruction, Collect):
-                self._nobody_needs(instruction.instruction)
-            elif isinstance(instruction, DeleteFiles):
-                self._nobody_names(instruction.names)
-        return out
-
-    def _count(self, notice: Notice, out: list[Instruction], *, is_stale: bool) -> None:
-        met, kind = self._world.met, type(notice).__name__
-        met[f"notice {kind}"] += 1
-        met["notice of one that is gone"] += is_stale
-        for instruction in out:
-            order = instruction.instruction if isinstance(instruction, Tell) else None
-            if isinstance(order, StartVertex) and order.checkpoint:
-                strategy = self.vertices[order.vertex].shape.recovery.strategy
-                met[f"instance from a checkpoint by {strategy}"] += 1
-
-    def _nobody_names(self, names: tuple[str, ...]) -> None:
-        """The next checkpoint of an instance may name what the one before it did."""
-        for vertex, instance in self.job.instances():
-            begun = self._parts_of.get(instance.checkpoint, ())
-            lost = {*self._last_parts.get(instance.epoch, begun)}.intersection(names)
-            if lost:
-                detail = f"{vertex.shape.id} {instance.epoch} may name {sorted(lost)}"
-                self._world.violate("nothing live collected", detail)
-
-    def _is_level(self, notice: TwinLevel) -> None:
-        """An instance goes only when its twin has come as far as it was when that began."""
-        new = self.job.instance(notice.vertex, notice.new_epoch)
-        goal = self._pairs.get((notice.old_epoch, notice.new_epoch))
-        if new is not None and goal is not None and not all(map(ge, new.consumed, goal)):
-            self._world.violate("twins are level", f"{notice}: {new.consumed}, not {goal}")
-
-    def _nobody_needs(self, collect: Collect) -> None:
-        """What hosts may forget is below all that any reader, however recovered, may ask for."""
-        for mark in collect.marks:
-            stream = self.job.topology.streams[mark.stream]
-            if stream.reader is None or self.job.is_settled(stream.reader.vertex):
-                continue
-            reader, k = self.vertices[stream.reader.vertex], stream.reader.index
-            refs = self.tracker.refs(reader.shape.id)
-            needs = [i.consumed[k] for i in reader.instances]
-            needs += [j.frozen[k] for j in reader.joins if j.frozen]
-            if stream.is_durable:
-                needs.append(refs[0].reads[k])
-            elif reader.shape.recovery.strategy == "replay":
-                needs.append(refs[-1].reads[k])
-            if needs and mark.seq > min(needs):
-                detail = f"{mark} is collected, {reader.shape.id} needs {min(needs)}"
-                self._world.violate("nothing live collected", detail)
+    def _hashes(self, path: str, data: bytes) -> list[int]:
+        """Content hashes of the items of a segment; what was put is read once."""
+        known = self._contents.get(path)
+        if known is None or known[0] != data:
+            known = self._contents[path] = data, read_hashes(path, data)
+        return known[1]
 
 
-class Shadow:
-    """What a job manager that takes over now would know: the durable notices, and no host.
-
-    It reads them as one does, but does not clear up behind the last of them: what it knows after
-    each is compared with the store.
-    """
-
-    def __init__(self, workload: Workload) -> None:
-        self.topology = Topology(workload.vertices)
-        self._config = workload.config
-        self.core = JobManager(self.topology, workload.config)
-        self.chosen: dict[str, CheckpointRef] = {}
-        self._fence = ""
-        self._next_seqs: dict[str, int] = {}
-
-    def catch_up(self, blobs: dict[str, bytes]) -> None:
-        """Replay the notices in force that became durable since the last time."""
-        newest = max((n for n in blobs if n.startswith(NOTICES) and n.endswith(FENCE)), default="")
-        if newest != self._fence:  # another job manager has begun, and said what counts
-            self._fence = newest
-            self.core = JobManager(self.topology, self._config)
-            self._next_seqs = {}
-        for part in parts_in_force(MemoryBlobs(blobs, HOME)):
-            self._replay(blobs, f"{HOME}{folder_of(part.epoch)}/", part.end)
-
-    def _replay(self, blobs: dict[str, bytes], folder: str, end: int) -> None:
-        for name in sorted(n for n in blobs if n.startswith(folder)):
-            match, next_seq = SEGMENT.fullmatch(name), self._next_seqs.get(folder, 0)
-            if match is None or int(match[3]) <= next_seq or int(match[2]) >= end:
-                continue
-            table = pq.read_table(pa.BufferReader(blobs[name]), use_threads=False)
-            wanted = slice(next_seq - int(match[2]), end - int(match[2]))
-            for data in table.column("notice").to_pylist()[wanted]:
-                takeover.recall(self.core.job, LOG_CODEC.decode(data))
-            self._next_seqs[folder] = min(int(match[3]), end)
-
-    def restarts(self) -> dict[str, CheckpointRef]:
-        """Everybody is dead: who starts from where."""
-        lost = [v for v in self.core.vertices if not self.core.job.is_settled(v)]
-        self.chosen = plan_restarts(lost, self.topology, self.core.tracker, self)
-        return self.chosen
-
-    def known(self) -> list[tuple[str, CheckpointRef]]:
-        """The checkpoints of all vertices that may start again."""
-        rows = [v for v in self.core.vertices if not self.core.job.is_settled(v)]
-        return [(v, ref) for v in rows for ref in self.core.tracker.refs(v)]
-
-    def consumed(self, vertex: str) -> tuple[int, ...]:
-        return self.core.job.consumed(vertex)
-
-    def is_serving(self, vertex: str) -> bool:
-        return False
-
-    def is_settled(self, vertex: str) -> bool:
-        return self.core.job.is_settled(vertex)
-
-    def released(self, stream: str) -> int:
-        return 0
-
-
-def read_hashes(data: bytes) -> list[int]:
-    """Content hashes of the items of a segment."""
-    table = pq.read_table(pa.BufferReader(data), use_threads=False).drop_columns(["_seq"])
-    if not table.num_rows:
-        return []
-    return hashes(table.combine_chunks().to_batches()[0])
+def read_hashes(path: str, data: bytes) -> list[int]:
+    """Content hashes of the items of a segment; the CTIs of a clean table only the codec reads."""
+    table = read_table(data)
+    if SEQ in table.column_names:
+        return [h for batch in table.drop_columns([SEQ]).to_batches() for h in hashes(batch)]
+    seqs = parse_segment_name(path.rpartition("/")[2])
+    assert seqs is not None, path
+    file = SegmentFile(pa.BufferReader(data), path, seqs, columns=None)
+    found: list[int] = []
+    while (seq := seqs.lo + len(found)) < seqs.hi:
+        found += hashes(file.read_group(seq, verify=True).batch)
+    return found

@@ -1,6 +1,6 @@
 """What goes wrong, when: one small function per kind of fault, all driven by the seed.
 
-Those that wait for their moment are in :mod:`tests.sim.strikes`.
+Those that wait for their moment are in :mod:`tests.sim.strikes` and :mod:`tests.sim.moments`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jobmanager.root import DRAIN, REQUESTS
+from tests.sim.moments import MOMENTS
 from tests.sim.scheduler import Process
 from tests.sim.storage import FaultyBlobs, root_of
 from tests.sim.strikes import STRIKES, slot_of, spilled, volatile_streams
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 #: Hosts are there after half a second, and an undisturbed job takes one or two.
 FIRST_BY_S = 0.8
 PAUSE_S = 0.4
+#: Of the runs, how many have a given fault of tests.sim.moments.
+MOMENTS_SHARE = 0.4
 WAYS_TO_DIE = ("before", "torn", "after")
 
 
 def inject(world: World, kinds: Sequence[str]) -> list[str]:
     """Choose some of these kinds and let each happen a few times; gives the chosen ones."""
     random = world.scheduler.random
-    share = max(0.3, min(1.0, 2 / len(kinds)))
-    chosen = [kind for kind in kinds if random.random() < share]
+    share = max(0.2, min(1.0, 2 / len(kinds)))
+    moments = {f.__name__ for f in MOMENTS}
+    chosen = [k for k in kinds if random.random() < (MOMENTS_SHARE if k in moments else share)]
     for kind in chosen:
         at_s = random.uniform(0.0, FIRST_BY_S)
         for _ in range(random.randint(1, 4)):
@@ -62,6 +66,21 @@ def crash_all(world: World) -> None:
     """All hosts at once."""
     for host in world.live_hosts():
         host.process.kill("killed with all")
+
+
+def power_loss(world: World) -> None:
+    """The power of one machine goes, with what was not synced there; now and then of all."""
+    random = world.scheduler.random
+    hosts = world.live_hosts()
+    processes = [world.manager, *(host.process for host in hosts)]
+    dying = processes if random.random() < 0.4 else [random.choice(processes)]
+    machines = {process.name for process in dying}
+    if dying is processes:
+        machines = {blob.machine for blob in world.disk.unsynced.values()}
+    for process in dying:
+        if not process.is_dead:
+            process.kill("lost its power")
+    world.disk.lose_power(machines)
 
 
 def crash_manager(world: World) -> None:
@@ -272,6 +291,7 @@ KINDS: dict[str, Callable[[World], None]] = {
     for f in (
         crash_host,
         crash_all,
+        power_loss,
         crash_manager,
         mine_host,
         mine_manager,
@@ -291,6 +311,7 @@ KINDS: dict[str, Callable[[World], None]] = {
         crash_joining,
         second_manager,
         *STRIKES,
+        *MOMENTS,
         duplicate,
         reorder,
         lose,

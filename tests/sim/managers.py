@@ -13,10 +13,10 @@ from jobmanager.driver import Driver
 from jobmanager.errors import JobRunningError
 from jobmanager.root import JobRoot
 from rstream.errors import OperatingError
-from tests.sim.checkers import WatchedManager
 from tests.sim.network import ControlService
 from tests.sim.scheduler import Process, SimClock
 from tests.sim.storage import FaultyBlobs, root_of
+from tests.sim.watched import WatchedManager
 from tests.sim.workload import ROOT
 
 if TYPE_CHECKING:

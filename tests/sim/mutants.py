@@ -15,10 +15,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import jobmanager.collection
+import jobmanager.damage
 import jobmanager.driver
-import jobmanager.hosts
 import jobmanager.instances
-import jobmanager.takeover
+import jobmanager.ledger
 from jobmanager import low_water_marks
 from jobmanager.driver import Driver
 from jobmanager.ledger import Ledger
@@ -34,9 +34,11 @@ from rvertex.merge import Merge
 from rvertex.messages import NOTICE_CODEC
 from rvertex.step import VertexRunner
 from rvertex.vertex import RVertex
+from tests.sim.decision_mutants import DECISION_MUTANTS
 from tests.sim.killers import KILLERS
 from tests.sim.line_mutants import LINE_MUTANTS
 from tests.sim.planting import Mutant
+from tests.sim.power_mutants import POWER_MUTANTS
 from tests.sim.recovery_mutants import RECOVERY_MUTANTS
 from tests.sim.run import Outcome, simulate
 from tests.sim.storage import FaultyBlobs
@@ -44,7 +46,7 @@ from tests.sim.storage import FaultyBlobs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RUNS_MAX = 150
+RUNS_MAX = 200
 REPLACED = ("drain", "straggler", "slow_network")
 LOST = ("lost_spill", "straggler")
 FIRST_SEED = 0
@@ -127,7 +129,7 @@ def restart_from_a_checkpoint_too_new() -> Mutant:
 
 def lost_items_are_ignored() -> Mutant:
     """A reader's call for recomputation is not answered."""
-    return Mutant(jobmanager.instances, "items_lost", lambda job, notice: None, LOST)
+    return Mutant(jobmanager.damage, "items_lost", lambda job, notice: None, LOST)
 
 
 def deletes_before_notices_are_durable() -> Mutant:
@@ -207,13 +209,8 @@ def the_fenced_are_in_the_log() -> Mutant:
 
 def a_takeover_counts_epochs_on() -> Mutant:
     """The successor's instances have the names of its predecessor's."""
-    return Mutant(
-        jobmanager.hosts,
-        "EPOCHS_PER_TAKEOVER",
-        0,
-        ("crash_beginning",),
-        more=((jobmanager.takeover, "EPOCHS_PER_TAKEOVER", 0),),
-    )
+    more = ((jobmanager.ledger, "EPOCHS_PER_INSTANCE", 0),)
+    return Mutant(jobmanager.ledger, "EPOCHS_PER_TAKEOVER", 0, ("crash_beginning",), more)
 
 
 def a_replaced_writer_takes_the_mark_back() -> Mutant:
@@ -254,6 +251,8 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     wall_time_measures_silence,
     *RECOVERY_MUTANTS,
     *LINE_MUTANTS,
+    *POWER_MUTANTS,
+    *DECISION_MUTANTS,
 )
 
 

@@ -22,6 +22,7 @@ from rstream.errors import (
 from rstream.receive import PushedReader, error_to_text, loss_from_text
 from tests.sim.fates import Fates
 from tests.sim.pipe import Pipe
+from tests.sim.scheduler import idle_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +77,7 @@ def _pair(one: Process, other: Process) -> tuple[str, str]:
 
 
 class ControlService:
-    """The job manager's end of all control lines (jobmanager.driver.ControlService)."""
+    """The job manager's end of all control lines (jobmanager.shell_parts.ControlService)."""
 
     def __init__(
         self,
@@ -307,7 +308,10 @@ class SimReader(PushedReader):
             self._fail(_translate(error))
             return
 
+        idle = 0
+
         def push() -> None:
+            nonlocal idle
             if self._is_cut:
                 reader.close()
                 return
@@ -326,7 +330,8 @@ class SimReader(PushedReader):
                     return
             if items is not None:
                 self._send(partial(self._arrive, items))
-            pause_s = self._world.between(0, 0.004 if items is not None else 0.05)
+            idle = idle + 1 if items is None else 0
+            pause_s = self._world.between(0, idle_s(idle) if items is None else 0.004)
             self._world.after(pause_s, self.server, push)
 
         push()

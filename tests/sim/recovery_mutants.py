@@ -5,6 +5,7 @@ See :mod:`tests.sim.mutants`.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from jobmanager import low_water_marks
 from jobmanager.ledger import Ledger
 from jobmanager.messages import DeleteFiles, Feed, TwinLevel
 from jobmanager.root import JobRoot
+from jobmanager.tracker import SnapshotTracker
 from rstream import Items
 from rvertex.inlet import Inlet
 from rvertex.replay import ReplayPoints
@@ -161,6 +163,29 @@ def a_successor_applies_the_marks_less_often() -> Mutant:
     return Mutant(jobmanager.takeover, "collect_now_and_then", collect_now_and_then)
 
 
+def only_the_oldest_is_asked_where_a_checkpoint_reads() -> Mutant:
+    """As it was before the simulation found it (seed 120138): its neighbours are not."""
+
+    def add(self: Any, vertex: str, ref: Any) -> bool:
+        refs = self._refs[vertex]
+        is_usable = all(map(operator.ge, ref.reads, refs[0].reads))
+        if is_usable:
+            refs.insert(sum(other.precedes(ref) for other in refs), ref)
+        return is_usable
+
+    def drop_before(self: Any, vertex: str, keep: Any) -> list[Any]:
+        refs = self._refs[vertex]
+        left = [r for r in refs[refs.index(keep) :] if all(map(operator.ge, r.reads, keep.reads))]
+        self._refs[vertex] = left
+        return [r for r in refs if r.name and r not in left]
+
+    more = (
+        (SnapshotTracker, "drop_before", drop_before),
+        (SnapshotTracker, "check", lambda self: None),
+    )
+    return Mutant(SnapshotTracker, "add", add, ("crash_host", "mine_host", "partition"), more)
+
+
 RECOVERY_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     replay_puts_out_what_it_repeats,
     no_state_reaches_back,
@@ -174,4 +199,5 @@ RECOVERY_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_checkpoint_takes_all_its_parts_along,
     a_replaced_manager_goes_on,
     a_successor_applies_the_marks_less_often,
+    only_the_oldest_is_asked_where_a_checkpoint_reads,
 )

@@ -54,9 +54,14 @@ def simulate(
     seed: int,
     kinds: Sequence[str] = tuple(KINDS),
     mutation: Callable[[], AbstractContextManager[object]] = nullcontext,
+    *,
+    workload_seed: int | None = None,
 ) -> Outcome:
-    """Run one job under one seed; ``mutation`` is in force after the right answer is known."""
-    workload = make_workload(seed)
+    """Run one job under one seed; ``mutation`` is in force after the right answer is known.
+
+    ``workload_seed``: run the job of another seed, under the faults and orders of this one.
+    """
+    workload = make_workload(seed if workload_seed is None else workload_seed)
     with mutation():
         return _simulate(seed, kinds, workload)
 
@@ -64,10 +69,12 @@ def simulate(
 def _simulate(seed: int, kinds: Sequence[str], workload: Workload) -> Outcome:
     scheduler = Scheduler(seed)
     checkers = Checkers(scheduler, workload)
+    scheduler.look = checkers.look
     disk = Disk(scheduler, checkers.on_put, checkers.on_delete, checkers.blobs)
     world = World(seed, workload, disk, scheduler)
     faults = inject(world, kinds) if kinds else []
     world.run()
+    checkers.look()
     if not scheduler.violations:
         _finish(scheduler, disk, checkers, workload.sinks)
     return Outcome(

@@ -31,6 +31,15 @@ START_US = 1_700_000_000_000_000
 WAITS_MAX = 12
 
 
+#: What polls in vain looks again after at most so long, and less and less often.
+IDLE_S, IDLE_MAX_S = 0.05, 0.5
+
+
+def idle_s(times: int) -> float:
+    """The longest pause of what found nothing to do so many times in a row."""
+    return min(IDLE_S * max(1.0, times / 10), IDLE_MAX_S)
+
+
 class CrashedError(BaseException):
     """Unwinds a process that died in the middle of something; no handler of errors may catch it."""
 
@@ -68,6 +77,8 @@ class Scheduler:
         self.now_s = 0.0
         self.steps = 0
         self.violations: list[str] = []
+        #: Looks at the world between two steps.
+        self.look: Callable[[], None] = lambda: None
         #: What a run has met, and how often.
         self.met: Counter[str] = Counter()
         self._heap: list[tuple[float, int, Process | None, bool, Callable[[], object]]] = []
@@ -124,6 +135,7 @@ class Scheduler:
 
     def step(self) -> bool:
         """Run the next event; whether there was one."""
+        self.look()
         if not self._heap:
             return False
         at_s, _, owner, is_main, action = heapq.heappop(self._heap)

@@ -2,6 +2,9 @@
 
 Puts are atomic (that is what a BlobStore promises): a torn write leaves a temporary behind and the
 process dead. ``on_put`` and ``on_delete`` let the checkers see everything that becomes durable.
+
+Each process has a machine of its own. Where its power goes, what its puts did not sync is lost: a
+name is as it was before, or its content is empty; a deletion may be undone.
 """
 
 from __future__ import annotations
@@ -14,11 +17,23 @@ from rstream.errors import StoreError
 from tests.sim.scheduler import CrashedError, Process, Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     import pyarrow as pa
 
 SCHEME = "blobs://"
+#: Of what was not synced so much is lost with the power.
+LOST_RATE = 0.7
+
+
+@dataclass(frozen=True)
+class Unsynced:
+    """What may be lost of a blob: its name (then it is as it ``was``), its content, or both."""
+
+    machine: str
+    was: bytes | None
+    name: bool
+    content: bool
 
 
 @dataclass
@@ -33,14 +48,43 @@ class Disk:
     error_rate: float = 0.0
     #: Process -> operations until it dies inside one, and how: before, torn, after.
     mines: dict[str, tuple[int, str]] = field(default_factory=dict)
+    unsynced: dict[str, Unsynced] = field(default_factory=dict)
+
+    def note_unsynced(self, full: str, machine: str, *, name: bool, content: bool) -> None:
+        """Something is about to happen to a blob, of which this is not synced."""
+        before = self.unsynced.pop(full, None)
+        if name or content:
+            survives = self.blobs.get(full) if before is None or not before.name else before.was
+            self.unsynced[full] = Unsynced(machine, survives, name=name, content=content)
+
+    def lose_power(self, machines: Collection[str]) -> int:
+        """The power of these machines goes; gives how many blobs are not as they were."""
+        lost = 0
+        for full in sorted(f for f, u in self.unsynced.items() if u.machine in machines):
+            blob = self.unsynced.pop(full)
+            if not self.world.chance(LOST_RATE):
+                continue  # the system had written it by itself
+            lost += 1
+            if blob.content and full in self.blobs and self.world.chance(0.5):
+                self.blobs[full] = b""
+            elif blob.was is not None:
+                self.blobs[full] = blob.was
+            else:
+                self.blobs.pop(full, None)
+                self.on_delete(full)
+            self.world.note(f"power: {full} is not as it was")
+        return lost
 
 
 class FaultyBlobs(MemoryBlobs):
     """A folder of the disk, used by one process."""
 
-    def __init__(self, disk: Disk, process: Process, root: str = "") -> None:
+    #: What a put syncs before it returns; some planted bugs sync less.
+    syncs_content = syncs_names = True
+
+    def __init__(self, disk: Disk, process: Process, root: str = "", *, fsync: bool = True) -> None:
         super().__init__(disk.blobs, root)
-        self._disk, self._process = disk, process
+        self._disk, self._process, self._fsync = disk, process, fsync
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
         full = self._root + path
@@ -51,6 +95,9 @@ class FaultyBlobs(MemoryBlobs):
                 self.blobs[f"{full}.{self._process.name}{TEMPORARY}"] = data[: len(data) // 2]
             self._die(how, full)
         self._disk.world.note(f"{self._process.name} put {full}")
+        name = not (self._fsync and self.syncs_names)
+        content = not (self._fsync and self.syncs_content)
+        self._disk.note_unsynced(full, self._process.name, name=name, content=content)
         super().put(path, data)
         self._disk.on_put(full, bytes(data))
         if how:
@@ -78,6 +125,7 @@ class FaultyBlobs(MemoryBlobs):
         if how and how != "after":
             self._die(how, full)
         if full in self.blobs:
+            self._disk.note_unsynced(full, self._process.name, name=True, content=False)
             super().delete(path)
             if not full.endswith(TEMPORARY):
                 self._disk.on_delete(full)
@@ -89,7 +137,11 @@ class FaultyBlobs(MemoryBlobs):
         return super().exists(path)
 
     def child(self, folder: str) -> FaultyBlobs:
-        return FaultyBlobs(self._disk, self._process, f"{self._root}{folder.strip('/')}/")
+        root = f"{self._root}{folder.strip('/')}/"
+        return FaultyBlobs(self._disk, self._process, root, fsync=self._fsync)
+
+    def without_fsync(self) -> FaultyBlobs:
+        return FaultyBlobs(self._disk, self._process, self._root, fsync=False)
 
     def _enter_reading(self, operation: str, path: str) -> None:
         if self._enter(operation, self._root + path):

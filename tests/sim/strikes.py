@@ -48,7 +48,7 @@ def spilled(world: World) -> set[str]:
     return {n for n in world.disk.blobs if n.endswith(".parquet") and n.startswith(roots)}
 
 
-def _strike(
+def strike(
     world: World,
     find: Callable[[], Sequence[Target]],
     act: Callable[[Target], object],
@@ -62,7 +62,7 @@ def _strike(
     if targets and world.scheduler.chance(0.5):
         act(world.scheduler.random.choice(targets))
     else:
-        again = partial(_strike, world, find, act, left - 1)
+        again = partial(strike, world, find, act, left - 1)
         world.scheduler.after(world.scheduler.between(0.0, 2 * LOOK_S), None, again)
 
 
@@ -75,7 +75,7 @@ def crash_reader(world: World) -> None:
         slots = {v.instances[0].slot for v in rows if _cannot_be_read_again(world, v)}
         return [host for host in world.live_hosts() if slot_of(host) in slots]
 
-    _strike(world, find, lambda host: host.process.kill("killed as a reader"))
+    strike(world, find, lambda host: host.process.kill("killed as a reader"))
 
 
 def _cannot_be_read_again(world: World, vertex: VertexState) -> bool:
@@ -110,7 +110,7 @@ def crash_spilled(world: World) -> None:
         slots = {slot for name in gone for slot in _slots_that_may_ask(world, name)}
         return [host for host in world.live_hosts() if slot_of(host) in slots]
 
-    _strike(world, find, lambda host: host.process.kill("killed after a spill"))
+    strike(world, find, lambda host: host.process.kill("killed after a spill"))
 
 
 def _slots_that_may_ask(world: World, name: str) -> list[int]:
@@ -140,7 +140,7 @@ def crash_beginning(world: World) -> None:
         world.scheduler.note(f"{manager.name} is to die after the beginning of {epoch}")
         world.scheduler.after(pause_s, None, lambda: manager.kill("killed at a beginning"))
 
-    _strike(world, find, kill)
+    strike(world, find, kill)
 
 
 def woken_manager(world: World) -> None:

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 ROOT = "blobs://job"
 MS = 1_000
 #: Of the jobs, how many have strong vertices.
-STRONG_SHARE = 0.15
+STRONG_SHARE = 0.1
+#: Of a stage's streams; the volatile ones are what recovery has to think about.
+DURABILITIES: tuple[Durability, ...] = ("volatile",) * 4 + ("async", "sync")
 End = TypeVar("End", InputChannel, OutputEdge)
 
 
@@ -69,7 +71,7 @@ def make_workload(seed: int) -> Workload:
         for stream, pieces in streams.items()
     }
     mixed = replace(plan, vertices=_mix_durability(plan.vertices, random))
-    config, hosts = _config(random), random.randint(1, 4)
+    config, hosts = _config(random), random.choice([1, 2, 3, 3, 4, 4])
     options = Random(seed * 7_919 + 2)
     config = _with_options(config, options)
     vertices = _mix_recovery(mixed, hosts, options, is_verified=config.host.verify)
@@ -111,7 +113,7 @@ def _recovery(
 ) -> Recovery:
     strategy = random.choice(offers)
     if strategy == "replication" and hosts > 1:
-        return Recovery("replication", 2, horizon_us)
+        return Recovery("replication", random.choice([2, min(3, hosts)]), horizon_us)
     if strategy == "replay" and horizon_us is not None:
         return Recovery("replay", 1, horizon_us)
     return Recovery("checkpoint", 1, horizon_us)
@@ -146,7 +148,9 @@ def _mix_durability(vertices: Iterable[VertexSpec], random: Random) -> tuple[Ver
     changed = []
     for vertex in vertices:
         if vertex.stage not in chosen:
-            chosen[vertex.stage] = random.choice(["volatile", "volatile", "async", "sync"])
+            chosen[vertex.stage] = random.choice(
+                ["volatile", "volatile", "volatile", "volatile", "async", "sync"]
+            )
         outputs = tuple(
             replace(
                 edge,
@@ -191,9 +195,9 @@ def _config(random: Random) -> JobConfig:
     tail_bytes = random.choice([3_000, 8_000, 40_000])
     stream = StreamLimits(
         tail_bytes_max=tail_bytes,
-        segment_bytes_max=random.choice([300, 2_000, 20_000]),
-        segment_rows_max=random.choice([1, 5, 20, 100]),
-        flush_interval_ms=random.choice([5, 50, 300]),
+        segment_bytes_max=random.choice([1_000, 4_000, 20_000]),
+        segment_rows_max=random.choice([3, 10, 30, 100]),
+        flush_interval_ms=random.choice([20, 60, 300]),
         spill_after_s=random.choice([0.05, 0.5]),
         write_wait_s=5.0,
         close_wait_s=5.0,
@@ -203,7 +207,7 @@ def _config(random: Random) -> JobConfig:
         pending_rows_max=random.choice([5, 30, 200]),
         pending_bytes_max=1 if tail_bytes == 3_000 else 1 << 20,
         channel_bytes_max=tail_bytes if tail_bytes == 8_000 else 1_000,
-        checkpoint_interval_s=random.choice([0.01, 0.1, 0.5]),
+        checkpoint_interval_s=random.choice([0.01, 0.05, 0.2]),
         checkpoint_inline_bytes_max=0 if tail_bytes == 8_000 else 1 << 16,
         flush_wait_s=10.0,
         report_interval_s=random.choice([0.02, 0.1]),

@@ -15,7 +15,7 @@ from rstream.errors import OperatingError
 from rvertex.host import Host, HostSpec
 from tests.sim.managers import ManagerProcess
 from tests.sim.network import ControlLink, Network, SimReader, StreamService
-from tests.sim.scheduler import Process, Scheduler, SimBackground, SimClock
+from tests.sim.scheduler import Process, Scheduler, SimBackground, SimClock, idle_s
 from tests.sim.storage import Disk, FaultyBlobs, root_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rstream.background import Background
     from rstream.blobs import BlobStore
     from rstream.clock import Clock
-    from tests.sim.checkers import WatchedManager
+    from tests.sim.watched import WatchedManager
     from tests.sim.workload import Workload
 
 #: Virtual seconds from the last fault to the end of the job.
@@ -118,6 +118,8 @@ class HostProcess:
         self._on_exit = on_exit
         self._manager = manager
         self.is_over = False
+        #: Turns without work, in a row.
+        self._idle = 0
         #: How many times longer than usual it takes for a turn.
         self.slowness = 1.0
         self.process = Process(world.fresh_name(f"{spec.host}#{attempt}"), self._died)
@@ -142,7 +144,8 @@ class HostProcess:
         self._next(bool(worked))
 
     def _next(self, worked: bool) -> None:
-        longest_s = self._world.turn_s if worked else 0.05
+        self._idle = 0 if worked else self._idle + 1
+        longest_s = self._world.turn_s if worked else idle_s(self._idle)
         pause_s = self._world.scheduler.between(0.0005, longest_s) * self.slowness
         if not self.is_over:
             self._world.scheduler.after(pause_s, self.process, self._turn, is_main=True)
@@ -205,6 +208,9 @@ class SimExecutor:
 
     def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
         world = self._world
+        if spec.host in world.host_names:
+            world.scheduler.violate("no name is given twice", spec.host)
+        world.host_names.add(spec.host)
         delay_s = world.scheduler.between(0.01, 0.5)
         self._start_later(delay_s, spec, on_exit, 0)
         if world.second_attempts and world.scheduler.chance(0.3):
@@ -234,13 +240,15 @@ class World:
         self.scheduler = scheduler
         self.disk = disk
         self.network = Network(scheduler)
+        #: Of all hosts that any job manager ordered.
+        self.host_names: set[str] = set()
         self.vertices = {str(v.id): v for v in workload.vertices}
         scheduler.met.update(f"job with {what}" for what in workload.features())
         self.hosts: list[HostProcess] = []
         self.second_attempts = False
         #: Longest turn of a host that has work, virtual seconds. Where turns are long, a small job
         #: is still at work when its faults come.
-        self.turn_s = scheduler.random.choice([0.01, 0.06, 0.3])
+        self.turn_s = scheduler.random.choice([0.03, 0.1, 0.3])
         self.slow_store_s = 0.0
         #: Virtual seconds at which the last fault has passed.
         self.calm_s = 0.0

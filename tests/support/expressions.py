@@ -1,7 +1,7 @@
 """Random expressions, each with what it should give: a plain Python function of a row.
 
-The Python side is written without looking at Arrow: null is None, integers are int64 and wrap,
-anything with None is None unless said otherwise.
+The Python side is written without looking at Arrow: null is None, an integer beyond int64 is an
+``OverflowError``, anything with None is None unless said otherwise.
 """
 
 from __future__ import annotations
@@ -101,25 +101,27 @@ def _strict(function: Callable[..., Any], *args: Twin) -> Python:
     return python
 
 
-def _wrap(value: int) -> int:
-    return (value + 2**63) % 2**64 - 2**63
+def _fit(value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise OverflowError(value)
+    return value
 
 
 def _ints(depth: int) -> st.SearchStrategy[Twin]:
     operations: list[Callable[[Twin, Twin], Twin]] = [
-        lambda a, b: Twin(a.expr + b.expr, _strict(lambda v, w: _wrap(v + w), a, b)),
-        lambda a, b: Twin(a.expr - b.expr, _strict(lambda v, w: _wrap(v - w), a, b)),
-        lambda a, b: Twin(a.expr * b.expr, _strict(lambda v, w: _wrap(v * w), a, b)),
+        lambda a, b: Twin(a.expr + b.expr, _strict(lambda v, w: _fit(v + w), a, b)),
+        lambda a, b: Twin(a.expr - b.expr, _strict(lambda v, w: _fit(v - w), a, b)),
+        lambda a, b: Twin(a.expr * b.expr, _strict(lambda v, w: _fit(v * w), a, b)),
         lambda a, b: Twin(a.expr // b.expr, _strict(_floored(lambda v, w: v // w), a, b)),
         lambda a, b: Twin(a.expr % b.expr, _strict(_floored(lambda v, w: v % w), a, b)),
     ]
     length = twins("str", depth).map(lambda s: Twin(s.expr.str.length(), _strict(len, s)))
-    negated = twins("int", depth).map(lambda a: Twin(-a.expr, _strict(lambda v: _wrap(-v), a)))
+    negated = twins("int", depth).map(lambda a: Twin(-a.expr, _strict(lambda v: _fit(-v), a)))
     return st.one_of(_apply(operations, "int", depth), length, negated)
 
 
 def _floored(function: Callable[[int, int], int]) -> Callable[[int, int], int | None]:
-    return lambda v, w: None if w == 0 else _wrap(function(v, w))
+    return lambda v, w: None if w == 0 else _fit(function(v, w))
 
 
 def _floats(depth: int) -> st.SearchStrategy[Twin]:
@@ -146,8 +148,8 @@ def _bools(depth: int) -> st.SearchStrategy[Twin]:
     kinds = st.sampled_from(["int", "float", "str"])
     compared = kinds.flatmap(lambda kind: _apply(_COMPARISONS, kind, depth))
     logical: list[Callable[[Twin, Twin], Twin]] = [
-        lambda a, b: Twin(a.expr & b.expr, lambda row: _and(a.python(row), b.python(row))),
-        lambda a, b: Twin(a.expr | b.expr, lambda row: _or(a.python(row), b.python(row))),
+        lambda a, b: Twin(a.expr & b.expr, lambda row: _decided(False, row, a, b)),
+        lambda a, b: Twin(a.expr | b.expr, lambda row: _decided(True, row, a, b)),
     ]
     inverted = twins("bool", depth).map(lambda a: Twin(~a.expr, _strict(lambda v: not v, a)))
     null = kinds.flatmap(lambda kind: twins(kind, depth)).map(
@@ -170,16 +172,20 @@ _COMPARISONS: list[Callable[[Twin, Twin], Twin]] = [
 ]
 
 
-def _and(v: bool | None, w: bool | None) -> bool | None:
-    if v is False or w is False:
-        return False
-    return None if v is None or w is None else True
-
-
-def _or(v: bool | None, w: bool | None) -> bool | None:
-    if v is True or w is True:
-        return True
-    return None if v is None or w is None else False
+def _decided(zero: bool, row: Row, *sides: Twin) -> bool | None:
+    """Kleene's: ``zero`` of one side decides, whatever is wrong with the other."""
+    values: list[bool | None] = []
+    wrong: OverflowError | None = None
+    for side in sides:
+        try:
+            values.append(side.python(row))
+        except OverflowError as error:
+            wrong = error
+    if zero in values:
+        return zero
+    if wrong is not None:
+        raise wrong
+    return None if None in values else not zero
 
 
 def _strs(depth: int) -> st.SearchStrategy[Twin]:

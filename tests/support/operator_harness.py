@@ -4,7 +4,8 @@
 with ``snapshot`` -> new ``open()`` -> ``load`` between pieces, and compares the outputs item
 for item (floats bit for bit). It also checks what every operator owes its reader: events sorted by
 ``vs``, strictly increasing CTIs that are kept, ``vs < ve``, the schema that was announced, and
-snapshots that later processing does not change.
+snapshots that later processing does not change. Half of the runs have small limits
+(:mod:`tests.support.small_limits`), so that few rows also take the ways meant for many.
 
 Of an operator that claims a horizon (:mod:`rvertex.horizon`) it asks that, at any cut, a new one
 fed only what lies within the horizon goes on exactly as the one that was fed everything; also if
@@ -20,6 +21,7 @@ evaluators (``tests/support/naive.py``) are for. Source: Jet's and Trill's opera
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,7 @@ from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
 from rvertex.operators.user_operator import UserOperator
 from rvertex.run import NO_CTIS, Run, to_items
 from tests.support.exact import assert_same_items
+from tests.support.small_limits import small_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -179,12 +182,18 @@ def assert_cut_invariant(
         without = [Run(run.events.slice(0, 0), run.ctis) for run in inputs]
         ctis = spec.open(input_schemas).process(without).ctis
         assert np.array_equal(ctis, whole[0].ctis), f"{spec} holds CTIs: see planner/catching_up.py"
+    with small_limits():
+        at_once = run_cut(spec, inputs, input_schemas, ())
+    assert_same_items(items_of(at_once, payload), expected, "all at once, with small limits")
     every = range(1, len(_merged_order(inputs)))
     for cuts in (every, *splits):
         for restore in (False, True):
-            outputs = run_cut(spec, inputs, input_schemas, cuts, restore=restore)
+            is_small = restore != (cuts is every)
+            with small_limits() if is_small else nullcontext():
+                outputs = run_cut(spec, inputs, input_schemas, cuts, restore=restore)
             check_output(outputs, payload)
             label = f"cut at {list(cuts)}{', restored at each' if restore else ''}"
+            label += ", with small limits" if is_small else ""
             assert_same_items(items_of(outputs, payload), expected, label)
     for cuts in splits or ((len(every) // 2,),):
         _assert_snapshots_stay(spec, inputs, input_schemas, cuts)

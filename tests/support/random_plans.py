@@ -132,6 +132,8 @@ def _made(draw: st.DrawFn, steps: int, ordered: bool, temporal: bool) -> Made:
             made = made.then(draw(_grouped(made.stream, windows, ordered)))
         elif kind == "extreme" and not made.endless:
             made = made.then(draw(_extreme(made.stream)))
+        elif kind == "regroup" and not made.endless:
+            made = made.then(draw(_regrouped(made.stream)))
         elif kind == "lifetime":
             made = draw(_lifetime(made, ordered))
         elif kind == "user":
@@ -141,7 +143,18 @@ def _made(draw: st.DrawFn, steps: int, ordered: bool, temporal: bool) -> Made:
     return made
 
 
-PLAIN = ["filter", "change", "words", "union", "join", "chain", "window", "extreme", "user"]
+PLAIN = [
+    "filter",
+    "change",
+    "words",
+    "union",
+    "join",
+    "chain",
+    "window",
+    "extreme",
+    "user",
+    "regroup",
+]
 TEMPORAL = ["lifetime", "lifetime", "clip", "join"]
 
 
@@ -193,8 +206,22 @@ def _extreme(draw: st.DrawFn, stream: Stream) -> Stream:
     on = draw(st.sampled_from(["x", "n"]))
     pick = draw(st.sampled_from([agg.max, agg.min]))
     best = found.window(draw(st.sampled_from([tumbling(4), tumbling(10), hopping(5, 3)])))
-    joined = found.join(best.agg(best=pick(on)), left_on=on, right_on="best")
+    beside = draw(st.sampled_from([{}, {}, {"rows": agg.count()}, {"low": agg.min("x")}]))
+    joined = found.join(best.agg(best=pick(on), **beside), left_on=on, right_on="best")
     return joined.select("k", "x", "s")
+
+
+@st.composite
+def _regrouped(draw: st.DrawFn, stream: Stream) -> Stream:
+    """Groups beside a stream whose equal keys lie anywhere, grouped by the same key again."""
+    window = draw(st.sampled_from([tumbling(10), hopping(8, 4)]))
+    groups = stream.group_by("k").window(window).agg(x=agg.count(), s=agg.max("s"))
+    groups = groups.select("s", "x", k=col("k").cast(int))
+    names = st.sampled_from(sorted(n for n in BASES if "states" not in n))
+    other = BASES[draw(names)].select("s", "x", k=col("k").cast(int))
+    both = groups.union(other) if draw(st.booleans()) else other.union(groups)
+    found = both.group_by("k").window(draw(st.sampled_from([tumbling(10), session(6)])))
+    return found.agg(x=agg.sum("x"), s=agg.min("s")).select("k", "x", "s")
 
 
 CONDITIONS = [
@@ -238,6 +265,8 @@ def predicates() -> st.SearchStrategy[Any]:
     return st.sampled_from(
         [
             col("x") > 0,
+            lit(2) < col("x"),
+            lit(3) >= col("k"),
             col("k") < 3,
             (col("k") != 2) & (col("x") < 6),
             (col("x") > 4) | col("s").is_not_null(),

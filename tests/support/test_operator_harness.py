@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import rvertex
 from rstream.batch import event_schema
+from rvertex import key_table
 from rvertex.operators.protocol import EMPTY_STATE, OperatorState
 from rvertex.run import NO_CTIS, Run
 from tests.support.builders import cti, ev, make_run
 from tests.support.operator_harness import assert_cut_invariant
+from tests.support.small_limits import LIMITS, small_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,3 +145,18 @@ def test_unsorted_output_is_caught() -> None:
     early = make_run([ev(0, n=1), cti(3), cti(7)], PAYLOAD)
     with pytest.raises(AssertionError, match="not sorted by _vs"):
         assert_cut_invariant(_SwallowsPort(), [early, RUN], [PAYLOAD, PAYLOAD], [2])
+
+
+def test_small_limits_are_in_force_everywhere() -> None:
+    """A constant that another module imported by name would keep its value there."""
+    names = {path.rsplit(".", 1)[1] for path in LIMITS}
+    package = Path(rvertex.__file__).parent
+    for file in package.rglob("*.py"):
+        imports = [
+            n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.ImportFrom)
+        ]
+        assert not names & {alias.name for node in imports for alias in node.names}, file
+    assert key_table._KEYS_MIN > 0
+    with small_limits():
+        assert LIMITS["rvertex.key_table._KEYS_MIN"] == key_table._KEYS_MIN
+    assert key_table._KEYS_MIN > 0

@@ -33,6 +33,8 @@ class System:
         """From the first vertex's start to the job's end."""
         assert not variant, variant
         with tempfile.TemporaryDirectory(prefix="nexmark-ours-") as root:
-            query = QUERIES[name](self._streams).to_parquet(str(out))
+            query = QUERIES[name](self._streams).to_parquet(
+                str(out), start="alive_from", end="alive_until"
+            )
             job = jobmanager.run(query, root=f"{root}/job", master=MASTER)
             return float(job.wait()["elapsed_s"])

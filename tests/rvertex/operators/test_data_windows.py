@@ -205,6 +205,25 @@ def test_a_large_batch_equals_small_ones(spec: OperatorSpec) -> None:
     assert_same_items(items_of(pieces, payload), whole, "in pieces")
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        SessionAggregate(("k",), 4, None, TWO),
+        CountWindowAggregate(("k",), 2, TWO),
+        SnapshotAggregate(("k",), TWO),
+    ],
+)
+def test_windows_that_start_together_come_by_key(spec: OperatorSpec) -> None:
+    """More of them than one part of an emission holds, and their keys come in another order."""
+    keys = [7, 3, 9, 1, 8, 0, 5, 2]
+    events = [ev(t, t + 6, k=k, x=float(k)) for t in (0, 3, 30) for k in keys]
+    run = make_run([*events, cti(60)], SMALL)
+    out = assert_cut_invariant(spec, [run], [SMALL], range(0, 25, 5))
+    found = [(row["_vs"], row["k"]) for row in out.events.to_pylist()]
+    assert found == sorted(found)
+    assert len(found) >= len(keys)
+
+
 class Join:
     """A user aggregate: the values in order, nulls as a dash."""
 

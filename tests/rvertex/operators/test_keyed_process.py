@@ -5,6 +5,7 @@ Cannot catch: a promise of docs/USERCODE.md that no process here relies on.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -141,6 +142,27 @@ def test_equal_timers_fire_by_key_nulls_last_then_by_name() -> None:
     rows = [row.payload for row in run_items(spec, items) if isinstance(row, Ev)]
     named = [(row["k"], row["name"]) for row in rows]
     assert named == [(k, name) for k in ("a", "b", None) for name in ("b", "z")]
+
+
+@pytest.mark.parametrize("keys", [("x",), ("x", "k")])
+def test_equal_timers_of_float_keys_fire_by_number_then_nan_then_null(
+    keys: tuple[str, ...],
+) -> None:
+    class Once(KeyedProcess):
+        def on_event(self, event: Any, ctx: KeyedContext) -> None:
+            ctx.set_timer(50)
+
+        def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+            ctx.emit(1)
+
+    nan = float("nan")
+    schema = pa.schema([("x", pa.float64()), ("k", pa.string())])
+    spec = spec_of(Once, pa.schema([("m", pa.int64())]), keys)
+    values = [3.0, nan, 1.0, None, float("inf"), -2.0, nan, 0.0, 2.0]
+    items: list[Item] = [ev(t, x=x, k="a") for t, x in enumerate(values)]
+    rows = run_items(spec, [*items, cti(INF_TIME)], schema)
+    found = [repr(row.payload["x"]) for row in rows if isinstance(row, Ev)]
+    assert found == ["-2.0", "0.0", "1.0", "2.0", "3.0", "inf", "nan", "None"]
 
 
 def test_rows_that_start_later_wait_and_the_past_is_refused() -> None:
@@ -292,7 +314,7 @@ def test_a_call_that_raised_has_changed_nothing(run: Run, cuts: list[int], on_er
 def test_poison_is_counted_and_kept() -> None:
     spec = spec_of(Touchy, N, on_error="dead_letter")
     (side,) = sides_of(spec, [ODD])
-    assert side.name == "_dead_letters/Touchy"
+    assert side.name == "dead_letters/Touchy"
     operator = spec.open([ODD])
     run = make_run([ev(1, k=1, x=2), ev(2, 5, k=1, x=3), cti(4)], ODD)
     out = operator.process([run])
@@ -341,6 +363,13 @@ def test_fail_names_the_event_and_the_line() -> None:
     assert "in on_event: raise ValueError" in text
     assert "on event 1 of its input, lifetime [2, 3): k='a', x=3" in text
     assert 'on_error="skip"' in text
+
+
+def test_fail_shows_times_as_the_code_sees_them() -> None:
+    payload = pa.schema({"k": pa.string(), "x": pa.timestamp("ns", "UTC")})
+    at = datetime(1970, 1, 1, 0, 0, 7, 1, tzinfo=UTC)
+    with pytest.raises(UserCodeError, match=r"odd: 7000001 at .*\n.* k='a', x=7000001\n"):
+        run_items(spec_of(Touchy, N), [ev(1, k="a", x=at)], payload)
 
 
 def test_state_is_of_its_type() -> None:
@@ -420,9 +449,9 @@ WEIRD = ("x", "_value0", "a b")
         (lambda ctx: ctx.emit(2**63), "column 'n' is int64"),
         (lambda ctx: ctx.emit(1, m=1), "got an unexpected keyword argument 'm'"),
         (lambda ctx: ctx.emit(1, ve=0), "needs vs < ve"),
-        (lambda ctx: ctx.set_timer(1.5), "a time is an int"),
-        (lambda ctx: ctx.set_timer("10s"), "a time is an int"),
-        (lambda ctx: ctx.set_timer(INF_TIME), "below INF"),
+        (lambda ctx: ctx.set_timer(1.5), "1.5 is no time"),
+        (lambda ctx: ctx.set_timer("soon"), "write it like"),
+        (lambda ctx: ctx.set_timer(INF_TIME), "beyond all time"),
         (lambda ctx: ctx.now(), r"ctx.now\(\) was called where values are not recorded"),
     ],
 )

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rvertex.accumulators import CountRows, CountValues, Extreme, SumFloat, SumInt
+from rvertex.accumulators import CountRows, CountValues, Extreme, SumFloat
+from rvertex.exact_sums import ExactSum
 from rvertex.offset_keys import SPAN_MIN, OffsetKeys
 from rvertex.operators.grouping import Grouping, OpenGroups, closed_groups
 
@@ -39,7 +40,7 @@ def accumulators() -> list[Accumulator]:
     return [
         CountRows(),
         CountValues("n"),
-        SumInt("n"),
+        ExactSum("n", pa.int64()),
         SumFloat("x"),
         Extreme("n", pa.int64(), is_max=False),
         Extreme("x", pa.float64(), is_max=True),

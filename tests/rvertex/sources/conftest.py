@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,9 +21,12 @@ def make_spec(format: Format, path: object, **changes: Any) -> SourceSpec:
     return SourceSpec(format, str(path), **fields)
 
 
-def only_partition(spec: SourceSpec) -> SourcePartition:
-    """All units of the source as one partition."""
-    return assign(spec, discover(spec), 1)[0]
+def only_partition(spec: SourceSpec, *, is_watched: bool = True) -> SourcePartition:
+    """All units of the source as one partition; unwatched files may change."""
+    units = discover(spec)
+    if not is_watched:
+        units = tuple(replace(unit, version=None) for unit in units)
+    return assign(spec, units, 1)[0]
 
 
 def read_rows(partition: SourcePartition, first_row: int = 0, rows_max: int = 1 << 20) -> pa.Table:

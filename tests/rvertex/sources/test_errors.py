@@ -126,7 +126,7 @@ def test_a_corrupt_footer_and_a_corrupt_page(tmp_path: Path) -> None:
     rows = pa.table({"time": range(100), "k": ["a"] * 100, "x": [0.0] * 100}, schema=COLUMNS)
     pq.write_table(rows, path, row_group_size=50, compression="zstd")
     spec = make_spec("parquet", path)
-    partition = only_partition(spec)
+    partition = only_partition(spec, is_watched=False)
     good = path.read_bytes()
     at = pq.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
     path.write_bytes(good[:at] + b"\xff" * 40 + good[at + 40 :])
@@ -163,6 +163,8 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
 def test_a_path_that_names_nothing(tmp_path: Path) -> None:
     with pytest.raises(errors.SourceNotFoundError, match="No such file"):
         discover(make_spec("csv", tmp_path / "absent.csv"))
+    with pytest.raises(errors.SourceNotFoundError, match="patterns are not expanded: give the fol"):
+        discover(make_spec("csv", tmp_path / "*.csv"))
     with pytest.raises(errors.SourceNotFoundError, match="holds no parquet file"):
         infer_schema("parquet", str(tmp_path))
 
@@ -189,14 +191,14 @@ def test_a_file_that_vanishes_and_comes_back(tmp_path: Path, format: Format) -> 
 def test_a_file_that_changed_since_discovery(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     _write_good(path, "parquet")
-    partition = only_partition(make_spec("parquet", path))
+    partition = only_partition(make_spec("parquet", path), is_watched=False)
     pq.write_table(pa.table({"time": [1], "k": ["a"], "x": [1.0]}), path)
     with pytest.raises(errors.SourceChangedError, match=r"row group 0: .* 3 rows then, 1 now"):
         read_rows(partition)
     columns = pa.schema([("line", pa.string())])
     text = make_spec("text", tmp_path / "t", schema=columns, columns=columns, vs=None)
     (tmp_path / "t").write_text("a\nb\n")
-    lines = only_partition(text)
+    lines = only_partition(text, is_watched=False)
     (tmp_path / "t").write_text("a\nb\nc\n")
     with pytest.raises(errors.SourceChangedError, match="2 rows then, 3 now"):
         read_rows(lines)

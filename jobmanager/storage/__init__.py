@@ -1,0 +1,1 @@
+"""A job's root: how its files are written, checked and trusted."""

@@ -1,0 +1,88 @@
+"""Small files of a job's root, with a checksum: JSON for people and programs, pickles for resume.
+
+A JSON document ends in a field ``checksum`` over all bytes before it. A pickle follows a magic
+number and the digest of its bytes, which is looked at before anything is unpickled: so a file that
+was cut or changed is refused, and never read as something else. A JSON file without the field is
+of an earlier version (or the field's own name was damaged) and is read as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pyspark import cloudpickle
+
+from rvertex.shipped import load_shipped
+
+_CHECKSUM_BYTES = 16
+_FIELD = b',\n"checksum": "'
+_END = b'"\n}'
+_PICKLE_MAGIC = b"SSPICKLE"
+
+
+class BrokenDocumentError(ValueError):
+    """The bytes are not what was written; the text says in what way."""
+
+
+def json_document(fields: dict[str, Any]) -> bytes:
+    """As JSON, a line for each field and each row of a list: Python indents no numbers."""
+    assert fields, "a document has fields"
+    rows = [f"{json.dumps(name)}: {_rows(field)}" for name, field in fields.items()]
+    body = ("{\n" + ",\n".join(rows)).encode()
+    return body + _FIELD + _digest(body).hex().encode() + _END
+
+
+def read_json_document(data: bytes) -> dict[str, Any]:
+    """The fields, without the checksum.
+
+    Raises:
+        BrokenDocumentError: the bytes are not those of a document.
+    """
+    if not data:
+        raise BrokenDocumentError("it is empty")
+    body, field, _ = data.rpartition(_FIELD)
+    if field and data != body + _FIELD + _digest(body).hex().encode() + _END:
+        raise BrokenDocumentError("its checksum does not match")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BrokenDocumentError("it is no JSON: cut short or overwritten") from error
+    if not isinstance(found, dict):
+        raise BrokenDocumentError("it holds no fields")
+    found.pop("checksum", None)
+    return found
+
+
+def pickle_document(value: object) -> bytes:
+    """``value`` as a pickle that classes and functions of query files are part of."""
+    data: bytes = cloudpickle.dumps(value)
+    return _PICKLE_MAGIC + _digest(data) + data
+
+
+def read_pickle_document(data: bytes) -> Any:
+    """What was pickled. The caller trusts whoever could write the file.
+
+    Raises:
+        BrokenDocumentError: the bytes are not what was written; nothing was unpickled.
+        UnknownCodeError: it names a class or a function that cannot be imported here.
+    """
+    if not data:
+        raise BrokenDocumentError("it is empty")
+    start = len(_PICKLE_MAGIC) + _CHECKSUM_BYTES
+    if not data.startswith(_PICKLE_MAGIC):
+        raise BrokenDocumentError("it does not begin as it was written")
+    if _digest(data[start:]) != data[len(_PICKLE_MAGIC) : start]:
+        raise BrokenDocumentError("its checksum does not match")
+    return load_shipped(data[start:])
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()
+
+
+def _rows(field: Any) -> str:
+    if not isinstance(field, list):
+        return json.dumps(field)
+    return "[\n" + ",\n".join(map(json.dumps, field)) + "\n]"

@@ -1,0 +1,140 @@
+"""The input files of a job that is resumed: are they those of its plan?
+
+The list of files, and the version of each, are part of the plan (:mod:`rvertex.sources.versions`).
+A changed file is refused before anything runs, as rows of two versions would be mixed; a user who
+has only mended what the job could not read accepts it. Files that have come since are not read, and
+files that are gone may be needed no more: the user is told of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from jobmanager.errors import InputsChangedError
+from rstream.errors import StoreError
+from rvertex.errors import CorruptSourceError, SourceNotFoundError, SourceVanishedError
+from rvertex.sources.files import list_files
+from rvertex.sources.mixed import listed
+from rvertex.sources.parquet import row_groups
+from rvertex.sources.versions import version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.physical import PhysicalPlan
+    from rvertex.sources.spec import Format, SourcePartition
+    from rvertex.sources.versions import FileVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What has become of the input files of a plan; by path."""
+
+    #: The version in the plan, and the one that is there.
+    changed: dict[str, tuple[FileVersion, FileVersion]]
+    gone: tuple[str, ...]
+    #: By source.
+    come: dict[str, tuple[str, ...]]
+
+    def notes(self) -> Iterator[str]:
+        """What the user has to know, a line each."""
+        if self.gone:
+            yield (
+                f"gone since the job was planned: {listed(self.gone, 'file')}; the job fails if it "
+                "has to read them again"
+            )
+        for source, paths in self.come.items():
+            count = f"{len(paths)} file{'s' if len(paths) > 1 else ''}"
+            yield (
+                f"source {source}: {count} came after the job was planned and will not be read: "
+                f"{listed(paths, 'file')}; to read all, run the query anew with another root"
+            )
+
+
+def checked_inputs(
+    plan: PhysicalPlan, *, accepts_changes: bool
+) -> tuple[PhysicalPlan, tuple[str, ...]]:
+    """The plan to go on with, which is another where changes are accepted, and notes for the user.
+
+    Raises:
+        InputsChangedError: a file has changed.
+    """
+    found = inputs_of(plan)
+    if not found.changed:
+        return plan, tuple(found.notes())
+    if not accepts_changes:
+        told = [f"{p} ({then} then, {now} now)" for p, (then, now) in found.changed.items()]
+        raise InputsChangedError(listed(told, "file"))
+    note = f"accepted, though they have changed: {listed([*found.changed], 'file')}"
+    return _with_versions(plan, found), (note, *found.notes())
+
+
+def inputs_of(plan: PhysicalPlan) -> Inputs:
+    """Compare the files of the plan with those that are there."""
+    planned: dict[tuple[Format, str], dict[str, FileVersion]] = {}
+    for partition in _partitions(plan):
+        files = planned.setdefault((partition.spec.format, partition.spec.path), {})
+        files.update({u.path: u.version for u in partition.units if u.version is not None})
+    changed: dict[str, tuple[FileVersion, FileVersion]] = {}
+    gone: list[str] = []
+    come: dict[str, tuple[str, ...]] = {}
+    for (format, source), files in planned.items():
+        there = _listing(format, source)
+        for path, then in sorted(files.items()):
+            now = there.get(path) or _version(path)
+            if now is None:
+                gone.append(path)
+            elif not now.is_same(then):
+                changed[path] = then, now
+        more = [p for p in there if p not in files and (format != "parquet" or _has_rows(p))]
+        if more:
+            come[source] = tuple(more)
+    return Inputs(changed, tuple(gone), come)
+
+
+def _partitions(plan: PhysicalPlan) -> Iterator[SourcePartition]:
+    for vertex in plan.vertices:
+        if vertex.source is not None and vertex.source.spec.format != "items":
+            yield vertex.source
+
+
+def _listing(format: Format, path: str) -> dict[str, FileVersion]:
+    """The files of a source now; to a complete stream none can come."""
+    if format == "rstream":
+        return {}
+    try:
+        return list_files(format, path)
+    except SourceNotFoundError:
+        return {}
+
+
+def _version(path: str) -> FileVersion | None:
+    try:
+        return version_of(path)
+    except (OSError, StoreError) as error:
+        raise SourceVanishedError(path, str(error)) from error
+
+
+def _has_rows(path: str) -> bool:
+    """A file without rows is in no plan, so it may have been there from the beginning."""
+    try:
+        return bool(row_groups(path))
+    except (CorruptSourceError, SourceVanishedError):
+        return True
+
+
+def _with_versions(plan: PhysicalPlan, found: Inputs) -> PhysicalPlan:
+    """The plan with the versions that are there."""
+    vertices = []
+    for vertex in plan.vertices:
+        source = vertex.source
+        if source is not None:
+            units = tuple(
+                replace(u, version=found.changed[u.path][1]) if u.path in found.changed else u
+                for u in source.units
+            )
+            vertices.append(replace(vertex, source=replace(source, units=units)))
+        else:
+            vertices.append(vertex)
+    return replace(plan, vertices=tuple(vertices))

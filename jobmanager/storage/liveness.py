@@ -1,0 +1,50 @@
+"""Whether the process that wrote a status still lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+#: A status file older than this belongs to a job manager that is gone (or cut off).
+STATUS_STALE_US = 15_000_000
+
+
+def is_owned(
+    status: dict[str, Any], now_us: int, *, pid: int | None = None, machine: str | None = None
+) -> bool:
+    """Whether the job manager that wrote ``status``, not this process, still works on the job."""
+    if status.get("state") not in ("starting", "running"):
+        return False
+    if not {"machine", "pid", "written_us"} <= status.keys():
+        return False
+    if status["machine"] == (machine or socket.gethostname()):
+        owner, written_us = status["pid"], status["written_us"]
+        is_other = owner != (os.getpid() if pid is None else pid)
+        return is_other and _is_alive(owner) and _started_us(owner) <= written_us
+    return bool(now_us - status["written_us"] < STATUS_STALE_US)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _started_us(pid: int) -> int:
+    """When the process began, us UTC; 0 where the system does not tell.
+
+    A process that began after the status was written only has the job manager's old number.
+    """
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+        lines = Path("/proc/stat").read_text().splitlines()
+        (boot_s,) = (int(line.split()[1]) for line in lines if line.startswith("btime "))
+    except (OSError, ValueError, IndexError):
+        return 0
+    return (boot_s + ticks // os.sysconf("SC_CLK_TCK")) * 1_000_000

@@ -1,0 +1,99 @@
+"""Looking at what users read of a job as it lies on the store: its answer and side outputs."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.errors import DamagedOutputError, NotFinishedError
+from jobmanager.messages import OutputDamaged
+from jobmanager.root import display_uri
+from rstream import StreamDigest, open_reader
+from rstream.batch import only_events
+from rstream.blobs import open_store
+from rstream.durable import sealed_names
+from rstream.format.damage import find_damage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobmanager.root import JobRoot
+    from planner.physical import PhysicalPlan
+    from rstream.format.damage import Damage
+
+#: What marks an output as complete; :mod:`jobmanager.output`.
+SUCCESS = "_SUCCESS"
+
+
+def verify_output(root: JobRoot) -> dict[str, Any]:
+    """Read all of a finished job's output back: its files, its events, and their digest.
+
+    Raises:
+        NotFinishedError: the job has not finished.
+        DamagedOutputError: a file is gone or damaged, or all are whole but not what the job wrote.
+    """
+    root.check_trusted()
+    root.readable_settings()
+    status, plan = root.read_status(), root.read_plan()
+    if plan is None or status.get("state") != "finished":
+        raise NotFinishedError(display_uri(root.uri), status.get("state", "unknown"))
+    here, check = display_uri(root.uri), OutputCheck(plan)
+    damages = [str(damage) for _, damage in check.find({}, contents=True)]
+    if damages:
+        raise DamagedOutputError(here, "; ".join(damages))
+    files, events, digest = check.read_all()
+    if digest != status["output_digest"]:
+        reason = f"its digest is {digest}, the job wrote {status['output_digest']}"
+        raise DamagedOutputError(here, reason)
+    return {"job": root.name, "files": files, "events": events, "output_digest": digest}
+
+
+class OutputCheck:
+    """The outputs of one plan."""
+
+    def __init__(self, plan: PhysicalPlan) -> None:
+        self._output = plan.output
+        sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
+        self._uris = dict([*plan.sink_streams(), *sides])
+        #: Side outputs are complete without a seal.
+        self._sealed = [uri for _, uri in plan.sink_streams()]
+
+    def __call__(
+        self, ends: Mapping[str, int | None], *, contents: bool
+    ) -> Sequence[OutputDamaged]:
+        """See :class:`jobmanager.shell_parts.CheckOutputs`."""
+        found = self.find(ends, contents=contents, set_aside=True)
+        if found:  # before anybody goes by a mark that is wrong
+            open_store(self._output).delete(SUCCESS)
+        return [OutputDamaged(stream, d.seqs.lo, str(d)) for stream, d in found]
+
+    def read_all(self) -> tuple[int, int, str]:
+        """How many files and events the answer has, and its digest as statuses have it."""
+        files = events = 0
+        total = hashlib.blake2b(digest_size=16)
+        for uri in self._sealed:
+            store, digest = open_store(uri), StreamDigest()
+            files += len(sealed_names(store) or ())
+            reader = open_reader(store, 0)
+            while (items := reader.read_next()) is not None:
+                digest.update(items.first_seq, items.batch)
+                events += only_events(items.batch).num_rows
+            reader.close()
+            total.update(digest.to_bytes())
+        return files, events, total.hexdigest()
+
+    def is_whole(self) -> bool:
+        """Whether a complete output is still what it was."""
+        is_sealed = all(sealed_names(open_store(uri)) is not None for uri in self._sealed)
+        return is_sealed and not self.find({}, contents=True)
+
+    def find(
+        self, ends: Mapping[str, int | None], *, contents: bool, set_aside: bool = False
+    ) -> list[tuple[str, Damage]]:
+        """The damages by stream, of each the first; ``contents``: compare digests."""
+        found = []
+        for stream, uri in self._uris.items():
+            store, end = open_store(uri), ends.get(stream)
+            lost = find_damage(store, stream, end, contents=contents, set_aside=set_aside)
+            found += [(stream, damage) for damage in lost[:1]]
+        return found

@@ -1,0 +1,59 @@
+"""A plan without its root's place: what lies in the root moves with it, the rest stays where it is.
+
+A stored plan names folders of its root by a mark and the path below it. Whoever reads the plan puts
+the place in where the root is now, so ``mv ROOT NEW`` needs nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.physical import PhysicalPlan
+    from rvertex.types import VertexSpec
+
+#: Stands for the root; no scheme, so no uri of another place begins with it.
+ROOT_MARK = "{root}"
+
+
+def unplaced(uri: str, root: str) -> str:
+    """``uri`` relative to ``root`` if it is the root, or lies in it."""
+    return ROOT_MARK + uri[len(root) :] if uri == root or uri.startswith(f"{root}/") else uri
+
+
+def placed(uri: str, root: str) -> str:
+    """The opposite of :func:`unplaced`, with the root where it is now."""
+    return root + uri[len(ROOT_MARK) :] if uri.startswith(ROOT_MARK) else uri
+
+
+def plan_at_absolute_paths(plan: PhysicalPlan) -> PhysicalPlan:
+    """The plan with relative paths made absolute: a job may be resumed from another folder."""
+    return _with_uris(plan, lambda uri: uri if "://" in uri else os.path.abspath(uri))
+
+
+def plan_without_place(plan: PhysicalPlan) -> PhysicalPlan:
+    """The plan as it is stored."""
+    return _with_uris(plan, lambda uri: unplaced(uri, plan.root))
+
+
+def plan_in(plan: PhysicalPlan, root: str) -> PhysicalPlan:
+    """A stored plan whose root is at ``root``."""
+    root = root.rstrip("/")
+    return _with_uris(plan, lambda uri: placed(uri, root))
+
+
+def _with_uris(plan: PhysicalPlan, change: Callable[[str], str]) -> PhysicalPlan:
+    vertices = tuple(_vertex(vertex, change) for vertex in plan.vertices)
+    return replace(plan, vertices=vertices, root=change(plan.root), output=change(plan.output))
+
+
+def _vertex(vertex: VertexSpec, change: Callable[[str], str]) -> VertexSpec:
+    return replace(
+        vertex,
+        inputs=tuple(replace(channel, uri=change(channel.uri)) for channel in vertex.inputs),
+        outputs=tuple(replace(e, uris=tuple(map(change, e.uris))) for e in vertex.outputs),
+    )

@@ -1,0 +1,73 @@
+"""The status of a job as other processes show it, rebuilt where its file is gone or broken."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from jobmanager.messages import CancelRequested, JobResumed, JobStarted
+from jobmanager.notice_log import read_notices
+from jobmanager.output import read_success
+from jobmanager.root import FORMAT, STATUS, JobRoot, display_uri
+from jobmanager.storage.liveness import is_owned
+from jobmanager.storage.places import placed
+from rstream.errors import StreamEngineError
+
+#: How a list shows a job whose files cannot be read.
+BROKEN = "broken"
+
+
+def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
+    """The last status; an open job whose manager is gone is shown as ``interrupted``.
+
+    Raises:
+        NoJobError: the root holds no job.
+        BrokenFileError: it does, but the file that says so cannot be read.
+    """
+    settings = root.settings()
+    found = root.read_status() or _rebuilt(root, settings, now_us)
+    is_open = found["state"] in ("starting", "running")
+    if is_open and "pid" in found and not is_owned(found, now_us):
+        found["state"] = "interrupted"
+        found["error"] = f"its job manager is gone; jobmanager resume {display_uri(root.uri)}"
+    return found
+
+
+def row_of(root: str, now_us: int) -> dict[str, str]:
+    """A job as a list shows it; one whose files cannot be read keeps no other from its place."""
+    try:
+        found = shown_status(JobRoot(root), now_us)
+    except StreamEngineError as error:
+        return {"job": JobRoot(root).name, "state": BROKEN, "root": root, "error": str(error)}
+    return {"job": found["job"], "state": found["state"], "root": root}
+
+
+def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, Any]:
+    """What the other files tell: who works on the job, its answer, its log."""
+    here = display_uri(root.uri)
+    found = {"job": root.name, "state": "unknown", "error": "", "root": here}
+    owner = root.owner()
+    if is_owned(owner, now_us):
+        return {**found, **owner}
+    if "output" in settings:
+        found["output"] = placed(settings["output"], here)
+        success = read_success(found["output"])
+        if success is not None:
+            return {**found, **success, "state": "finished", "job": root.name}
+    if settings.get("format") == FORMAT and _was_cancelled(root):
+        found["state"] = "cancelled"
+    found["error"] = (
+        f"{here}/{STATUS} is gone or broken, and nobody works on the job; "
+        f"jobmanager resume {here} goes on with it"
+    )
+    return found
+
+
+def _was_cancelled(root: JobRoot) -> bool:
+    """Whether the newest log ends so; False too if it cannot be read."""
+    last: object = None
+    with contextlib.suppress(StreamEngineError):
+        for _, notice in read_notices(root.store):
+            if isinstance(notice, CancelRequested | JobStarted | JobResumed):
+                last = notice
+    return isinstance(last, CancelRequested)

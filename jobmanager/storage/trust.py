@@ -1,0 +1,43 @@
+"""Whose root this is: its pickles are programs, which only a trusted user may have written.
+
+On a local disk that is decided by owner and mode. Of an object store nobody here knows who may
+write; whoever grants that access grants the right to run code (SECURITY.md).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from jobmanager.errors import UntrustedRootError
+
+_LOCAL = "file://"
+
+
+def check_trusted(uri: str, files: tuple[str, ...]) -> None:
+    """Refuse a local root if anybody else may have written its ``files``, or may replace them.
+
+    Raises:
+        UntrustedRootError: the folder or one of the files is another user's, or all may write it.
+    """
+    if not uri.startswith(_LOCAL) or not hasattr(os, "geteuid"):
+        return
+    folder = Path(uri.removeprefix(_LOCAL))
+    for path in (folder, *(folder / name for name in files)):
+        reason = _reason(path, os.geteuid())
+        if reason:
+            raise UntrustedRootError(str(folder), f"{path} {reason}")
+
+
+def _reason(path: Path, user: int) -> str:
+    """Why what lies at ``path`` is not to be trusted; empty if it is, or if nothing is there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ""
+    if found.st_uid != user:
+        return f"belongs to user {found.st_uid}, not to you ({user})"
+    if found.st_mode & stat.S_IWOTH:
+        return f"may be written by all users (mode {stat.S_IMODE(found.st_mode):o})"
+    return ""

@@ -1,0 +1,1 @@
+"""Bytes at rest: how items look as files, and how files are named."""

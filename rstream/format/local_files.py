@@ -1,0 +1,155 @@
+"""Files on a local disk: there under their name as a whole, and on the disk before that is said.
+
+A put writes a temporary file, syncs it, gives it its name, and syncs the folder: a name that was
+not synced may be gone after a loss of power, and content that was not may be empty under its name.
+Folders that are made are synced likewise, up to the first one that was there.
+
+To sync a folder costs as much for one new name as for many. So of the threads that ask for the same
+folder at one time one syncs it for all: who comes while the disk is busy waits, and the next sync
+is for everybody who has come till then.
+
+Invariant: :func:`sync_folder` returns after a sync that began after it was called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: What crashed puts leave behind ends so.
+TEMPORARY = ".tmp"
+#: Some file systems cannot sync folders, some do not let everybody read them.
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
+
+
+def put_file(full: str, data: bytes | pa.Buffer, *, is_new: bool, sync: bool) -> None:
+    """Write a file whose folder is there. Raises FileExistsError if it has to be new and is not."""
+    folder, _, name = full.rpartition("/")  # with a dot, so that no reader of tables looks
+    temporary = f"{folder}/.{name}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        if is_new:
+            _link_new(temporary, full)
+        else:
+            os.replace(temporary, full)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        raise
+    if sync:
+        sync_folder(folder)
+
+
+def make_folder(folder: str, *, sync: bool) -> None:
+    """Make a folder and those above it. Raises FileExistsError if it is a file.
+
+    ``sync``: their names too, also of one that somebody else has just made, once in this process.
+    """
+    above = [folder]
+    while "/" in (parent := above[-1].rpartition("/")[0]):
+        above.append(parent)
+    missing = {path for path in above if not os.path.isdir(path)}
+    os.makedirs(folder, exist_ok=True)
+    for path in above if sync else ():
+        if path in missing or path not in _synced:
+            sync_folder(path.rpartition("/")[0] or "/")
+    _synced.update(above if sync else ())
+
+
+def sync_folder(folder: str) -> None:
+    """Have the names in a folder survive a loss of power."""
+    _syncs.sync(folder)
+
+
+@dataclass(slots=True)
+class _Folder:
+    """How often a sync was asked for, and how many of these are done."""
+
+    asked: int = 0
+    done: int = 0
+    is_busy: bool = False
+    waiting: int = 0
+
+
+class _FolderSyncs:
+    """One sync at a time of each folder, for all who have asked for it till it begins."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._folders: dict[str, _Folder] = {}
+
+    def sync(self, path: str) -> None:
+        with self._changed:
+            folder = self._folders.setdefault(path, _Folder())
+            folder.asked += 1
+            mine = folder.asked
+            folder.waiting += 1
+            try:
+                self._changed.wait_for(lambda: folder.done >= mine or not folder.is_busy)
+            finally:
+                folder.waiting -= 1
+            if folder.done >= mine:
+                self._forget(path, folder)
+                return
+            folder.is_busy, till = True, folder.asked
+        try:
+            _sync(path)
+        except BaseException:
+            till = 0  # the next one who waits tries it itself
+            raise
+        finally:
+            with self._changed:
+                folder.is_busy, folder.done = False, max(folder.done, till)
+                self._forget(path, folder)
+                self._changed.notify_all()
+
+    def _forget(self, path: str, folder: _Folder) -> None:
+        if not folder.waiting and not folder.is_busy:
+            self._folders.pop(path, None)
+
+
+_syncs = _FolderSyncs()
+#: Folders whose names this process has synced.
+_synced: set[str] = set()
+
+
+def _sync(folder: str) -> None:
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        if error.errno in _NO_SYNC:
+            return
+        raise
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(handle)
+
+
+def _link_new(temporary: str, full: str) -> None:
+    """Give a file its name unless that is taken; where there are no links, by exclusive create.
+
+    Whoever dies between the two leaves an empty file, on which nobody has gone on.
+    """
+    try:
+        os.link(temporary, full)
+        os.remove(temporary)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
+            raise
+        os.close(os.open(full, os.O_CREAT | os.O_EXCL))
+        os.replace(temporary, full)

@@ -1,0 +1,215 @@
+"""A segment that is read: items from its row groups, checked against what its footer says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rstream.batch import KIND, RESERVED, SEQ, VE, VS, Items, item_schema
+from rstream.digest import StreamDigest
+from rstream.errors import CorruptSegmentError, SegmentFormatError
+from rstream.format.table import PackedCtis, TableForm
+from rstream.types import SeqRange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+READ_VERSIONS = (1, 2, 3)
+FOOTER_KEY = b"rstream"
+#: Of a table: its CTIs.
+CTIS_KEY = b"rstream.ctis"
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """What the footer of a table says beside."""
+
+    form: TableForm
+    #: The columns that are not of the payload.
+    added: tuple[str, ...]
+    #: Where each row group ends.
+    ends: tuple[int, ...]
+    ctis: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """What a footer says. ``digests``: one per row group; ``columns``: their names and types."""
+
+    stream: str
+    seqs: SeqRange
+    columns: tuple[str, ...]
+    digests: tuple[str, ...]
+    #: None: a segment with a row for every item.
+    table: TableInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Consecutive items: rows of one row group of the file, CTIs between them."""
+
+    seqs: SeqRange
+    #: Which one of the file; None: it has no rows.
+    place: int | None
+
+
+class SegmentFile:
+    """An open segment. ``columns`` selects payload columns (None: all); reserved ones always come.
+
+    Raises:
+        CorruptSegmentError: the file is not what its name promises. Any method may raise it.
+        SegmentFormatError: a later version wrote it.
+    """
+
+    def __init__(self, source: Any, path: str, seqs: SeqRange, *, columns: Sequence[str] | None):
+        self._path = path
+        try:
+            self._file = pq.ParquetFile(source, pre_buffer=False)
+            metadata = self._file.metadata.metadata or {}
+            self.info = _parse_footer(path, metadata)
+            self._ctis = _parse_ctis(metadata, self.info)
+            self._groups = self._find_groups()
+        except SegmentFormatError:
+            raise
+        except Exception as error:  # damage shows as anything: a wrong type, an impossible size
+            reason = f"unreadable footer: {type(error).__name__} {error}"
+            raise CorruptSegmentError(path, reason) from error
+        table = self.info.table
+        hidden = RESERVED if table is None else table.added
+        #: The payload columns.
+        self.payload = pa.schema([f for f in self._file.schema_arrow if f.name not in hidden])
+        names = self.payload.names
+        self._wanted = names if columns is None else [n for n in columns if n in names]
+        self._check(seqs)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The item schema."""
+        if self.info.table is not None:
+            return item_schema(self.payload)
+        return pa.schema([f for f in self._file.schema_arrow if f.name != SEQ])
+
+    @property
+    def form(self) -> TableForm | None:
+        """That of a table."""
+        return None if self.info.table is None else self.info.table.form
+
+    def read_group(self, seq: int, *, verify: bool) -> Items:
+        """The items from ``seq`` to the end of its row group."""
+        assert seq in self.info.seqs, (seq, self.info.seqs)
+        number = bisect_right(self._groups, seq, key=lambda g: g.seqs.lo) - 1
+        group = self._groups[number]
+        names = self.payload.names if verify else self._wanted
+        try:
+            items = Items(group.seqs.lo, self._read(group, names))
+        except Exception as error:
+            reason = f"row group {number}: {type(error).__name__} {error}"
+            raise CorruptSegmentError(self._path, reason) from error
+        if verify:
+            self._verify(number, items)
+            if names != self._wanted:
+                wanted = [KIND, VS, VE, *self._wanted]
+                items = Items(items.first_seq, items.batch.select(wanted))
+        return items.from_seq(seq)
+
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close(force=True)
+
+    def _find_groups(self) -> list[_Group]:
+        metadata, table = self._file.metadata, self.info.table
+        rows = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+        lo = self.info.seqs.lo
+        if table is None:
+            ends = list(itertools.accumulate(rows, initial=lo))
+            pairs = itertools.pairwise(ends)
+            return [_Group(SeqRange(a, b), k) for k, (a, b) in enumerate(pairs)]
+        groups: list[_Group] = []
+        place = 0
+        for a, b in zip((lo, *table.ends[:-1]), table.ends, strict=True):
+            events = b - a - len(self._ctis.between(a - lo, b - lo)[0])
+            if events and (place >= len(rows) or rows[place] != events):
+                raise ValueError(f"{events} rows are promised of row group {place}")
+            groups.append(_Group(SeqRange(a, b), place if events else None))
+            place += bool(events)
+        return groups
+
+    def _read(self, group: _Group, payload: list[str]) -> pa.RecordBatch:
+        """The items of a row group, with these payload columns."""
+        form = self.form
+        if form is None:
+            return self._rows(group, [KIND, VS, VE, *payload])
+        first = self.info.seqs.lo
+        at, times = self._ctis.between(group.seqs.lo - first, group.seqs.hi - first)
+        bounds = [n for n in (form.start, form.end) if n is not None and n not in payload]
+        schema = pa.schema([self.payload.field(name) for name in payload])
+        return form.items(self._rows(group, [*bounds, *payload]), at, times, schema)
+
+    def _rows(self, group: _Group, columns: list[str]) -> pa.RecordBatch:
+        if group.place is None:
+            return pa.RecordBatch.from_pylist([], schema=self._file.schema_arrow)
+        table = self._file.read_row_group(group.place, columns=columns, use_threads=False)
+        batches = table.combine_chunks().to_batches()
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+    def _check(self, seqs: SeqRange) -> None:
+        info, rows = self.info, self._file.metadata.num_rows + len(self._ctis.rows)
+        if info.seqs != seqs or rows != len(seqs):
+            reason = f"its footer says {info.seqs} and {rows} rows"
+            raise CorruptSegmentError(self._path, reason)
+        if list(info.columns) != describe(self._file.schema_arrow):
+            raise CorruptSegmentError(self._path, "its columns are not those of its footer")
+        if len(info.digests) != len(self._groups):
+            raise CorruptSegmentError(self._path, "its footer lacks digests")
+
+    def _verify(self, group: int, items: Items) -> None:
+        digest = StreamDigest()
+        digest.update(items.first_seq, items.batch)
+        if digest.hexdigest() != self.info.digests[group]:
+            raise CorruptSegmentError(self._path, f"row group {group}: its content digest differs")
+
+
+def describe(schema: pa.Schema) -> list[str]:
+    """The names and types of columns, as a footer says them."""
+    return [f"{f.name} {f.type}" for f in schema]
+
+
+def _parse_footer(path: str, metadata: dict[bytes, bytes]) -> SegmentInfo:
+    footer = json.loads(metadata[FOOTER_KEY])
+    version, newest = int(footer["version"]), max(READ_VERSIONS)
+    if version > newest:
+        raise SegmentFormatError(path, version, newest)
+    if version not in READ_VERSIONS:
+        raise ValueError(f"format version {version}, this is {newest}")
+    table = footer.get("table")
+    return SegmentInfo(
+        stream=str(footer["stream"]),
+        seqs=SeqRange(int(footer["lo"]), int(footer["hi"])),
+        columns=tuple(str(c) for c in footer["columns"]),
+        digests=tuple(str(d) for d in footer["digests"]),
+        table=None if table is None else _parse_table(table),
+    )
+
+
+def _parse_table(table: dict[str, Any]) -> TableInfo:
+    return TableInfo(
+        form=TableForm.from_json(table),
+        added=tuple(str(name) for name in table["added"]),
+        ends=tuple(int(seq) for seq in table["ends"]),
+        ctis=int(table["ctis"]),
+    )
+
+
+def _parse_ctis(metadata: dict[bytes, bytes], info: SegmentInfo) -> PackedCtis:
+    if info.table is None:
+        return PackedCtis.of([])
+    found = PackedCtis.loads(metadata[CTIS_KEY], info.table.ctis)
+    if len(found.rows) and found.rows[-1] >= len(info.seqs):
+        raise ValueError("a CTI lies past the end")
+    return found

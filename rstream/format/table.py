@@ -1,0 +1,206 @@
+"""Segments as clean tables: events alone, their lifetimes as timestamps, any Parquet reader's food.
+
+A file has a column for the start and one for the end of each event, then the payload. CTIs are no
+rows of it: their positions and times are packed into the file's metadata, with the seq at which
+each row group ends. From the two a reader of streams has every item back, number for number.
+
+Invariants: (1) the rows of a batch with its CTIs between them are the batch again; (2) a null
+start is ``MIN_TIME``, a null end ``INF_TIME``; (3) a time column that the payload has already is
+that of the lifetime, which the planner sees to; one that is left out follows from a fixed length.
+Pure: does no I/O.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.batch import CTI, EVENT, VE, VS, int64_column, item_schema, kinds
+from rstream.types import INF_TIME, MIN_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TIME_TYPE = pa.timestamp("us", "UTC")
+#: Times and positions compress to next to nothing where CTIs are regular; to their deltas else.
+_CODEC = "zstd"
+_WORD_BYTES = 8
+#: Where CTIs are this far apart, the rows between them are written as they are, else copied.
+_ROWS_PER_CTI = 512
+
+
+@dataclass(frozen=True, slots=True)
+class TableForm:
+    """The names of the time columns of a table."""
+
+    #: A column that is added, or one of the payload that always is the start.
+    start: str
+    #: As ``start``; None: there is none, all events live for ``length_us``.
+    end: str | None
+    length_us: int | None = None
+
+    def __post_init__(self) -> None:
+        assert (self.end is None) == (self.length_us is not None), self
+        assert self.start != self.end, self
+
+    def added(self, payload: Sequence[str]) -> list[str]:
+        """The time columns that are not of the payload."""
+        return [n for n in (self.start, self.end) if n is not None and n not in payload]
+
+    def file_schema(self, items: pa.Schema) -> pa.Schema:
+        """The columns of a file of these items."""
+        payload = list(items)[3:]
+        names = [f.name for f in payload]
+        return pa.schema([*(pa.field(n, TIME_TYPE) for n in self.added(names)), *payload])
+
+    def columns(self, items: pa.RecordBatch, payload: Sequence[pa.Array]) -> list[pa.Array]:
+        """The columns of a file, CTIs included; ``payload``: those of ``items``, to be written."""
+        names = items.schema.names[3:]
+        vs, ve = int64_column(items, VS), int64_column(items, VE)
+        found = []
+        for name, times, never in ((self.start, vs, MIN_TIME), (self.end, ve, INF_TIME)):
+            if name is None:
+                wrong = ve - vs != self.length_us
+                assert not wrong[kinds(items) == EVENT].any(), f"not all live {self.length_us} us"
+            elif name in names:
+                wrong = _int64(items.column(name), 0) != times
+                assert not wrong[kinds(items) == EVENT].any(), f"{name} is not the lifetime's"
+            else:
+                found.append(_timestamps(times, never))
+        return [*found, *payload]
+
+    def items(
+        self, table: pa.RecordBatch, ctis: np.ndarray, times: np.ndarray, payload: pa.Schema
+    ) -> pa.RecordBatch:
+        """Items again: the rows of ``table`` with CTIs at the rows ``ctis`` of the result."""
+        n = table.num_rows + len(ctis)
+        start = _int64(table.column(self.start), MIN_TIME)
+        if self.end is not None:
+            end = _int64(table.column(self.end), INF_TIME)
+        else:
+            assert self.length_us is not None
+            end = start + self.length_us
+        columns = [table.column(f.name) for f in payload]
+        schema = item_schema(payload)
+        kind = np.full(n, EVENT, np.int8)
+        if len(ctis) == 0:
+            return pa.RecordBatch.from_arrays([kind, start, end, *columns], schema=schema)
+        kind[ctis] = CTI
+        is_cti = kind == CTI
+        vs, ve = np.empty(n, np.int64), np.empty(n, np.int64)
+        vs[~is_cti], ve[~is_cti] = start, end
+        vs[is_cti] = ve[is_cti] = times
+        at = pa.array(np.cumsum(~is_cti) - 1, mask=is_cti)
+        return pa.RecordBatch.from_arrays(
+            [kind, vs, ve, *(column.take(at) for column in columns)], schema=schema
+        )
+
+    def to_json(self, payload: Sequence[str]) -> dict[str, Any]:
+        """For the footer."""
+        return {
+            "start": self.start,
+            "end": self.end,
+            "length_us": self.length_us,
+            "added": self.added(payload),
+        }
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> TableForm:
+        """From the footer."""
+        length = told["length_us"]
+        end = told["end"]
+        return cls(
+            str(told["start"]),
+            None if end is None else str(end),
+            None if length is None else int(length),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCtis:
+    """The CTIs of a segment: rows counted from its first item, ascending, and their times."""
+
+    rows: np.ndarray
+    times: np.ndarray
+
+    @classmethod
+    def of(cls, batches: Sequence[pa.RecordBatch]) -> PackedCtis:
+        """The CTIs of consecutive batches of items."""
+        rows, times, first = [], [], 0
+        for batch in batches:
+            at = np.flatnonzero(kinds(batch) == CTI)
+            if len(at):
+                rows.append(at + first)
+                times.append(int64_column(batch, VS)[at])
+            first += batch.num_rows
+        if not rows:
+            return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+        return cls(np.concatenate(rows), np.concatenate(times))
+
+    def between(self, lo: int, hi: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of the rows ``[lo, hi)``: the rows that are CTIs, counted from ``lo``; their times."""
+        first, end = np.searchsorted(self.rows, [lo, hi])
+        return self.rows[first:end] - lo, self.times[first:end]
+
+    def dumps(self) -> str:
+        """Text for a file's metadata: differences, byte by byte of equal weight, compressed."""
+        words = np.empty((2, len(self.rows)), np.uint64)
+        for line, values in zip(words, (self.rows, self.times), strict=True):
+            line[:] = np.diff(values.astype(np.int64).view(np.uint64), prepend=np.uint64(0))
+        planes = words.view(np.uint8).reshape(2, -1, _WORD_BYTES).transpose(0, 2, 1)
+        packed = pa.compress(planes.tobytes(), codec=_CODEC, asbytes=True)
+        return base64.b64encode(packed).decode()
+
+    @classmethod
+    def loads(cls, text: bytes, count: int) -> PackedCtis:
+        """The ``count`` CTIs that :meth:`dumps` made the text of.
+
+        Raises:
+            ValueError, pyarrow.ArrowException: the text is not one of those.
+        """
+        packed = base64.b64decode(text, validate=True)
+        data = pa.decompress(packed, 2 * _WORD_BYTES * count, codec=_CODEC, asbytes=True)
+        planes = np.frombuffer(data, np.uint8).reshape(2, _WORD_BYTES, count)
+        words = np.ascontiguousarray(planes.transpose(0, 2, 1)).view(np.uint64)[..., 0]
+        rows, times = (np.cumsum(line, dtype=np.uint64).view(np.int64) for line in words)
+        if count and (rows[0] < 0 or (np.diff(rows) <= 0).any()):
+            raise ValueError("the positions of CTIs do not ascend")
+        return cls(rows, times)
+
+
+def with_few_ctis(items: pa.RecordBatch) -> pa.RecordBatch:
+    """The same events, without CTIs where these stand close together."""
+    is_event = kinds(items) == EVENT
+    ctis = len(is_event) - int(np.count_nonzero(is_event))
+    if ctis * _ROWS_PER_CTI <= len(is_event):
+        return items
+    return items.filter(pa.array(is_event))
+
+
+def only_rows(items: pa.RecordBatch, columns: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Of the file's columns, made of ``items``, the rows that are events (zero copy)."""
+    at = np.flatnonzero(kinds(items) == CTI)
+    if len(at) == 0:
+        return [columns]
+    starts, ends = np.append(0, at + 1), np.append(at, items.num_rows)
+    runs = zip(starts.tolist(), ends.tolist(), strict=True)
+    return [columns.slice(lo, hi - lo) for lo, hi in runs if lo < hi]
+
+
+def _timestamps(times: np.ndarray, never: int) -> pa.Array:
+    is_never = times == never
+    if is_never.any():
+        return pa.array(times, pa.int64(), mask=is_never).view(TIME_TYPE)
+    return pa.array(times).view(TIME_TYPE)
+
+
+def _int64(column: pa.Array, never: int) -> np.ndarray:
+    values = column.view(pa.int64())
+    if values.null_count:
+        values = values.fill_null(never)
+    found: np.ndarray = values.to_numpy(zero_copy_only=True)
+    return found

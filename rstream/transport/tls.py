@@ -1,0 +1,81 @@
+"""Encryption of TCP lines: on for every line if :data:`TLS_FOLDER` is set, else off.
+
+The folder is looked at before a server opens or a line is dialled, so a mistake in it is one
+message. With it, an address without TLS is an error, never a fallback: the job's secret goes over
+encrypted lines and Unix sockets only.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+from rstream.errors import PlainLineError, TlsError
+
+#: Names a folder with ``cert.pem`` and ``key.pem`` (valid for this host) and ``ca.pem``.
+TLS_FOLDER = "STREAMSCOPE_TLS"
+CERTIFICATE, KEY, AUTHORITY = "cert.pem", "key.pem", "ca.pem"
+_ENCRYPTED, _SOCKET = "grpc+tls://", "grpc+unix://"
+
+
+def is_on() -> bool:
+    """Whether lines of this process are to be encrypted."""
+    return bool(os.environ.get(TLS_FOLDER))
+
+
+def check_tls() -> None:
+    """Everything is there and fits together, if encryption is on.
+
+    Raises:
+        TlsError: a file is missing, unreadable, no PEM, or the key is another certificate's.
+    """
+    if not is_on():
+        return
+    folder = Path(os.environ[TLS_FOLDER])
+    if not folder.is_dir():
+        raise TlsError(str(folder), "it is not a folder")
+    for name in (CERTIFICATE, KEY, AUTHORITY):
+        _read(folder / name)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(folder / CERTIFICATE, folder / KEY, password=lambda: "")
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        reason = f"{CERTIFICATE} and {KEY} are no certificate and its key in PEM: {error}"
+        raise TlsError(str(folder), reason) from error
+    try:
+        context.load_verify_locations(folder / AUTHORITY)
+    except (OSError, ValueError) as error:
+        raise TlsError(str(folder), f"{AUTHORITY} is no certificate in PEM: {error}") from error
+
+
+def server_keys() -> tuple[bytes, bytes]:
+    """Certificate and key of this host. Raises TlsError."""
+    check_tls()
+    folder = Path(os.environ[TLS_FOLDER])
+    return _read(folder / CERTIFICATE), _read(folder / KEY)
+
+
+def roots_for(address: str) -> bytes | None:
+    """The authority to check the server at ``address`` by; None where nothing is encrypted.
+
+    Raises:
+        PlainLineError: one side encrypts, the other does not.
+        TlsError: the folder cannot be used.
+    """
+    is_encrypted = address.startswith(_ENCRYPTED)
+    if address.startswith(_SOCKET):
+        return None
+    if is_encrypted != is_on():
+        raise PlainLineError(address, is_encrypted)
+    if not is_encrypted:
+        return None
+    check_tls()
+    return _read(Path(os.environ[TLS_FOLDER]) / AUTHORITY)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TlsError(str(path.parent), f"{path.name}: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""Columns of events as arrays: helpers that stand between Arrow and numpy."""

@@ -1,0 +1,48 @@
+"""Decimals as the doubles nearest to them, and as the whole numbers that they are stored as.
+
+Arrow 26 multiplies by a power of ten that is a double itself, so 19.99 becomes 19.990000000000002.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+#: Whole numbers up to here are doubles.
+_EXACT_MAX = 2**53
+#: Powers of ten up to here are doubles.
+_SCALE_MAX = 22
+
+
+def nearest_floats(column: pa.Array, kind: pa.DataType | None = None) -> pa.Array:
+    """Each decimal as the float of type ``kind`` (float64) nearest to it."""
+    kind = pa.float64() if kind is None else kind
+    if kind == pa.float64() and pa.types.is_decimal128(column.type):
+        scale, (low, high) = column.type.scale, words(column)
+        if 0 <= scale <= _SCALE_MAX:
+            is_exact = (high == low >> 63) & (low <= _EXACT_MAX) & (low >= -_EXACT_MAX)
+            if column.null_count:
+                is_exact |= column.is_null().to_numpy(zero_copy_only=False)
+            if is_exact.all():
+                # Both are exact, so IEEE division rounds but once.
+                found = low.astype(np.float64) / 10.0**scale
+                return pa.array(found, mask=_nulls(column))
+    # The decimal digits, and the nearest float to them: slower, but right for all.
+    return column.cast(pa.string()).cast(kind)
+
+
+def words(column: pa.Array) -> list[np.ndarray]:
+    """The bits of each decimal as int64, the low ones first; anything where it is null."""
+    width = column.type.bit_width // 64
+    if len(column) == 0:
+        return [np.empty(0, np.int64)] * width
+    table = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, width)
+    table = table[column.offset : column.offset + len(column)]
+    return [table[:, k] for k in range(width)]
+
+
+def _nulls(column: pa.Array) -> np.ndarray | None:
+    if not column.null_count:
+        return None
+    mask: np.ndarray = column.is_null().to_numpy(zero_copy_only=False)
+    return mask

@@ -1,0 +1,28 @@
+"""What an instance raised, in the words of its notice to the job manager."""
+
+from __future__ import annotations
+
+from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
+from rvertex.errors import CorruptCheckpointError
+
+
+def family_of(error: Exception) -> str:
+    """Who must act on what an instance raised, in one word of a notice."""
+    match error:
+        case CorruptCheckpointError():
+            return "checkpoint"
+        case UsageError():
+            return "usage"
+        case IntegrityError():
+            return "integrity"
+        case OperatingError():
+            return "operating"
+        case _:
+            return "bug"
+
+
+def message_of(error: Exception) -> str:
+    """What an instance raised, in words."""
+    if isinstance(error, StreamEngineError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,83 @@
+"""How many rows of a source came how late, so that a user learns which delay would have kept them.
+
+The lateness of a row is the greatest ``vs`` of the rows before it minus its own. Rows are counted
+by steps of lateness, each at most 1/32 wide; the greatest lateness is exact. A fixed delay keeps a
+row if it is not less than the row's lateness.
+
+Invariants: (1) the counts follow from the rows alone, whatever the cutting; (2) equal counts have
+equal bytes; (3) there are at most 1,900 steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgpack
+import numpy as np
+
+#: A power of two is cut into so many steps.
+_STEPS = 32
+_POWERS = np.left_shift(np.int64(1), np.arange(63))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LatenessCounts:
+    """Rows by step of lateness; rows that are not late at all are not counted."""
+
+    #: The greatest lateness, us; 0 without rows.
+    max_us: int = 0
+    #: Numbers of the steps that have rows, int64[n], ascending, and how many rows each has.
+    steps: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def adding(self, late_us: np.ndarray) -> LatenessCounts:
+        """The counts with more rows, whose lateness is ``late_us`` int64[n]."""
+        late_us = late_us[late_us > 0]
+        if len(late_us) == 0:
+            return self
+        steps, rows = np.unique(_step(late_us), return_counts=True)
+        return self.merged(LatenessCounts(int(late_us.max()), steps, rows.astype(np.int64)))
+
+    def merged(self, other: LatenessCounts) -> LatenessCounts:
+        """The counts of both."""
+        steps, at = np.unique(np.concatenate([self.steps, other.steps]), return_inverse=True)
+        rows = np.zeros(len(steps), np.int64)
+        np.add.at(rows, at, np.concatenate([self.rows, other.rows]))
+        return LatenessCounts(max(self.max_us, other.max_us), steps, rows)
+
+    def delay_for(self, late_max: int) -> int:
+        """A delay, us, with which at most ``late_max`` of these rows are late.
+
+        It is the end of a step: at most 1/32 longer than the least such delay, never shorter.
+        """
+        behind = np.append(np.cumsum(self.rows[::-1])[::-1], 0)  # rows of this step or a later one
+        at = int((behind > late_max).sum())  # so many steps must be kept whole
+        return min(_end(int(self.steps[at - 1])), self.max_us) if at else 0
+
+    def to_bytes(self) -> bytes:
+        """For states and messages; nothing if there are no rows."""
+        if len(self.steps) == 0:
+            return b""
+        packed: bytes = msgpack.packb([self.max_us, self.steps.tolist(), self.rows.tolist()])
+        return packed
+
+    @staticmethod
+    def from_bytes(data: bytes) -> LatenessCounts:
+        """What ``to_bytes`` wrote."""
+        if not data:
+            return LatenessCounts()
+        max_us, steps, rows = msgpack.unpackb(data)
+        return LatenessCounts(max_us, np.array(steps, np.int64), np.array(rows, np.int64))
+
+
+def _step(late_us: np.ndarray) -> np.ndarray:
+    """The step of each; below 64 us every lateness has its own."""
+    shift = np.maximum(np.searchsorted(_POWERS, late_us, side="right") - 6, 0)
+    found: np.ndarray = shift * _STEPS + (late_us >> shift)
+    return found
+
+
+def _end(step: int) -> int:
+    """The greatest lateness of a step, us."""
+    shift = max(step // _STEPS - 1, 0)
+    return ((step - shift * _STEPS + 1) << shift) - 1

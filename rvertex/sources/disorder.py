@@ -1,0 +1,170 @@
+"""How far the rows of a source are out of order, from a look at all their times. Pure.
+
+The times of a unit are kept as the least and the greatest of each block of ``BLOCK_ROWS`` rows, and
+as the delay that the unit needs by itself. Put one behind the other, units tell of a partition: (1)
+the least delay with which no row is late; (2) how far the frontier may go at the end of a block
+because of what is still to come, which says more than the delay behind a row that is much later
+than others; (3) an upper bound of how many rows wait at once.
+
+Invariant: all three follow from the rows alone, so the same files give the same plan everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.delay_estimate import lateness
+from rvertex.frontier import KnownFrontier
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BLOCK_ROWS = 8_192
+#: What later rows allow is kept if fewer rows wait then by this factor, ...
+GAIN_MIN = 2.0
+#: ... and if more wait otherwise than this.
+FEW_ROWS = 8 * BLOCK_ROWS
+#: A lateness that is not told from longer ones: such times do not fit into one delay.
+LATENESS_MAX_US = INF_TIME - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitTimes:
+    """The times of a unit."""
+
+    rows: int
+    #: By block of ``BLOCK_ROWS`` rows (the last may have fewer), int64[n].
+    least: np.ndarray
+    greatest: np.ndarray
+    #: The least delay with which no row is late if nothing precedes the unit, us.
+    delay_us: int
+
+    @property
+    def first_us(self) -> int:
+        """The least time; INF_TIME if there are no rows."""
+        return int(self.least.min(initial=INF_TIME))
+
+    def block_ends(self) -> np.ndarray:
+        """By block, the number of the row that follows it."""
+        ends = np.arange(1, len(self.least) + 1, dtype=np.int64) * BLOCK_ROWS
+        return np.minimum(ends, self.rows)
+
+
+class TimesSoFar:
+    """The times of a unit, of which batch after batch is seen."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._ahead: int = MIN_TIME
+        self._delay_us = 0
+        #: Times of the block that has begun.
+        self._rest = np.empty(0, np.int64)
+        self._least: list[np.ndarray] = []
+        self._greatest: list[np.ndarray] = []
+
+    def add(self, vs: np.ndarray) -> None:
+        """The times of the next rows, int64[n]."""
+        if len(vs) == 0:
+            return
+        self._rows += len(vs)
+        if int(vs[0]) < self._ahead or not (vs[1:] >= vs[:-1]).all():
+            ahead = np.maximum(np.maximum.accumulate(vs), self._ahead)
+            self._delay_us = max(self._delay_us, int(lateness(vs, ahead).max()))
+            self._ahead = int(ahead[-1])
+        else:
+            self._ahead = int(vs[-1])
+        vs = np.concatenate([self._rest, vs]) if len(self._rest) else vs
+        whole = len(vs) // BLOCK_ROWS * BLOCK_ROWS
+        self._note(vs[:whole].reshape(-1, BLOCK_ROWS))
+        self._rest = vs[whole:].copy()
+
+    def all(self) -> UnitTimes:
+        """The unit, no row of which follows."""
+        if len(self._rest):
+            self._note(self._rest.reshape(1, -1))
+            self._rest = self._rest[:0]
+        nothing = [np.empty(0, np.int64)]
+        least = np.concatenate(self._least or nothing)
+        return UnitTimes(
+            self._rows, least, np.concatenate(self._greatest or nothing), self._delay_us
+        )
+
+    def _note(self, blocks: np.ndarray) -> None:
+        self._least.append(blocks.min(axis=1))
+        self._greatest.append(blocks.max(axis=1))
+
+
+def time_order(units: Sequence[UnitTimes]) -> list[int]:
+    """In which order units are best read: by their first time; as they are where it is equal.
+
+    The frontier cannot pass the first time of a unit that is still to be read, so no other order
+    makes fewer rows wait.
+    """
+    return sorted(range(len(units)), key=lambda k: units[k].first_us)
+
+
+def delay_needed(units: Sequence[UnitTimes]) -> int:
+    """The least delay, us, with which no row is late if the units are read one after the other.
+
+    ``LATENESS_MAX_US``: there may be none.
+    """
+    delay_us, ahead = 0, int(MIN_TIME)
+    for unit in units:
+        if unit.rows:
+            late = min(ahead - unit.first_us, LATENESS_MAX_US)
+            delay_us = max(delay_us, unit.delay_us, late)
+            ahead = max(ahead, int(unit.greatest.max()))
+    return delay_us
+
+
+@dataclass(frozen=True, slots=True)
+class Disorder:
+    """What the rows of a partition need to leave in order of time."""
+
+    known: KnownFrontier | None
+    #: So many at most are held back at once.
+    rows_waiting: int
+
+
+def disorder_of(units: Sequence[UnitTimes], delay_us: int) -> Disorder:
+    """The units one after the other, with a delay with which no row is late."""
+    if not any(unit.rows for unit in units):
+        return Disorder(None, 0)
+    starts = np.cumsum([0, *(unit.rows for unit in units)])
+    ends = np.concatenate([u.block_ends() + s for u, s in zip(units, starts[:-1], strict=True)])
+    least = np.concatenate([unit.least for unit in units])
+    greatest = np.concatenate([unit.greatest for unit in units])
+    ahead = np.maximum.accumulate(greatest)
+    by_delay = np.maximum(ahead, MIN_TIME + delay_us) - delay_us
+    to_come = np.append(np.minimum.accumulate(least[::-1])[::-1][1:], INF_TIME)
+    waiting = _waiting(ends, greatest, np.maximum(by_delay, to_come))
+    alone = _waiting(ends, greatest, by_delay)
+    if alone <= max(FEW_ROWS, GAIN_MIN * waiting):
+        return Disorder(None, alone)
+    return Disorder(_known(ends, to_come, by_delay), waiting)
+
+
+def _waiting(ends: np.ndarray, greatest: np.ndarray, frontier: np.ndarray) -> int:
+    """So many rows at most wait at once; ``frontier``: behind each block.
+
+    A block counts until all of it has left.
+    """
+    last = len(ends) - 1
+    released = np.clip(np.searchsorted(frontier, greatest), np.arange(len(ends)), last)
+    leaving = np.bincount(released, weights=np.diff(ends, prepend=0), minlength=len(ends))
+    waiting = ends - np.append(0, np.cumsum(leaving)[:-1])
+    return int(waiting.max())
+
+
+def _known(ends: np.ndarray, to_come: np.ndarray, by_delay: np.ndarray) -> KnownFrontier | None:
+    """The entries that say more than the delay, and than those before them."""
+    says_more = to_come[:-1] > by_delay[:-1]
+    rows, times = ends[:-1][says_more], to_come[:-1][says_more]
+    if len(rows) == 0:
+        return None
+    is_new = np.append(True, times[1:] > times[:-1])
+    return KnownFrontier.of(rows[is_new], times[is_new])

@@ -1,0 +1,162 @@
+"""Files of one source that do not look alike: which types fit, and what is said of the rest.
+
+The first file says which columns there are and of what types. A column that is missing elsewhere is
+an error of who reads it. A type that can hold the same values is converted, with every value
+checked; any other is refused, unless the user named the type himself. A column that only later
+files have is not read, and that is said when the job is planned.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from rstream.errors import StreamEngineError
+from rvertex.errors import SourceSchemaError
+from rvertex.sources.files import open_sequential
+from rvertex.sources.json_lines import chunks, parse_json
+from rvertex.sources.parquet import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rvertex.sources.spec import SourceSpec, Unit
+
+#: So many files and columns are named in a message.
+NAMED_MAX = 3
+
+
+def fits(there: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a checked conversion keeps every value that it lets pass."""
+    there, wanted = _plain(there), _plain(wanted)
+    if there.equals(wanted) or kinds.is_null(there):
+        return True
+    if kinds.is_integer(there):
+        return _is_number(wanted)
+    if kinds.is_decimal(there):
+        return bool(kinds.is_integer(wanted) or kinds.is_decimal(wanted))
+    if kinds.is_floating(there):
+        is_wider = kinds.is_floating(wanted) and wanted.bit_width >= there.bit_width
+        return bool(is_wider or kinds.is_integer(wanted))
+    if kinds.is_timestamp(there):
+        return bool(kinds.is_timestamp(wanted) and (there.tz is None) == (wanted.tz is None))
+    if kinds.is_date(there):
+        return bool(kinds.is_date(wanted) or (kinds.is_timestamp(wanted) and wanted.tz is None))
+    if _is_list(there) and _is_list(wanted):
+        return fits(there.value_type, wanted.value_type)
+    return any(_both(test, there, wanted) for test in _FAMILIES)
+
+
+def check_type(path: str, name: str, there: pa.DataType, spec: SourceSpec) -> None:
+    """The column of a file can be read as the plan has it.
+
+    Raises:
+        SourceSchemaError: it cannot.
+    """
+    wanted = spec.columns.field(name).type
+    if name in spec.casts or fits(there, wanted):
+        return
+    plain = _plain(wanted)
+    raise SourceSchemaError(
+        path,
+        name,
+        f"it is {there} here, but {plain} in the plan, as in the first file; make the files alike, "
+        f'or have it converted with schema={{"{name}": "{plain}"}}',
+    )
+
+
+def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
+    """What a user has to know about the files of a source that are not like the first.
+
+    Raises:
+        SourceSchemaError: a column that is read has a type that does not fit.
+    """
+    paths = list(dict.fromkeys(unit.path for unit in units))
+    if spec.format in ("text", "items", "rstream") or not paths:
+        return ()
+    first: frozenset[str] = frozenset()
+    extra: dict[str, list[str]] = {}
+    for path in paths:
+        names = _checked(spec, path) if spec.format == "parquet" else _names(spec, path)
+        first = first or frozenset(names)
+        more = [name for name in names if name not in first]
+        if more:
+            extra[path] = more
+    if not extra:
+        return ()
+    columns = list(dict.fromkeys(name for more in extra.values() for name in more))
+    return (
+        f"source {spec.path}: not read: {listed(columns, 'column')} that the first file does not "
+        f"have, in {len(extra)} of {len(paths)} files ({listed(list(extra), 'file')})",
+    )
+
+
+def _checked(spec: SourceSpec, path: str) -> list[str]:
+    found = schema_of(path)
+    for name in spec.columns.names:
+        at = found.get_field_index(name)
+        if at >= 0:
+            check_type(path, name, found.field(at).type, spec)
+    names: list[str] = found.names
+    return names
+
+
+def _names(spec: SourceSpec, path: str) -> list[str]:
+    """The columns of a file; none if it cannot be read, which its reader will say."""
+    try:
+        if spec.format == "csv":
+            return _header(path, str(spec.option("delimiter", ",")))
+        table = parse_json(next(chunks(path), b""), None)
+    except (StreamEngineError, pa.ArrowException, OSError, ValueError):
+        return []
+    names: list[str] = table.schema.names
+    return names
+
+
+def _header(path: str, delimiter: str) -> list[str]:
+    with open_sequential(path) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
+        return next((row for row in csv.reader(text, delimiter=delimiter) if row), [])
+
+
+def listed(names: Sequence[str], what: str) -> str:
+    """The first of ``names``, and how many more there are of ``what``."""
+    shown = ", ".join(names[:NAMED_MAX])
+    more = len(names) - NAMED_MAX
+    return f"{shown} and {more} more {what}{'s' if more > 1 else ''}" if more > 0 else shown
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if kinds.is_dictionary(kind) else kind
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        kinds.is_binary(kind)
+        or kinds.is_large_binary(kind)
+        or kinds.is_binary_view(kind)
+        or kinds.is_fixed_size_binary(kind)
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
+
+
+def _both(test: Callable[[pa.DataType], bool], there: pa.DataType, wanted: pa.DataType) -> bool:
+    return test(there) and test(wanted)
+
+
+_FAMILIES = (_is_text, _is_bytes, kinds.is_time, kinds.is_duration)

@@ -1,0 +1,156 @@
+"""A root that was moved works where it is now; what lies elsewhere stays there.
+
+Cannot catch: a root that is moved while a job manager works on it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+import jobmanager
+from jobmanager import JobConfig
+from jobmanager.cli import app
+from jobmanager.root import JobRoot
+from jobmanager.storage.places import placed, plan_in, plan_without_place, unplaced
+from planner import Query, Stream, agg, tumbling
+from planner.lower import lower
+from rstream.blobs import open_store
+from tests.jobmanager.jobs import ROWS, WAIT_S, outcome, with_limits, write_events
+from tests.jobmanager.trouble import run_and_cancel
+from tests.support.queries import stateless
+
+if TYPE_CHECKING:
+    from tests.jobmanager.trouble import Gate
+
+CONFIG = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+def totals(events: Path, output: str | None = None) -> Query:
+    rows = Stream.from_parquet(str(events), vs="t", delay="1s")
+    return rows.group_by("key").window(tumbling("2s")).agg(x=agg.sum("x")).to_parquet(output)
+
+
+def move(old: str, new: str) -> None:
+    """As ``mv`` does it, or as it is done with objects: copied name by name, then deleted."""
+    if "://" not in old:
+        Path(old).rename(new)
+        return
+    before, after = open_store(old), open_store(new)
+    for name in before.list():
+        after.put(name, before.get(name))
+        before.delete(name)
+
+
+def cli_json(*arguments: object) -> dict[str, Any]:
+    result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("store", ["", "memory://"])
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_moved_root_goes_on_where_it_is(
+    events: Path, gate: Gate, tmp_path: Path, store: str, is_elsewhere: bool
+) -> None:
+    base = f"{store}{str(tmp_path).lstrip('/')}" if store else str(tmp_path)
+    calm = jobmanager.run(totals(events), root=f"{base}/calm", executor="local").wait(WAIT_S)
+    old, new, aside = (f"{base}/{name}" for name in ("old", "jobs/new", "answer"))
+    Path(tmp_path, "jobs").mkdir()
+    query = totals(events, aside if is_elsewhere else None)
+    run_and_cancel(query, gate, ROWS // 2, root=old, paced=20.0, config=CONFIG)
+    move(old, new)
+    output = aside if is_elsewhere else f"{new}/output"
+    for told in (cli_json("status", new), JobRoot(new).read_status()):
+        assert (told["job"], told["state"], told["root"]) == ("new", "cancelled", new)
+        assert told["output"] == output
+    if not store:
+        (row,) = cli_json("list", tmp_path / "jobs")["jobs"]
+        assert row == {"job": "new", "state": "cancelled", "root": new}
+    cli_json("gc", new)
+    told = cli_json("resume", new)
+    assert (told["root"], told["output"]) == (new, output)
+    assert outcome(told) == outcome(calm)
+    assert not open_store(old).list(), "nothing is written where it was"
+    move(new, old)
+    assert cli_json("resume", old)["root"] == old, "also when it has finished"
+
+
+def test_a_stored_plan_knows_no_place() -> None:
+    plan = lower(stateless(), root="/jobs/a", parallelism=2)
+    stored = plan_without_place(plan)
+    assert "/jobs/a" not in repr(stored.vertices) + stored.root + stored.output
+    assert plan_in(stored, "/jobs/a") == plan
+    assert plan_in(stored, "s3://b/c/").output == "s3://b/c/output"
+    assert plan_in(stored, "/elsewhere").plan_hash == plan.plan_hash
+
+
+@pytest.mark.parametrize("uri", ["/jobs/ab", "/jobs", "s3://jobs/a", "{x}/y", "/jobs/a b/c"])
+def test_what_lies_elsewhere_stays(uri: str) -> None:
+    assert unplaced(uri, "/jobs/a") == placed(uri, "/new") == uri
+    assert placed(unplaced("/jobs/a/x", "/jobs/a"), "/new") == "/new/x"
+
+
+def test_a_relative_output_is_that_of_the_folder_where_the_job_began(
+    events: Path, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "first")
+    query = totals(events, "answer")
+    run_and_cancel(query, gate, ROWS // 2, root="job", paced=20.0, config=CONFIG)
+    monkeypatch.chdir(tmp_path / "second")
+    assert cli_json("resume", tmp_path / "first" / "job")["state"] == "finished"
+    assert not list((tmp_path / "second").iterdir())
+    assert (tmp_path / "first" / "answer" / "_SUCCESS").exists()
+
+
+RACE = """
+import sys
+import jobmanager
+from planner import Stream, agg, tumbling
+from rstream.errors import UsageError
+rows = Stream.from_parquet(sys.argv[1], vs="t", delay="1s")
+query = rows.group_by("key").window(tumbling("2s")).agg(x=agg.sum("x")).to_parquet(*sys.argv[3:])
+try:
+    print(jobmanager.run(query, root=sys.argv[2], executor="local").wait()["state"])
+except UsageError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_one_root", [False, True])
+def test_of_two_that_begin_at_once_the_loser_is_told_nothing_dangerous(
+    events: Path, tmp_path: Path, is_one_root: bool
+) -> None:
+    """Processes that begin in the same moment, with one root or with one output."""
+    for k in range(3):
+        roots = [tmp_path / f"{k}-{'' if is_one_root else i}" for i in range(3)]
+        more = [] if is_one_root else [str(tmp_path / f"{k}-answer")]
+        runs = [
+            subprocess.Popen(
+                [sys.executable, "-c", RACE, str(events), str(root), *more],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for root in roots
+        ]
+        told = sorted(run.communicate(timeout=WAIT_S)[0].strip() for run in runs)
+        assert told[0] == "finished", told
+        for line in told[1:]:
+            assert line.startswith("refused: "), told
+            assert "remove" not in line
+            assert "delete" not in line

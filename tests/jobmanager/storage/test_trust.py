@@ -1,0 +1,112 @@
+"""A root that others may have written is not unpickled: owner and mode of real files decide.
+
+Cannot catch: file systems whose owners and modes say nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+import jobmanager
+from jobmanager.cli import EXIT_USAGE, app
+from jobmanager.errors import UntrustedRootError
+from jobmanager.root import JOB, PLAN, QUERY, JobRoot
+from tests.jobmanager.jobs import WAIT_S
+from tests.support.queries import stateless
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+NOBODY = 65_534
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("trust") / "job"
+    jobmanager.run(stateless(), root=str(root), executor="local").wait(WAIT_S)
+    return root
+
+
+@pytest.fixture
+def root(done: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(done, tmp_path / "job"))
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def check_refused(root: Path, message: str) -> None:
+    for verb in (("resume", root), ("gc", root), ("gc", root, "--dry-run")):
+        refused = call(*verb)
+        assert refused.exit_code == EXIT_USAGE, refused.output
+        assert message in refused.stderr
+        assert "say --trust" in refused.stderr
+        assert call(*verb, "--trust").exit_code == 0
+    with pytest.raises(UntrustedRootError):
+        jobmanager.resume(str(root))
+    with pytest.raises(UntrustedRootError):
+        jobmanager.read_late(str(root))
+    assert json.loads(call("status", root, "--json").stdout)["state"] == "finished"
+    rows = json.loads(call("list", root.parent, "--json").stdout)["jobs"]
+    assert [row["state"] for row in rows] == ["finished"], "nothing is unpickled to show it"
+
+
+def test_ones_own_root_is_trusted(root: Path) -> None:
+    for verb in (("resume", root), ("gc", root)):
+        assert call(*verb).exit_code == 0
+    root.chmod(0o770)
+    assert call("gc", root).exit_code == 0, "a group of the user's own is common"
+
+
+@pytest.mark.parametrize("name", ["", JOB, PLAN, QUERY])
+def test_what_all_may_write_is_refused(root: Path, name: str) -> None:
+    path = root / name
+    path.chmod(path.stat().st_mode | 0o002)
+    mode = "757" if path.is_dir() else "646"
+    check_refused(root, f"{path} may be written by all users (mode {mode})")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("name", ["", PLAN])
+def test_what_belongs_to_another_user_is_refused(root: Path, name: str) -> None:
+    os.chown(root / name, NOBODY, -1)
+    check_refused(root, f"belongs to user {NOBODY}, not to you (0)")
+
+
+PLANTED = """
+import os, sys
+from pathlib import Path
+from jobmanager.storage.documents import pickle_document
+class Planted:
+    def __reduce__(self):
+        return os.mkdir, (sys.argv[2],)
+os.umask(0)
+Path(sys.argv[1]).write_bytes(pickle_document(Planted()))
+"""
+
+
+@pytest.mark.parametrize("verb", ["resume", "gc"])
+def test_a_planted_program_does_not_run(root: Path, tmp_path: Path, verb: str) -> None:
+    """The reason for all of this; with --trust it would."""
+    mark = tmp_path / "it ran"
+    (root / PLAN).unlink()
+    command = [sys.executable, "-c", PLANTED, str(root / PLAN), str(mark)]
+    subprocess.run(command, check=True)
+    assert call(verb, root).exit_code == EXIT_USAGE
+    assert not mark.exists()
+    call(verb, root, "--trust")
+    assert mark.exists()
+
+
+def test_in_memory_and_in_object_stores_there_are_no_owners() -> None:
+    JobRoot("memory://jobs/a").check_trusted()

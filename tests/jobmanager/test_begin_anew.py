@@ -1,0 +1,59 @@
+"""Vertices whose checkpoints were damaged begin anew, and so do those who write for them. Pure."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobmanager.config import JobConfig
+from jobmanager.errors import NoCheckpointError
+from jobmanager.ledger import Ledger
+from jobmanager.low_water_marks import low_water_marks
+from jobmanager.recovery import plan_restarts
+from jobmanager.tracker import SnapshotTracker
+from tests.jobmanager.shapes import chain, snapshot_at
+from tests.jobmanager.test_low_water_marks import DeadJob, far, never
+
+
+def at(tracker: SnapshotTracker, vertex: str, name: str, seq: int) -> None:
+    """A vertex whose only checkpoint is this one."""
+    ref = snapshot_at(name, (seq,), (seq,))
+    tracker.add(vertex, ref)
+    tracker.drop_before(vertex, ref)
+
+
+def test_a_volatile_input_is_written_again_from_its_beginning() -> None:
+    topology = chain("volatile")
+    tracker = SnapshotTracker(topology)
+    for vertex in "abc":
+        at(tracker, vertex, f"{vertex}1", 9)
+    with pytest.raises(NoCheckpointError, match="its only checkpoint"):
+        tracker.discard("b", "b1")
+    tracker.discard("b", "b1", may_begin_anew=True)
+    with pytest.raises(NoCheckpointError, match="vertex a cannot restart"):
+        plan_restarts(["b"], topology, tracker, DeadJob(topology))
+    chosen = plan_restarts(["b"], topology, tracker, DeadJob(topology), lambda vertex: True)
+    assert {v: (ref.name, ref.outputs) for v, ref in chosen.items()} == {
+        "a": ("", (0,)),
+        "b": ("", (0,)),
+    }
+
+
+def test_the_writer_of_one_that_begins_anew_keeps_what_it_may_need() -> None:
+    """It may live, with all of its memory; were it lost, it would have to begin anew too."""
+    topology = chain("volatile")
+    tracker = SnapshotTracker(topology)
+    at(tracker, "a", "a1", 9)
+    with pytest.raises(NoCheckpointError):
+        low_water_marks(topology, tracker, never, far)
+    low = low_water_marks(topology, tracker, never, far, may_begin_anew=lambda vertex: True)
+    assert low.keep["a"] == tracker.refs("a")[0] == tracker.initial("a")
+    tracker.check()
+
+
+def test_only_what_is_all_there_is_begun_anew() -> None:
+    job = Ledger(chain("async"), JobConfig())
+    assert not any(map(job.may_begin_anew, "abc")), "nothing was damaged: that would be a mistake"
+    job.is_damaged = True
+    assert all(map(job.may_begin_anew, "abc"))
+    job.collected["bc"] = 1
+    assert [v for v in "abc" if job.may_begin_anew(v)] == ["a", "b"]

@@ -1,0 +1,86 @@
+"""An answer that is damaged when ``gc`` has deleted all that it was made of.
+
+Cannot catch: flipped bits (test_damage).
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jobmanager
+from jobmanager import JobConfig, JobFailedError
+from jobmanager.root import JobRoot
+from jobmanager.upkeep import collect_garbage
+from planner import Query, Stream, agg, hopping
+from tests.jobmanager.jobs import WAIT_S, outcome, output_items, write_events
+from tests.jobmanager.test_damage import cut, delete, do_harm, resumed, segments
+from tests.jobmanager.test_strong import logged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def counts(path: Path) -> Query:
+    events = Stream.from_parquet(str(path), vs="t", delay="1s")
+    return events.group_by("key").window(hopping("2s", "1s")).agg(n=agg.count()).to_parquet()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("damage") / "in.parquet")
+
+
+def finished(query: Query, root: Path, **options: Any) -> tuple[Any, Any]:
+    """A job that has come to its end, with a root from which all but its answer is deleted."""
+    job = jobmanager.run(query, root=str(root), executor="local", **options)
+    expected = outcome(job.wait(WAIT_S)), output_items(job.output)
+    collect_garbage(JobRoot(str(root)), JobConfig(), {}, is_dry_run=False)
+    return expected
+
+
+@pytest.mark.parametrize(("make", "verify"), [(counts, True), (logged, False)])
+def test_it_is_refused_at_once_by_name_until_the_file_is_back(
+    make: Callable[[Path], Query], verify: bool, data: Path, tmp_path: Path
+) -> None:
+    """Its inputs are gone, or what a vertex had written down."""
+    root = tmp_path / "job"
+    expected = finished(make(data), root, verify=verify)
+    harmed = segments(root / "output")[-1]
+    shutil.copy(harmed, tmp_path / "copy")
+    do_harm("cut", harmed)
+    for _ in range(2):
+        with pytest.raises(JobFailedError, match=harmed.name) as failure:
+            resumed(root)
+        message = str(failure.value)
+        assert "cannot be computed again" in message
+        assert "put the file back from a copy and resume, or run the query anew" in message
+        assert "in vain" not in message
+        assert not (root / "output" / "_SUCCESS").exists()
+        harmed.unlink(missing_ok=True)
+    shutil.copy(tmp_path / "copy", harmed)
+    status = resumed(root)
+    assert (outcome(status), output_items(str(root / "output"))) == expected
+    assert (root / "output" / "_SUCCESS").exists()
+    assert resumed(root)["state"] == "finished"
+
+
+@pytest.mark.parametrize("harm", [cut, delete])
+def test_it_is_computed_again_from_the_sources_where_nothing_else_is_needed(
+    harm: Callable[[Path], None], data: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "job"
+    expected = finished(counts(data), root)
+    harm(segments(root / "output")[0])
+    assert (outcome(resumed(root)), output_items(str(root / "output"))) == expected
+
+
+def test_a_finished_job_that_was_collected_stays_as_it_is(data: Path, tmp_path: Path) -> None:
+    root = tmp_path / "job"
+    expected = finished(counts(data), root, verify=True)
+    assert outcome(resumed(root)) == expected[0]

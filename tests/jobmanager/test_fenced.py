@@ -1,0 +1,85 @@
+"""A job manager that slept and was replaced: it ends with one message, and its hosts before it.
+
+Cannot catch: a server of Flight that does not stop though it is told to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import jobmanager
+from jobmanager.cli import EXIT_USAGE
+from jobmanager.errors import JobRunningError
+from jobmanager.root import JobRoot
+from rstream.clock import SystemClock
+from tests.jobmanager.jobs import ROWS, WAIT_S, two_exchanges, write_events
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.jobmanager.trouble import Gate
+
+HOSTS = 3
+QUERY = """
+from pathlib import Path
+from tests.jobmanager.jobs import two_exchanges
+query = two_exchanges(Path({events!r}))
+"""
+
+
+def replace_manager(root: Path) -> None:
+    """What a job manager on another machine does."""
+    JobRoot(str(root), pid=7, machine="elsewhere").claim(SystemClock().now_us())
+
+
+def test_hosts_leave_before_a_replaced_job_manager_has_ended(tmp_path: Path, gate: Gate) -> None:
+    """Their threads, and those of their servers, lived on into the end of the process."""
+    root, working = tmp_path / "job", threading.Event()
+    query = two_exchanges(write_events(tmp_path / "events.parquet"))
+
+    def on_status(status: dict[str, object]) -> None:
+        if status["events_in"]:
+            working.set()
+
+    with gate.closed_at(ROWS // 2):
+        options = {"root": str(root), "hosts": HOSTS, "on_status": on_status}
+        job = jobmanager.run(query, executor="local", **options)  # type: ignore[arg-type]
+        assert working.wait(WAIT_S)
+        replace_manager(root)
+        with pytest.raises(JobRunningError, match="pid 7 on elsewhere"):
+            job.wait(WAIT_S)
+        left = [
+            t.name for t in threading.enumerate() if t.name in {f"h{k}.0" for k in range(HOSTS)}
+        ]
+        assert not left
+
+
+@pytest.mark.slow
+def test_a_sleeper_that_was_fenced_ends_with_one_message(tmp_path: Path) -> None:
+    file, root = tmp_path / "query.py", tmp_path / "job"
+    file.write_text(QUERY.format(events=str(write_events(tmp_path / "events.parquet"))))
+    command = [sys.executable, "-m", "jobmanager", "run", str(file), "--root", str(root), "--json"]
+    command += ["--executor", "local", "--hosts", str(HOSTS), "--paced", "1"]
+    sleeper = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline_s = time.monotonic() + WAIT_S
+    while not JobRoot(str(root)).read_status().get("events_in"):
+        assert time.monotonic() < deadline_s, "it does not begin"
+        time.sleep(0.05)
+    os.kill(sleeper.pid, signal.SIGSTOP)
+    replace_manager(root)
+    os.kill(sleeper.pid, signal.SIGCONT)
+    out, err = sleeper.communicate(timeout=WAIT_S)
+    assert sleeper.returncode == EXIT_USAGE, err
+    assert "Fatal" not in err
+    assert "Traceback" not in err
+    assert sum(line.startswith("jobmanager: error") for line in err.splitlines()) == 1
+    assert "pid 7 on elsewhere" in json.loads(out.splitlines()[-1])["error"]

@@ -1,0 +1,239 @@
+"""Every limit of a job is lowered until it acts: nothing waits, grows or is tried without end.
+
+Limits that other modules of tests lower are not repeated here; the last test says that none of
+:class:`JobConfig` and :class:`HostLimits` is left out. Cannot catch: a wait that has no limit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from concurrent.futures import Future
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from jobmanager.config import JobConfig
+from jobmanager.driver import Driver
+from jobmanager.manager import JobManager
+from jobmanager.messages import EndJob, Feed, HostLost, RestartDue
+from jobmanager.notice_log import NoticeLog
+from jobmanager.root import CANCEL, JobRoot
+from rstream import InlineBackground, MemoryBlobs, OperatingError
+from rstream.clock import ManualClock
+from rstream.limits import StreamLimits
+from rvertex.environment import HostLimits
+from rvertex.messages import TakeCheckpoint, VertexFailed
+from rvertex.types import Recovery
+from tests.jobmanager.scene import Scene
+from tests.jobmanager.shapes import chain
+from tests.jobmanager.test_driver import Hosts, Lines
+from tests.jobmanager.test_joining import said
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+TESTS = Path(__file__).parent.parent
+#: What a job is to be, not how far it may go.
+CHOICES = {"parallelism", "hosts", "host", "stream", "pace", "pace_started_us", "verify"}
+#: How much of a source a step takes at most: nothing but memory and time show it
+#: (benchmarks/bench_smoke.py), as the output may not.
+STEPS = {"narrow_steps", "narrow_bytes_max"}
+T = TypeVar("T")
+
+
+def test_a_vertex_is_restarted_in_vain_so_many_times() -> None:
+    scene = Scene(hosts=1, vertex_restarts_max=2, host_restarts_max=100)
+    for generation in range(3):
+        scene.start_all()
+        assert scene.manager.state == "running", generation
+        scene.lose_to(f"h0.{generation}", "power")
+    assert scene.manager.state == "failed"
+    assert scene.manager.error.startswith("vertex a was restarted 2 times in vain; last, host h0.2")
+
+
+def test_progress_renews_the_budget_of_restarts() -> None:
+    scene = Scene(hosts=1, vertex_restarts_max=2, host_restarts_max=100)
+    for generation in range(6):
+        scene.start_all()
+        for vertex in "abc":
+            scene.progress(vertex, generation + 1, generation + 1)
+        scene.lose(f"h0.{generation}")
+    assert scene.manager.state == "running"
+
+
+def test_pauses_between_restarts_double_up_to_the_longest() -> None:
+    scene = Scene(hosts=1, vertex_failures_max=100, restart_pause_s=1.0, restart_pause_max_s=3.0)
+    scene.start_all()
+    pauses, now_s = [], 0.0
+    for _ in range(5):
+        epoch = scene.at("b").epoch
+        scene.obey(scene.tell(VertexFailed("b", epoch, "operating", "reset", "")))
+        due_us = scene.manager.vertices["b"].due_us
+        if due_us is None:  # the first one is restarted at once
+            continue
+        pauses.append(due_us / 1e6 - now_s)
+        assert Feed(RestartDue("b")) not in scene.pass_time(now_s + pauses[-1] - 0.1)
+        now_s += pauses[-1]
+        assert Feed(RestartDue("b")) in scene.pass_time(now_s)
+    assert pauses == [1.0, 2.0, 3.0, 3.0]
+
+
+def test_a_checkpoint_that_does_not_come_is_asked_for_again() -> None:
+    scene = Scene(chain("async", b=Recovery("replication", 2)), join_wait_s=2.0)
+    scene.start_all()
+    scene.answers = False
+    scene.lose("h1.0")
+    scene.ready("h1.1")
+    again = [TakeCheckpoint("h2.0", "b", 3)]
+    assert said(scene.pass_time(1.9), TakeCheckpoint) == []
+    assert said(scene.pass_time(2.1), TakeCheckpoint) == again
+    assert said(scene.pass_time(4.0), TakeCheckpoint) == [], "it waits as long each time"
+    assert said(scene.pass_time(4.2), TakeCheckpoint) == again
+
+
+def test_a_newcomer_that_is_never_answered_does_not_hold_the_job() -> None:
+    """What goes on counts: nobody waits for it, and memory is held from where it was asked."""
+    scene = Scene(chain("volatile", b=Recovery("replication", 2)), join_wait_s=2.0)
+    scene.start_all()
+    scene.answers = False
+    scene.progress("b", 40, 20, epoch=3)
+    scene.lose("h1.0")
+    scene.ready("h1.1")
+    scene.progress("b", 90, 45, epoch=3)
+    assert scene.manager.job.consumed("b") == (40,)
+    scene.finish("b", 100, 50, epoch=3)
+    assert scene.manager.job.consumed("b") == (100,)
+
+
+def test_a_silent_host_and_a_stalled_job_end_at_their_limits_not_before() -> None:
+    scene = Scene(hosts=2, host_silence_s=5.0, stall_wait_s=8.0, vertex_restarts_max=100)
+    scene.start_all()
+    assert scene.pass_time(5.0) == []
+    out = scene.pass_time(5.1)
+    assert [i for i in out if isinstance(i, Feed)] == [
+        Feed(HostLost(f"h{k}.0", "silent for 5 s")) for k in range(2)
+    ]
+    scene.start_all()
+    assert not [i for i in scene.pass_time(8.0) if isinstance(i, EndJob)]
+    (end,) = [i for i in scene.pass_time(8.1) if isinstance(i, EndJob)]
+    assert "no vertex got further for 8 s (stall_wait_s)" in end.error
+
+
+# ---- of the shell around it
+
+
+class CountingHosts(Hosts):
+    """Remembers how long it was waited for."""
+
+    def __init__(self) -> None:
+        self.waited_s: list[float] = []
+
+    def close(self, wait_s: float) -> None:
+        self.waited_s.append(wait_s)
+
+
+def driver_of(config: JobConfig, hosts: Hosts, **surroundings: Any) -> Driver:
+    """A driver that has begun, of the job ``a -> b -> c``; ``clock`` and what else is to differ."""
+    clock = surroundings.setdefault("clock", ManualClock(1_000_000))
+    root = surroundings.setdefault("root", JobRoot(MemoryBlobs()))
+    surroundings.setdefault("on_status", lambda status: None)
+    root.claim(clock.now_us())
+    driver = Driver(
+        manager=JobManager(chain("volatile"), config),
+        executor=hosts,
+        config=config,
+        background=InlineBackground(),
+        open_control=Lines,
+        **surroundings,
+    )
+    driver.begin(resumed=False)
+    return driver
+
+
+def test_hosts_are_waited_for_as_long_as_the_limit_says() -> None:
+    hosts, root, clock = CountingHosts(), JobRoot(MemoryBlobs()), ManualClock(0)
+    driver = driver_of(JobConfig(host_stop_wait_s=0.25), hosts, root=root, clock=clock)
+    root.request(CANCEL)
+    for _ in range(3):
+        clock.advance(1_000_000)
+        driver.turn(0)
+    assert hosts.waited_s == [0.25]
+
+
+def test_the_status_of_many_is_written_less_often() -> None:
+    """Four rows (three vertices and a host) of at most one a second: every four seconds."""
+    written: list[float] = []
+    clock = ManualClock(0)
+    driver = driver_of(
+        JobConfig(status_rows_per_s_max=1.0),
+        Hosts(),
+        clock=clock,
+        on_status=lambda status: written.append(clock.monotonic_s()),
+    )
+    for _ in range(24):
+        clock.advance(500_000)
+        driver.turn(0)
+    assert len(written) >= 3
+    assert all(b - a >= 4.0 for a, b in itertools.pairwise(written))
+
+
+class StuckBackground(InlineBackground):
+    """Its threads never come to what they are given; waits end at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_s: list[float] = []
+
+    def submit(self, task: Callable[[], T]) -> Future[T]:
+        return Future()
+
+    def wait_for(
+        self, changed: threading.Condition, is_done: Callable[[], bool], timeout_s: float
+    ) -> bool:
+        self.waited_s.append(timeout_s)
+        return is_done()
+
+
+def test_notices_that_do_not_become_durable_are_waited_for_up_to_the_limit() -> None:
+    root, clock, background = JobRoot(MemoryBlobs()), ManualClock(1), StuckBackground()
+    root.claim(clock.now_us())
+    log = NoticeLog(root, clock, JobConfig(notice_flush_wait_s=0.5), background)
+    log.append(HostLost("h0.0", "killed"))
+    with pytest.raises(OperatingError):
+        log.flush()
+    assert background.waited_s
+    assert set(background.waited_s) == {0.5}
+
+
+def test_many_hosts_report_less_often() -> None:
+    config = JobConfig(reports_per_s_max=10.0, host=HostLimits(report_interval_s=0.1))
+    assert config.host_limits(1).report_interval_s == 0.1
+    assert config.host_limits(20).report_interval_s == 2.0
+
+
+# ---- of hosts
+
+
+def test_a_volatile_channel_keeps_less_than_other_streams() -> None:
+    limits = HostLimits(channel_bytes_max=100, stream=StreamLimits(tail_bytes_max=1_000))
+    assert limits.stream_limits("volatile").tail_bytes_max == 100
+    assert limits.stream_limits("async").tail_bytes_max == 1_000
+    small = replace(limits, stream=StreamLimits(tail_bytes_max=50))
+    assert small.stream_limits("volatile").tail_bytes_max == 50
+
+
+@pytest.mark.parametrize("limits", [JobConfig, HostLimits])
+def test_each_limit_is_lowered_by_a_test(limits: type) -> None:
+    """Somewhere beside the simulation, whose laws do not say which limit acts."""
+    texts = [
+        path.read_text()
+        for path in sorted(TESTS.rglob("*.py"))
+        if "sim" not in path.relative_to(TESTS).parts
+    ]
+    names = {field.name for field in fields(limits)} - CHOICES - STEPS
+    lowered = {n for n in names if any(re.search(rf"\b{n}=", text) for text in texts)}
+    assert names - lowered == set()

@@ -1,0 +1,77 @@
+"""The pure job manager when durable items turn out to be gone; files are in test_damage.py."""
+
+from __future__ import annotations
+
+from jobmanager import takeover
+from jobmanager.ledger import Ledger
+from jobmanager.messages import CheckOutput, EndJob, OutputDamaged, OutputWhole
+from rvertex.messages import OutputLost
+from tests.jobmanager.scene import Scene, started
+
+
+def finished_scene(*, with_checkpoints: bool = True) -> Scene:
+    """All vertices have finished, and the output was not looked at yet."""
+    scene = Scene()
+    scene.manager._checks_output = True
+    scene.start_all()
+    if with_checkpoints:
+        scene.checkpoint("c", "c10", 10, 10)
+    scene.finish("a", 200, 200)
+    scene.finish("b", 200, 100)
+    assert scene.finish("c", 100, 50) == [CheckOutput({"out": 50})]
+    assert scene.manager.state == "running"
+    return scene
+
+
+def test_a_job_has_finished_when_its_output_was_seen_to_be_whole() -> None:
+    scene = finished_scene()
+    assert scene.tell(OutputWhole()) == [EndJob("finished", "")]
+
+
+def test_what_is_lost_is_written_again_and_looked_at_again() -> None:
+    scene = finished_scene()
+    out = scene.tell(OutputDamaged("out", 20, "f: it is not there"))
+    assert ("c", "c10") in started(out), "its newest checkpoint at or before what is lost"
+    scene.obey(out)
+    assert scene.tell(OutputWhole()) == [], "an answer from before the damage was known"
+    assert CheckOutput({"out": 50}) in scene.finish("c", 100, 50)
+    assert scene.tell(OutputWhole()) == [EndJob("finished", "")]
+
+
+def test_before_every_checkpoint_it_begins_from_its_sources() -> None:
+    scene = finished_scene()
+    out = scene.tell(OutputDamaged("out", 5, "f: it is not there"))
+    assert started(out) == [("c", "")], "its writer still has all of its input in memory"
+
+
+def test_a_vertex_that_finds_its_output_gone_goes_further_back() -> None:
+    scene = Scene()
+    scene.start_all()
+    scene.checkpoint("c", "c10", 10, 10)
+    scene.checkpoint("c", "c20", 20, 20)
+    epoch = scene.at("c").epoch
+    out = scene.tell(OutputLost("c", epoch, "out", 15, "f: it is not there"))
+    assert started(out)[-1][0] == "c"
+    assert started(out)[-1][1] in ("c10", ""), "not c20, which rests on what is gone"
+    assert scene.tell(OutputLost("c", epoch, "out", 15, "again")) == [], "it is no longer there"
+
+
+def test_a_successor_knows_that_the_vertex_has_not_finished() -> None:
+    scene = finished_scene()
+    scene.tell(OutputDamaged("out", 20, "f: it is not there"))
+    job = Ledger(scene.manager.topology, scene.manager.config)
+    for notice in scene.log():
+        takeover.recall(job, notice)
+    assert [v for v, state in job.vertices.items() if not state.is_finished] == ["c"]
+
+
+def test_what_cannot_be_computed_again_fails_with_the_file_and_what_to_do() -> None:
+    scene = finished_scene()
+    scene.manager.job.collected = dict.fromkeys(scene.manager.topology.streams, 1)
+    for vertex in scene.manager.topology.vertices.values():
+        object.__setattr__(vertex, "is_exclusive", True)
+    (end,) = scene.tell(OutputDamaged("out", 5, "f.parquet: it is not there"))
+    assert isinstance(end, EndJob)
+    assert end.state == "failed"
+    assert "f.parquet" in end.error
+    assert "put the file back" in end.error

@@ -1,0 +1,52 @@
+"""A job manager and one that recalls its log: what the second keeps the first keeps, too.
+
+The first knows who lives and holds back for them; a successor assumes that nobody does, so its
+oldest checkpoint may be a later one. Both must refuse the same announcements all the same, or the
+successor keeps what its predecessor has deleted.
+
+Cannot catch: files that are deleted before the reason is durable (tests/sim).
+"""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jobmanager.tracker import SnapshotTracker
+from tests.jobmanager.shapes import diamond, snapshot_at
+
+#: Where the vertex stands after so many items, on its two inputs and its output.
+POSITIONS = [((2 * k, k + k // 3), (k,)) for k in range(13)]
+announcements = st.tuples(
+    st.integers(1, 12), st.tuples(st.integers(0, 9), st.integers(0, 9)), st.just("announced")
+)
+collections = st.tuples(st.integers(0, 12), st.integers(0, 12), st.just("collected"))
+
+
+@given(st.lists(announcements | collections, max_size=25))
+@example([(6, (3, 3), "announced"), (0, 9, "collected"), (7, (3, 5), "announced")])
+@example([(9, (9, 9), "announced"), (6, (1, 1), "announced"), (0, 1, "collected")])
+def test_what_a_successor_keeps_is_the_end_of_what_is_kept(history: list[tuple]) -> None:  # type: ignore[type-arg]
+    """Announced in any order, reading from anywhere; marks that are ahead in the successor."""
+    live, successor = SnapshotTracker(diamond()), SnapshotTracker(diamond())
+    deleted: set[str] = set()
+    for number, (one, other, what) in enumerate(history):
+        if what == "announced":
+            inputs, outputs = POSITIONS[one]
+            reads = tuple(max(0, seq - back) for seq, back in zip(inputs, other, strict=True))
+            ref = snapshot_at(f"{number}", inputs, outputs, reads=reads)
+            if not live.add("t", ref):
+                deleted.add(ref.name)
+            successor.add("t", ref)
+        else:
+            refs = live.refs("t")
+            kept = refs[min(one, len(refs) - 1)]
+            deleted.update(r.name for r in live.drop_before("t", kept))
+            refs = successor.refs("t")
+            least = refs.index(kept) if kept in refs else 0
+            successor.drop_before("t", refs[min(least + other, len(refs) - 1)])
+        live.check()
+        successor.check()
+        known = list(successor.refs("t"))
+        assert known == list(live.refs("t"))[-len(known) :]
+        assert deleted.isdisjoint(ref.name for ref in known)

@@ -1,0 +1,60 @@
+"""Which tests are asked about a module, nearest first."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Tests that look at a package from further away, fast ones only.
+WIDER = {
+    "rstream": ["tests/rstream", "tests/rvertex/test_host.py"],
+    "rvertex": [
+        "tests/rvertex",
+        *("tests/planner/test_random_plans.py", "tests/planner/test_rules.py"),
+    ],
+    "planner": ["tests/planner"],
+    "jobmanager": ["tests/jobmanager"],
+}
+#: Packages whose mistakes the simulation may show.
+SIMULATED = ("rstream", "rvertex", "jobmanager")
+
+
+def nearest(root: Path, path: str) -> list[str]:
+    """Test modules named after a module, then those that import it."""
+    module = path.removesuffix(".py").replace("/", ".")
+    stem = module.rpartition(".")[2]
+    tests = _imports(root)
+    named = [t for t in tests if t.rpartition("/")[2].startswith(f"test_{stem}")]
+    importing = [t for t, names in tests.items() if module in names and t not in named]
+    return [*named, *importing]
+
+
+@cache
+def _imports(root: Path) -> dict[str, frozenset[str]]:
+    """By test module the modules that it imports, itself or by way of tests/support."""
+    direct = {
+        path.relative_to(root).as_posix(): _imported(path)
+        for path in sorted((root / "tests").rglob("*.py"))
+    }
+    support = {name.removesuffix(".py").replace("/", "."): names for name, names in direct.items()}
+    found = {}
+    for name, names in direct.items():
+        if name.rpartition("/")[2].startswith("test_") and not name.startswith("tests/spark"):
+            harness = [support[n] for n in names if n in support and "harness" in n]
+            found[name] = names.union(*harness)
+    return found
+
+
+def _imported(path: Path) -> frozenset[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(names)

@@ -1,0 +1,60 @@
+"""What a case is, and how its rows are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from planner import Stream, event
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SECOND = 1_000_000
+#: A row: start and end in seconds (no end: a point), then the values of the payload.
+Row = tuple[Any, ...]
+
+
+class Us(int):
+    """A time that is written in microseconds, not in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A rule of an engine's documentation in our words, and what it means here for some rows."""
+
+    engine: str
+    rule: str
+    #: Ways to ask the same: streams, and texts in SQL.
+    asked: tuple[Stream | str, ...]
+    rows: Sequence[Row]
+    #: How that engine would answer, where this one deliberately answers otherwise.
+    differs: str = ""
+    #: The streams that texts may name.
+    streams: dict[str, Stream] = field(default_factory=dict)
+
+
+def micros(time: int | None, start: int = 0) -> int:
+    """A written time in microseconds; the end of a point follows from its start."""
+    if time is None:
+        return start + 1
+    return int(time) if isinstance(time, Us) else time * SECOND
+
+
+def exact(rows: Sequence[Row]) -> list[Row]:
+    """Rows with times in microseconds, in an order of their own."""
+    made = [(micros(vs), micros(ve, micros(vs)), *values) for vs, ve, *values in rows]
+    return sorted(made, key=lambda row: (row[0], row[1], repr(row)))
+
+
+def table(columns: dict[str, str], *rows: Row) -> Stream:
+    """A stream of rows, in order of their starts."""
+    items = [
+        event(vs, ve, **dict(zip(columns, values, strict=True))) for vs, ve, *values in exact(rows)
+    ]
+    return Stream.from_items(columns, items)
+
+
+def points(columns: dict[str, str], *rows: Row) -> Stream:
+    """A stream of points: rows without an end."""
+    return table(columns, *((time, None, *values) for time, *values in rows))

@@ -1,0 +1,75 @@
+"""Small worked cases in the manner of other engines' documentation, with rows made by hand.
+
+The rules are theirs, in our words; the rows and the numbers are our own. Where this engine
+deliberately differs, ``differs`` says how, and the rows are what this engine answers. Cannot
+catch: a rule that we misread; what needs processes, as all plans run in one thread.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from planner import Stream, sql
+from planner.lower import lower
+from rvertex.errors import LateRowError
+from tests.planner.engines import joins, late, processes, values, windows
+from tests.planner.engines.case import SECOND, Case, Row, exact
+from tests.support.plan_runner import answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CASES: dict[str, Case] = {**windows.CASES, **joins.CASES, **processes.CASES}
+
+
+def answered(stream: Stream, parallelism: int, rows_max: int) -> list[Row]:
+    """The answer as rows, in an order of their own."""
+    plan = lower(stream.to_parquet(), root="memory://engines", parallelism=parallelism)
+    rows = [tuple(row.values()) for row in answer(plan, rows_max=rows_max).to_pylist()]
+    return sorted(rows, key=lambda row: (row[0], row[1], repr(row)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_case(name: str) -> None:
+    case = CASES[name]
+    for asked in case.asked:
+        stream = sql(asked, case.streams) if isinstance(asked, str) else asked
+        assert isinstance(stream, Stream)
+        for parallelism, rows_max in ((1, 1000), (2, 1)):
+            found = answered(stream, parallelism, rows_max)
+            assert found == exact(case.rows), (case.rule, asked, parallelism)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", values.VALUES)
+def test_values(name: str) -> None:
+    _, rule, expected = values.VALUES[name]
+    listed = ", ".join(f"{text} AS v{i}" for i, text in enumerate(expected))
+    stream = sql(f"SELECT {listed} FROM one", {"one": values.ONE})
+    assert isinstance(stream, Stream)
+    for parallelism in (1, 2):
+        ((_, _, *found),) = answered(stream, parallelism, 1000)
+        told = dict(zip(expected, found, strict=True))
+        assert told == expected, rule
+        assert [type(v) for v in found] == [type(v) for v in expected.values()], rule
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", late.CASES)
+def test_late(name: str, tmp_path: Path) -> None:
+    case = late.CASES[name]
+    lines = [json.dumps({"t": time * SECOND, "x": x}) for time, x in case.arriving]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(lines))
+    rows = Stream.from_json(str(path), vs="t", delay=case.delay, late=case.late, partitions=1)
+    for parallelism, rows_max in ((1, 1000), (2, 1)):
+        if case.rows is None:
+            with pytest.raises(LateRowError):
+                answered(case.ask(rows), parallelism, rows_max)
+        else:
+            found = answered(case.ask(rows), parallelism, rows_max)
+            assert found == exact(case.rows), (case.rule, parallelism)

@@ -1,0 +1,154 @@
+"""Folders whose files differ: what is converted keeps its values, what does not fit is refused.
+
+Cannot catch: types that no test lists.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rvertex.errors import SourceSchemaError
+from rvertex.sources import discover
+from rvertex.sources.mixed import fits, look
+from tests.rvertex.sources.conftest import make_spec, only_partition, read_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rvertex.sources.spec import Format, SourceSpec
+
+AT = datetime(2020, 2, 3, 4, 5, 6, 7)  # noqa: DTZ001 - Arrow's own, without a zone
+VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "int8": (pa.int8(), [0, -5, 127]),
+    "int32": (pa.int32(), [0, 2**31 - 1]),
+    "int64": (pa.int64(), [1, 2**53 + 1, -(2**63)]),
+    "uint64": (pa.uint64(), [1, 2**64 - 1]),
+    "float32": (pa.float32(), [0.5, 3.0, 2.0**60]),
+    "float64": (pa.float64(), [0.1, 4.0, 1e300]),
+    "decimal": (pa.decimal128(10, 2), [Decimal("19.99"), Decimal("7.00")]),
+    "wide decimal": (pa.decimal128(30, 4), [Decimal("0.1234"), Decimal(10) ** 20]),
+    "text": (pa.string(), ["7", "", "2020-02-03"]),
+    "large text": (pa.large_string(), ["7", "x"]),
+    "codes": (pa.dictionary(pa.int32(), pa.string()), ["7", "x"]),
+    "bytes": (pa.binary(), [b"7"]),
+    "bool": (pa.bool_(), [True, False]),
+    "date": (pa.date32(), [date(2020, 2, 3)]),
+    "date64": (pa.date64(), [date(2020, 2, 3)]),
+    "ms": (pa.timestamp("ms"), [AT.replace(microsecond=8_000)]),
+    "us": (pa.timestamp("us"), [AT, datetime(2020, 1, 1)]),  # noqa: DTZ001
+    "ns": (pa.timestamp("ns"), [AT]),
+    "us UTC": (pa.timestamp("us", "UTC"), [AT]),
+    "time": (pa.time64("us"), [time(1, 2, 3, 4)]),
+    "short time": (pa.time32("s"), [time(1, 2, 3)]),
+    "duration": (pa.duration("us"), [timedelta(microseconds=1_500_001)]),
+    "duration in s": (pa.duration("s"), [timedelta(seconds=3)]),
+    "list": (pa.list_(pa.int32()), [[1, 2], []]),
+    "list of text": (pa.list_(pa.string()), [["1"]]),
+    "nothing": (pa.null(), [None]),
+}
+
+
+@pytest.mark.parametrize("there", VALUES)
+def test_what_fits_keeps_every_value(there: str) -> None:
+    """A value is the same, or it is refused; what does not fit is other things to other people."""
+    for wanted in VALUES:
+        check_conversion(there, wanted)
+
+
+def check_conversion(there: str, wanted: str) -> None:
+    (kind, values), (target, _) = VALUES[there], VALUES[wanted]
+    if not fits(kind, target):
+        assert there != wanted
+        return
+    plain = target.value_type if pa.types.is_dictionary(target) else target
+    for value in values:
+        column = pa.array([value], kind)
+        column = column.dictionary_decode() if pa.types.is_dictionary(kind) else column
+        try:
+            found = column.cast(plain)
+        except pa.ArrowInvalid:
+            continue
+        assert is_same(found, column), (value, found)
+
+
+def is_same(found: pa.Array, column: pa.Array) -> bool:
+    try:
+        return bool(found.cast(column.type).equals(column))
+    except pa.ArrowException:  # there is no way back; Python compares numbers exactly
+        return bool(found.to_pylist() == column.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        *(("text", "int64"), ("int64", "text"), ("bool", "int64"), ("int64", "bool")),
+        *(("us", "date"), ("us", "us UTC"), ("int64", "us"), ("us", "int64"), ("text", "us")),
+        *(("float64", "float32"), ("decimal", "float64"), ("float64", "decimal")),
+        *(("list", "list of text"), ("bytes", "text")),
+    ],
+)
+def test_what_may_mean_another_thing_does_not_fit(there: str, wanted: str) -> None:
+    assert not fits(VALUES[there][0], VALUES[wanted][0])
+
+
+def folder_of(tmp_path: Path, second: dict[str, list[Any]]) -> Path:
+    first = pa.table({"time": [1, 2], "k": ["a", "b"], "x": [0.5, 1.5]})
+    pq.write_table(first, tmp_path / "a.parquet")
+    pq.write_table(pa.table(second), tmp_path / "b.parquet")
+    return tmp_path
+
+
+def test_a_type_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, {"time": ["3"], "k": ["c"], "x": [2.5]})
+    spec = make_spec("parquet", folder)
+    told = r"b\.parquet: column 'time': it is string here, but int64 in the plan.*schema=\{\"time\""
+    with pytest.raises(SourceSchemaError, match=told):
+        look(spec, discover(spec))
+    with pytest.raises(SourceSchemaError, match=told):
+        read_rows(only_partition(spec))
+    named = make_spec("parquet", folder, casts=("time",))
+    assert look(named, discover(named)) == ()
+    assert read_rows(only_partition(named))["time"].to_pylist() == [1, 2, 3]
+
+
+def test_a_wider_type_is_checked_value_by_value(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, {"time": [3.0, 4.0], "k": ["c", "d"], "x": [2, 3]})
+    spec = make_spec("parquet", folder)
+    assert look(spec, discover(spec)) == ()
+    assert read_rows(only_partition(spec))["x"].to_pylist() == [0.5, 1.5, 2.0, 3.0]
+    folder = folder_of(tmp_path, {"time": [3.0, 4.5], "k": ["c", "d"], "x": [2, 3]})
+    with pytest.raises(SourceSchemaError, match=r"b\.parquet: column 'time': .*4\.5"):
+        read_rows(only_partition(spec_again(spec)))
+
+
+def spec_again(spec: SourceSpec) -> SourceSpec:
+    return make_spec(spec.format, spec.path)
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_columns_that_only_later_files_have_are_named(tmp_path: Path, format: Format) -> None:
+    rows = {"time": [1], "k": ["a"], "x": [0.5]}
+    for n, more in enumerate([{}, {"y": [1]}, {}, {"y": [2], "z": [3]}]):
+        table = pa.table({**rows, **more})
+        path = tmp_path / f"f{n}.{format}"
+        if format == "parquet":
+            pq.write_table(table, path)
+        elif format == "csv":
+            rest = [[str(cell) for cell in row.values()] for row in table.to_pylist()]
+            path.write_text("".join(",".join(row) + "\n" for row in [table.column_names, *rest]))
+        else:
+            path.write_text("".join(f"{row}\n".replace("'", '"') for row in table.to_pylist()))
+    spec = make_spec(format, tmp_path)
+    (note,) = look(spec, discover(spec))
+    assert note == (
+        f"source {tmp_path}: not read: y, z that the first file does not have, in 2 of 4 files "
+        f"({tmp_path}/f1.{format}, {tmp_path}/f3.{format})"
+    )
+    alone = make_spec(format, tmp_path / f"f1.{format}")
+    assert look(alone, discover(alone)) == ()

@@ -1,0 +1,148 @@
+"""Faults at the moments that matter: between a decision and its log, in joins, in takeovers.
+
+What a random time seldom hits: a host with work behind a checkpoint, the one that a newcomer
+learns from, a job manager that has decided and not yet written down why, its successor while it
+reads the log. As in :mod:`tests.sim.strikes` each waits for its moment, and the seed decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jobmanager.root import DRAIN, REQUESTS
+from tests.sim.scheduler import Process
+from tests.sim.storage import FaultyBlobs, root_of
+from tests.sim.strikes import slot_of, strike
+from tests.sim.workload import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.state import InstanceState, VertexState
+    from tests.sim.world import HostProcess, World
+
+#: Notices after which something is started, stopped or deleted.
+DECISIVE = ("CheckpointTaken", "HostLost", "TwinLevel", "VertexFinished", "VertexFailed")
+WAYS_TO_DIE = ("before", "torn", "after")
+
+
+def _vertices(world: World) -> list[VertexState]:
+    """Those of the present job manager that are at work."""
+    core = world.core
+    return [] if core is None else [v for v in core.vertices.values() if not v.is_finished]
+
+
+def _hosts_of(world: World, instances: list[InstanceState]) -> list[HostProcess]:
+    slots = {i.slot for i in instances}
+    return [host for host in world.live_hosts() if slot_of(host) in slots]
+
+
+def crash_checkpointed(world: World) -> None:
+    """A host dies whose work is behind a checkpoint and before its end."""
+
+    def find() -> list[HostProcess]:
+        core = world.core
+        rows = [v for v in _vertices(world) if core and core.tracker.newest(v.shape.id).name]
+        return _hosts_of(world, [i for v in rows for i in v.instances if i.state == "running"])
+
+    strike(world, find, lambda host: host.process.kill("killed behind a checkpoint"))
+
+
+def crash_behind(world: World) -> None:
+    """All hosts of a vertex die, and one that reads it or that it reads."""
+
+    def find() -> list[VertexState]:
+        core = world.core
+        return [v for v in _vertices(world) if core and core.tracker.newest(v.shape.id).name]
+
+    def kill(vertex: VertexState) -> None:
+        core, shape = world.core, vertex.shape
+        assert core is not None
+        beside = [s.writer.vertex for s in shape.inputs]
+        beside += [s.reader.vertex for s in shape.outputs if s.reader is not None]
+        names = [world.scheduler.random.choice(beside)] if beside else []
+        rows = [i for name in names for i in core.vertices[name].instances] + vertex.instances
+        for host in _hosts_of(world, rows):
+            host.process.kill("killed with what it reads or is read by")
+
+    strike(world, find, kill)
+
+
+def crash_asked(world: World) -> None:
+    """A host dies that a newcomer learns from, or on which one of two instances has just begun."""
+
+    def find() -> list[HostProcess]:
+        rows = _vertices(world)
+        asked = {j.source for v in rows for j in v.joins if j.source is not None}
+        concerned = [i for v in rows for i in v.instances if i.epoch in asked]
+        concerned += [i for v in rows if len(v.instances) > 1 for i in v.instances]
+        return _hosts_of(world, concerned)
+
+    strike(world, find, lambda host: host.process.kill("killed in a join"))
+
+
+def drain_working(world: World) -> None:
+    """A host with work behind a checkpoint is to be empty: its instances get twins."""
+
+    def find() -> list[HostProcess]:
+        core = world.core
+        if core is None or sum(h.is_open and h.state == "ready" for h in core.hosts) < 2:
+            return []
+        rows = [v for v in _vertices(world) if core.tracker.newest(v.shape.id).name]
+        return _hosts_of(world, [i for v in rows for i in v.instances if i.state == "running"])
+
+    def ask(host: HostProcess) -> None:
+        user = Process("user", lambda reason: None)
+        root = FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
+        root.put(f"{REQUESTS}/{DRAIN}{host.spec.host}", b"")
+
+    strike(world, find, ask)
+
+
+def mine_deciding(world: World) -> None:
+    """The job manager dies in one of its next calls of the store after it has decided something."""
+    met = world.scheduler.met
+
+    def decided() -> int:
+        return sum(met[f"notice {kind}"] for kind in DECISIVE)
+
+    known = decided()
+
+    def find() -> list[str]:
+        nonlocal known
+        former, known = known, decided()
+        return [world.manager.name] if known > former and not world.manager.is_dead else []
+
+    def mine(name: str) -> None:
+        random = world.scheduler.random
+        world.disk.mines[name] = (random.randint(0, 3), random.choice(WAYS_TO_DIE))
+
+    strike(world, find, mine)
+
+
+def mine_takeover(world: World) -> None:
+    """The job manager dies, and its successor in one of its first calls of the store."""
+    random, former = world.scheduler.random, world.current
+    if former.process.is_dead:
+        return
+    former.process.kill("killed before a takeover")
+
+    def find() -> list[str]:
+        is_new = world.current is not former and not world.manager.is_dead
+        return [world.manager.name] if is_new else []
+
+    def mine(name: str) -> None:
+        world.disk.mines[name] = (random.randint(0, 20), random.choice(WAYS_TO_DIE))
+
+    strike(world, find, mine, left=400)
+
+
+MOMENTS: tuple[Callable[[World], None], ...] = (
+    crash_checkpointed,
+    crash_behind,
+    crash_asked,
+    drain_working,
+    mine_deciding,
+    mine_takeover,
+)

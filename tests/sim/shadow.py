@@ -1,0 +1,106 @@
+"""What a job manager that takes over now would know: for the laws of what is durable."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobmanager import takeover
+from jobmanager.manager import JobManager
+from jobmanager.messages import LOG_CODEC
+from jobmanager.notice_log import FENCE, folder_of, parts_in_force
+from jobmanager.recovery import plan_restarts
+from jobmanager.topology import Topology
+from rstream import MemoryBlobs
+from tests.sim.storage import root_of
+from tests.sim.workload import ROOT
+
+if TYPE_CHECKING:
+    from jobmanager.tracker import CheckpointRef
+    from tests.sim.workload import Workload
+
+SEGMENT = re.compile(r"(.*/)(\d{20})-(\d{20})\.parquet")
+HOME = root_of(ROOT)
+NOTICES = f"{HOME}notices/"
+
+
+class Shadow:
+    """What a job manager that takes over now would know: the durable notices, and no host.
+
+    It reads them as one does, but does not clear up behind the last of them: what it knows after
+    each is compared with the store.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self.topology = Topology(workload.vertices)
+        self._config = workload.config
+        self.core = JobManager(self.topology, workload.config)
+        self.chosen: dict[str, CheckpointRef] = {}
+        self._fence = ""
+        #: Notices became durable since the last time.
+        self.is_behind = True
+        self._next_seqs: dict[str, int] = {}
+
+    def catch_up(self, blobs: dict[str, bytes]) -> None:
+        """Replay the notices in force that became durable since the last time."""
+        if not self.is_behind:
+            return
+        self.is_behind = False
+        newest = max((n for n in blobs if n.startswith(NOTICES) and n.endswith(FENCE)), default="")
+        if newest != self._fence:  # another job manager has begun, and said what counts
+            self._fence = newest
+            self.core = JobManager(self.topology, self._config)
+            self._next_seqs = {}
+        for part in parts_in_force(MemoryBlobs(blobs, HOME)):
+            self._replay(blobs, f"{HOME}{folder_of(part.epoch)}/", part.end)
+
+    def _replay(self, blobs: dict[str, bytes], folder: str, end: int) -> None:
+        for name in sorted(n for n in blobs if n.startswith(folder)):
+            match, next_seq = SEGMENT.fullmatch(name), self._next_seqs.get(folder, 0)
+            if match is None or int(match[3]) <= next_seq or int(match[2]) >= end:
+                continue
+            table = read_table(blobs[name])
+            wanted = slice(next_seq - int(match[2]), end - int(match[2]))
+            for data in table.column("notice").to_pylist()[wanted]:
+                takeover.recall(self.core.job, LOG_CODEC.decode(data))
+            self._next_seqs[folder] = min(int(match[3]), end)
+
+    def restarts(self) -> dict[str, CheckpointRef]:
+        """Everybody is dead: who starts from where."""
+        lost = [v for v in self.core.vertices if not self.core.job.is_settled(v)]
+        self.chosen = plan_restarts(lost, self.topology, self.core.tracker, self)
+        return self.chosen
+
+    def known(self) -> list[tuple[str, CheckpointRef]]:
+        """The checkpoints of all vertices that may start again."""
+        rows = [v for v in self.core.vertices if not self.core.job.is_settled(v)]
+        return [(v, ref) for v in rows for ref in self.core.tracker.refs(v)]
+
+    def consumed(self, vertex: str) -> tuple[int, ...]:
+        return self.core.job.consumed(vertex)
+
+    def is_serving(self, vertex: str) -> bool:
+        return False
+
+    def is_settled(self, vertex: str) -> bool:
+        return self.core.job.is_settled(vertex)
+
+    def released(self, stream: str) -> int:
+        return 0
+
+    @property
+    def collected(self) -> dict[str, int]:
+        return self.core.job.collected
+
+    @property
+    def lost(self) -> dict[str, int]:
+        return {}
+
+
+def read_table(data: bytes) -> pa.Table:
+    """A Parquet file, read by this thread alone."""
+    file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+    return file.read(use_threads=False)

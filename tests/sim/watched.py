@@ -1,0 +1,169 @@
+"""The job manager under watch: laws of what it decides, notice by notice."""
+
+from __future__ import annotations
+
+from operator import ge
+from typing import TYPE_CHECKING
+
+from jobmanager import takeover
+from jobmanager.manager import JobManager
+from jobmanager.messages import DeleteFiles, Record, Tell, TwinLevel, is_logged
+from jobmanager.topology import Topology
+from rvertex.messages import CheckpointTaken, Collect, StartVertex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobmanager.messages import Instruction, Notice
+    from jobmanager.state import InstanceState, VertexState
+    from tests.sim.scheduler import Scheduler
+    from tests.sim.workload import Workload
+
+Position = tuple[int, ...]
+
+
+class WatchedManager(JobManager):
+    """The job manager; epochs only grow, and a notice of another epoch changes nothing."""
+
+    def __init__(self, workload: Workload, world: Scheduler) -> None:
+        super().__init__(Topology(workload.vertices), workload.config)
+        self._world = world
+        #: (Old instance, its twin) -> what the old one had consumed when the twin was there.
+        self._pairs: dict[tuple[int, int], Position] = {}
+        #: What checkpoints name, and what the last one of each instance does.
+        self._parts_of: dict[str, tuple[str, ...]] = {}
+        self._last_parts: dict[int, tuple[str, ...]] = {}
+        #: What one knows that has recalled the same log.
+        self._successor = JobManager(self.topology, self.config)
+
+    def recall(self, notices: Iterable[Notice]) -> None:
+        known = list(notices)
+        for notice in known:
+            if isinstance(notice, CheckpointTaken):
+                self._parts_of[notice.name] = notice.parts
+            takeover.recall(self._successor.job, notice)
+        super().recall(known)
+
+    def handle(self, notice: Notice) -> list[Instruction]:
+        newest = self.job.epoch
+        epoch, name = getattr(notice, "epoch", None), getattr(notice, "vertex", "")
+        rows = self.vertices[name].instances if name in self.vertices else []
+        is_stale = epoch is not None and all(i.epoch != epoch for i in rows)
+        before = repr(self.vertices.get(name)) if is_stale else ""
+        if isinstance(notice, TwinLevel):
+            self._is_level(notice)
+        if isinstance(notice, CheckpointTaken):
+            self._parts_of[notice.name] = self._last_parts[notice.epoch] = notice.parts
+        is_recalled = is_logged(notice) and not self.is_stale(notice)
+        out = super().handle(notice)
+        if is_recalled:
+            self._followed([notice, *(i.notice for i in out if isinstance(i, Record))])
+        self._count(notice, out, is_stale=is_stale)
+        if is_stale and repr(self.vertices.get(name)) != before:
+            self._world.violate("stale epochs change nothing", repr(notice)[:200])
+        for vertex, instance in self.job.instances():
+            if instance.epoch > newest and not self.job.epoch > newest:
+                self._world.violate("epochs grow", vertex.shape.id)
+            old = self.job.instance(vertex.shape.id, instance.replaces or 0)
+            if old is not None:
+                self._pairs.setdefault((old.epoch, instance.epoch), old.consumed)
+        self.tracker.check()
+        self._is_in_order(newest)
+        for instruction in out:
+            if isinstance(instruction, Tell) and isinstance(instruction.instruction, Collect):
+                self._nobody_needs(instruction.instruction)
+            elif isinstance(instruction, DeleteFiles):
+                self._nobody_names(instruction.names)
+        return out
+
+    def _followed(self, notices: Iterable[Notice]) -> None:
+        """What one that recalls the log keeps is the end of what is kept."""
+        successor = self._successor
+        for notice in notices:
+            takeover.recall(successor.job, notice)
+        successor.tracker.check()
+        for vertex in self.topology.vertices:
+            if not successor.job.is_settled(vertex):
+                known, kept = successor.tracker.refs(vertex), self.tracker.refs(vertex)
+                if list(known) != list(kept)[-len(known) :]:
+                    detail = f"{vertex}: {[r.name for r in known]} of {[r.name for r in kept]}"
+                    self._world.violate("a successor keeps no more", detail)
+
+    def _is_in_order(self, newest: int) -> None:
+        """Who is there, who joins, and what those that are new will read."""
+        for vertex in self.vertices.values():
+            name, there = vertex.shape.id, {i.epoch for i in vertex.instances}
+            slots = [i.slot for i in vertex.instances] + [j.slot for j in vertex.joins]
+            if len(slots) != len(set(slots)):
+                self._world.violate("each instance on a slot of its own", f"{name}: {slots}")
+            turns = [i.turn for i in vertex.instances if i.replaces is None]
+            if len(turns) != len(set(turns)):
+                self._world.violate("each instance has its turn", f"{name}: {turns}")
+            rests_on = {j.source for j in vertex.joins} | {j.replaces for j in vertex.joins}
+            gone = (rests_on | {i.replaces for i in vertex.instances}) - there - {None}
+            if gone:
+                self._world.violate("nothing rests on one that is gone", f"{name}: {gone}")
+            for new in (i for i in vertex.instances if i.epoch > newest):
+                self._begins_right(vertex, new)
+
+    def _begins_right(self, vertex: VertexState, new: InstanceState) -> None:
+        """It counts as where it will read from, and that is in memory or will be written."""
+        name, known = vertex.shape.id, {r.name: r for r in self.tracker.refs(vertex.shape.id)}
+        if new.checkpoint not in known:
+            self._world.violate("instances begin from what is kept", f"{name}: {new.checkpoint}")
+            return
+        reads = known[new.checkpoint].reads
+        if new.consumed != reads:
+            self._world.violate("memory is held for a replay", f"{name}: {new.consumed}, {reads}")
+        if self._successor.job.is_settled(name):
+            self._world.violate("what is settled is not run again", name)
+        for seq, stream in zip(reads, vertex.shape.inputs, strict=False):  # a source reads more
+            writers = self.vertices[stream.writer.vertex].instances
+            kept = [i.released.get(stream.id, 0) for i in writers]
+            if not stream.is_durable and min(kept, default=0) > seq:
+                detail = f"{name} begins at {seq} of {stream.id}, which is there from {kept}"
+                self._world.violate("what one begins with is there", detail)
+
+    def _count(self, notice: Notice, out: list[Instruction], *, is_stale: bool) -> None:
+        met, kind = self._world.met, type(notice).__name__
+        met[f"notice {kind}"] += 1
+        met["notice of one that is gone"] += is_stale
+        for instruction in out:
+            order = instruction.instruction if isinstance(instruction, Tell) else None
+            if isinstance(order, StartVertex) and order.checkpoint:
+                strategy = self.vertices[order.vertex].shape.recovery.strategy
+                met[f"instance from a checkpoint by {strategy}"] += 1
+
+    def _nobody_names(self, names: tuple[str, ...]) -> None:
+        """The next checkpoint of an instance may name what the one before it did."""
+        for vertex, instance in self.job.instances():
+            begun = self._parts_of.get(instance.checkpoint, ())
+            lost = {*self._last_parts.get(instance.epoch, begun)}.intersection(names)
+            if lost:
+                detail = f"{vertex.shape.id} {instance.epoch} may name {sorted(lost)}"
+                self._world.violate("nothing live collected", detail)
+
+    def _is_level(self, notice: TwinLevel) -> None:
+        """An instance goes only when its twin has come as far as it was when that began."""
+        new = self.job.instance(notice.vertex, notice.new_epoch)
+        goal = self._pairs.get((notice.old_epoch, notice.new_epoch))
+        if new is not None and goal is not None and not all(map(ge, new.consumed, goal)):
+            self._world.violate("twins are level", f"{notice}: {new.consumed}, not {goal}")
+
+    def _nobody_needs(self, collect: Collect) -> None:
+        """What hosts may forget is below all that any reader, however recovered, may ask for."""
+        for mark in collect.marks:
+            stream = self.job.topology.streams[mark.stream]
+            if stream.reader is None or self.job.is_settled(stream.reader.vertex):
+                continue
+            reader, k = self.vertices[stream.reader.vertex], stream.reader.index
+            refs = self.tracker.refs(reader.shape.id)
+            needs = [i.consumed[k] for i in reader.instances]
+            needs += [j.frozen[k] for j in reader.joins if j.frozen]
+            if stream.is_durable:
+                needs.append(refs[0].reads[k])
+            elif reader.shape.recovery.strategy == "replay":
+                needs.append(refs[-1].reads[k])
+            if needs and mark.seq > min(needs):
+                detail = f"{mark} is collected, {reader.shape.id} needs {min(needs)}"
+                self._world.violate("nothing live collected", detail)
