@@ -10,7 +10,7 @@ from planner import naming
 from planner.agg import Agg
 from planner.errors import InvalidPlanError
 from planner.logical import Aggregate, LogicalNode, Project
-from planner.nodes import Column, Node, cast_to
+from planner.nodes import Column, Node, cast_to, checked_name
 from planner.properties import is_point
 from planner.windowing import window_node
 
@@ -36,7 +36,7 @@ def aggregated(
     specs: list[Aggregate] = []
     inputs: dict[str, Node] = dict(columns)
     for name, aggregate in aggregates.items():
-        naming.checked_name(name)
+        checked_name(name)
         if name in keys:
             raise InvalidPlanError(f"agg({name}=...): there is a key of that name")
         if not isinstance(aggregate, Agg):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.user_node import codes_in
+from planner.traversal import codes_in
 from rvertex.operators.aggregate import PartialAggregate, WindowAggregate
 from rvertex.operators.filter import Filter
 from rvertex.operators.project import Project
@@ -21,7 +21,7 @@ from rvertex.operators.session_phases import PartialSession
 from rvertex.windows import Windows
 
 if TYPE_CHECKING:
-    from planner.stages import Draft
+    from planner.drafts import Draft
     from rvertex.sources.spec import SourceSpec
 
 #: So many panes long may the disorder be.

@@ -26,7 +26,7 @@ from rvertex.operators.stitch import Stitch
 from rvertex.operators.user_operator import UserOperator
 
 if TYPE_CHECKING:
-    from planner.stages import Draft
+    from planner.drafts import Draft
     from rvertex.operators.protocol import OperatorSpec
 
 #: Their CTIs follow from rows too. All others make of CTIs what their times alone say.

@@ -17,19 +17,20 @@ from planner import logical
 from planner.carrying import sources_of_unions
 from planner.cost import estimates
 from planner.dealing import dealt
+from planner.drafts import Draft, Feed
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
-from planner.explain import describe, logical_text
+from planner.logical_text import describe, logical_text
 from planner.optimizer import RULES, Rule, optimize_step_by_step
 from planner.options import PARALLELISM, PARALLELISM_MAX, Parallelism, PlanOptions
 from planner.physical import PhysicalPlan, Routing, Story, check_size
 from planner.properties import grid_us, is_stateless
 from planner.recovering import with_choices
 from planner.sizing import add_costs, widths
-from planner.stages import Draft, Feed, Output, build_vertices, pair_spec, stateless_spec, summarise
+from planner.stages import Output, build_vertices, pair_spec, stateless_spec, summarise
 from planner.statistics import Discover, Discovery, Look, Statistics, Survey
-from planner.traversal import NodeMap, readers, topological
-from planner.user_node import codes_in, lettered
+from planner.traversal import NodeMap, codes_in, readers, topological
+from planner.user_node import lettered
 from rvertex.operators.extremes import Extremes
 from rvertex.operators.stitch import Stitch
 from rvertex.sources.carried import with_carried
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.one_input import OneInput
-    from planner.query import Query
+    from planner.query_of import Query
     from planner.recover_node import RecoveryChoice
 
 _NO_COLUMNS = pa.schema([])

@@ -10,21 +10,13 @@ from planner.data_types import common_type, is_number
 from planner.errors import InvalidPlanError, UnknownColumnError
 from planner.expressions import Expr, ExprLike, as_node
 from planner.logical import LogicalNode, Project
-from planner.nodes import Column, Node, cast_to, resolve
-from rstream.batch import RESERVED
+from planner.nodes import Column, Node, cast_to, checked_name, resolve
 from rvertex.ranked import is_ranked_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 LABEL_CHARACTERS_MAX = 40
-
-
-def checked_name(name: str) -> str:
-    """A name that a payload column may have."""
-    if name in RESERVED:
-        raise InvalidPlanError(f"the column name {name!r} is reserved")
-    return name
 
 
 def checked_label(label: str) -> str:

@@ -23,16 +23,20 @@ import pyarrow as pa
 from planner.constants import check_constant
 from planner.data_types import DURATION, TIMESTAMP, TIMESTAMP_UTC, plain
 from planner.durations import format_us
-from planner.errors import EvaluationError, ExpressionTypeError, UnknownColumnError
+from planner.errors import (
+    EvaluationError,
+    ExpressionTypeError,
+    InvalidPlanError,
+    UnknownColumnError,
+)
 from planner.failing import failure
-from planner.rows import Rows, operands
-from rstream.batch import VE, VS
+from planner.rows import Needed, Rows, operands
+from rstream.batch import RESERVED, VE, VS
 from rstream.dictionaries import is_dictionary, plain_array
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from planner.functions.signature import Function
 
 #: An Arrow array or scalar.
 Value: TypeAlias = Any
@@ -42,6 +46,27 @@ OptionValue: TypeAlias = Any
 Options = tuple[tuple[str, OptionValue], ...]
 #: The name under which a call holds a function of the user's, in its option ``code``.
 USER = "user"
+
+
+#: A call with resolved arguments -> the call with its type and conversions; None: wrong types.
+Resolver: TypeAlias = "Callable[[Call], Node | None]"
+Evaluation: TypeAlias = "Callable[[Sequence[Value], Call], Value]"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A named function of columns. ``symbol`` is what error messages call it."""
+
+    symbol: str
+    resolve: Resolver
+    evaluate: Evaluation
+    show: Callable[[Call], str]
+    #: On which rows each operand is needed; None: all of them on all rows.
+    needed: Needed | None = None
+
+
+#: The functions by name; the package :mod:`planner.functions` fills it.
+REGISTRY: dict[str, Function] = {}
 
 
 class Node:
@@ -210,10 +235,7 @@ def calls_user(node: Node) -> bool:
 
 def function_of(call: Call) -> Function:
     """The function that a call names."""
-    from planner.functions import FUNCTIONS
-    from planner.functions.user import FUNCTION
-
-    return FUNCTION if call.function == USER else FUNCTIONS[call.function]
+    return REGISTRY[call.function]
 
 
 def resolve(node: Node, schema: pa.Schema) -> Node:
@@ -326,3 +348,10 @@ def as_array(value: Value, rows: int, type_: pa.DataType) -> pa.Array:
     if isinstance(value, pa.ChunkedArray):
         return value.combine_chunks()
     return value
+
+
+def checked_name(name: str) -> str:
+    """A name that a payload column may have."""
+    if name in RESERVED:
+        raise InvalidPlanError(f"the column name {name!r} is reserved")
+    return name

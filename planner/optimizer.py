@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from planner.explain import logical_text
 from planner.logical import LogicalNode, Sink
+from planner.logical_text import logical_text
 from planner.options import PlanOptions
 from planner.rules import (
     exchange_once,
@@ -26,7 +26,7 @@ from planner.rules import (
 from planner.steps import step_of
 
 if TYPE_CHECKING:
-    from planner.physical import RuleStep
+    from planner.steps import RuleStep
 
 Rule = Callable[[LogicalNode, PlanOptions], LogicalNode]
 

@@ -12,7 +12,6 @@ PARALLELISM = 2
 PARALLELISM_MAX = 256
 #: "auto": per stage what the cost model recommends, which follows from the data and hints alone.
 Parallelism = int | Literal["auto"]
-CTI_EVERY_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,46 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.logical import LogicalNode, Sink
-from planner.recover_node import RecoveryChoice, recovery_choice
+from planner.query_of import Query
 from planner.table_form import DEFAULT, table_form
 from rvertex.sources.versions import absolute
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from rstream.format.table import TableForm
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Query:
-    """A stream with a place for its answer: what ``jobmanager.run`` runs."""
-
-    plan: Sink
-    #: The grid of CTI times, us; None: the windows' common divisor, or 1 s without windows.
-    cti_every_us: int | None = None
-    #: How stages are recovered that do not say; None: each as its cost suggests.
-    recovery: RecoveryChoice | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The payload columns of the answer."""
-        return self.plan.schema
-
-    def recover_with(self, strategy: str, *, replicas: int | None = None) -> Query:
-        """The same query; stages that do not say otherwise are recovered so.
-
-        See :meth:`Stream.recover_with`.
-        """
-        return replace(self, recovery=recovery_choice(strategy, replicas))
-
-    def __repr__(self) -> str:
-        return f"Query({column_list(self.schema)})"
 
 
 class Outputs:
@@ -81,8 +52,3 @@ class Outputs:
     def _query(self, uri: str | None, cti_every: Duration | None, form: TableForm | None) -> Query:
         every = None if cti_every is None else positive_duration_us(cti_every, what="cti_every")
         return Query(Sink(self.plan, None if uri is None else absolute(uri), form), every)
-
-
-def column_list(schema: pa.Schema) -> str:
-    """Columns and their types, for people."""
-    return ", ".join(f"{f.name}: {f.type}" for f in schema)

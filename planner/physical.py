@@ -21,6 +21,7 @@ from planner.fingerprint import fingerprint
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from planner.steps import RuleStep
     from rvertex.types import (
         Durability,
         InputChannel,
@@ -76,18 +77,6 @@ class StageCost:
     def cores(self) -> float:
         """Needed to keep up with event time."""
         return self.core_s / self.span_s
-
-
-@dataclass(frozen=True, slots=True)
-class RuleStep:
-    """A rule of the optimizer that changed the plan."""
-
-    rule: str
-    #: What it is for.
-    why: str
-    #: Lines of the plan that went, and those that came, without indentation.
-    removed: tuple[str, ...]
-    added: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

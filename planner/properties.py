@@ -29,7 +29,6 @@ from planner.logical import (
     WindowAgg,
 )
 from planner.nodes import Column
-from planner.options import CTI_EVERY_US
 from planner.traversal import topological
 from rstream.batch import EVENT, VE, VS, int64_column, kinds
 from rvertex.operators.apply import Apply
@@ -224,3 +223,6 @@ def _events_mask(node: Source) -> object:
 
     assert node.spec.items is not None
     return pa.array(kinds(node.spec.items) == EVENT)
+
+
+CTI_EVERY_US = 1_000_000

@@ -38,8 +38,9 @@ from planner.logical import (
     identity_columns,
 )
 from planner.logical import Stitch as StitchNode
-from planner.nodes import Column
-from planner.outputs import Outputs, Query, column_list
+from planner.nodes import Column, checked_name
+from planner.outputs import Outputs
+from planner.query_of import Query, column_list
 from planner.recover_node import recovery_choice
 from planner.user_steps import GroupedUserSteps, UserSteps
 from planner.windows import AnyWindow
@@ -190,7 +191,7 @@ class Stream(UserSteps, Outputs):
         """The same columns, some under other names."""
         for column, new in names.items():
             naming.require(self.schema, column, "rename")
-            naming.checked_name(new)
+            checked_name(new)
         renamed = tuple((names.get(n, n), c) for n, c in identity_columns(self.schema))
         naming.require_distinct([name for name, _ in renamed], "rename")
         return Stream(Project(self.plan, renamed))

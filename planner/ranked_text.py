@@ -21,7 +21,7 @@ from rvertex.ranked import ranked_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from planner.stages import Draft
+    from planner.drafts import Draft
     from rvertex.operators.protocol import Evaluator
 
 _WINDOWS = (PartialAggregate, WindowAggregate)

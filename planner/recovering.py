@@ -26,15 +26,15 @@ from planner.recovery import (
     with_recovery,
     with_strong_flushed,
 )
-from planner.user_node import codes_in
+from planner.traversal import codes_in
 from rvertex.gathered import Custom
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.drafts import Draft
     from planner.physical import PhysicalPlan, Stage
     from planner.recover_node import RecoveryChoice
-    from planner.stages import Draft
     from rvertex.horizon import Durations
     from rvertex.types import Recovery, VertexSpec
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.cost import Estimate
-    from planner.stages import Draft
+    from planner.drafts import Draft
     from planner.traversal import NodeMap
 
 #: A vertex is given at most this share of a core at the rate of event time, ...

@@ -44,8 +44,7 @@ from planner.spark_sql.lifetimes import changed, changed_mean_us, gaps, keeps_or
 from planner.spark_sql.reached import reached
 from planner.spark_sql.types import type_name
 from planner.spark_sql.user_code import with_user_code
-from planner.traversal import NodeMap, topological
-from planner.user_node import codes_in
+from planner.traversal import NodeMap, codes_in, topological
 from planner.windows import CountWindow, SessionWindow
 from rstream.batch import VE, VS, event_schema
 from rstream.types import INF_TIME

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.explain import describe
-from planner.physical import RuleStep
+from planner.logical_text import describe
 from planner.traversal import topological
 
 if TYPE_CHECKING:
@@ -38,3 +38,15 @@ def _places(root: LogicalNode) -> list[str]:
         for node in topological(root)
         for child in node.inputs
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStep:
+    """A rule of the optimizer that changed the plan."""
+
+    rule: str
+    #: What it is for.
+    why: str
+    #: Lines of the plan that went, and those that came, without indentation.
+    removed: tuple[str, ...]
+    added: tuple[str, ...]

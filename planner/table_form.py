@@ -31,8 +31,7 @@ from planner.logical import (
     UserStep,
     WindowAgg,
 )
-from planner.naming import checked_name
-from planner.nodes import Call, Column, Node
+from planner.nodes import Call, Column, Node, checked_name
 from planner.properties import is_point
 from rstream.batch import EVENT, RESERVED, VE, VS, int64_column, kinds, lifetimes
 from rstream.format.table import TableForm

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from planner.nodes import USER, Call, Node
 from planner.one_input import OneInput
 from rvertex.operators.apply import Apply
 from rvertex.operators.keyed_process import KeyedProcessing
@@ -15,7 +14,6 @@ from rvertex.operators.user_operator import UserOperator
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from planner.logical import LogicalNode
     from rvertex.user_code import UserCode
 
 UserSpec = Apply | KeyedProcessing | UserOperator
@@ -59,28 +57,6 @@ def code_of(spec: UserSpec) -> UserCode:
     match spec:
         case Apply(function=code) | KeyedProcessing(process=code) | UserOperator(code=code):
             return code
-
-
-def codes_in(node: LogicalNode) -> tuple[UserCode, ...]:
-    """All code of the user's in a node, functions in its expressions included."""
-    from planner.logical import Filter, Project
-
-    match node:
-        case UserStep():
-            return (node.code,)
-        case Filter(predicate=predicate):
-            return _codes(predicate)
-        case Project(columns=columns):
-            return tuple(code for _, expr in columns for code in _codes(expr))
-        case _:
-            return ()
-
-
-def _codes(expr: Node) -> tuple[UserCode, ...]:
-    if not isinstance(expr, Call):
-        return ()
-    inner = tuple(code for arg in expr.args for code in _codes(arg))
-    return (expr.option("code"), *inner) if expr.function == USER else inner
 
 
 def lettered(step: UserStep, taken: set[str]) -> UserSpec:

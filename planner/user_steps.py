@@ -15,6 +15,7 @@ import pyarrow as pa
 from planner import naming
 from planner.data_types import schema_of
 from planner.errors import InvalidPlanError
+from planner.nodes import checked_name
 from planner.user_code import name_of, user_code
 from planner.user_node import UserSpec, UserStep
 from rstream.errors import UsageError
@@ -188,7 +189,7 @@ def _schema(like: SchemaLike, what: str, *, may_be_empty: bool = False) -> pa.Sc
     if not schema.names and not may_be_empty:
         raise InvalidPlanError(f"{what}: it gives no columns")
     for name in schema.names:
-        naming.checked_name(name)
+        checked_name(name)
     naming.require_distinct(schema.names, what)
     return schema
 

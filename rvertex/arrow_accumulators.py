@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rvertex.accumulators import Rows, Saved, numbers, whole
+from rvertex.arrays import numbers, whole
 from rvertex.group_arrays import ArrowStore, GroupArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.accumulators import Rows, Saved
 
 
 class ArrowFold:

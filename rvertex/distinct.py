@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.accumulators import numbers
+from rvertex.arrays import numbers
 from rvertex.by_key import group_starts
 from rvertex.errors import TooManyGroupsError, TooManyValuesError
 from rvertex.value_codes import CODE_BITS, ValueCodes

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.accumulators import Rows, Saved, Seen, fold_at, numbers, whole
+from rvertex.accumulators import Rows, Saved, Seen, fold_at
+from rvertex.arrays import numbers, whole
 from rvertex.events.decimals import words
 from rvertex.group_arrays import GroupArray
 

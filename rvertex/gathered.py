@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import numpy as np
 import pyarrow as pa
 
-from rvertex.accumulators import Rows, doubles, one_nan
+from rvertex.arrays import doubles, one_nan
 from rvertex.user_fold import result_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.accumulators import Rows
 
 GATHERED = ("quantile", "user")
 

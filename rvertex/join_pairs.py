@@ -25,7 +25,7 @@ from rvertex.ordering import stable_order
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rvertex.join_side import CodeMap
+    from rvertex.per_code import CodeMap
 
 #: So many rows of a key are compared one by one.
 _COMPARED_MAX = 8

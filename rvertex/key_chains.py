@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from rvertex.by_key import group_starts, sorting
-from rvertex.join_side import CodeMap
+from rvertex.per_code import CodeMap
 
 _NONE = -1
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.accumulators import numbers
+from rvertex.arrays import numbers
 from rvertex.keys import KeyIndex
 from rvertex.ordering import stable_order, stable_sorted
 from rvertex.segments import heads_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rvertex.accumulators import whole
+from rvertex.arrays import whole
 from rvertex.keys import KeyIndex
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.accumulators import doubles, numbers, one_nan
+from rvertex.arrays import doubles, numbers, one_nan
 from rvertex.by_key import sorting
 from rvertex.distinct import Distinct, counted, kept_together
 

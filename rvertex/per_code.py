@@ -28,3 +28,31 @@ class PerCode:
             grown = np.full(max(size, 2 * len(self._values)), self._default, np.int64)
             grown[: len(self._values)] = self._values
             self._values = grown
+
+
+_FREE = -1
+
+
+class CodeMap:
+    """Codes -> small integers, -1 where none; clearing costs time in what was set."""
+
+    def __init__(self) -> None:
+        self._values = np.full(1 << 10, _FREE, np.int32)
+
+    def put(self, codes: np.ndarray, values: np.ndarray) -> None:
+        self._cover(codes)
+        self._values[codes] = values
+
+    def get(self, codes: np.ndarray) -> np.ndarray:
+        self._cover(codes)
+        return self._values.take(codes)
+
+    def clear(self, codes: np.ndarray) -> None:
+        self._values[codes] = _FREE
+
+    def _cover(self, codes: np.ndarray) -> None:
+        size = int(codes.max(initial=-1)) + 1
+        if size > len(self._values):
+            grown = np.full(max(size, 2 * len(self._values)), _FREE, np.int32)
+            grown[: len(self._values)] = self._values
+            self._values = grown

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.dictionaries import is_dictionary, plain_array, plain_type
-from rvertex.accumulators import is_numpy_ordered, numbers, whole
+from rvertex.accumulators import is_numpy_ordered
+from rvertex.arrays import numbers, whole
 from rvertex.group_arrays import ArrowStore, GroupArray
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.dictionaries import plain_array
-from rvertex.accumulators import numbers, whole
+from rvertex.arrays import numbers, whole
 from rvertex.group_arrays import ArrowStore
 from rvertex.ranked import with_rank
 from rvertex.segments import heads_of

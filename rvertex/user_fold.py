@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rvertex.accumulators import Rows, Saved, numbers, whole
+from rvertex.arrays import numbers, whole
 from rvertex.group_arrays import ArrowStore
 from rvertex.plain_values import arrow_column, plain_list
 from rvertex.user_errors import UserResultError
@@ -22,6 +22,7 @@ from rvertex.user_errors import UserResultError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rvertex.accumulators import Rows, Saved
     from rvertex.gathered import Custom
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.accumulators import whole
+from rvertex.arrays import whole
 from rvertex.key_table import KeyTable
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.types import INF_TIME
-from rvertex.accumulators import numbers, whole
+from rvertex.arrays import numbers, whole
 from rvertex.group_arrays import GroupArray
 from rvertex.windows import growing
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.functions import arithmetic, casting, logic, ranked, temporal, text, trying
+from planner.functions import arithmetic, casting, logic, ranked, temporal, text, trying, user
+from planner.nodes import REGISTRY, USER
 
 if TYPE_CHECKING:
-    from planner.functions.signature import Function
+    from planner.nodes import Function
 
 FUNCTIONS: dict[str, Function] = {
     **arithmetic.FUNCTIONS,
@@ -18,5 +19,6 @@ FUNCTIONS: dict[str, Function] = {
     **trying.FUNCTIONS,
     **ranked.FUNCTIONS,
 }
+REGISTRY.update(FUNCTIONS, **{USER: user.FUNCTION})
 
 __all__ = ["FUNCTIONS"]

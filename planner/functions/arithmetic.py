@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from planner.data_types import DURATION, as_decimal, common_type, is_number, is_text, is_time, plain
 from planner.functions.decimals import applied, rounded
 from planner.functions.signature import (
-    Function,
     arg_types,
     infix,
     method,
@@ -25,6 +24,7 @@ from planner.functions.signature import (
     typed,
     with_literals_adapted,
 )
+from planner.nodes import Function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

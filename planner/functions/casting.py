@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from planner.data_types import TIMESTAMP, TIMESTAMP_UTC, is_text
 from planner.functions.decimals import to_decimal
-from planner.functions.signature import Function
+from planner.nodes import Function
 from rvertex.events.decimals import nearest_floats
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
 from planner.functions.signature import (
-    Function,
     arg_types,
     common_of,
     infix,
@@ -24,7 +23,7 @@ from planner.functions.signature import (
     typed,
     with_literals_adapted,
 )
-from planner.nodes import Call, Literal, Node, Value, bare, cast_to, literal_type
+from planner.nodes import Call, Function, Literal, Node, Value, bare, cast_to, literal_type
 from planner.rows import chosen, until_false, until_true, until_valid
 
 if TYPE_CHECKING:

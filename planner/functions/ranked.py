@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner.functions.signature import Function, arg_types, plain_call
+from planner.functions.signature import arg_types, plain_call
+from planner.nodes import Function
 from rvertex.ranked import FIELDS, ranked_type
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -11,26 +10,10 @@ import pyarrow as pa
 
 from planner.data_types import TIMESTAMP_UTC, common_type, is_text, is_time
 from planner.errors import InvalidDurationError
-from planner.nodes import Call, Literal, Node, Value, bare, cast_to
+from planner.nodes import Call, Literal, Node, bare, cast_to
 
 if TYPE_CHECKING:
-    from planner.rows import Needed
-
-#: A call with resolved arguments -> the call with its type and conversions; None: wrong types.
-Resolver = Callable[[Call], Node | None]
-Evaluation = Callable[[Sequence[Value], Call], Value]
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A named function of columns. ``symbol`` is what error messages call it."""
-
-    symbol: str
-    resolve: Resolver
-    evaluate: Evaluation
-    show: Callable[[Call], str]
-    #: On which rows each operand is needed; None: all of them on all rows.
-    needed: Needed | None = None
+    from collections.abc import Callable, Sequence
 
 
 def typed(call: Call, result: pa.DataType, *args: pa.DataType) -> Call:

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from planner.data_types import TIMESTAMP, TIMESTAMP_UTC, is_time
 from planner.durations import format_us
-from planner.functions.signature import Function, arg_types, method, typed
-from planner.nodes import Call, Column, Node, Value, cast_to
+from planner.functions.signature import arg_types, method, typed
+from planner.nodes import Call, Column, Function, Node, Value, cast_to
 from rstream.batch import VE, VS
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
-from planner.functions.signature import Function, method, text_of, typed
+from planner.functions.signature import method, text_of, typed
+from planner.nodes import Function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

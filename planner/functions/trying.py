@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from planner.data_types import is_text
 from planner.functions import casting
-from planner.functions.signature import Function, method
+from planner.functions.signature import method
+from planner.nodes import Function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from planner.errors import EvaluationError
-from planner.functions.signature import Function
-from planner.nodes import bare
+from planner.nodes import Function, bare
 from rvertex.plain_values import arrow_column, plain_list
 from rvertex.user_errors import line_of, reason_of, shown
 from rvertex.user_result import as_column

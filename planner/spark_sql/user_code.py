@@ -21,7 +21,7 @@ from planner.spark_sql.types import physical, type_name
 from planner.spark_sql.user_operators import operator_rows
 from planner.spark_sql.user_processes import process_rows
 from planner.stages import stateless_spec
-from planner.user_node import codes_in
+from planner.traversal import codes_in
 from rstream.batch import VE, VS, event_schema
 from rstream.errors import StreamEngineError
 from rvertex.operators.apply import Apply

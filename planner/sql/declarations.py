@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.expressions import Expr
-    from planner.query import Query
+    from planner.query_of import Query
     from planner.sql.parsing import SqlText
 
 OPTIONS = (

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rvertex.accumulators import numbers, whole
+from rvertex.arrays import numbers, whole
 from rvertex.errors import InvalidWindowError
 from rvertex.group_arrays import GroupArray
 from rvertex.operators.aggregate import aggregated_schema, gathering

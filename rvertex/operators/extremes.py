@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.batch import VE, VS, event_schema, int64_column
-from rvertex.accumulators import numbers
+from rvertex.arrays import numbers
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.horizon import RowByRow
 from rvertex.operators.protocol import OperatorState

@@ -24,10 +24,11 @@ from rstream.types import MIN_TIME
 from rvertex.horizon import greatest_us, least_us
 from rvertex.int_index import UNKNOWN
 from rvertex.join_pairs import NewRows, Pairs, Source, pairs_of, within_batch
-from rvertex.join_side import CodeMap, JoinSide, Rows, living_rows
+from rvertex.join_side import JoinSide, Rows, living_rows
 from rvertex.keys import KeyIndex
 from rvertex.operators.protocol import OperatorState
 from rvertex.ordering import stable_order
+from rvertex.per_code import CodeMap
 from rvertex.run import Run
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.accumulators import numbers, whole
+from rvertex.arrays import numbers, whole
 from rvertex.by_key import sorting
 from rvertex.errors import InvalidWindowError
 from rvertex.group_arrays import GroupArray

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rstream.batch import VE, VS, int64_column
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.accumulators import numbers, whole
+from rvertex.arrays import numbers, whole
 from rvertex.group_arrays import GroupArray
 from rvertex.operators.grouping import Grouping, closed_groups
 from rvertex.operators.open_pane import OpenPane

@@ -26,7 +26,8 @@ import pyarrow as pa
 from rstream.batch import VE, VS, int64_column
 from rstream.dictionaries import join_batches
 from rstream.types import MIN_TIME
-from rvertex.accumulators import is_numpy_ordered, numbers
+from rvertex.accumulators import is_numpy_ordered
+from rvertex.arrays import numbers
 from rvertex.key_ranks import sorted_keys
 from rvertex.key_table import KeyTable
 

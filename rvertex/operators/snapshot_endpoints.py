@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rstream.batch import VS, int64_column
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.accumulators import numbers, whole
+from rvertex.arrays import numbers, whole
 from rvertex.group_arrays import GroupArray
 from rvertex.segments import heads_of, running_sum
 from rvertex.sorted_runs import SortedRuns

@@ -16,8 +16,8 @@ import pytest
 
 from planner import InvalidPlanError, Stream
 from planner.batch_rows import source_events
-from planner.explain import describe
 from planner.logical import Source
+from planner.logical_text import describe
 from planner.lower import lower
 from rstream.batch import CTI, KIND, VS
 from rstream.types import INF_TIME

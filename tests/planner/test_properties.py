@@ -6,8 +6,14 @@ import pytest
 
 from planner import Stream, agg, col, event, hopping, tumbling
 from planner.logical import Exchange, LogicalNode
-from planner.options import CTI_EVERY_US
-from planner.properties import Partitioning, grid_us, is_point, is_stateless, partitioning
+from planner.properties import (
+    CTI_EVERY_US,
+    Partitioning,
+    grid_us,
+    is_point,
+    is_stateless,
+    partitioning,
+)
 
 POINTS = Stream.from_items(
     {"k": "int64", "x": "int64"}, [event(1, k=1), event(2, k=2)], partitions=2

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from planner import Expr, Stream, agg, col, event, lit, tumbling, when
 from planner.errors import EvaluationError
-from planner.explain import logical_text
+from planner.logical_text import logical_text
 from planner.lower import lower
 from planner.optimizer import RULES
 from planner.options import PlanOptions

@@ -14,7 +14,8 @@ import pytest
 
 from planner import Query, Stream, agg, col, event, tumbling
 from planner.errors import EvaluationError
-from planner.explain import logical_text, mermaid, stages_text
+from planner.explain import mermaid, stages_text
+from planner.logical_text import logical_text
 from planner.lower import lower
 from planner.optimizer import RULES
 from planner.options import PlanOptions

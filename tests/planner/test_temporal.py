@@ -11,7 +11,7 @@ import pytest
 
 from jobmanager import collect
 from planner import InvalidPlanError, Stream, UnknownColumnError, col, cti, event, lit
-from planner.explain import logical_text
+from planner.logical_text import logical_text
 from planner.options import PlanOptions
 from planner.properties import Partitioning, is_point, is_stateless, partitioning
 from planner.rules import push_down_filter

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rvertex import join_pairs
 from rvertex.join_pairs import NewRows, Pairs
-from rvertex.join_side import CodeMap
+from rvertex.per_code import CodeMap
 
 SCHEMA = pa.schema([("_vs", pa.int64()), ("_ve", pa.int64()), ("k", pa.int64())])
 Row = tuple[int, int, int]

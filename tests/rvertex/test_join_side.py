@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rvertex.join_side import CodeMap, JoinSide, Rows, living_rows
+from rvertex.join_side import JoinSide, Rows, living_rows
+from rvertex.per_code import CodeMap
 
 STORED = pa.schema([("k", pa.int64())])
 
