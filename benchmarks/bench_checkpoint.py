@@ -38,21 +38,21 @@ from rstream import (
     item_schema,
     open_store,
 )
-from rstream.batch import CTI, EVENT
 from rstream.clock import SystemClock
-from rvertex.aggregates import AggregateSpec
-from rvertex.checkpointing import Checkpointer, Turn
-from rvertex.environment import HostLimits
-from rvertex.operators.aggregate import WindowAggregate
-from rvertex.operators.join import TemporalJoin
-from rvertex.state import CheckpointWriter, encode_snapshot
-from rvertex.types import InputChannel, OutputEdge, VertexId, VertexSpec
-from rvertex.vertex import RVertex
+from rstream.items.batch import CTI, EVENT
+from rvertex.aggregates.spec import AggregateSpec
+from rvertex.checkpoint.checkpointer import Checkpointer, Turn
+from rvertex.checkpoint.codec import CheckpointWriter, encode_snapshot
+from rvertex.host.environment import HostLimits
+from rvertex.operators.joins.inner import TemporalJoin
+from rvertex.operators.windows.hopping import WindowAggregate
+from rvertex.vertex.rvertex import RVertex
+from rvertex.vertex.spec import InputChannel, OutputEdge, VertexId, VertexSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from rstream.blobs import BlobStore
+    from rstream.store.protocol import BlobStore
     from rvertex.messages import HostNotice
 
 BATCH_ROWS = 65_536

@@ -25,9 +25,9 @@ import numpy as np
 import pyarrow as pa
 
 from planner import KeyedContext, KeyedProcess, Timer
-from planner.query import Stream
-from rstream.batch import event_schema
-from rvertex.run import Run
+from planner.api.stream import Stream
+from rstream.items.batch import event_schema
+from rvertex.events.run import Run
 
 PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.float64())])
 STEP_ROWS, SNAPSHOT_STEPS, EVENTS_PER_US = 65_536, 8, 20

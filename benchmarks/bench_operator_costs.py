@@ -1,6 +1,6 @@
 """What a row costs in each operator, beside what the cost model takes it to cost.
 
-``planner/costs_per_row.py`` guides parallelism, flushing and recovery with one number per kind of
+``planner/cost/per_row.py`` guides parallelism, flushing and recovery with one number per kind of
 work. This measures them: one operator on one core, without streams or hosts, points 20 us apart in
 batches of 65,536 rows with a CTI each, integers and doubles, 10,000 keys. Processor time, the least
 of three runs, core microseconds per row that comes in. The last line is one JSON object.
@@ -18,11 +18,11 @@ import pyarrow as pa
 from bench_keyed_process import Totals
 
 from planner import Stream, agg, col, hopping, session, snapshot, tumbling
-from planner.costs_per_row import work_us
-from planner.lower import lower
-from rstream.batch import event_schema
-from rstream.hashing import partition_of
-from rvertex.run import Run
+from planner.cost.per_row import work_us
+from planner.physical.lower import lower
+from rstream.items.batch import event_schema
+from rstream.items.hashing import partition_of
+from rvertex.events.run import Run
 
 SCHEMA = {"k": "int64", "x": "float64", "n": "int64"}
 PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.float64())])

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream import MemoryBlobs, RStream, StreamDigest, StreamLimits, item_schema
-from rstream.flight import RemoteReader, StreamServer
+from rstream.transport.flight import RemoteReader, StreamServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from recovery_measures import Run
 
 import jobmanager
 from jobmanager import JobConfig
-from jobmanager.notice_log import read_notices
+from jobmanager.storage.notice_log import read_notices
 from planner import Query, Stream, agg, tumbling
 from rstream import open_store
 from rvertex.messages import CheckpointTaken, VertexStarted

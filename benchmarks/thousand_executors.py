@@ -20,21 +20,21 @@ import numpy as np
 import pyarrow as pa
 from thousand_hosts import Cluster, Cost
 
-import planner.lower
-import planner.physical
-from jobmanager.messages import LOG_CODEC
-from jobmanager.topology import Topology
+import planner.physical.lower
+import planner.physical.plan
+from jobmanager.state.messages import LOG_CODEC
+from jobmanager.state.topology import Topology
 from planner import Stream, agg, event, tumbling
-from planner.explain import explain
-from planner.lower import lower
+from planner.explain.text import explain
+from planner.physical.lower import lower
 from rstream import RStream, open_store
-from rstream.batch import item_schema
-from rstream.flight import QUEUE_BYTES_MAX
+from rstream.items.batch import item_schema
 from rstream.limits import StreamLimits
+from rstream.transport.flight import QUEUE_BYTES_MAX
 
 if TYPE_CHECKING:
     from jobmanager.config import JobConfig
-    from jobmanager.messages import Notice
+    from jobmanager.state.messages import Notice
 
 HOSTS = 1_000
 #: Hosts that go with a switch or a power supply.
@@ -182,8 +182,8 @@ def _of_the_log(log: list[Notice], recall_s: float, rates: Rates) -> Result:
 
 def _lift_limits() -> None:
     """Plans of this size are refused otherwise, for reasons that docs/SCALING.md tells."""
-    planner.physical.VERTICES_MAX = planner.physical.CHANNELS_MAX = 1 << 30
-    planner.lower.PARALLELISM_MAX = 1 << 30
+    planner.physical.plan.VERTICES_MAX = planner.physical.plan.CHANNELS_MAX = 1 << 30
+    planner.physical.lower.PARALLELISM_MAX = 1 << 30
 
 
 # ---- channels

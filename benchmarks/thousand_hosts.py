@@ -1,7 +1,7 @@
 """A thousand scripted hosts in front of the real job manager: what each kind of notice costs it.
 
 Nothing runs here: the notices are those that hosts would send, in their order and with the right
-fields, and are handled by :class:`jobmanager.manager.JobManager` for a real plan. Costs are
+fields, and are handled by :class:`jobmanager.manager.manager.JobManager` for a real plan. Costs are
 processor time of this process.
 """
 
@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jobmanager.config import JobConfig
-from jobmanager.manager import JobManager
-from jobmanager.messages import (
+from jobmanager.driver.report import status_of
+from jobmanager.manager.manager import JobManager
+from jobmanager.state.messages import (
     LOG_CODEC,
     Feed,
     HostLost,
@@ -23,7 +24,6 @@ from jobmanager.messages import (
     Tick,
     is_logged,
 )
-from jobmanager.report import status_of
 from rvertex.messages import (
     INSTRUCTION_CODEC,
     NOTICE_CODEC,
@@ -36,9 +36,9 @@ from rvertex.messages import (
 )
 
 if TYPE_CHECKING:
-    from jobmanager.messages import Instruction, Notice
-    from jobmanager.state import InstanceState, VertexState
-    from jobmanager.topology import Topology
+    from jobmanager.state.messages import Instruction, Notice
+    from jobmanager.state.records import InstanceState, VertexState
+    from jobmanager.state.topology import Topology
 
 US_PER_S = 1_000_000
 #: Items that every stream gets between two reports.

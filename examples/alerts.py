@@ -21,9 +21,9 @@ import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
 
 import jobmanager
-from jobmanager.view import ProgressView
+from jobmanager.cli.view import ProgressView
 from planner import Query, Stream, agg, hopping
-from planner.explain import explain
+from planner.explain.text import explain
 from rstream.errors import StreamEngineError
 
 SEED = 1

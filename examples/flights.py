@@ -26,9 +26,9 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 import jobmanager
-from jobmanager.view import ProgressView
+from jobmanager.cli.view import ProgressView
 from planner import Query, Stream, agg, col, hopping, when
-from planner.explain import explain
+from planner.explain.text import explain
 from rstream.errors import StreamEngineError
 
 #: Part of the cache's name: raise it when what is written below changes.

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 import jobmanager
-from jobmanager.view import ProgressView
+from jobmanager.cli.view import ProgressView
 from planner import Query, Stream, agg, col, tumbling
-from planner.explain import explain
+from planner.explain.text import explain
 from rstream.errors import StreamEngineError
 
 TEXT = Path(__file__).parent.parent / "LICENSE"

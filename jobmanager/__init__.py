@@ -1,8 +1,9 @@
 """Lifecycle of a running plan: start, track, recover, collect, report."""
 
-from jobmanager.aside import read_dead_letters, read_late
-from jobmanager.collecting import collect
+from jobmanager.batch.validate import Comparison, collect_batch
 from jobmanager.config import JobConfig
+from jobmanager.driver.collecting import collect
+from jobmanager.driver.job import Job, resume, run
 from jobmanager.errors import (
     JobExistsError,
     JobFailedError,
@@ -12,8 +13,7 @@ from jobmanager.errors import (
     NoJobError,
     OutputTakenError,
 )
-from jobmanager.job import Job, resume, run
-from jobmanager.validate import Comparison, collect_batch
+from jobmanager.storage.side_output import read_dead_letters, read_late
 
 __all__ = [
     "Comparison",

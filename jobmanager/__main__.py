@@ -1,6 +1,6 @@
 """``python -m jobmanager``."""
 
-from jobmanager.cli import main
+from jobmanager.cli.main import main
 
 if __name__ == "__main__":
     main()

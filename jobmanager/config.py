@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from rvertex.environment import HostLimits
+from rvertex.host.environment import HostLimits
 
 if TYPE_CHECKING:
-    from planner.options import Parallelism
+    from planner.cost.options import Parallelism
 
 #: ``retain_us`` of a job that deletes nothing.
 KEEP_ALL = -1

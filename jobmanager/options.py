@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, TypedDict
 
 from jobmanager.config import KEEP_ALL
 from planner.durations import Duration, duration_us, positive_duration_us
-from planner.recovery import recovered_with, with_durable_channels
+from planner.physical.recovery import recovered_with, with_durable_channels
 from rstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobmanager.config import JobConfig
-    from planner.options import Parallelism
-    from planner.physical import PhysicalPlan
-    from rvertex.types import Strategy
+    from planner.cost.options import Parallelism
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.vertex.spec import Strategy
 
 ALL = "all"
 STRATEGIES = ("checkpoint", "replay", "replication")

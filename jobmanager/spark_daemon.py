@@ -23,9 +23,9 @@ import pyspark.worker
 from pyspark.daemon import manager
 
 import planner
-import rvertex.host
-import rvertex.spark
-from rstream.blobs import open_store
+import rvertex.host.host
+import rvertex.host.spark
+from rstream.store.blobs import open_store
 
 __all__ = ["manager", "pandas", "planner", "pyarrow", "pyspark", "rvertex"]
 

@@ -1,6 +1,10 @@
 """Queries: written in Python, checked as they are written, planned as a DAG of vertices."""
 
-from planner import agg
+from planner.api import agg
+from planner.api.expressions import Expr, coalesce, col, lit, ve, vs, when
+from planner.api.sources import cti, event
+from planner.api.stream import GroupedStream, Query, Stream, WindowedStream
+from planner.api.udf import Udf, udf
 from planner.errors import (
     EvaluationError,
     ExpressionTypeError,
@@ -8,14 +12,10 @@ from planner.errors import (
     InvalidPlanError,
     UnknownColumnError,
 )
-from planner.expressions import Expr, coalesce, col, lit, ve, vs, when
-from planner.ingest import cti, event
-from planner.query import GroupedStream, Query, Stream, WindowedStream
+from planner.logical.windows import Window, count_window, hopping, session, snapshot, tumbling
 from planner.sql.entry import sql
-from planner.sql.errors import SqlError
-from planner.udf import Udf, udf
-from planner.windows import Window, count_window, hopping, session, snapshot, tumbling
-from rvertex.keyed import KeyedContext, KeyedProcess, Timer
+from planner.sql.reading.errors import SqlError
+from rvertex.user_code.keyed.process import KeyedContext, KeyedProcess, Timer
 
 __all__ = [
     "EvaluationError",

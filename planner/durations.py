@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 
 from planner.errors import InvalidDurationError
-from rvertex.durations import UNITS_US, parse_duration
+from rvertex.user_code.durations import UNITS_US, parse_duration
 
 Duration = int | str | timedelta
 Time = int | str | timedelta | datetime | date

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
-from rvertex.user_code import UserCode
+from rvertex.user_code.code import UserCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,10 +1,6 @@
 """A durable, sequence-numbered log of events and CTIs."""
 
-from rstream.background import Background, InlineBackground, ThreadBackground
-from rstream.batch import Items, item_schema
-from rstream.blobs import BlobStore, FsspecBlobs, MemoryBlobs, open_store
 from rstream.clock import Clock, ManualClock, SystemClock
-from rstream.digest import StreamDigest
 from rstream.errors import (
     BackPressureError,
     CorruptSegmentError,
@@ -21,9 +17,14 @@ from rstream.errors import (
     UnauthorizedError,
     UsageError,
 )
+from rstream.items.batch import Items, item_schema
+from rstream.items.digest import StreamDigest
 from rstream.limits import StreamLimits
-from rstream.reader import StreamReader, open_reader, read_events
-from rstream.stream import RStream
+from rstream.log.background import Background, InlineBackground, ThreadBackground
+from rstream.log.reader import StreamReader, open_reader, read_events
+from rstream.log.stream import RStream
+from rstream.store.blobs import FsspecBlobs, MemoryBlobs, open_store
+from rstream.store.protocol import BlobStore
 from rstream.types import INF_TIME, MIN_TIME, SeqRange, SequenceNumber, StreamId, Timestamp
 
 __all__ = [

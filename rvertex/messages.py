@@ -52,7 +52,7 @@ class VertexProgress:
     tail_bytes: int
     #: Calls of user code that raised and were passed over.
     poisoned_events: int = field(default=0, repr=False)
-    #: How late rows of its source came (:mod:`rvertex.lateness`).
+    #: How late rows of its source came (:mod:`rvertex.vertex.lateness`).
     lateness: bytes = field(default=b"", repr=False)
 
 
@@ -127,7 +127,7 @@ class VertexFinished:
     events_out: int
     late_events: int
     poisoned_events: int = field(default=0, repr=False)
-    #: How late rows of its source came (:mod:`rvertex.lateness`).
+    #: How late rows of its source came (:mod:`rvertex.vertex.lateness`).
     lateness: bytes = field(default=b"", repr=False)
 
 

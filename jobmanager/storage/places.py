@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.physical import PhysicalPlan
-    from rvertex.types import VertexSpec
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.vertex.spec import VertexSpec
 
 #: Stands for the root; no scheme, so no uri of another place begins with it.
 ROOT_MARK = "{root}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from jobmanager.messages import CancelRequested, JobResumed, JobStarted
-from jobmanager.notice_log import read_notices
-from jobmanager.output import read_success
-from jobmanager.root import FORMAT, STATUS, JobRoot, display_uri
+from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted
 from jobmanager.storage.liveness import is_owned
+from jobmanager.storage.notice_log import read_notices
+from jobmanager.storage.output import read_success
 from jobmanager.storage.places import placed
+from jobmanager.storage.root import FORMAT, STATUS, JobRoot, display_uri
 from rstream.errors import StreamEngineError
 
 #: How a list shows a job whose files cannot be read.

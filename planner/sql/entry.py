@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from planner.expressions import Expr
-    from planner.query import Query, Stream
-    from rvertex.gathered import UserAggregate
+    from planner.api.expressions import Expr
+    from planner.api.stream import Query, Stream
+    from rvertex.aggregates.user_defined import UserAggregate
 
 
 def sql(

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.aggregates import marked
-from planner.sql.declarations import Declaration, declared
-from planner.sql.names import Names
-from planner.sql.parsing import parse
-from planner.sql.parts import check_parts, check_whole
-from planner.sql.select import compile_query
+from planner.sql.clauses.declarations import Declaration, declared
+from planner.sql.clauses.select import compile_query
+from planner.sql.reading.parsing import parse
+from planner.sql.reading.read_parts import check_parts, check_whole
+from planner.sql.values.aggregates import marked
+from planner.sql.values.names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from planner.expressions import Expr
-    from planner.query import Query, Stream
-    from rvertex.gathered import UserAggregate
+    from planner.api.expressions import Expr
+    from planner.api.stream import Query, Stream
+    from rvertex.aggregates.user_defined import UserAggregate
 
 
 def compile_text(

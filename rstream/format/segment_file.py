@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rstream.batch import KIND, RESERVED, SEQ, VE, VS, Items, item_schema
-from rstream.digest import StreamDigest
 from rstream.errors import CorruptSegmentError, SegmentFormatError
 from rstream.format.table import PackedCtis, TableForm
+from rstream.items.batch import KIND, RESERVED, SEQ, VE, VS, Items, item_schema
+from rstream.items.digest import StreamDigest
 from rstream.types import SeqRange
 
 if TYPE_CHECKING:

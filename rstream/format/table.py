@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import CTI, EVENT, VE, VS, int64_column, item_schema, kinds
+from rstream.items.batch import CTI, EVENT, VE, VS, int64_column, item_schema, kinds
 from rstream.types import INF_TIME, MIN_TIME
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Operators: deterministic steps over runs of events."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rstream.batch import event_schema
+from rstream.items.batch import event_schema
 from rvertex.errors import OperatorTypeError, UnknownColumnError
-from rvertex.horizon import RowByRow
+from rvertex.events.run import Run
+from rvertex.operators.horizon import RowByRow
 from rvertex.operators.protocol import Stateless
-from rvertex.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rstream.batch import empty_events
+from rstream.items.batch import empty_events
 from rvertex.errors import OperatorTypeError
-from rvertex.horizon import RowByRow
+from rvertex.events.run import Run
+from rvertex.operators.horizon import RowByRow
 from rvertex.operators.protocol import Evaluator, Stateless
-from rvertex.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rstream.batch import VE, VS, empty_events, event_schema
+from rstream.items.batch import VE, VS, empty_events, event_schema
 from rvertex.errors import UnknownColumnError
-from rvertex.horizon import RowByRow
+from rvertex.events.run import Run
+from rvertex.operators.horizon import RowByRow
 from rvertex.operators.protocol import Evaluator, Stateless, evaluate_all
-from rvertex.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,9 +1,9 @@
 """What an operator is: a frozen, picklable specification and the running thing it opens.
 
-The rhythm of every operator: it is given a run (see :mod:`rvertex.run`) and returns the run that
-follows from it. **The concatenation of its output runs must not depend on how its input was cut**,
-nor on a ``snapshot``/``load`` between any two items; ``tests/support/operator_harness.py`` asks
-that of every operator. Every operator emits in ``vs`` order and keeps back what would not be.
+The rhythm of every operator: it is given a run (see :mod:`rvertex.events.run`) and returns the run
+that follows from it. **The concatenation of its output runs must not depend on how its input was
+cut**, nor on a ``snapshot``/``load`` between any two items; ``tests/support/operator_harness.py``
+asks that of every operator. Every operator emits in ``vs`` order and keeps back what would not be.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rvertex.run import Run
+    from rvertex.events.run import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import EVENT, kinds
+from rstream.items.batch import EVENT, kinds
 from rvertex.errors import SourceSchemaError
-from rvertex.sources.delimited import NULL_VALUES, infer_csv_schema
 from rvertex.sources.files import list_files
-from rvertex.sources.json_lines import infer_json_schema
-from rvertex.sources.parquet import row_groups, schema_of
-from rvertex.sources.rstream import stream_schema, stream_units
+from rvertex.sources.formats.delimited import NULL_VALUES, infer_csv_schema
+from rvertex.sources.formats.json_lines import infer_json_schema
+from rvertex.sources.formats.parquet import row_groups, schema_of
+from rvertex.sources.formats.rstream import stream_schema, stream_units
+from rvertex.sources.formats.text import TEXT_SCHEMA, count_lines
 from rvertex.sources.spec import SourcePartition, Unit
-from rvertex.sources.text import TEXT_SCHEMA, count_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

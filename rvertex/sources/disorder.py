@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.delay_estimate import lateness
-from rvertex.frontier import KnownFrontier
+from rvertex.events.delay_estimate import lateness
+from rvertex.events.frontier import KnownFrontier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

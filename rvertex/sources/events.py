@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rstream.batch import event_schema, lifetimes
-from rstream.dictionaries import is_dictionary, plain_array
+from rstream.items.batch import event_schema, lifetimes
+from rstream.items.dictionaries import is_dictionary, plain_array
 from rstream.types import INF_TIME
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import first_line

@@ -1,8 +1,9 @@
 """Where files are found and opened: the one door of the sources to a file system.
 
-Paths and ``file:`` URLs are opened by Arrow directly, any other scheme by :mod:`rstream.blobs`.
-What cannot be read is an error that names the file: :class:`SourceNotFoundError` while a job is
-planned (the user's mistake), :class:`SourceVanishedError` afterwards (the world changed).
+Paths and ``file:`` URLs are opened by Arrow directly, any other scheme by
+:mod:`rstream.store.blobs`. What cannot be read is an error that names the file:
+:class:`SourceNotFoundError` while a job is planned (the user's mistake),
+:class:`SourceVanishedError` afterwards (the world changed).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rstream.blobs import open_store
 from rstream.errors import StoreError
-from rstream.format.local_files import TEMPORARY
+from rstream.store.blobs import open_store
+from rstream.store.local_files import TEMPORARY
 from rvertex.errors import SourceNotFoundError, SourceVanishedError
 from rvertex.sources.versions import absolute, local_path, of_info, of_stat, store_of
 

@@ -18,8 +18,8 @@ import pyarrow.types as kinds
 from rstream.errors import StreamEngineError
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import open_sequential
-from rvertex.sources.json_lines import chunks, parse_json
-from rvertex.sources.parquet import schema_of
+from rvertex.sources.formats.json_lines import chunks, parse_json
+from rvertex.sources.formats.parquet import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

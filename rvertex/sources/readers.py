@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from rstream.errors import StreamEngineError
 from rvertex.errors import SourceRowError
-from rvertex.sources.delimited import CsvUnits
 from rvertex.sources.events import RowFault, to_events
-from rvertex.sources.json_lines import JsonUnits
-from rvertex.sources.parquet import BATCH_ROWS, ParquetUnits
-from rvertex.sources.rstream import RStreamUnits
-from rvertex.sources.text import TextUnits
+from rvertex.sources.formats.delimited import CsvUnits
+from rvertex.sources.formats.json_lines import JsonUnits
+from rvertex.sources.formats.parquet import BATCH_ROWS, ParquetUnits
+from rvertex.sources.formats.rstream import RStreamUnits
+from rvertex.sources.formats.text import TextUnits
 from rvertex.sources.watched import Watched
 
 if TYPE_CHECKING:

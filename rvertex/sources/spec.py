@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rvertex.frontier import KnownFrontier
+    from rvertex.events.frontier import KnownFrontier
     from rvertex.operators.protocol import Evaluator
     from rvertex.sources.versions import FileVersion
 
@@ -64,7 +64,7 @@ class SourceSpec:
     #: How far rows may be out of order, us. 0 where it is estimated, or still to be found.
     delay_us: int = 0
     delay_origin: DelayOrigin = "given"
-    #: The share of rows that an estimated delay lets pass (:mod:`rvertex.delay_estimate`).
+    #: The share of rows that an estimated delay lets pass (:mod:`rvertex.events.delay_estimate`).
     delay_quantile: float | None = None
     late: LatePolicy = "drop"
     #: The path as the user wrote it.

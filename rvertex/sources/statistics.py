@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rstream.batch import VE, VS, int64_column, lifetimes, only_events
 from rstream.errors import StreamEngineError
+from rstream.items.batch import VE, VS, int64_column, lifetimes, only_events
 from rvertex.sources.files import open_random
+from rvertex.sources.formats.row_groups import times_of
 from rvertex.sources.readers import open_reader
-from rvertex.sources.row_groups import times_of
 from rvertex.sources.spec import SourcePartition
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rstream.batch import VS, int64_column
+from rstream.items.batch import VS, int64_column
 from rvertex.sources.disorder import TimesSoFar, UnitTimes
 from rvertex.sources.readers import open_reader
 from rvertex.sources.spec import SourcePartition

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rstream.blobs import FsspecBlobs, open_store
 from rstream.errors import StoreError
+from rstream.store.blobs import FsspecBlobs, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from jobmanager import engine
-from rvertex.executor import LocalExecutor
-from tests.jobmanager.trouble import BrittleWiring, Gate
+from jobmanager.driver import engine
+from rvertex.host.executor import LocalExecutor
+from tests.support.trouble import BrittleWiring, Gate
 
 
 @pytest.fixture
 def brittle_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines of local hosts that :func:`tests.jobmanager.trouble.cut_off` can cut."""
+    """Lines of local hosts that :func:`tests.support.trouble.cut_off` can cut."""
     BrittleWiring.lines.clear()
     monkeypatch.setattr(
         engine,

@@ -9,7 +9,7 @@ import pytest
 import jobmanager
 from planner import agg, tumbling
 from rstream.errors import UsageError
-from tests.jobmanager.jobs import WAIT_S
+from tests.support.jobs import WAIT_S
 from tests.support.plan_runner import sorted_rows
 from tests.support.queries import bids
 

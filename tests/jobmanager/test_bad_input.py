@@ -20,16 +20,16 @@ import pytest
 import jobmanager
 from jobmanager import JobConfig, JobFailedError
 from jobmanager.errors import InputsChangedError
-from jobmanager.root import JobRoot
+from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, tumbling
 from rstream.errors import IntegrityError
 from rvertex.errors import CorruptSourceError
-from tests.jobmanager.jobs import outcome, output_items, with_limits
+from tests.support.jobs import outcome, output_items, with_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.jobmanager.trouble import Gate
+    from tests.support.trouble import Gate
 
 pytestmark = pytest.mark.timeout(120)
 ROWS = 400

@@ -6,12 +6,12 @@ import pytest
 
 from jobmanager.config import JobConfig
 from jobmanager.errors import NoCheckpointError
-from jobmanager.ledger import Ledger
-from jobmanager.low_water_marks import low_water_marks
-from jobmanager.recovery import plan_restarts
-from jobmanager.tracker import SnapshotTracker
-from tests.jobmanager.shapes import chain, snapshot_at
-from tests.jobmanager.test_low_water_marks import DeadJob, far, never
+from jobmanager.state.job_state import Ledger
+from jobmanager.state.low_water_marks import low_water_marks
+from jobmanager.state.recovery import plan_restarts
+from jobmanager.state.tracker import SnapshotTracker
+from tests.jobmanager.state.test_low_water_marks import DeadJob, far, never
+from tests.support.shapes import chain, snapshot_at
 
 
 def at(tracker: SnapshotTracker, vertex: str, name: str, seq: int) -> None:

@@ -11,7 +11,7 @@ import jobmanager
 from jobmanager import JobConfig, JobFailedError
 from planner import Stream, col, cti, event, udf
 from rstream.types import INF_TIME
-from tests.jobmanager.jobs import with_limits
+from tests.support.jobs import with_limits
 
 if TYPE_CHECKING:
     from pathlib import Path

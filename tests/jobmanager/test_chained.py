@@ -17,18 +17,18 @@ import pytest
 import jobmanager
 import planner
 from jobmanager import JobConfig
-from jobmanager.output import SUCCESS
-from jobmanager.validate import validate
+from jobmanager.batch.validate import validate
+from jobmanager.storage.output import SUCCESS
 from planner import Query, Stream, agg, col, cti, event, hopping, tumbling
-from planner.batch_rows import source_events
-from planner.explain import explain
-from planner.logical import Source
-from planner.lower import lower
+from planner.batch.rows import source_events
+from planner.explain.text import explain
+from planner.logical.nodes import Source
+from planner.physical.lower import lower
 from rstream import MIN_TIME, Items, RStream, open_store
-from rstream.batch import CTI, VE, VS, cti_batch
-from rstream.durable import DurableLog
-from rstream.format.part_files import part_uri
 from rstream.format.table import TableForm
+from rstream.items.batch import CTI, VE, VS, cti_batch
+from rstream.log.durable import DurableLog
+from rstream.store.part_files import part_uri
 from rstream.types import INF_TIME
 from rvertex.errors import (
     CorruptSourceError,
@@ -36,13 +36,13 @@ from rvertex.errors import (
     SourceVanishedError,
     UnfinishedStreamError,
 )
-from tests.jobmanager.jobs import ROWS, WAIT_S, output_items, with_limits, write_events
-from tests.rstream.content import PAYLOAD, items, small_limits
+from tests.support.content import PAYLOAD, items, small_limits
+from tests.support.jobs import ROWS, WAIT_S, output_items, with_limits, write_events
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tests.jobmanager.trouble import Gate
+    from tests.support.trouble import Gate
 
 
 def first(path: Path) -> Stream:

@@ -18,14 +18,14 @@ from typer.testing import CliRunner
 
 import jobmanager
 from jobmanager import JobExistsError, JobFailedError
-from jobmanager.cli import EXIT_USAGE, app
+from jobmanager.cli.main import EXIT_USAGE, app
 from jobmanager.errors import InputsChangedError
 from jobmanager.notes import NoteWarning
-from jobmanager.query_file import query_file
-from jobmanager.root import JobRoot
+from jobmanager.storage.query_file import query_file
+from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, col
 from rvertex.errors import SourceSchemaError
-from tests.jobmanager.jobs import WAIT_S, output_items
+from tests.support.jobs import WAIT_S, output_items
 
 if TYPE_CHECKING:
     from typer.testing import Result

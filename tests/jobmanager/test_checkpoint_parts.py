@@ -13,13 +13,13 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig
-from tests.jobmanager.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
-from tests.jobmanager.trouble import run_and_cancel
+from tests.support.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
+from tests.support.trouble import run_and_cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.jobmanager.trouble import Gate
+    from tests.support.trouble import Gate
 
 PACE = 40.0
 LIMITS = {

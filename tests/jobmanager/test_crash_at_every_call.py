@@ -1,7 +1,7 @@
 """A process dies at every call of its store while it takes a root over, logs notices, writes down.
 
 Laws: what was acknowledged is found by who comes next, in order and nothing twice; what was not may
-be there or not, but is never half there. See tests/rstream/test_crash_at_every_call.py.
+be there or not, but is never half there. See tests/rstream/log/test_crash_at_every_call.py.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobmanager.config import JobConfig
-from jobmanager.messages import DrainRequested
-from jobmanager.notice_log import NoticeLog
-from jobmanager.root import JobRoot
+from jobmanager.state.messages import DrainRequested
+from jobmanager.storage.notice_log import NoticeLog
+from jobmanager.storage.root import JobRoot
 from rstream import InlineBackground, MemoryBlobs, StoreError
 from rstream.clock import ManualClock
-from rvertex.journal import Journal
+from rvertex.checkpoint.journal import Journal
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
 
 if TYPE_CHECKING:

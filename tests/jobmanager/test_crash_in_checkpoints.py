@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from jobmanager.config import JobConfig
-from jobmanager.manager import JobManager
-from jobmanager.messages import DeleteFiles, JobResumed, JobStarted, Record, Tell, is_logged
-from jobmanager.notice_log import NoticeLog
-from jobmanager.root import JobRoot
-from jobmanager.topology import Topology
+from jobmanager.manager.manager import JobManager
+from jobmanager.state.messages import DeleteFiles, JobResumed, JobStarted, Record, Tell, is_logged
+from jobmanager.state.topology import Topology
+from jobmanager.storage.notice_log import NoticeLog
+from jobmanager.storage.root import JobRoot
 from rstream import InlineBackground, MemoryBlobs, StoreError
 from rstream.clock import ManualClock
-from rvertex.checkpointing import Checkpointer, Turn, read_checkpoint
-from rvertex.environment import HostLimits
+from rvertex.checkpoint.checkpointer import Checkpointer, Turn, read_checkpoint
+from rvertex.host.environment import HostLimits
 from rvertex.messages import HostReady, StartVertex, VertexStarted
 from rvertex.operators.protocol import OperatorState
-from rvertex.types import Snapshot
-from tests.jobmanager.shapes import vertex
+from rvertex.vertex.spec import Snapshot
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
+from tests.support.shapes import vertex
 
 if TYPE_CHECKING:
-    from jobmanager.messages import Instruction, Notice
+    from jobmanager.state.messages import Instruction, Notice
     from rstream import BlobStore
 
 SPEC = vertex("a", writes=["out"], is_sink=True)

@@ -12,12 +12,12 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig, JobFailedError
-from jobmanager.root import JobRoot
-from jobmanager.upkeep import collect_garbage
+from jobmanager.storage.garbage import collect_garbage
+from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, hopping
-from tests.jobmanager.jobs import WAIT_S, outcome, output_items, write_events
-from tests.jobmanager.test_damage import cut, delete, do_harm, resumed, segments
+from tests.jobmanager.manager.test_damage import cut, delete, do_harm, resumed, segments
 from tests.jobmanager.test_strong import logged
+from tests.support.jobs import WAIT_S, outcome, output_items, write_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable

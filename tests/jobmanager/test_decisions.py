@@ -7,26 +7,26 @@ do with what they are told (tests/sim).
 from __future__ import annotations
 
 from jobmanager.config import KEEP_ALL
-from jobmanager.messages import (
+from jobmanager.state.messages import (
     DeleteFiles,
     DrainRequested,
     HostLost,
     StartHost,
     StragglerFound,
 )
-from jobmanager.recovery import plan_restarts
-from jobmanager.tracker import SnapshotTracker
+from jobmanager.state.recovery import plan_restarts
+from jobmanager.state.tracker import SnapshotTracker
 from rvertex.messages import (
     CheckpointTaken,
     ItemsLost,
     TakeCheckpoint,
     VertexFailed,
 )
-from rvertex.types import Recovery
-from tests.jobmanager.scene import Scene, taken
-from tests.jobmanager.shapes import chain, siblings, snapshot_at
-from tests.jobmanager.test_joining import said
-from tests.jobmanager.test_recovery import View
+from rvertex.vertex.spec import Recovery
+from tests.jobmanager.manager.test_joining import said
+from tests.jobmanager.state.test_recovery import View
+from tests.support.scene import Scene, taken
+from tests.support.shapes import chain, siblings, snapshot_at
 
 TWO, THREE = Recovery("replication", 2), Recovery("replication", 3)
 

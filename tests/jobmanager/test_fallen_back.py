@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobmanager.config import KEEP_ALL, JobConfig
-from jobmanager.manager import JobManager
-from jobmanager.messages import (
+from jobmanager.manager.manager import JobManager
+from jobmanager.state.messages import (
     LOG_CODEC,
     DeleteFiles,
     HostLost,
@@ -21,14 +21,14 @@ from jobmanager.messages import (
     Record,
     StartHost,
 )
-from jobmanager.state import HostState
+from jobmanager.state.records import HostState
 from rvertex.messages import OutputLost, VertexFailed
-from rvertex.types import Recovery
-from tests.jobmanager.scene import Scene, started, taken
-from tests.jobmanager.shapes import chain, siblings
+from rvertex.vertex.spec import Recovery
+from tests.support.scene import Scene, started, taken
+from tests.support.shapes import chain, siblings
 
 if TYPE_CHECKING:
-    from jobmanager.messages import Instruction, Notice
+    from jobmanager.state.messages import Instruction, Notice
 
 
 def successor_of(scene: Scene) -> JobManager:

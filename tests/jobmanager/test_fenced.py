@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import jobmanager
-from jobmanager.cli import EXIT_USAGE
+from jobmanager.cli.main import EXIT_USAGE
 from jobmanager.errors import JobRunningError
-from jobmanager.root import JobRoot
+from jobmanager.storage.root import JobRoot
 from rstream.clock import SystemClock
-from tests.jobmanager.jobs import ROWS, WAIT_S, two_exchanges, write_events
+from tests.support.jobs import ROWS, WAIT_S, two_exchanges, write_events
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.jobmanager.trouble import Gate
+    from tests.support.trouble import Gate
 
 HOSTS = 3
 QUERY = """
 from pathlib import Path
-from tests.jobmanager.jobs import two_exchanges
+from tests.support.jobs import two_exchanges
 query = two_exchanges(Path({events!r}))
 """
 

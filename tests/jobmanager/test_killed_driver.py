@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import jobmanager
 from jobmanager import JobRunningError
-from jobmanager.root import JobRoot
-from tests.jobmanager.jobs import (
+from jobmanager.storage.root import JobRoot
+from tests.rooms import ROOT
+from tests.support.jobs import (
     ROWS,
     WAIT_S,
     outcome,
@@ -24,15 +24,16 @@ from tests.jobmanager.jobs import (
     two_exchanges,
     write_events,
 )
-from tests.jobmanager.killed_driver import CONFIG
-from tests.jobmanager.trouble import Disturber
+from tests.support.killed_driver import CONFIG
+from tests.support.trouble import Disturber
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from tests.jobmanager.trouble import Gate
+    from tests.support.trouble import Gate
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = ROOT
 PACE = 40.0
 pytestmark = pytest.mark.timeout(120)
 
@@ -61,7 +62,7 @@ def kill_when(
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Status:
     """Run the job in a process and SIGKILL that when it has read so many; gives its status then."""
-    command = [sys.executable, "-m", "tests.jobmanager.killed_driver"]
+    command = [sys.executable, "-m", "tests.support.killed_driver"]
     process = subprocess.Popen(
         [*command, str(events), str(root), str(PACE), str(events_in)],
         cwd=REPOSITORY,

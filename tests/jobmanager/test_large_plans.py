@@ -5,12 +5,12 @@ Cannot catch: costs, which ``make bench-thousand`` measures.
 
 from __future__ import annotations
 
-from jobmanager.collection import SMALL_PLAN
 from jobmanager.config import JobConfig
-from jobmanager.messages import DeleteFiles, Tell
+from jobmanager.manager.collection import SMALL_PLAN
+from jobmanager.state.messages import DeleteFiles, Tell
 from rvertex.messages import CheckpointTaken, Collect
-from tests.jobmanager.scene import Scene
-from tests.jobmanager.shapes import siblings
+from tests.support.scene import Scene
+from tests.support.shapes import siblings
 
 SINKS = 4 * SMALL_PLAN
 

@@ -10,33 +10,33 @@ import itertools
 import re
 from concurrent.futures import Future
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from jobmanager.config import JobConfig
-from jobmanager.driver import Driver
-from jobmanager.manager import JobManager
-from jobmanager.messages import EndJob, Feed, HostLost, RestartDue
-from jobmanager.notice_log import NoticeLog
-from jobmanager.root import CANCEL, JobRoot
+from jobmanager.driver.driver import Driver
+from jobmanager.manager.manager import JobManager
+from jobmanager.state.messages import EndJob, Feed, HostLost, RestartDue
+from jobmanager.storage.notice_log import NoticeLog
+from jobmanager.storage.root import CANCEL, JobRoot
 from rstream import InlineBackground, MemoryBlobs, OperatingError
 from rstream.clock import ManualClock
 from rstream.limits import StreamLimits
-from rvertex.environment import HostLimits
+from rvertex.host.environment import HostLimits
 from rvertex.messages import TakeCheckpoint, VertexFailed
-from rvertex.types import Recovery
-from tests.jobmanager.scene import Scene
-from tests.jobmanager.shapes import chain
-from tests.jobmanager.test_driver import Hosts, Lines
-from tests.jobmanager.test_joining import said
+from rvertex.vertex.spec import Recovery
+from tests.jobmanager.driver.test_driver import Hosts, Lines
+from tests.jobmanager.manager.test_joining import said
+from tests.rooms import ROOT
+from tests.support.scene import Scene
+from tests.support.shapes import chain
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-TESTS = Path(__file__).parent.parent
+TESTS = ROOT / "tests"
 #: What a job is to be, not how far it may go.
 CHOICES = {"parallelism", "hosts", "host", "stream", "pace", "pace_started_us", "verify"}
 #: How much of a source a step takes at most: nothing but memory and time show it

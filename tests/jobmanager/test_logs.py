@@ -22,7 +22,7 @@ def _restored() -> Iterator[None]:
 
 def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(verbose=False)
-    logger = logging.getLogger("rstream.flush")
+    logger = logging.getLogger("rstream.log.flush")
     logger.info("nothing of note")
     logger.warning("something")
     out, err = capsys.readouterr()
@@ -31,14 +31,14 @@ def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     record = json.loads(line)
     assert (record["level"], record["logger"], record["message"]) == (
         "warning",
-        "rstream.flush",
+        "rstream.log.flush",
         "something",
     )
 
 
 def test_verbose_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(verbose=True)
-    logging.getLogger("jobmanager.driver").info("notice %d", 1, extra={"notice": ("a", 2)})
+    logging.getLogger("jobmanager.driver.driver").info("notice %d", 1, extra={"notice": ("a", 2)})
     logging.getLogger("elsewhere").info("not ours")
     (line,) = capsys.readouterr().err.splitlines()
     record = json.loads(line)

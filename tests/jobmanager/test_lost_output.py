@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jobmanager import takeover
-from jobmanager.ledger import Ledger
-from jobmanager.messages import CheckOutput, EndJob, OutputDamaged, OutputWhole
+from jobmanager.manager import takeover
+from jobmanager.state.job_state import Ledger
+from jobmanager.state.messages import CheckOutput, EndJob, OutputDamaged, OutputWhole
 from rvertex.messages import OutputLost
-from tests.jobmanager.scene import Scene, started
+from tests.support.scene import Scene, started
 
 
 def finished_scene(*, with_checkpoints: bool = True) -> Scene:

@@ -10,10 +10,10 @@ import random
 
 import pytest
 
-from jobmanager.topology import Topology
-from rvertex.types import Durability, Recovery
-from tests.jobmanager.model import Model
-from tests.jobmanager.shapes import vertex
+from jobmanager.state.topology import Topology
+from rvertex.vertex.spec import Durability, Recovery
+from tests.support.model import Model
+from tests.support.shapes import vertex
 
 KINDS = (
     Recovery(),

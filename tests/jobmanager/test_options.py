@@ -20,12 +20,12 @@ from jobmanager.options import (
     replicas_max,
 )
 from planner import Stream, agg, count_window, event
-from planner.lower import lower
+from planner.physical.lower import lower
 from rstream.errors import UsageError
 from tests.support.queries import two_phases
 
 if TYPE_CHECKING:
-    from planner.physical import PhysicalPlan
+    from planner.physical.plan import PhysicalPlan
 
 
 def plan() -> PhysicalPlan:

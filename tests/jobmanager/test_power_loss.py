@@ -1,6 +1,6 @@
 """What a job makes durable it has synced before it says so: every file of its root but the status.
 
-That a put which returned survives is shown in tests/rstream/format/test_local_files.py; that jobs
+That a put which returned survives is shown in tests/rstream/store/test_local_files.py; that jobs
 go on after a loss of power, in the simulation.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import jobmanager
-from tests.jobmanager.jobs import WAIT_S, two_exchanges, write_events
+from tests.support.jobs import WAIT_S, two_exchanges, write_events
 
 
 def synced_files(monkeypatch: pytest.MonkeyPatch) -> set[Path]:

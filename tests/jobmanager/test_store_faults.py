@@ -13,26 +13,27 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import jobmanager
-import rstream.blobs
+import rstream.store.blobs
 from jobmanager import JobConfig
 from jobmanager.errors import JobFailedError
-from jobmanager.root import JobRoot
+from jobmanager.storage.root import JobRoot
 from rstream import StoreError, StreamLimits
-from tests.jobmanager.jobs import WAIT_S, outcome, two_exchanges, with_limits, write_events
-from tests.jobmanager.trouble import Disturber
+from tests.rooms import ROOT
 from tests.support import faulty_store
 from tests.support.faulty_store import FAULTS
+from tests.support.jobs import WAIT_S, outcome, two_exchanges, with_limits, write_events
+from tests.support.trouble import Disturber
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from tests.jobmanager.trouble import Gate
+    from tests.support.trouble import Gate
 
 LIMITS = StreamLimits(segment_rows_max=500, flush_interval_ms=20, write_wait_s=5.0)
 CONFIG = with_limits(
@@ -43,7 +44,7 @@ CONFIG = with_limits(
     stream=LIMITS,
 )
 PACE = 40.0
-PROJECT = Path(__file__).parents[2]
+PROJECT = ROOT
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A root on the faulty store, whose faults end with the test."""
     faulty_store.register()
-    monkeypatch.setattr(rstream.blobs, "RETRY_DELAY_S", 0.002)
+    monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.002)
     calm = vars(faulty_store.Faults())
     vars(FAULTS).update(calm)
     yield f"faulty://{tmp_path}/job"
@@ -136,7 +137,8 @@ FULL_DISK = """
     import jobmanager
     from tests.jobmanager import test_store_faults as here
     from jobmanager.errors import JobFailedError
-    from rstream import StoreError, blobs
+    from rstream import StoreError
+    from rstream.store import blobs
     blobs.RETRY_DELAY_S = 0.002
     disk, events = sys.argv[1:]
     here.mount(disk, "100k")
@@ -198,7 +200,7 @@ def test_an_object_store_that_goes_and_comes_back(
         "AWS_EC2_METADATA_DISABLED": "true",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(rstream.blobs, "RETRY_DELAY_S", 0.01)
+    monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.01)
     import s3fs
 
     s3fs.S3FileSystem.clear_instance_cache()  # those of other tests talk to another server

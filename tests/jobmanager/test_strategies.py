@@ -12,7 +12,7 @@ import pytest
 
 import jobmanager
 from jobmanager.config import JobConfig
-from tests.jobmanager.jobs import (
+from tests.support.jobs import (
     ROWS,
     outcome,
     output_items,
@@ -20,12 +20,12 @@ from tests.jobmanager.jobs import (
     with_limits,
     write_events,
 )
-from tests.jobmanager.trouble import Disturber, Gate, cut_off
+from tests.support.trouble import Disturber, Gate, cut_off
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rvertex.types import Strategy
+    from rvertex.vertex.spec import Strategy
 
 PACE = 40.0
 WAIT_S = 60.0

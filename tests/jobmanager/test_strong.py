@@ -4,7 +4,7 @@ There is no expected answer: each run gives its own. So what a subscriber saw wh
 off is compared, item by item, with what is durable at the end.
 
 Cannot catch: two instances that overlap at one operation of the store
-(tests/rvertex/test_productions.py).
+(tests/rvertex/checkpoint/test_productions.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,16 +24,18 @@ import jobmanager
 from jobmanager import JobConfig
 from planner import KeyedContext, KeyedProcess, Query, Stream, agg, tumbling
 from planner.errors import InvalidPlanError
-from planner.lower import lower
-from planner.recovery import recovered_with
-from rstream.batch import EVENT
-from tests.jobmanager.jobs import ROWS, WAIT_S, output_items, with_limits, write_events
-from tests.jobmanager.test_instances import Drainer
-from tests.jobmanager.test_job import PACE
-from tests.jobmanager.trouble import Disturber, Gate, cut_off
+from planner.physical.lower import lower
+from planner.physical.recovery import recovered_with
+from rstream.items.batch import EVENT
+from tests.jobmanager.driver.test_job import PACE
+from tests.jobmanager.manager.test_instances import Drainer
+from tests.rooms import ROOT
+from tests.support.jobs import ROWS, WAIT_S, output_items, with_limits, write_events
+from tests.support.trouble import Disturber, Gate, cut_off
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -175,10 +176,10 @@ def test_what_was_durable_stays_when_the_driver_is_killed(
     name: str, events: Path, tmp_path: Path
 ) -> None:
     root = tmp_path / "job"
-    command = [sys.executable, "-m", "tests.jobmanager.strong_driver"]
+    command = [sys.executable, "-m", "tests.support.strong_driver"]
     process = subprocess.Popen(
         [*command, name, str(events), str(root)],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
     )

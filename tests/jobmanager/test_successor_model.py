@@ -12,8 +12,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobmanager.tracker import SnapshotTracker
-from tests.jobmanager.shapes import diamond, snapshot_at
+from jobmanager.state.tracker import SnapshotTracker
+from tests.support.shapes import diamond, snapshot_at
 
 #: Where the vertex stands after so many items, on its two inputs and its output.
 POSITIONS = [((2 * k, k + k // 3), (k,)) for k in range(13)]

@@ -14,11 +14,11 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig, JobFailedError
-from jobmanager.root import JobRoot
+from jobmanager.storage.root import JobRoot
 from planner import KeyedContext, KeyedProcess, Query, Stream, Timer, col, udf
-from tests.jobmanager.jobs import ROWS, WAIT_S, outcome, output_items, with_limits, write_events
-from tests.jobmanager.test_job import PACE
-from tests.jobmanager.trouble import Disturber, Gate, cut_off, run_and_cancel
+from tests.jobmanager.driver.test_job import PACE
+from tests.support.jobs import ROWS, WAIT_S, outcome, output_items, with_limits, write_events
+from tests.support.trouble import Disturber, Gate, cut_off, run_and_cancel
 
 if TYPE_CHECKING:
     from pathlib import Path

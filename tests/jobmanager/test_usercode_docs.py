@@ -13,14 +13,17 @@ import contextlib
 import importlib.util
 import io
 import re
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rstream.errors import StreamEngineError
+from tests.rooms import ROOT
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "USERCODE.md"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = ROOT / "docs" / "USERCODE.md"
 BLOCKS = re.findall(
     r"^```python\n(.*?)^```\n(?:```(text|error)\n(.*?)^```\n)?",
     PAGE.read_text(),

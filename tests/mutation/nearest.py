@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 #: Tests that look at a package from further away, fast ones only.
 WIDER = {
-    "rstream": ["tests/rstream", "tests/rvertex/test_host.py"],
+    "rstream": ["tests/rstream", "tests/rvertex/host/test_host.py"],
     "rvertex": [
         "tests/rvertex",
-        *("tests/planner/test_random_plans.py", "tests/planner/test_rules.py"),
+        *("tests/planner/test_random_plans.py", "tests/planner/optimizer/test_rules.py"),
     ],
     "planner": ["tests/planner"],
     "jobmanager": ["tests/jobmanager"],

@@ -19,21 +19,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import InvalidPlanError, Stream, agg, col, dealing, sql, tumbling
-from planner.batch_rows import source_events
+from planner import InvalidPlanError, Stream, agg, col, sql, tumbling
+from planner.batch.rows import source_events
+from planner.cost import dealing
 from planner.errors import TooMuchToSortError, UnsortableTimesError
-from planner.explain import explain
-from planner.logical import Source
-from planner.lower import lower
-from rstream.batch import CTI, KIND, VE, VS, Items
+from planner.explain.text import explain
+from planner.logical.nodes import Source
+from planner.physical.lower import lower
+from rstream.items.batch import CTI, KIND, VE, VS, Items
 from rstream.types import INF_TIME
 from rvertex.errors import SourceOrderChangedError, SourceRowError
 from rvertex.sources import disorder
-from rvertex.vertex import RVertex
+from rvertex.vertex.rvertex import RVertex
 from tests.support.plan_runner import Schedule, answer, run_plan, sorted_rows
 
 if TYPE_CHECKING:
-    from planner.physical import PhysicalPlan
+    from planner.physical.plan import PhysicalPlan
 
 READERS = {"csv": Stream.from_csv, "json": Stream.from_json, "parquet": Stream.from_parquet}
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from planner import Stream, sql
-from planner.lower import lower
+from planner.physical.lower import lower
 from rvertex.errors import LateRowError
-from tests.planner.engines import joins, late, processes, values, windows
-from tests.planner.engines.case import SECOND, Case, Row, exact
+from tests.support.engines import joins, late, processes, values, windows
+from tests.support.engines.case import SECOND, Case, Row, exact
 from tests.support.plan_runner import answer
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from planner import EvaluationError, InvalidPlanError, Stream, sql
-from planner.logical import Project
+from planner.logical.nodes import Project
 from tests.support.random_expressions import KINDS, SCHEMA, Said, expression, rows_of
 
 SEED = int(os.environ.get("DIFFERENTIAL_SEED", "11"))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from planner import Stream, agg, col, cti, event, hopping, sql
-from planner.lower import lower
+from planner.physical.lower import lower
 from rstream.types import INF_TIME
 from tests.support.plan_runner import answer
 

@@ -15,7 +15,7 @@ import pytest
 
 import planner
 from planner import InvalidPlanError, Stream, event
-from rstream.batch import VE, VS
+from rstream.items.batch import VE, VS
 from tests.spark.batches import streamed
 
 MIDNIGHT = datetime(2020, 1, 2, tzinfo=UTC)

@@ -1,7 +1,7 @@
 """Late rows: the stream and the batch twin call the same rows late, also by an estimated delay.
 
-Cannot catch: a rule that both read from the same wrong words; tests/rvertex/test_reorder.py has a
-per-row twin.
+Cannot catch: a rule that both read from the same wrong words; tests/rvertex/vertex/test_reorder.py
+has a per-row twin.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from planner import InvalidPlanError, Stream
-from planner.batch_rows import source_events
-from planner.logical import Source
-from planner.logical_text import describe
-from planner.lower import lower
-from rstream.batch import CTI, KIND, VS
+from planner.batch.rows import source_events
+from planner.logical.nodes import Source
+from planner.logical.text import describe
+from planner.physical.lower import lower
+from rstream.items.batch import CTI, KIND, VS
 from rstream.types import INF_TIME
 from tests.support.plan_runner import answer, run_plan, sorted_rows
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from planner.lower import lower
-from planner.optimizer import RULES
-from planner.rules import place_exchange
+from planner.optimizer.optimizer import RULES
+from planner.optimizer.rules import place_exchange
+from planner.physical.lower import lower
 from tests.support.exact import assert_same_items
 from tests.support.naive_plan import naive_rows
 from tests.support.plan_runner import Schedule, answer, run_plan, sorted_rows

@@ -9,14 +9,14 @@ operator tests have these.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from planner import Stream, agg, col, event, hopping, lit, session, snapshot, tumbling
-from planner.lower import lower
+from planner.physical.lower import lower
 from rstream.types import INF_TIME
+from tests.rooms import ROOT
 from tests.support.plan_runner import answer
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def test_table(name: str) -> None:
     assert table(stream) == sorted(expected, key=lambda row: (row[0], row[1], repr(row)))
 
 
-DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "ALGEBRA.md"
+DOCUMENT = ROOT / "docs" / "ALGEBRA.md"
 FIELDS = {"plan"}
 #: Headings of what is drawn, besides those that show a call.
 MORE = {"Windows", "Aggregates"}

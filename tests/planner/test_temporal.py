@@ -11,10 +11,10 @@ import pytest
 
 from jobmanager import collect
 from planner import InvalidPlanError, Stream, UnknownColumnError, col, cti, event, lit
-from planner.logical_text import logical_text
-from planner.options import PlanOptions
-from planner.properties import Partitioning, is_point, is_stateless, partitioning
-from planner.rules import push_down_filter
+from planner.cost.options import PlanOptions
+from planner.logical.properties import Partitioning, is_point, is_stateless, partitioning
+from planner.logical.text import logical_text
+from planner.optimizer.rules import push_down_filter
 from tests.support.naive_plan import naive_rows
 from tests.support.plan_runner import sorted_rows
 from tests.support.queries import bids, sales
@@ -23,7 +23,7 @@ from tests.support.temporal_queries import TEMPORAL_QUERIES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.logical import LogicalNode
+    from planner.logical.nodes import LogicalNode
 
 SCHEMA = {"k": "int64", "x": "int64"}
 POINTS = Stream.from_items(SCHEMA, [event(1, k=1, x=1), event(2, k=2, x=1)], partitions=2)

@@ -28,9 +28,9 @@ from planner import (
     session,
     snapshot,
 )
-from planner.lower import lower
+from planner.physical.lower import lower
 from rstream.types import INF_TIME
-from rvertex.user_errors import UserResultError
+from rvertex.user_code.errors import UserResultError
 from tests.support.plan_runner import Schedule, answer, sorted_rows
 
 if TYPE_CHECKING:

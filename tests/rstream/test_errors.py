@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from rstream import errors
-from rstream.control import DisconnectedError
+from rstream.transport.control import DisconnectedError
 
 EXAMPLES = [
     (errors.SequenceGapError("s", 5, 3), "stream s: write at seq 5 would leave a gap"),

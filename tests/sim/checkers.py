@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rstream.batch import SEQ
-from rstream.codec import SegmentFile
-from rstream.segments import parse_segment_name
+from rstream.format.codec import SegmentFile
+from rstream.items.batch import SEQ
+from rstream.store.segment_names import parse_segment_name
+from rvertex.checkpoint.codec import load_checkpoint
 from rvertex.errors import CorruptCheckpointError
-from rvertex.state import load_checkpoint
 from tests.sim.shadow import HOME, NOTICES, SEGMENT, Shadow, read_table
 from tests.sim.storage import root_of
 from tests.sim.workload import hashes
 
 if TYPE_CHECKING:
-    from jobmanager.topology import StreamShape
+    from jobmanager.state.topology import StreamShape
     from tests.sim.scheduler import Scheduler
     from tests.sim.workload import Workload
 

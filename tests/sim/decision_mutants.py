@@ -11,17 +11,8 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from jobmanager import (
-    collection,
-    damage,
-    hosts,
-    instances,
-    joining,
-    low_water_marks,
-    placement,
-    recovery,
-    takeover,
-)
+from jobmanager.manager import collection, damage, hosts, instances, joining, takeover
+from jobmanager.state import low_water_marks, placement, recovery
 from tests.sim.moments import MOMENTS
 from tests.sim.planting import Mutant
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobmanager.root import DRAIN, REQUESTS
+from jobmanager.storage.root import DRAIN, REQUESTS
 from tests.sim.moments import MOMENTS
 from tests.sim.scheduler import Process
 from tests.sim.storage import FaultyBlobs, root_of

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rstream.line_order import InOrder
-from rstream.receive import PushedReader
+from rstream.transport.line_order import InOrder
+from rstream.transport.receive import PushedReader
 from tests.sim.planting import Mutant
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobmanager.driver import Driver
+from jobmanager.driver.driver import Driver
 from jobmanager.errors import JobRunningError
-from jobmanager.root import JobRoot
+from jobmanager.storage.root import JobRoot
 from rstream.errors import OperatingError
 from tests.sim.network import ControlService
 from tests.sim.scheduler import Process, SimClock
@@ -22,7 +22,7 @@ from tests.sim.workload import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rvertex.executor import Executor
+    from rvertex.host.executor import Executor
     from tests.sim.world import World
 
 PID = 1

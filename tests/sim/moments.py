@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobmanager.root import DRAIN, REQUESTS
+from jobmanager.storage.root import DRAIN, REQUESTS
 from tests.sim.scheduler import Process
 from tests.sim.storage import FaultyBlobs, root_of
 from tests.sim.strikes import slot_of, strike
@@ -19,7 +19,7 @@ from tests.sim.workload import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobmanager.state import InstanceState, VertexState
+    from jobmanager.state.records import InstanceState, VertexState
     from tests.sim.world import HostProcess, World
 
 #: Notices after which something is started, stopped or deleted.

@@ -14,26 +14,26 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import jobmanager.collection
-import jobmanager.damage
-import jobmanager.driver
-import jobmanager.instances
-import jobmanager.ledger
-from jobmanager import low_water_marks
-from jobmanager.driver import Driver
-from jobmanager.ledger import Ledger
-from jobmanager.manager import JobManager
-from jobmanager.notice_log import NoticeLog
-from jobmanager.tracker import SnapshotTracker
+import jobmanager.driver.driver
+import jobmanager.manager.collection
+import jobmanager.manager.damage
+import jobmanager.manager.instances
+import jobmanager.state.job_state
+from jobmanager.driver.driver import Driver
+from jobmanager.manager.manager import JobManager
+from jobmanager.state import low_water_marks
+from jobmanager.state.job_state import Ledger
+from jobmanager.state.tracker import SnapshotTracker
+from jobmanager.storage.notice_log import NoticeLog
 from rstream import OperatingError
-from rstream.durable import MARK_NAME, DurableLog
-from rstream.reader import LocalReader
-from rstream.stream import RStream
-from rvertex.host import Host
-from rvertex.merge import Merge
+from rstream.log.durable import MARK_NAME, DurableLog
+from rstream.log.reader import LocalReader
+from rstream.log.stream import RStream
+from rvertex.host.host import Host
+from rvertex.host.runner import VertexRunner
 from rvertex.messages import NOTICE_CODEC
-from rvertex.step import VertexRunner
-from rvertex.vertex import RVertex
+from rvertex.vertex.merge import Merge
+from rvertex.vertex.rvertex import RVertex
 from tests.sim.decision_mutants import DECISION_MUTANTS
 from tests.sim.killers import KILLERS
 from tests.sim.line_mutants import LINE_MUTANTS
@@ -71,7 +71,7 @@ def low_water_mark_off_by_one() -> Mutant:
         low = original(*args)
         return replace(low, marks={s: m and m + 1 for s, m in low.marks.items()})
 
-    return Mutant(jobmanager.collection, "low_water_marks", one_more, ("crash_host",))
+    return Mutant(jobmanager.manager.collection, "low_water_marks", one_more, ("crash_host",))
 
 
 def reader_skips_the_seam() -> Mutant:
@@ -101,7 +101,7 @@ def old_marks_collect_a_new_instance() -> Mutant:
 
 
 def checkpoint_announced_before_its_outputs_are_durable() -> Mutant:
-    """Invariant (1) of rvertex.step is dropped."""
+    """Invariant (1) of rvertex.host.runner is dropped."""
     return Mutant(
         VertexRunner, "is_durable", lambda self, seqs, is_urgent: True, ("crash_host", "slow_store")
     )
@@ -129,7 +129,7 @@ def restart_from_a_checkpoint_too_new() -> Mutant:
 
 def lost_items_are_ignored() -> Mutant:
     """A reader's call for recomputation is not answered."""
-    return Mutant(jobmanager.damage, "items_lost", lambda job, notice: None, LOST)
+    return Mutant(jobmanager.manager.damage, "items_lost", lambda job, notice: None, LOST)
 
 
 def deletes_before_notices_are_durable() -> Mutant:
@@ -209,8 +209,8 @@ def the_fenced_are_in_the_log() -> Mutant:
 
 def a_takeover_counts_epochs_on() -> Mutant:
     """The successor's instances have the names of its predecessor's."""
-    more = ((jobmanager.ledger, "EPOCHS_PER_INSTANCE", 0),)
-    return Mutant(jobmanager.ledger, "EPOCHS_PER_TAKEOVER", 0, ("crash_beginning",), more)
+    more = ((jobmanager.state.job_state, "EPOCHS_PER_INSTANCE", 0),)
+    return Mutant(jobmanager.state.job_state, "EPOCHS_PER_TAKEOVER", 0, ("crash_beginning",), more)
 
 
 def a_replaced_writer_takes_the_mark_back() -> Mutant:

@@ -12,14 +12,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rstream.control import DisconnectedError
 from rstream.errors import (
     OperatingError,
     SequenceDiscardedError,
     SequenceLostError,
     StreamEngineError,
 )
-from rstream.receive import PushedReader, error_to_text, loss_from_text
+from rstream.transport.control import DisconnectedError
+from rstream.transport.receive import PushedReader, error_to_text, loss_from_text
 from tests.sim.fates import Fates
 from tests.sim.pipe import Pipe
 from tests.sim.scheduler import idle_s
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rstream import Items, RStream
-    from rstream.blobs import BlobStore
+    from rstream.store.protocol import BlobStore
     from tests.sim.scheduler import Process, Scheduler
 
-#: A silent line is given up after this long (rstream.control.SILENCE_S and its like).
+#: A silent line is given up after this long (rstream.transport.control.SILENCE_S and its like).
 SILENCE_S = 20.0
 #: Room is counted in items here, since nothing may block.
 QUEUE_BYTES_MAX = 1 << 30
@@ -77,7 +77,7 @@ def _pair(one: Process, other: Process) -> tuple[str, str]:
 
 
 class ControlService:
-    """The job manager's end of all control lines (jobmanager.shell_parts.ControlService)."""
+    """The job manager's end of all control lines (jobmanager.driver.shell_parts.ControlService)."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class ControlService:
 
 
 class ControlLink:
-    """Both ends of one control line; the host's end is a rvertex.wiring.ControlLink."""
+    """Both ends of one control line; the host's end is a rvertex.host.wiring.ControlLink."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class ControlLink:
 
 
 class StreamService:
-    """The streams that one host serves (rvertex.wiring.StreamService)."""
+    """The streams that one host serves (rvertex.host.wiring.StreamService)."""
 
     def __init__(self, network: Network, process: Process) -> None:
         self.address = f"data://{process.name}"

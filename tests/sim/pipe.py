@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rstream.control import HEARTBEAT_S
-from rstream.line_order import InOrder, Numbered
+from rstream.transport.control import HEARTBEAT_S
+from rstream.transport.line_order import InOrder, Numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobmanager.notice_log import NoticeLog
-from rstream.blobs import unsynced
-from rvertex.environment import HostEnvironment
+from jobmanager.storage.notice_log import NoticeLog
+from rstream.store.blobs import unsynced
+from rvertex.host.environment import HostEnvironment
 from tests.sim.planting import Mutant
 from tests.sim.storage import FaultyBlobs
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobmanager.config import JobConfig
-    from jobmanager.root import JobRoot
-    from rstream.background import Background
-    from rstream.blobs import BlobStore
+    from jobmanager.storage.root import JobRoot
     from rstream.clock import Clock
+    from rstream.log.background import Background
+    from rstream.store.protocol import BlobStore
 
 KINDS = ("power_loss",)
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-import jobmanager.collection
-import jobmanager.instances
-import jobmanager.joining
-import jobmanager.takeover
-from jobmanager import low_water_marks
-from jobmanager.ledger import Ledger
-from jobmanager.messages import DeleteFiles, Feed, TwinLevel
-from jobmanager.root import JobRoot
-from jobmanager.tracker import SnapshotTracker
+import jobmanager.manager.collection
+import jobmanager.manager.instances
+import jobmanager.manager.joining
+import jobmanager.manager.takeover
+from jobmanager.state import low_water_marks
+from jobmanager.state.job_state import Ledger
+from jobmanager.state.messages import DeleteFiles, Feed, TwinLevel
+from jobmanager.state.tracker import SnapshotTracker
+from jobmanager.storage.root import JobRoot
 from rstream import Items
-from rvertex.inlet import Inlet
-from rvertex.replay import ReplayPoints
-from rvertex.vertex import RVertex
+from rvertex.host.input_channel import Inlet
+from rvertex.vertex.replay import ReplayPoints
+from rvertex.vertex.rvertex import RVertex
 from tests.sim.planting import Mutant
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def marks_forget_what_replay_reads() -> Mutant:
         }
         return replace(low, marks={**low.marks, **marks})
 
-    return Mutant(jobmanager.collection, "low_water_marks", inputs_only)
+    return Mutant(jobmanager.manager.collection, "low_water_marks", inputs_only)
 
 
 def memory_is_not_held_for_replay() -> Mutant:
@@ -120,20 +120,20 @@ def a_twin_counts_as_level_at_once() -> Mutant:
                 twin.is_level_told = True
                 job.out.append(Feed(TwinLevel(vertex.shape.id, old.epoch, twin.epoch)))
 
-    return Mutant(jobmanager.joining, "compare_twins", compare_twins, ("drain",))
+    return Mutant(jobmanager.manager.joining, "compare_twins", compare_twins, ("drain",))
 
 
 def a_newcomer_has_no_parts() -> Mutant:
     """What a newcomer's first checkpoint may name is not kept for it."""
-    original = jobmanager.instances.new_instance
+    original = jobmanager.manager.instances.new_instance
 
     def new_instance(*args: Any) -> Any:
         instance = original(*args)
         instance.parts = ()
         return instance
 
-    more = ((jobmanager.joining, "new_instance", new_instance),)
-    return Mutant(jobmanager.instances, "new_instance", new_instance, ("crash_host",), more)
+    more = ((jobmanager.manager.joining, "new_instance", new_instance),)
+    return Mutant(jobmanager.manager.instances, "new_instance", new_instance, ("crash_host",), more)
 
 
 def a_checkpoint_takes_all_its_parts_along() -> Mutant:
@@ -144,7 +144,7 @@ def a_checkpoint_takes_all_its_parts_along() -> Mutant:
         vertex.parts.clear()
         job.out.append(DeleteFiles((*names, *parts)))
 
-    return Mutant(jobmanager.collection, "_delete", delete)
+    return Mutant(jobmanager.manager.collection, "_delete", delete)
 
 
 def a_replaced_manager_goes_on() -> Mutant:
@@ -158,9 +158,9 @@ def a_successor_applies_the_marks_less_often() -> Mutant:
     def collect_now_and_then(job: Ledger) -> None:
         job.uncollected += 1
         if job.uncollected >= len(job.vertices):
-            jobmanager.collection.collect_durable(job)
+            jobmanager.manager.collection.collect_durable(job)
 
-    return Mutant(jobmanager.takeover, "collect_now_and_then", collect_now_and_then)
+    return Mutant(jobmanager.manager.takeover, "collect_now_and_then", collect_now_and_then)
 
 
 def only_the_oldest_is_asked_where_a_checkpoint_reads() -> Mutant:

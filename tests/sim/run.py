@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rstream.overlap import seal
+from rstream.log.overlap import seal
 from tests.sim.checkers import Checkers
 from tests.sim.faults import KINDS, inject
 from tests.sim.scheduler import Process, Scheduler

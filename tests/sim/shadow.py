@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobmanager import takeover
-from jobmanager.manager import JobManager
-from jobmanager.messages import LOG_CODEC
-from jobmanager.notice_log import FENCE, folder_of, parts_in_force
-from jobmanager.recovery import plan_restarts
-from jobmanager.topology import Topology
+from jobmanager.manager import takeover
+from jobmanager.manager.manager import JobManager
+from jobmanager.state.messages import LOG_CODEC
+from jobmanager.state.recovery import plan_restarts
+from jobmanager.state.topology import Topology
+from jobmanager.storage.notice_log import FENCE, folder_of, parts_in_force
 from rstream import MemoryBlobs
 from tests.sim.storage import root_of
 from tests.sim.workload import ROOT
 
 if TYPE_CHECKING:
-    from jobmanager.tracker import CheckpointRef
+    from jobmanager.state.tracker import CheckpointRef
     from tests.sim.workload import Workload
 
 SEGMENT = re.compile(r"(.*/)(\d{20})-(\d{20})\.parquet")

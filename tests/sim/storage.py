@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rstream.blobs import TEMPORARY, MemoryBlobs
 from rstream.errors import StoreError
+from rstream.store.blobs import TEMPORARY, MemoryBlobs
 from tests.sim.scheduler import CrashedError, Process, Scheduler
 
 if TYPE_CHECKING:

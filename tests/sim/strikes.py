@@ -17,7 +17,7 @@ from tests.sim.storage import root_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobmanager.state import VertexState
+    from jobmanager.state.records import VertexState
     from tests.sim.world import HostProcess, World
 
 LOOKS_MAX = 200

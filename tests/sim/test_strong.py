@@ -2,7 +2,8 @@
 
 Their code could be repeated, so the answer is known.
 
-Cannot catch: code that gives another answer each time (tests/rvertex/test_productions.py).
+Cannot catch: code that gives another answer each time
+(tests/rvertex/checkpoint/test_productions.py).
 """
 
 from __future__ import annotations

@@ -5,17 +5,17 @@ from __future__ import annotations
 from operator import ge
 from typing import TYPE_CHECKING
 
-from jobmanager import takeover
-from jobmanager.manager import JobManager
-from jobmanager.messages import DeleteFiles, Record, Tell, TwinLevel, is_logged
-from jobmanager.topology import Topology
+from jobmanager.manager import takeover
+from jobmanager.manager.manager import JobManager
+from jobmanager.state.messages import DeleteFiles, Record, Tell, TwinLevel, is_logged
+from jobmanager.state.topology import Topology
 from rvertex.messages import CheckpointTaken, Collect, StartVertex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobmanager.messages import Instruction, Notice
-    from jobmanager.state import InstanceState, VertexState
+    from jobmanager.state.messages import Instruction, Notice
+    from jobmanager.state.records import InstanceState, VertexState
     from tests.sim.scheduler import Scheduler
     from tests.sim.workload import Workload
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from jobmanager.config import KEEP_ALL, JobConfig
 from planner import Query, Stream, agg, col, cti, event, hopping, tumbling
-from planner.lower import lower
-from planner.recovery import with_durable_channels, with_horizons
-from rstream.digest import content_hashes
+from planner.physical.lower import lower
+from planner.physical.recovery import with_durable_channels, with_horizons
+from rstream.items.digest import content_hashes
 from rstream.limits import StreamLimits
-from rvertex.environment import HostLimits
-from rvertex.types import InputChannel, OutputEdge, Recovery
+from rvertex.host.environment import HostLimits
+from rvertex.vertex.spec import InputChannel, OutputEdge, Recovery
 from tests.support.plan_runner import run_plan
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from planner.ingest import Cti, Event
-    from planner.physical import PhysicalPlan
-    from rvertex.types import Durability, Strategy, VertexSpec
+    from planner.api.sources import Cti, Event
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.vertex.spec import Durability, Strategy, VertexSpec
 
 ROOT = "blobs://job"
 MS = 1_000

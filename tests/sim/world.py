@@ -2,7 +2,7 @@
 
 Everything that decides anything is production code: ``Driver`` with its ``JobManager``, ``Host``
 with its runners, ``RStream``, ``DurableLog``, the notice log. Only what they reach the world
-through (:class:`rvertex.wiring.Wiring`, ``Executor``, ``ControlService``, ``Background``,
+through (:class:`rvertex.host.wiring.Wiring`, ``Executor``, ``ControlService``, ``Background``,
 ``Clock``, ``BlobStore``) is simulated.
 """
 
@@ -12,7 +12,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from rstream.errors import OperatingError
-from rvertex.host import Host, HostSpec
+from rvertex.host.host import Host, HostSpec
 from tests.sim.managers import ManagerProcess
 from tests.sim.network import ControlLink, Network, SimReader, StreamService
 from tests.sim.scheduler import Process, Scheduler, SimBackground, SimClock, idle_s
@@ -21,9 +21,9 @@ from tests.sim.storage import Disk, FaultyBlobs, root_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rstream.background import Background
-    from rstream.blobs import BlobStore
     from rstream.clock import Clock
+    from rstream.log.background import Background
+    from rstream.store.protocol import BlobStore
     from tests.sim.watched import WatchedManager
     from tests.sim.workload import Workload
 
@@ -34,7 +34,7 @@ LEAVE_S = 120.0
 
 
 class SimWiring:
-    """What a simulated host asks of its surroundings (rvertex.wiring.Wiring)."""
+    """What a simulated host asks of its surroundings (rvertex.host.wiring.Wiring)."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world, self._process = world, process
@@ -194,7 +194,7 @@ class HostProcess:
 
 
 class SimExecutor:
-    """Starts hosts (rvertex.executor.Executor); sometimes tries one twice, as Spark may."""
+    """Starts hosts (rvertex.host.executor.Executor); sometimes tries one twice, as Spark may."""
 
     bind = "sim"
 

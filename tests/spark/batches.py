@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobmanager.validate import collect_batch, compare
+from jobmanager.batch.validate import collect_batch, compare
 from planner import Query
-from planner.lower import lower
+from planner.physical.lower import lower
 from tests.support.plan_runner import answer
 
 if TYPE_CHECKING:

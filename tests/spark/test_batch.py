@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from typer.testing import CliRunner
 
 import jobmanager
-from jobmanager.cli import app
-from jobmanager.validate import compare
+from jobmanager.batch.validate import compare
+from jobmanager.cli.main import app
 from planner import (
     Stream,
     agg,
@@ -31,9 +31,9 @@ from planner import (
     snapshot,
     tumbling,
 )
-from planner.spark_sql import BatchDataError
+from planner.batch.spark_sql import BatchDataError
 from rstream import read_events
-from rstream.batch import VE, VS
+from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import LateRowError, SumOverflowError, UnboundedLifetimeError
 from tests.spark.batches import MASTER, assert_twins, batched, streamed
@@ -44,7 +44,7 @@ from tests.support.temporal_queries import TEMPORAL_QUERIES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.windows import AnyWindow
+    from planner.logical.windows import AnyWindow
 
 
 pytestmark = pytest.mark.spark

@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from planner import EvaluationError, Stream, coalesce, col, event, lit, ve, vs, when
-from planner.data_types import TIMESTAMP
-from planner.nodes import resolve
-from planner.spark_sql import BatchDataError, UnsupportedInBatchError
-from rstream.batch import VE, VS
-from tests.planner.test_functions import BATCH, TABLE
+from planner.batch.spark_sql import BatchDataError, UnsupportedInBatchError
+from planner.expressions.nodes import resolve
+from planner.expressions.types import TIMESTAMP
+from rstream.items.batch import VE, VS
+from tests.planner.expressions.functions.test_functions import BATCH, TABLE
 from tests.spark.batches import assert_twins, batched, streamed
 from tests.support.expressions import SCHEMA, Row, Twin, rows, twins
 

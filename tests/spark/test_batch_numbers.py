@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from planner import EvaluationError, Expr, Stream, agg, col, event, tumbling
-from planner.spark_sql import BatchDataError
+from planner.batch.spark_sql import BatchDataError
 from rvertex.errors import SumOverflowError
 from tests.spark.batches import assert_twins, batched, streamed
 from tests.spark.test_batch_expressions import numbered, selected

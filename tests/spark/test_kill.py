@@ -19,7 +19,7 @@ import pytest
 import jobmanager
 from jobmanager import JobConfig
 from planner import Query, Stream, agg, col, hopping
-from rvertex.environment import HostLimits
+from rvertex.host.environment import HostLimits
 from tests.spark.cluster import Cluster, executor_of
 
 if TYPE_CHECKING:

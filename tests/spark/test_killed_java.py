@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import jobmanager
-from tests.jobmanager.jobs import WAIT_S, write_events
 from tests.jobmanager.storage.test_places import totals
+from tests.support.jobs import WAIT_S, write_events
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ SCRIPT = """
 import json, os, signal, sys, threading, time
 from pathlib import Path
 from pyspark import SparkContext
-from jobmanager.cli import app
+from jobmanager.cli.main import app
 file, root = sys.argv[1:]
 def kill():
     while True:  # ends with the job, or with this process

@@ -10,8 +10,8 @@ import pytest
 from pyspark import SparkContext
 
 import jobmanager
-from tests.jobmanager.jobs import WAIT_S, write_events
 from tests.jobmanager.storage.test_places import totals
+from tests.support.jobs import WAIT_S, write_events
 
 LISTENING = "0A"
 #: 127.0.0.1 and ::ffff:127.0.0.1 and ::1, as the kernel writes them.

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from jobmanager.root import JobRoot
+from jobmanager.storage.root import JobRoot
 
 pytestmark = pytest.mark.spark
 WAIT_S = 120.0

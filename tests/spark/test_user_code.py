@@ -30,7 +30,7 @@ from planner import (
     tumbling,
     udf,
 )
-from planner.spark_sql import BatchDataError, UnsupportedInBatchError
+from planner.batch.spark_sql import BatchDataError, UnsupportedInBatchError
 from rstream.types import INF_TIME
 from tests.spark.batches import assert_twins, batched
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rstream.batch import CTI, EVENT, KIND, VE, VS, event_schema, item_schema
-from rvertex.run import Run, to_items
+from rstream.items.batch import CTI, EVENT, KIND, VE, VS, event_schema, item_schema
+from rvertex.events.run import Run, to_items
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

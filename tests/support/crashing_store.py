@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rstream.blobs import TEMPORARY
+from rstream.store.blobs import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from rstream.blobs import BlobStore, Paths
+    from rstream.store.protocol import BlobStore, Paths
 
 
 class DiedError(BaseException):

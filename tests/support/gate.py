@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rstream.batch import int64_column
-from rvertex import opening
-from rvertex.pace import Pace
+from rstream.items.batch import int64_column
+from rvertex.host import opening
+from rvertex.host.pacing import Pace
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,18 +9,18 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from rstream import MemoryBlobs
-from rstream.flight import ControlServer
-from rvertex.environment import HostLimits
-from rvertex.host import Host, HostSpec
+from rstream.transport.flight import ControlServer
+from rvertex.host.environment import HostLimits
+from rvertex.host.host import Host, HostSpec
+from rvertex.host.wiring import FlightWiring
 from rvertex.messages import INSTRUCTION_CODEC, NOTICE_CODEC, HostReady, Locate, Site, StartVertex
-from rvertex.wiring import FlightWiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rstream.blobs import BlobStore
+    from rstream.store.protocol import BlobStore
     from rvertex.messages import HostInstruction, HostNotice
-    from rvertex.types import VertexSpec
+    from rvertex.vertex.spec import VertexSpec
 
 N = TypeVar("N")
 SECRET = "x"

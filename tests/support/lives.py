@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from rstream.batch import Items, item_schema
-from rstream.digest import StreamDigest
+from rstream.items.batch import Items, item_schema
+from rstream.items.digest import StreamDigest
 from rstream.types import INF_TIME
-from rvertex.aggregates import AggregateSpec
-from rvertex.operators.aggregate import PartialAggregate, WindowAggregate
+from rvertex.aggregates.spec import AggregateSpec
+from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
+from rvertex.events.run import Run, to_items
 from rvertex.operators.filter import Filter
-from rvertex.operators.join import TemporalJoin
-from rvertex.run import Run, to_items
+from rvertex.operators.joins.inner import TemporalJoin
+from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate
 from rvertex.sources.spec import LatePolicy, SourcePartition, SourceSpec
-from rvertex.state import decode_snapshot, encode_snapshot
-from rvertex.types import InputChannel, OutputEdge, Recovery, VertexId, VertexSpec
-from rvertex.vertex import RVertex
+from rvertex.vertex.rvertex import RVertex
+from rvertex.vertex.spec import InputChannel, OutputEdge, Recovery, VertexId, VertexSpec
 from tests.support.builders import Ev, make_events
 from tests.support.exact import assert_same_items
 from tests.support.strategies import events, times

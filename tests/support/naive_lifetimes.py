@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from planner import logical as plans
+from planner.logical import nodes as plans
 from rstream.types import INF_TIME
-from rvertex.operators.chop import Chop
-from rvertex.operators.extend import Extend
-from rvertex.operators.point_at_end import PointAtEnd
-from rvertex.operators.set_duration import SetDuration
-from rvertex.operators.shift import Shift
+from rvertex.operators.lifetimes.chop import Chop
+from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.point_at_end import PointAtEnd
+from rvertex.operators.lifetimes.set_duration import SetDuration
+from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

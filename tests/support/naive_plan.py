@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from planner import logical as plans
-from planner.windows import CountWindow, SessionWindow
-from rstream.batch import EVENT, KIND, VE, VS, event_schema
+from planner.logical import nodes as plans
+from planner.logical.windows import CountWindow, SessionWindow
+from rstream.items.batch import EVENT, KIND, VE, VS, event_schema
 from tests.support import naive, naive_lifetimes, naive_windows
 from tests.support.naive_lifetimes import naive_lifetime_rows
 from tests.support.random_user_code import naive_user_rows
@@ -22,8 +22,8 @@ from tests.support.random_user_code import naive_user_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from planner.logical import Aggregate, DataWindowAgg, Join, LogicalNode, WindowAgg
-    from planner.nodes import Node
+    from planner.expressions.nodes import Node
+    from planner.logical.nodes import Aggregate, DataWindowAgg, Join, LogicalNode, WindowAgg
 
 Row = dict[str, Any]
 

@@ -6,14 +6,14 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rstream.batch import VE, VS
+from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME
 from tests.support.naive import Row, aggregate, order_of_group, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from rvertex.aggregates import AggregateSpec
+    from rvertex.aggregates.spec import AggregateSpec
 
 
 @dataclass(slots=True)

@@ -7,12 +7,14 @@ for item (floats bit for bit). It also checks what every operator owes its reade
 snapshots that later processing does not change. Half of the runs have small limits
 (:mod:`tests.support.small_limits`), so that few rows also take the ways meant for many.
 
-Of an operator that claims a horizon (:mod:`rvertex.horizon`) it asks that, at any cut, a new one
-fed only what lies within the horizon goes on exactly as the one that was fed everything; also if
-it was fed part of what lies before, as happens behind another operator that is being rebuilt.
+Of an operator that claims a horizon (:mod:`rvertex.operators.horizon`) it asks that, at any cut, a
+new one fed only what lies within the horizon goes on exactly as the one that was fed everything;
+also if it was fed part of what lies before, as happens behind another operator that is being
+rebuilt.
 
-Of an operator that is not known to hold CTIs back (:mod:`planner.catching_up`) it asks that they
-are the same without any event: ``ctx.at_end`` must not depend on which rows share a vertex.
+Of an operator that is not known to hold CTIs back (:mod:`planner.physical.rules.forward_ctis`) it
+asks that they are the same without any event: ``ctx.at_end`` must not depend on which rows share a
+vertex.
 
 Cannot catch: an answer that is wrong in the same way under every cutting; that is what the naive
 evaluators (``tests/support/naive.py``) are for. Source: Jet's and Trill's operator tests.
@@ -29,22 +31,22 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from planner.catching_up import holds_ctis
-from rstream.batch import VE, VS, event_schema, int64_column
+from planner.physical.rules.forward_ctis import holds_ctis
+from rstream.items.batch import VE, VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.horizon import horizon_of, output_duration_of
-from rvertex.operators.caught_up import CaughtUp
-from rvertex.operators.keyed_process import KeyedProcessing
+from rvertex.events.run import NO_CTIS, Run, to_items
+from rvertex.operators.cti_forwarding import CaughtUp
+from rvertex.operators.horizon import horizon_of, output_duration_of
 from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
-from rvertex.operators.user_operator import UserOperator
-from rvertex.run import NO_CTIS, Run, to_items
+from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.operators.user.transform import UserOperator
 from tests.support.exact import assert_same_items
 from tests.support.small_limits import small_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.horizon import Durations
+    from rvertex.operators.horizon import Durations
 
 Ports = list[Run]
 #: At how many places a test has an operator rebuilt from its horizon.
@@ -181,7 +183,9 @@ def assert_cut_invariant(
     if not (holds_ctis(spec) or isinstance(spec, (CaughtUp, KeyedProcessing, UserOperator))):
         without = [Run(run.events.slice(0, 0), run.ctis) for run in inputs]
         ctis = spec.open(input_schemas).process(without).ctis
-        assert np.array_equal(ctis, whole[0].ctis), f"{spec} holds CTIs: see planner/catching_up.py"
+        assert np.array_equal(ctis, whole[0].ctis), (
+            f"{spec} holds CTIs: see planner/physical/rules/forward_ctis.py"
+        )
     with small_limits():
         at_once = run_cut(spec, inputs, input_schemas, ())
     assert_same_items(items_of(at_once, payload), expected, "all at once, with small limits")

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rstream.batch import VE, VS, Items, events_table, item_schema
-from rstream.dictionaries import as_declared
+from rstream.items.batch import VE, VS, Items, events_table, item_schema
+from rstream.items.dictionaries import as_declared
+from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
 from rvertex.sources.readers import open_reader
-from rvertex.state import decode_snapshot, encode_snapshot
-from rvertex.vertex import RVertex
+from rvertex.vertex.rvertex import RVertex
 
 if TYPE_CHECKING:
-    from planner.physical import PhysicalPlan
-    from rvertex.types import VertexSpec
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.vertex.spec import VertexSpec
 
 Streams = dict[str, list[Items]]
 #: More than any input has; what is read again is not cut a second time.

@@ -30,14 +30,14 @@ from planner import (
     tumbling,
     when,
 )
-from planner import logical as plans
+from planner.logical import nodes as plans
 from rstream.types import INF_TIME
 from tests.support.random_user_code import Greatest, user_steps
 
 if TYPE_CHECKING:
-    from planner.ingest import Cti, Event
-    from planner.logical import LogicalNode
-    from planner.windows import AnyWindow
+    from planner.api.sources import Cti, Event
+    from planner.logical.nodes import LogicalNode
+    from planner.logical.windows import AnyWindow
 
 JOINS_MAX = 3
 ROWS = 12

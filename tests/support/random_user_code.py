@@ -14,19 +14,19 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from planner import KeyedContext, KeyedProcess, Stream, Timer, col, udf
-from planner.logical import Source
-from planner.spark_sql.reached import reached
-from planner.spark_sql.user_operators import operator_rows
-from planner.spark_sql.user_processes import process_rows
-from rstream.batch import CTI, KIND, VE, VS, event_schema
+from planner.batch.temporal.final_cti import reached
+from planner.batch.user_code.operators import operator_rows
+from planner.batch.user_code.processes import process_rows
+from planner.logical.nodes import Source
+from rstream.items.batch import CTI, KIND, VE, VS, event_schema
 from rstream.types import MIN_TIME
-from rvertex.operators.apply import Apply
-from rvertex.operators.keyed_process import KeyedProcessing
-from rvertex.user_result import ROW
+from rvertex.operators.user.apply import Apply
+from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.user_code.result import ROW
 
 if TYPE_CHECKING:
-    from planner.logical import LogicalNode
-    from planner.user_node import UserStep
+    from planner.logical.nodes import LogicalNode
+    from planner.logical.user_step import UserStep
 
 Row = dict[str, Any]
 

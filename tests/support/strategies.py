@@ -13,7 +13,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from rstream.types import INF_TIME
-from rvertex.run import Run
+from rvertex.events.run import Run
 from tests.support.builders import Ev, make_events
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import rvertex
-from rstream.batch import event_schema
-from rvertex import key_table
+from rstream.items.batch import event_schema
+from rvertex.events.run import NO_CTIS, Run
+from rvertex.keys import key_table
 from rvertex.operators.protocol import EMPTY_STATE, OperatorState
-from rvertex.run import NO_CTIS, Run
 from tests.support.builders import cti, ev, make_run
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.small_limits import LIMITS, small_limits
@@ -158,5 +158,5 @@ def test_small_limits_are_in_force_everywhere() -> None:
         assert not names & {alias.name for node in imports for alias in node.names}, file
     assert key_table._KEYS_MIN > 0
     with small_limits():
-        assert LIMITS["rvertex.key_table._KEYS_MIN"] == key_table._KEYS_MIN
+        assert LIMITS["rvertex.keys.key_table._KEYS_MIN"] == key_table._KEYS_MIN
     assert key_table._KEYS_MIN > 0

@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 
 import jobmanager
 from jobmanager import JobConfig, logs
-from jobmanager.cli import EXIT_FAILED, EXIT_USAGE, app
+from jobmanager.cli.main import EXIT_FAILED, EXIT_USAGE, app
 from jobmanager.errors import JobExistsError
-from jobmanager.root import JobRoot
+from jobmanager.storage.root import JobRoot
 from planner import Stream, agg, hopping
 from rstream.clock import SystemClock
-from tests.jobmanager.jobs import ROWS, WAIT_S, two_exchanges, with_limits, write_events
-from tests.jobmanager.trouble import Gate, run_and_cancel
+from tests.support.jobs import ROWS, WAIT_S, two_exchanges, with_limits, write_events
+from tests.support.trouble import Gate, run_and_cancel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,18 +16,18 @@ from typer.testing import CliRunner
 
 import jobmanager
 from jobmanager import JobConfig
-from jobmanager.cli import app
-from jobmanager.root import JobRoot
+from jobmanager.cli.main import app
 from jobmanager.storage.places import placed, plan_in, plan_without_place, unplaced
+from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, tumbling
-from planner.lower import lower
-from rstream.blobs import open_store
-from tests.jobmanager.jobs import ROWS, WAIT_S, outcome, with_limits, write_events
-from tests.jobmanager.trouble import run_and_cancel
+from planner.physical.lower import lower
+from rstream.store.blobs import open_store
+from tests.support.jobs import ROWS, WAIT_S, outcome, with_limits, write_events
 from tests.support.queries import stateless
+from tests.support.trouble import run_and_cancel
 
 if TYPE_CHECKING:
-    from tests.jobmanager.trouble import Gate
+    from tests.support.trouble import Gate
 
 CONFIG = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
 

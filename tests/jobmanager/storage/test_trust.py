@@ -17,10 +17,10 @@ import pytest
 from typer.testing import CliRunner
 
 import jobmanager
-from jobmanager.cli import EXIT_USAGE, app
+from jobmanager.cli.main import EXIT_USAGE, app
 from jobmanager.errors import UntrustedRootError
-from jobmanager.root import JOB, PLAN, QUERY, JobRoot
-from tests.jobmanager.jobs import WAIT_S
+from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot
+from tests.support.jobs import WAIT_S
 from tests.support.queries import stateless
 
 if TYPE_CHECKING:

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rstream.batch import event_schema
-from rstream.dictionaries import as_declared, plain_schema
-from rvertex.operators.anti_join import AntiJoin
-from rvertex.operators.chop import Chop
-from rvertex.operators.clip import Clip
-from rvertex.operators.extend import Extend
-from rvertex.operators.join import TemporalJoin
-from rvertex.operators.left_join import LeftJoin
-from rvertex.operators.point_at_end import PointAtEnd
+from rstream.items.batch import event_schema
+from rstream.items.dictionaries import as_declared, plain_schema
+from rvertex.events.run import Run
+from rvertex.operators.joins.anti import AntiJoin
+from rvertex.operators.joins.inner import TemporalJoin
+from rvertex.operators.joins.left import LeftJoin
+from rvertex.operators.lifetimes.chop import Chop
+from rvertex.operators.lifetimes.clip import Clip
+from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.project import Project
-from rvertex.run import Run
 from tests.support.exact import assert_same_items
 from tests.support.operator_harness import assert_cut_invariant
 

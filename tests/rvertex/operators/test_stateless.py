@@ -19,7 +19,7 @@ from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
 
 if TYPE_CHECKING:
-    from rvertex.run import Run
+    from rvertex.events.run import Run
 
 LISTS = pa.schema([("k", pa.int64()), ("tags", pa.list_(pa.string()))])
 

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rstream.batch import VS, event_schema
+from rstream.items.batch import VS, event_schema
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import LateRowError
-from rvertex.reorder import Reorder
-from rvertex.run import Run, concat
+from rvertex.events.run import Run, concat
 from rvertex.sources import disorder
 from rvertex.sources.disorder import (
     LATENESS_MAX_US,
@@ -28,9 +27,10 @@ from rvertex.sources.disorder import (
     disorder_of,
     time_order,
 )
+from rvertex.vertex.reorder import Reorder
 
 if TYPE_CHECKING:
-    from rvertex.frontier import KnownFrontier
+    from rvertex.events.frontier import KnownFrontier
 
 BLOCK_ROWS = 4
 GRID = 3

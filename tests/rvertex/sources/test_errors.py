@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rvertex import errors
-from rvertex.sources import discover, infer_schema, json_lines, open_reader
+from rvertex.sources import discover, infer_schema, open_reader
+from rvertex.sources.formats import json_lines
 from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition, read_rows
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from rstream.batch import CTI, EVENT, item_schema
-from rstream.blobs import open_store
+from rstream.items.batch import CTI, EVENT, item_schema
+from rstream.store.blobs import open_store
 from rvertex.errors import SourceNotFoundError
-from rvertex.sources import Unit, assign, delimited, discover, infer_schema, json_lines, open_reader
+from rvertex.sources import Unit, assign, discover, infer_schema, open_reader
+from rvertex.sources.formats import delimited, json_lines
 from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition, read_rows
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rvertex import errors
-from rvertex.sources import delimited, discover, json_lines, open_reader
+from rvertex.sources import discover, open_reader
+from rvertex.sources.formats import delimited, json_lines
 from rvertex.sources.versions import FileVersion, absolute, of_info, version_of
 from tests.rvertex.sources.conftest import make_spec, only_partition, read_rows
 

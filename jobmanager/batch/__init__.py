@@ -1,0 +1,1 @@
+"""The batch twin of a job: run it, compare with it."""

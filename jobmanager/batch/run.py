@@ -1,0 +1,71 @@
+"""``run --batch``: a query computed by Spark SQL, its answer written as a stream's would be.
+
+The output is one rStream, sorted by ``_vs, _ve`` and the payload, with the same columns and mark of
+success as a job's, so whatever reads the one reads the other. There is no job behind it: nothing to
+watch, to cancel or to resume; what failed is run again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from jobmanager.batch.validate import collect_batch
+from jobmanager.driver.job import DEFAULT_JOBS_FOLDER
+from jobmanager.storage.output import claim_output, mark_success
+from jobmanager.storage.root import display_uri
+from rstream import RStream, open_store
+from rstream.clock import SystemClock
+from rstream.items.batch import EVENT, cti_batch, item_schema, payload_schema
+from rstream.store.part_files import part_name, part_uri
+from rstream.types import INF_TIME
+
+if TYPE_CHECKING:
+    from planner import Query
+    from rstream.format.table import TableForm
+
+
+def run_batch(
+    query: Query,
+    *,
+    root: str | None = None,
+    master: str | None = None,
+    parallelism: int | None = None,
+) -> dict[str, Any]:
+    """Compute ``query`` as a batch and write its answer; gives a summary like a job's.
+
+    Raises:
+        OutputTakenError: the output folder is not empty.
+        UsageError: what :func:`jobmanager.collect_batch` refuses.
+    """
+    clock = SystemClock()
+    name = f"batch-{clock.now_us()}"
+    root = open_store(root or f"{DEFAULT_JOBS_FOLDER}/{name}").uri
+    output = query.plan.uri or f"{root.rstrip('/')}/output"
+    claim_output(output, root, name)
+    started_s = clock.monotonic_s()
+    table = collect_batch(query, master=master, parallelism=parallelism)
+    stream = part_uri(output, part_name(0))
+    _write(table, stream, query.plan.form)
+    mark_success(output, {"job": name, "events_out": table.num_rows, "batch": True}, [stream])
+    return {
+        "job": name,
+        "state": "finished",
+        "error": "",
+        "events_out": table.num_rows,
+        "elapsed_s": round(clock.monotonic_s() - started_s, 3),
+        "root": display_uri(root),
+        "output": display_uri(output),
+    }
+
+
+def _write(table: pa.Table, uri: str, form: TableForm | None) -> None:
+    """The events and the CTI that ends them, as a stream."""
+    schema = item_schema(payload_schema(table.schema))
+    stream = RStream.open(uri, payload_schema(table.schema), form=form)
+    for batch in table.to_batches():
+        kind = pa.repeat(pa.scalar(EVENT, pa.int8()), batch.num_rows)
+        stream.append(pa.RecordBatch.from_arrays([kind, *batch.columns], schema=schema))
+    stream.append(cti_batch(INF_TIME, schema))
+    stream.close()

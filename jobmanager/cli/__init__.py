@@ -1,0 +1,1 @@
+"""The ``jobmanager`` command."""

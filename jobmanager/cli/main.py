@@ -1,0 +1,393 @@
+"""The ``jobmanager`` command. Exit: 0 done, 1 failed or cancelled, 2 a mistake, 130 interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec
+
+import typer
+from rich.console import Console
+
+from jobmanager import logs
+from jobmanager.batch.run import run_batch
+from jobmanager.batch.validate import validate as run_both
+from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli.leaving import leave
+from jobmanager.cli.view import ProgressView, print_lost_rows, state_line, vertex_table
+from jobmanager.config import JobConfig
+from jobmanager.driver import job as jobs
+from jobmanager.errors import CannotDrainError, JobFailedError, NoJobError, NotRunningError
+from jobmanager.options import configured
+from jobmanager.storage.garbage import collect_garbage
+from jobmanager.storage.output_check import verify_output
+from jobmanager.storage.query_file import load_query, query_file
+from jobmanager.storage.root import CANCEL, DRAIN, JobRoot
+from jobmanager.storage.shown import BROKEN, row_of, shown_status
+from planner.explain import text as plan_text
+from planner.explain.json import document as plan_document
+from planner.physical.lower import lower
+from rstream.clock import SystemClock
+from rstream.errors import StreamEngineError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.driver.job import Job
+
+P = ParamSpec("P")
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+#: The keys of a status that ``run --json`` prints.
+SUMMARY = (
+    "job",
+    "state",
+    "error",
+    "events_in",
+    "events_out",
+    "late_events",
+    "late",
+    "poisoned_events",
+    "restarts",
+    "elapsed_s",
+    "startup_s",
+    "root",
+    "output",
+    "output_digest",
+    "notes",
+    "query_changed",
+)
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Run, watch and recover deterministic streaming jobs on Spark.",
+    pretty_exceptions_enable=False,
+)
+
+
+def _reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
+    """Turn a mistake into one message on standard error and an exit status."""
+
+    @functools.wraps(verb)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            verb(*args, **kwargs)
+        except StreamEngineError as error:
+            _fail(error, as_json=bool(kwargs.get("as_json")))
+
+    return guarded
+
+
+def _fail(error: StreamEngineError, *, as_json: bool) -> NoReturn:
+    told = ": ".join([*getattr(error, "__notes__", ()), str(error)])
+    print(f"jobmanager: error: {told}", file=sys.stderr)
+    if as_json and not isinstance(error, JobFailedError):
+        print(json.dumps({"state": "failed", "error": told}))
+    raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED)
+
+
+@app.command()
+@_reports_errors
+def run(
+    target: options.Target,
+    root: Annotated[str | None, typer.Option(help="Folder of the job (any fsspec uri).")] = None,
+    executor: options.ExecutorOption = "spark",
+    master: options.Master = None,
+    parallelism: options.ParallelismOrAuto = 2,
+    hosts: options.Hosts = None,
+    paced: options.Paced = None,
+    recovery: options.Recovery = None,
+    replicas: options.Replicas = None,
+    checkpoint_interval: options.CheckpointInterval = None,
+    checkpoint_bytes: options.CheckpointBytes = None,
+    retain: options.Retain = None,
+    verify: options.Verify = None,
+    fsync: options.Fsync = None,
+    batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
+    settings: options.Settings = None,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Run a query to its end and show its progress."""
+    logs.configure(verbose=verbose)
+    query = load_query(target, settings or ())
+    if batch:
+        if parallelism == "auto":
+            raise UsageError("--parallelism auto is for streams; give --batch a number")
+        done = run_batch(query, root=root, master=master, parallelism=parallelism)
+        print(json.dumps(done) if as_json else f"{done['events_out']:,} events: {done['output']}")
+        return
+    with ProgressView() as view:
+        job = jobs.run(
+            query,
+            root=root,
+            executor=executor,
+            master=master,
+            parallelism=parallelism,
+            hosts=hosts,
+            paced=paced,
+            on_status=view.show,
+            recovery=recovery,
+            replicas=replicas,
+            checkpoint_interval=checkpoint_interval,
+            checkpoint_bytes=checkpoint_bytes,
+            retain=retain,
+            verify=verify,
+            fsync=fsync,
+            query_file=query_file(target),
+        )
+        is_interrupted = _follow(job)
+    _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
+
+
+app.command(name="sql", help="Run a query written in SQL: run FILE.sql under another name.")(run)
+
+
+@app.command()
+@_reports_errors
+def resume(
+    root: options.Root,
+    executor: Annotated[
+        Literal["spark", "local"] | None, typer.Option(help="By default as before.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="By default as before.")] = None,
+    hosts: options.Hosts = None,
+    recovery: options.Recovery = None,
+    replicas: options.Replicas = None,
+    checkpoint_interval: options.CheckpointInterval = None,
+    checkpoint_bytes: options.CheckpointBytes = None,
+    retain: options.Retain = None,
+    verify: options.Verify = None,
+    fsync: options.Fsync = None,
+    trust: options.Trust = False,
+    accept_changed_inputs: options.AcceptChangedInputs = False,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Go on with a job that failed, was cancelled, or whose job manager died."""
+    logs.configure(verbose=verbose)
+    with ProgressView() as view:
+        job = jobs.resume(
+            root,
+            executor=executor,
+            master=master,
+            hosts=hosts,
+            on_status=view.show,
+            recovery=recovery,
+            replicas=replicas,
+            checkpoint_interval=checkpoint_interval,
+            checkpoint_bytes=checkpoint_bytes,
+            retain=retain,
+            verify=verify,
+            fsync=fsync,
+            trust=trust,
+            accept_changed_inputs=accept_changed_inputs,
+        )
+        view.note(job.status())
+        is_interrupted = _follow(job)
+    _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
+
+
+def _follow(job: Job) -> bool:
+    """Wait for the end; an interrupt cancels the job first. Whether there was one."""
+    is_interrupted = False
+    with contextlib.suppress(JobFailedError):  # told by _print_result
+        try:
+            job.wait()
+        except KeyboardInterrupt:
+            is_interrupted = True
+            job.cancel()
+            job.wait()
+    return is_interrupted
+
+
+def _print_result(job: Job, *, as_json: bool, is_interrupted: bool) -> None:
+    status = job.status()
+    if as_json:
+        print(json.dumps({k: status.get(k) for k in SUMMARY}))
+    elif status["state"] == "finished":
+        print(
+            f"{status['job']}: {status['events_in']:,} events in, {status['events_out']:,} out, "
+            f"{status['restarts']} restarts, {status['elapsed_s']:.1f} s\n"
+            f"output: {status['output']}\ndigest: {status['output_digest']}"
+        )
+        print_lost_rows(status)
+    if status["state"] == "failed":
+        hint = f"resume with: {_again(job)}; it goes on with the query as it was"
+        raise JobFailedError(status["job"], f"{status['error']} ({hint})")
+    if status["state"] == "cancelled":
+        print(f"{status['job']}: cancelled (resume with: {_again(job)})", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED if is_interrupted else EXIT_FAILED)
+
+
+def _again(job: Job) -> str:
+    return f"jobmanager resume {job.root}"
+
+
+@app.command()
+@_reports_errors
+def explain(
+    target: options.Target,
+    parallelism: options.ParallelismOrAuto = 2,
+    paced: options.Paced = None,
+    format: Annotated[
+        Literal["text", "mermaid", "json"], typer.Option(help="For people, pages or programs.")
+    ] = "text",
+    mermaid: Annotated[bool, typer.Option(help="The same as --format mermaid.")] = False,
+    settings: options.Settings = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show the plan of a query, its rules and its costs, without running it."""
+    config = configured(JobConfig(), parallelism, None, paced)
+    query, is_paced = load_query(target, settings or ()), config.host.pace > 0
+    plan = lower(query, root="ROOT", parallelism=config.parallelism, is_paced=is_paced)
+    if as_json:
+        print(json.dumps(plan_document(plan)))
+    else:
+        print(plan_text.explain(plan, "mermaid" if mermaid else format))
+
+
+@app.command()
+@_reports_errors
+def validate(
+    target: options.Target,
+    executor: options.ExecutorOption = "local",
+    master: options.Master = None,
+    parallelism: options.Parallelism = 2,
+    paced: options.Paced = None,
+    settings: options.Settings = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Run a query as a stream and as a Spark batch, and show the first difference."""
+    query = load_query(target, settings or ())
+    found = run_both(query, executor=executor, master=master, parallelism=parallelism, paced=paced)
+    print(json.dumps(found.to_json()) if as_json else found)
+    if not found.is_equal:
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command()
+@_reports_errors
+def status(root: options.Root, as_json: options.AsJson = False) -> None:
+    """Show where a job stands; works from any process, during the job and after it."""
+    found = _status(root)
+    if as_json:
+        print(json.dumps(found))
+    elif found.get("vertices"):
+        console = Console()
+        console.print(vertex_table(found, width=console.width))
+        print_lost_rows(found)
+    else:
+        print(state_line(found))
+
+
+def _status(root: str) -> dict[str, Any]:
+    return shown_status(JobRoot(root), SystemClock().now_us())
+
+
+@app.command(name="list")
+@_reports_errors
+def list_jobs(
+    folder: Annotated[str, typer.Argument(help="Where to look.")] = jobs.DEFAULT_JOBS_FOLDER,
+    as_json: options.AsJson = False,
+) -> None:
+    """List the jobs whose roots lie in a local folder, or the job whose root it is."""
+    now_us = SystemClock().now_us()
+    found = [*Path(folder).glob("job.json"), *sorted(Path(folder).glob("*/job.json"))]
+    rows = [row_of(str(path.parent), now_us) for path in found]
+    if as_json:
+        print(json.dumps({"jobs": rows}))
+        return
+    if not rows:
+        print(f"no job lies in or directly below {folder}", file=sys.stderr)
+    for row in rows:
+        print(f"{row['job']}  {row['state']}  {row['root']}")
+        if row["state"] == BROKEN:
+            print(f"jobmanager: {row['error']}", file=sys.stderr)
+
+
+@app.command()
+@_reports_errors
+def cancel(root: options.Root, as_json: options.AsJson = False) -> None:
+    """Ask a running job to end; what is durable stays, and resume can go on with it."""
+    found = _running(root)
+    JobRoot(root).request(CANCEL)
+    print(json.dumps({"job": found["job"], "cancel": "requested"}) if as_json else "requested")
+
+
+@app.command()
+@_reports_errors
+def drain(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Its name, as status shows it.")],
+    root: options.Root,
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask a running job to move everything off a host, without a gap, and to let it go."""
+    try:
+        found = _running(root)
+    except NoJobError:
+        if JobRoot(host).read_status():
+            turned = f"it is a job's folder; the host comes first: drain {root} {host}"
+            raise CannotDrainError(host, turned) from None
+        raise
+    reasons = {row["host"]: row["cannot_drain"] for row in found.get("hosts", [])}
+    if reasons.get(host, "?"):
+        unknown = f"the job has no such host, its hosts are {', '.join(reasons)}"
+        raise CannotDrainError(host, reasons.get(host, unknown))
+    JobRoot(root).request(DRAIN + host)
+    print(json.dumps({"job": found["job"], "drain": host}) if as_json else "requested")
+
+
+@app.command()
+@_reports_errors
+def gc(
+    root: options.Root,
+    retain: options.Retain = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Delete what a job that does not run keeps and nobody needs: it can be resumed as before."""
+    job_root = JobRoot(root, trust=trust)
+    found = collect_garbage(job_root, JobConfig(), {"retain": retain}, is_dry_run=dry_run)
+    told = {"files": list(found.files), "bytes": found.size_bytes, "dry_run": dry_run}
+    if as_json:
+        print(json.dumps(told))
+        return
+    for name in found.files:
+        print(name)
+    what = "would be freed" if dry_run else "freed"
+    print(f"{len(found.files):,} files, {found.size_bytes:,} bytes {what}")
+
+
+@app.command()
+@_reports_errors
+def verify(root: options.Root, trust: options.Trust = False) -> None:
+    """Read the output of a finished job back and compare all of it with its digests."""
+    print(json.dumps(verify_output(JobRoot(root, trust=trust))))
+
+
+def _running(root: str) -> dict[str, Any]:
+    """The status of a job that somebody works on.
+
+    Raises:
+        NotRunningError: nobody does.
+    """
+    found = _status(root)
+    if found["state"] not in ("starting", "running"):
+        raise NotRunningError(root, found["state"])
+    return found
+
+
+def main() -> None:
+    """Entry point of the console command."""
+    if not __debug__:
+        print("jobmanager: assertions guard the data; run Python without -O", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
+    try:
+        app()
+    except SystemExit as end:
+        leave(end.code)

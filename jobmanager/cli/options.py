@@ -1,0 +1,87 @@
+"""Options that several verbs share; what they mean is told in :mod:`jobmanager.options`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from planner.cost.options import PARALLELISM_MAX
+from planner.physical.recovery import REPLICAS_MAX
+
+Target = Annotated[
+    str, typer.Argument(metavar="FILE.py[:NAME] | FILE.sql", help="Where the query is.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="What ${NAME} is in the paths of FILE.sql."),
+]
+Root = Annotated[str, typer.Argument(metavar="ROOT", help="The root of the job.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; the last line is the result.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Log every notice to standard error.")]
+ExecutorOption = Annotated[
+    Literal["spark", "local"], typer.Option(help="Spark tasks, or threads of this process.")
+]
+Master = Annotated[
+    str | None,
+    typer.Option(help="Such as spark://host:7077; by default as Spark is configured."),
+]
+Parallelism = Annotated[
+    int,
+    typer.Option(min=1, max=PARALLELISM_MAX, help="Vertices per keyed stage (part of the plan)."),
+]
+
+
+def _parsed_parallelism(text: str | int) -> int | str:
+    if text == "auto":
+        return "auto"
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor 'auto'") from None
+
+
+#: Typer knows no unions, so what ``_parsed_parallelism`` gives is typed by hand.
+ParallelismOrAuto = Annotated[
+    Any,
+    typer.Option(
+        parser=_parsed_parallelism,
+        metavar="N|auto",
+        help="Vertices per keyed stage (part of the plan); auto: what the cost model recommends.",
+    ),
+]
+Paced = Annotated[float | None, typer.Option(help="Replay this many times faster than real time.")]
+Hosts = Annotated[int | None, typer.Option(min=1, help="Hosts; by default from the slots.")]
+Recovery = Annotated[
+    Literal["checkpoint", "replay", "replication"] | None,
+    typer.Option(help="How every vertex is recovered; by default as the query says."),
+]
+Replicas = Annotated[
+    int | None,
+    typer.Option(min=1, max=REPLICAS_MAX, help="Instances of every vertex, each on its own host."),
+]
+CheckpointInterval = Annotated[
+    str | None, typer.Option(metavar="DURATION", help="Such as 1s: between two checkpoints.")
+]
+CheckpointBytes = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Such as 64MB: a checkpoint after so much input.")
+]
+AcceptChangedInputs = Annotated[
+    bool,
+    typer.Option("--accept-changed-inputs", help="Only rows that could not be read were mended."),
+]
+Retain = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION|all", help="Keep what recovery no longer needs for so long."),
+]
+Fsync = Annotated[
+    bool | None,
+    typer.Option("--fsync/--no-fsync", help="Sync files to a local disk before they count."),
+]
+Verify = Annotated[
+    bool | None, typer.Option("--verify", help="Compare all that is written twice; slower.")
+]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Run its code though others may have written the folder."),
+]

@@ -1,0 +1,198 @@
+"""How a status looks to a person: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from jobmanager.driver.lost_rows import lost_lines
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_PLAIN_INTERVAL_S = 2.0
+_MIB = 1 << 20
+_COLUMNS = ("vertex", "state", "epoch", "host", "pid", "events in", "out", "CTI lag")
+_WIDE_COLUMNS = ("recovery", "events/s", "tail MiB", "durable seq")
+_WIDE_CHARS = 110
+
+
+class ProgressView:
+    """Shows each status it is given; rates are over the time between two shown statuses."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._live: Live | None = None
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=4)
+        self._shown_s = 0.0
+        self._is_ended = False
+        self._events: dict[str, int] = {}
+        self._noted: set[str] = set()
+
+    def __enter__(self) -> ProgressView:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, status: dict[str, Any]) -> None:
+        """Show a status; without a terminal at most one line every two seconds."""
+        self.note(status)
+        now = time.monotonic()
+        is_open = status["state"] in ("starting", "running")
+        if self._live is None and is_open and now - self._shown_s < _PLAIN_INTERVAL_S:
+            return
+        if self._is_ended:
+            return
+        self._is_ended = not is_open
+        rates = self._rates(status, now)
+        self._shown_s = now
+        if self._live is not None:
+            self._live.update(vertex_table(status, rates, width=self._console.width))
+        else:
+            print(progress_line(status, rates), file=sys.stderr, flush=True)
+
+    def note(self, status: dict[str, Any]) -> None:
+        """Print the notes of a status that were not printed yet, a line each."""
+        for line in status.get("notes", ()):
+            if line not in self._noted:
+                self._noted.add(line)
+                self._console.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
+
+    def _rates(self, status: dict[str, Any], now: float) -> dict[str, float]:
+        elapsed = max(now - self._shown_s, 1e-3) if self._shown_s else 0.0
+        rates: dict[str, float] = {}
+        for row in status["vertices"]:
+            before = self._events.get(row["vertex"], 0)
+            gained = max(0, row["events_in"] - before)
+            rates[row["vertex"]] = gained / elapsed if elapsed else 0.0
+            self._events[row["vertex"]] = row["events_in"]
+        return rates
+
+
+def vertex_table(
+    status: dict[str, Any], rates: dict[str, float] | None = None, *, width: int
+) -> Table:
+    """One row per vertex; fewer columns if ``width`` is less than 110 characters.
+
+    Its replicas, twins and newcomers, and instances that leave a host, have rows below it, by role.
+    "durable seq" is that of the output stream that is least far.
+    """
+    title = f"{status['job']}: {status['state']}"
+    title += _lost_rows(status)
+    if status.get("error"):
+        title += f": {in_one_line(status['error'])}"
+    table = Table(
+        title=Text(title), title_justify="left", box=SIMPLE, pad_edge=False, padding=(0, 1)
+    )
+    columns = [*_COLUMNS, *(_WIDE_COLUMNS if width >= _WIDE_CHARS else ())]
+    for name in columns:
+        is_word = name in ("vertex", "state", "host", "recovery")
+        table.add_column(name, justify="left" if is_word else "right", no_wrap=True)
+    for row in status["vertices"]:
+        cells = _cells(row, None if rates is None else rates[row["vertex"]])
+        table.add_row(*(cells[name] for name in columns))
+        for cells in _instance_cells(row):
+            table.add_row(*(cells.get(name, "") for name in columns))
+    return table
+
+
+def _instance_cells(row: dict[str, Any]) -> list[dict[str, str]]:
+    """A line for each instance, where there is more to tell than that there is one."""
+    instances = row.get("instances", [])
+    if row["state"] == "finished" or [i["role"] for i in instances] in ([], ["primary"]):
+        return []
+    return [
+        {
+            "vertex": f"  {i['role']}",
+            "state": i["state"],
+            "epoch": str(i["epoch"] or "-"),
+            "host": i["host"],
+            "pid": str(i["pid"] or "-"),
+            "tail MiB": f"{i['tail_bytes'] / _MIB:.1f}",
+            "durable seq": f"{min(i['durable'], default=0):,}",
+        }
+        for i in instances
+    ]
+
+
+def _cells(row: dict[str, Any], rate: float | None) -> dict[str, str]:
+    """What the table can show of a vertex, by column."""
+    return {
+        "vertex": row["vertex"],
+        "state": row["state"],
+        "epoch": str(row["epoch"]),
+        "host": row["host"],
+        "pid": str(row["pid"] or "-"),
+        "events in": f"{row['events_in']:,}",
+        "recovery": row.get("strategy", ""),
+        "events/s": "-" if rate is None else f"{rate:,.0f}",
+        "out": f"{row['events_out']:,}",
+        "CTI lag": _lag(row["cti_lag_s"]),
+        "tail MiB": f"{row['tail_bytes'] / _MIB:.1f}",
+        "durable seq": f"{min(row['durable'], default=0):,}",
+    }
+
+
+def progress_line(status: dict[str, Any], rates: dict[str, float]) -> str:
+    """The job in one line."""
+    rows = status["vertices"]
+    done = sum(row["state"] == "finished" for row in rows)
+    lags = [row["cti_lag_s"] for row in rows if row["cti_lag_s"] is not None]
+    text = (
+        f"{status['job']} {status['state']}: {done}/{len(rows)} vertices finished, "
+        f"{status['events_in']:,} events in, {status['events_out']:,} out, "
+        f"{sum(rates.values()):,.0f} events/s, CTI lag {_lag(max(lags, default=None))}, "
+        f"{sum(row['tail_bytes'] for row in rows) / _MIB:.1f} MiB in tails, "
+        f"{status['restarts']} restarts{_lost_rows(status)}"
+    )
+    return f"{text}: {in_one_line(status['error'])}" if status["error"] else text
+
+
+def print_lost_rows(status: dict[str, Any]) -> None:
+    """The last lines of a result: rows that are not in the answer as they were read."""
+    for line in lost_lines(status):
+        print(line)
+
+
+def state_line(status: dict[str, Any]) -> str:
+    """A job that has not come far enough for a table."""
+    text = f"{status['job']}: {status['state']}"
+    return f"{text}: {in_one_line(status['error'])}" if status.get("error") else text
+
+
+def in_one_line(message: str) -> str:
+    """A message, which may quote what a user's code raised, without its line breaks."""
+    return "; ".join(line.strip() for line in message.splitlines() if line.strip())
+
+
+def _lost_rows(status: dict[str, Any]) -> str:
+    """Rows that are not in the answer, where there are any."""
+    kinds = {"late": status.get("late_events", 0), "poisoned": status.get("poisoned_events", 0)}
+    return "".join(f", {n:,} {kind}" for kind, n in kinds.items() if n)
+
+
+def _lag(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"

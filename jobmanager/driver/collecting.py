@@ -1,0 +1,60 @@
+"""``collect``: the answer of a stream as a table, by a job that leaves nothing behind."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobmanager.driver.job import run
+from jobmanager.driver.lost_rows import lost_lines
+from jobmanager.errors import LateRowsWarning
+from planner import Stream
+from rstream import read_events
+from rstream.errors import UsageError
+from rstream.items.batch import VS
+
+if TYPE_CHECKING:
+    from jobmanager.config import JobConfig
+    from jobmanager.driver.engine import ExecutorName
+    from planner.cost.options import Parallelism
+
+
+def collect(
+    stream: Stream,
+    *,
+    executor: ExecutorName = "local",
+    master: str | None = None,
+    parallelism: Parallelism | None = None,
+    config: JobConfig | None = None,
+) -> pa.Table:
+    """Run ``stream`` on its finite sources and give its events.
+
+    Columns ``_vs, _ve`` and the payload, in sequence order: the sink vertices' streams are merged
+    as MERGE would, by (_vs, sink vertex, seq). Rows that are late warn (``LateRowsWarning``).
+    """
+    if not isinstance(stream, Stream):
+        raise UsageError(
+            f"collect() takes a Stream (without .to_parquet()), not a {type(stream).__name__}; "
+            ".window(...).agg(...) makes one of a group_by"
+        )
+    with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:
+        job = run(
+            stream.to_parquet(technical_columns=True),
+            root=f"{folder}/collect",
+            executor=executor,
+            master=master,
+            parallelism=parallelism,
+            config=config,
+            fsync=False,
+        )
+        status = job.wait()
+        tables = [read_events(uri) for _, uri in job.plan.sink_streams()]
+    for line in lost_lines({"late": status.get("late", [])}):
+        warnings.warn(line, LateRowsWarning, stacklevel=2)
+    table = pa.concat_tables(tables)
+    order = pc.sort_indices(table[VS].combine_chunks()) if table.num_rows else None
+    return table if order is None else table.take(order)

@@ -1,0 +1,400 @@
+"""Driver: the shell around the job manager. It performs instructions and feeds notices back.
+
+Theory of operation. Host messages (from the Flight service's threads), exits (from the executor's)
+and time all become notices in one queue. The driver's thread takes them one by one: log,
+``handle``, perform. Before a checkpoint is deleted the log is made durable, so a job manager that
+takes over never relies on a file that was deleted for a reason it does not know. What the root is
+asked for at a tick (requests, deletions, the status) may fail for a while: the next tick tries it
+again.
+
+Invariants: (1) one thread calls ``handle``; (2) a decision that deletes is durable first, and the
+root still its own *after* that, so a successor knows of it; (3) the same holds for a beginning and
+a takeover, because it numbers its instances by how many takeovers there were; (4) one that finds
+that another has taken over ends, and writes nothing, not even a status.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import secrets
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
+
+from jobmanager.driver.report import status_of
+from jobmanager.driver.shell_parts import nothing_to_check
+from jobmanager.driver.subscription import Sites
+from jobmanager.errors import JobRunningError
+from jobmanager.logs import note
+from jobmanager.manager import damage
+from jobmanager.state.messages import (
+    CancelRequested,
+    CheckOutput,
+    DeleteFiles,
+    DrainRequested,
+    EndJob,
+    Feed,
+    HostLost,
+    JobResumed,
+    JobStarted,
+    OutputWhole,
+    Record,
+    Refuse,
+    StartHost,
+    Tell,
+    Tick,
+    is_logged,
+)
+from jobmanager.storage.notice_log import NoticeLog
+from jobmanager.storage.root import CANCEL, DRAIN
+from rstream.errors import OperatingError
+from rstream.transport.flight import ControlServer
+from rvertex.errors import InvalidMessageError
+from rvertex.host.host import HostSpec, peer_name
+from rvertex.messages import (
+    INSTRUCTION_CODEC,
+    NOTICE_CODEC,
+    Collect,
+    HostReady,
+    Locate,
+    StartVertex,
+    StopHost,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jobmanager.config import JobConfig
+    from jobmanager.driver.shell_parts import CheckOutputs, ControlService, OpenControl
+    from jobmanager.manager.manager import JobManager
+    from jobmanager.state.messages import Instruction, Notice
+    from jobmanager.storage.root import JobRoot
+    from rstream.clock import Clock
+    from rstream.log.background import Background
+    from rvertex.host.executor import Executor
+
+_log = logging.getLogger(__name__)
+#: Work that keeps the driver from listening for longer than this is not the hosts' silence.
+PAUSE_MAX_S = 5.0
+#: Hosts of a job manager that was replaced or broke off have so long to leave. The threads of their
+#: servers belong to gRPC: they must not meet a Python that is being taken down.
+ORPHANS_WAIT_S = 15.0
+#: Of what the job cannot go on without; each try has the retries of the store.
+TRIES_MAX = 4
+
+
+class Driver:
+    """Runs one job to its end; :meth:`run` is called once, from one thread."""
+
+    def __init__(
+        self,
+        *,
+        root: JobRoot,
+        manager: JobManager,
+        executor: Executor,
+        config: JobConfig,
+        clock: Clock,
+        on_status: Callable[[dict[str, object]], None],
+        background: Background | None = None,
+        open_control: OpenControl = ControlServer,
+        check_outputs: CheckOutputs = nothing_to_check,
+    ) -> None:
+        self._root = root
+        self._manager = manager
+        self._executor = executor
+        self._config = config
+        self._clock = clock
+        self._origin_us = clock.now_us() - int(clock.monotonic_s() * 1e6)
+        self._on_status = on_status
+        self._notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
+        #: For readers in this process: where vertices write, and what opens the lines to them.
+        self.sites = Sites()
+        self.secret = secrets.token_hex(16)
+        self._log = NoticeLog(root, clock, config, background)
+        self._open_control, self._check_outputs = open_control, check_outputs
+        self._server: ControlService | None = None
+        #: Monotonic seconds of the first order to start a vertex, and of the job's end.
+        self.started_s: float | None = None
+        self.ended_s: float | None = None
+        self._ticked_s, self._status_due_s = 0.0, 0.0
+        #: What hosts that replace others are told; the first ones begin when they begin.
+        self._pace_started_us = 0
+        self._is_resumed = False
+        #: Files to delete, for reasons that are durable.
+        self._needless: deque[str] = deque()
+        self._is_replaced = False
+        #: Since when the root could not be reached; monotonic seconds.
+        self._failing_s: float | None = None
+
+    def cancel(self) -> None:
+        """Ask for the end of the job; from any thread."""
+        self._notices.put(CancelRequested())
+
+    def run(self, *, resumed: bool) -> None:
+        """Start (or take over) the job and serve it until it has ended."""
+        try:
+            self.begin(resumed=resumed)
+            while self.ended_s is None:
+                self.turn(self._config.tick_s)
+        finally:
+            try:
+                self.close()
+            finally:
+                if self.ended_s is None:  # hosts notice that their line is broken, and leave
+                    self._executor.close(ORPHANS_WAIT_S)
+
+    def begin(self, *, resumed: bool) -> None:
+        """Open for hosts, replay the log of a job that is taken over, give the first orders."""
+        self._server = self._open_control(
+            self.secret,
+            self._receive,
+            on_disconnect=self._disconnected,
+            host=self._executor.bind,
+        )
+        if resumed:
+            self._manager.recall(self._log.replay())
+            found = self._check_outputs(damage.output_ends(self._manager.job), contents=True)
+            for seen in damage.seen(self._manager.job, found):
+                self._handle(seen)
+        self._is_resumed = resumed
+        begin = JobResumed if resumed else JobStarted
+        self._handle(begin(self._executor.hosts, self._now_us(), self._config.retain_us))
+
+    def turn(self, wait_s: float) -> None:
+        """Take the notices that are there, waiting at most ``wait_s`` for one; let time pass.
+
+        Raises:
+            JobRunningError: another job manager has taken over.
+        """
+        if self._ticked_s and self._clock.monotonic_s() - self._ticked_s > PAUSE_MAX_S:
+            self._look_after_root()
+        with contextlib.suppress(queue.Empty):
+            self._handle(self._notices.get(timeout=wait_s))
+            for _ in range(self._notices.qsize()):  # what came while a slow store was waited for
+                self._handle(self._notices.get_nowait())
+        now = self._clock.monotonic_s()
+        if now - self._ticked_s < self._config.tick_s:
+            return
+        self._forgive_pause(now)
+        self._ticked_s = now
+        if self.ended_s is None:
+            self._handle(Tick(self._now_us()))
+        self._look_after_root()
+
+    def close(self) -> None:
+        """Close the log and the lines, and write the last status.
+
+        The lines end whatever else fails: hosts without a job manager must notice it and leave.
+        """
+        try:
+            self._log.close(flush=not self._is_replaced)
+        finally:
+            if self._server is not None:
+                self._server.close()
+        if self._is_replaced:
+            return
+        if self.ended_s is not None:
+            with contextlib.suppress(OperatingError):  # what stays is for ``jobmanager gc``
+                self._delete_needless()
+            self._insist(self._last_status)
+        else:
+            self._last_status()
+
+    def _look_after_root(self) -> None:
+        """Take requests, delete what is needless, write the status; what fails waits for a tick.
+
+        Raises:
+            OperatingError: it has failed for ``store_wait_s``.
+            JobRunningError: another job manager has taken over.
+        """
+        try:
+            self._check_owner()
+            for request in self._root.requests() if self.ended_s is None else ():
+                self._root.forget_request(request)
+                self._notices.put(_notice_of(request))
+            self._delete_needless()
+            if self._clock.monotonic_s() >= self._status_due_s:
+                self._write_status()
+        except OperatingError as error:
+            now = self._clock.monotonic_s()
+            self._failing_s = now if self._failing_s is None else self._failing_s
+            if self._failing_s == now:
+                _log.warning("the root cannot be reached; trying again: %s", error)
+            if now - self._failing_s > self._config.store_wait_s:
+                raise
+        else:
+            self._failing_s = None
+
+    def _handle(self, notice: Notice) -> None:
+        if is_logged(notice) and not self._manager.is_stale(notice):
+            note(_log, notice)
+            self._log.append(notice)
+        instructions = self._manager.handle(notice)
+        for record in (i for i in instructions if isinstance(i, Record)):
+            self._log.append(record.notice)
+        begins = isinstance(notice, JobStarted | JobResumed)
+        if begins or any(_is_final(i, notice) for i in instructions):
+            self._insist(self._log.flush)
+            self._insist(self._check_owner)
+        for instruction in instructions:
+            self._perform(instruction)
+
+    def _check_owner(self) -> None:
+        try:
+            self._root.check_owner()
+        except JobRunningError:
+            self._is_replaced = True
+            raise
+
+    def _delete_needless(self) -> None:
+        while self._needless:
+            self._root.store.delete(self._needless[0])
+            self._needless.popleft()
+
+    def _last_status(self) -> None:
+        self._check_owner()
+        self._write_status()
+
+    def _insist(self, action: Callable[[], None]) -> None:
+        """Do what the job cannot go on without; a store that fails is tried again.
+
+        Raises:
+            OperatingError: it has failed for ``store_wait_s``, or TRIES_MAX times.
+        """
+        since_s = self._clock.monotonic_s()
+        for _ in range(TRIES_MAX - 1):
+            try:
+                return action()
+            except OperatingError as error:
+                _log.warning("the root cannot be reached: %s", error)
+                if self._clock.monotonic_s() - since_s > self._config.store_wait_s:
+                    raise
+        return action()
+
+    def _forgive_pause(self, now_s: float) -> None:
+        """Stop the time of limits for as long as the driver did not listen.
+
+        It may wait for a slow store; what hosts said meanwhile is still in the queue.
+        """
+        pause_s = now_s - self._ticked_s - PAUSE_MAX_S
+        if self._ticked_s and pause_s > 0:
+            self._origin_us -= int(pause_s * 1e6)
+
+    def _now_us(self) -> int:
+        """Time that does not jump: limits on silence and stalls are measured with it."""
+        return self._origin_us + int(self._clock.monotonic_s() * 1e6)
+
+    def _perform(self, instruction: Instruction) -> None:
+        match instruction:
+            case StartHost(host=host):
+                self._executor.start(self._host_spec(host), self._exited)
+            case Tell(host=host, instruction=message):
+                if isinstance(message, Locate):
+                    self.sites.note(message)
+                if self.started_s is None and isinstance(message, StartVertex):
+                    self.started_s = self._clock.monotonic_s()
+                    self._pace_started_us = 0 if self._is_resumed else self._clock.now_us()
+                self._send(peer_name(host, 0), INSTRUCTION_CODEC.encode(message))
+            case Refuse(host=host, attempt=attempt):
+                message = StopHost(host, flush=False)
+                self._send(peer_name(host, attempt), INSTRUCTION_CODEC.encode(message))
+            case Feed(notice=notice):
+                self._notices.put(notice)
+            case DeleteFiles(names=names):
+                self._needless.extend(names)
+            case CheckOutput(ends=ends):
+                self._insist(lambda: self._check(ends))
+            case Record():
+                pass  # it was logged before all else
+            case EndJob():
+                self._end()
+            case _:
+                assert_never(instruction)
+
+    def _send(self, peer: str, data: bytes) -> None:
+        assert self._server is not None
+        try:
+            self._server.send(peer, data)
+        except OperatingError:
+            _log.info("unreachable", extra={"peer": peer})  # its loss arrives as a notice
+
+    def _check(self, ends: Mapping[str, int | None]) -> None:
+        """Say what is lost of the output, or that nothing is; digests are compared to verify."""
+        found = self._check_outputs(ends, contents=self._config.host.verify)
+        for lost in found:
+            self._notices.put(lost)
+        if not found:
+            self._notices.put(OutputWhole())
+
+    def _host_spec(self, host: str) -> HostSpec:
+        assert self._server is not None
+        limits = self._config.host_limits(self._executor.hosts)
+        return HostSpec(
+            host=host,
+            job=self._root.name,
+            root=self._root.uri,
+            control_address=self._server.address,
+            secret=self.secret,
+            limits=replace(limits, pace_started_us=self._paced_from_us()),
+            bind=self._executor.bind,
+            replaces=self._former(host),
+        )
+
+    def _paced_from_us(self) -> int:
+        """When the first row was due: as configured, or when the first vertex was started."""
+        return self._config.host.pace_started_us or self._pace_started_us
+
+    def _former(self, host: str) -> str:
+        """The host that held the slot of ``host`` before; empty if none did."""
+        return next(h.former for h in self._manager.hosts if h.name == host)
+
+    def _receive(self, peer: str, data: bytes) -> None:
+        """A host's message; from a thread of the Flight service."""
+        try:
+            notice = NOTICE_CODEC.decode(data)
+        except InvalidMessageError as error:
+            _log.warning("message refused", extra={"peer": peer, "reason": str(error)})
+            return
+        if self.ended_s is not None and isinstance(notice, HostReady):
+            self._stop_host(peer)  # it started while the job came to its end
+        elif peer.endswith("#0") or isinstance(notice, HostReady):
+            self._notices.put(notice)
+
+    def _disconnected(self, peer: str) -> None:
+        host, _, attempt = peer.partition("#")
+        if attempt == "0":
+            self._notices.put(HostLost(host, "its control link broke"))
+
+    def _exited(self, host: str, how: str) -> None:
+        self._notices.put(HostLost(host, how))
+
+    def _end(self) -> None:
+        """Stop the hosts and wait for them, so that nothing writes after the job has ended."""
+        self.ended_s = self._clock.monotonic_s()
+        for host in self._manager.hosts:
+            self._stop_host(peer_name(host.name, 0))
+        self._executor.close(self._config.host_stop_wait_s)
+
+    def _stop_host(self, peer: str) -> None:
+        host = peer.partition("#")[0]
+        self._send(peer, INSTRUCTION_CODEC.encode(StopHost(host, flush=True)))
+
+    def _write_status(self) -> None:
+        rows = len(self._manager.vertices) + len(self._manager.hosts)
+        wait_s = rows / self._config.status_rows_per_s_max
+        self._status_due_s = self._clock.monotonic_s() + wait_s
+        self._on_status(status_of(self._manager, now_us=self._clock.now_us()))
+
+
+def _notice_of(request: str) -> CancelRequested | DrainRequested:
+    """What a user's request file means to the job manager."""
+    return CancelRequested() if request == CANCEL else DrainRequested(request.removeprefix(DRAIN))
+
+
+def _is_final(instruction: Instruction, notice: Notice) -> bool:
+    """Whether something is deleted or forgotten, so that what led to it must be durable first."""
+    if isinstance(instruction, Tell):  # what follows from progress only frees memory
+        return is_logged(notice) and isinstance(instruction.instruction, Collect)
+    return isinstance(instruction, DeleteFiles | Record | EndJob)

@@ -1,0 +1,64 @@
+"""Where the vertices of a job run: on Spark, or on threads of this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from jobmanager.options import replicas_max
+from rstream.errors import UsageError
+from rstream.transport.tls import check_tls
+from rvertex.host.executor import Executor, LocalExecutor
+
+if TYPE_CHECKING:
+    from jobmanager.config import JobConfig
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.vertex.spec import VertexSpec
+
+ExecutorName = Literal["spark", "local"]
+
+
+def check_executor(name: str, root: str) -> None:
+    """There is such an executor, its processes can reach the root, and each other.
+
+    Raises:
+        UsageError: not so.
+    """
+    if name not in ("spark", "local"):
+        raise UsageError(f"executor {name!r}: choose spark or local")
+    if name == "spark" and root.startswith("memory:"):
+        raise UsageError(
+            f"root {root}: memory is not shared between processes; it serves executor local only"
+        )
+    check_tls()
+
+
+def open_executor(
+    name: ExecutorName,
+    plan: PhysicalPlan,
+    master: str | None,
+    config: JobConfig,
+    fallback: str | None,
+) -> Executor:
+    """The executor for ``plan``; ``spark_context`` says what masters mean.
+
+    Raises:
+        UsageError, OperatingError: Spark is not to be had, or not so.
+    """
+    vertices: dict[str, VertexSpec] = {v.id: v for v in plan.vertices}
+    if name == "local":
+        return LocalExecutor(vertices, hosts=config.hosts or replicas_max(plan))
+    from rvertex.host.spark import SparkExecutor  # starting Java is not for every command
+
+    return SparkExecutor(
+        vertices,
+        master=master,
+        hosts=config.hosts,
+        daemon_module="jobmanager.spark_daemon",
+        fallback=fallback,
+    )
+
+
+def master_of(runner: Executor, asked: str | None) -> str | None:
+    """The master to record: the one that Spark has; of a local executor the one that was named."""
+    found: str | None = getattr(runner, "master", asked)
+    return found

@@ -1,0 +1,99 @@
+"""Rows that are not in the answer of a job as they were read: how many, whose, and what helps.
+
+The numbers are state of the sources, so they are the same after any failure. The delay that keeps
+all rows is exact, the one that keeps 99 % of them may be a little longer than the least.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from planner.durations import format_us
+from rvertex.vertex.lateness import LatenessCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobmanager.state.records import VertexState
+    from rvertex.sources.spec import SourceSpec
+
+#: Of a hundred rows so many may be late for a delay to count as keeping 99 %.
+_LATE_PERCENT = 1
+
+
+def late_sources(vertices: Iterable[VertexState]) -> list[dict[str, Any]]:
+    """For each source with late rows: how many of how many, and which delays would have kept them.
+
+    Only JSON types. ``delay_for_99_us``: None if the delay in force keeps as many.
+    """
+    stages: dict[str, list[VertexState]] = {}
+    for vertex in vertices:
+        if vertex.shape.source is not None:
+            stages.setdefault(vertex.shape.stage, []).append(vertex)
+    return [_source(stage, rows) for stage, rows in stages.items() if _late(rows)]
+
+
+def lost_lines(status: dict[str, Any]) -> list[str]:
+    """What to tell a person at the end, a line for each source and each reason."""
+    root = status.get("root", "")
+    lines = [_late_line(found, root) for found in status.get("late", [])]
+    poisoned = status.get("poisoned_events", 0)
+    if poisoned:
+        lines.append(
+            f"poisoned: {_counted(poisoned, 'event')} passed over, as user code raised on them and "
+            "on_error says so (jobmanager.read_dead_letters has those that were put aside)"
+        )
+    return lines
+
+
+def _late(vertices: list[VertexState]) -> int:
+    return sum(v.late_events for v in vertices)
+
+
+def _source(stage: str, vertices: list[VertexState]) -> dict[str, Any]:
+    spec = vertices[0].shape.source
+    assert spec is not None, stage
+    counts = LatenessCounts()
+    for vertex in vertices:
+        counts = counts.merged(LatenessCounts.from_bytes(vertex.lateness))
+    rows, late = sum(v.events_in for v in vertices), _late(vertices)
+    late_max = rows * _LATE_PERCENT // 100
+    return {
+        "source": stage,
+        "path": spec.path,
+        "rows": rows,
+        "late": late,
+        "policy": spec.late,
+        "delay": _delay(spec),
+        "delay_for_all_us": counts.max_us,
+        "delay_for_99_us": None if late <= late_max else counts.delay_for(late_max),
+    }
+
+
+def _delay(spec: SourceSpec) -> str:
+    if spec.delay_quantile is None:
+        return format_us(spec.delay_us)
+    return f"p{round(spec.delay_quantile * 100, 9):g}"
+
+
+def _late_line(found: dict[str, Any], root: str) -> str:
+    kept = f" (jobmanager.read_late({root!r}) has them)" if root else ""
+    became = {"drop": f"dropped{kept}", "adjust": "moved to a later time"}
+    most = found["delay_for_99_us"]
+    most = "" if most is None else f', about "{format_us(_rounded_up(most))}" 99 %'
+    return (
+        f"late: {found['late']:,} of {found['rows']:,} rows of {found['path']} "
+        f"({found['source']}) came later than delay={found['delay']} allows and were "
+        f'{became[found["policy"]]}; delay="{format_us(found["delay_for_all_us"])}" would have '
+        f'kept all{most}; delay="auto" finds out'
+    )
+
+
+def _rounded_up(us: int) -> int:
+    """To three digits, upwards: it keeps no fewer rows."""
+    unit: int = 10 ** max(0, len(str(us)) - 3)
+    return -(-us // unit) * unit
+
+
+def _counted(n: int, what: str) -> str:
+    return f"1 {what} was" if n == 1 else f"{n:,} {what}s were"

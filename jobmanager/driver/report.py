@@ -1,0 +1,167 @@
+"""The status of a job: one dictionary, for the status file, the CLI and ``Job.status()``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.driver.lost_rows import late_sources
+from jobmanager.manager.hosts import drain_refusals
+from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.state.records import HostState
+from rstream.types import INF_TIME, MIN_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.manager.manager import JobManager
+    from jobmanager.state.records import InstanceState, Join, VertexState
+
+_US_PER_S = 1_000_000
+#: The instance of a vertex that has none.
+NOBODY: dict[str, Any] = {
+    "epoch": 0,
+    "host": "",
+    "pid": 0,
+    "checkpoint": "",
+    "inputs": [],
+    "outputs": [],
+    "durable": [],
+}
+
+
+def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
+    """The job as it stands; only JSON types."""
+    states = manager.vertices.values()
+    newest = max((v.max_vs for v in states), default=MIN_TIME)
+    rows = [_vertex(manager, v, newest) for v in states]
+    why_not = drain_refusals(manager.job)
+    return {
+        "state": manager.state,
+        "error": manager.error,
+        "pid": os.getpid(),
+        "machine": socket.gethostname(),
+        "written_us": now_us,
+        "events_in": sum(v.events_in for v in states if v.shape.is_source),
+        "events_out": sum(v.events_out for v in states if v.shape.is_sink),
+        "late_events": sum(v.late_events for v in states),
+        "late": late_sources(states),
+        "poisoned_events": sum(v.poisoned_events for v in states),
+        "restarts": sum(v.restarts for v in states),
+        "output_digest": output_digest(manager),
+        "hosts": [_host(manager, h, why_not) for h in manager.hosts],
+        "vertices": rows,
+    }
+
+
+def output_digest(manager: JobManager) -> str:
+    """Digest over the output items in sequence order, sink vertex after sink vertex.
+
+    Empty until every sink has finished.
+    """
+    sinks = [v for v in manager.vertices.values() if v.shape.is_sink]
+    if not sinks or any(v.state != "finished" for v in sinks):
+        return ""
+    total = hashlib.blake2b(digest_size=16)
+    for vertex in sinks:
+        for stream, digest in zip(vertex.shape.outputs, vertex.digests, strict=True):
+            if stream.reader is None and not stream.is_side:
+                total.update(digest)
+    return total.hexdigest()
+
+
+def _vertex(manager: JobManager, vertex: VertexState, newest_us: int) -> dict[str, Any]:
+    """A vertex: what its furthest instance says of it, then all its instances.
+
+    ``newest_us``: the newest event any source has read.
+    """
+    instances = [_instance(manager, vertex, i) for i in vertex.instances]
+    leader = vertex.leader
+    furthest = next((row for row in instances if leader and row["epoch"] == leader.epoch), NOBODY)
+    return {
+        "vertex": vertex.shape.id,
+        "stage": vertex.shape.stage,
+        "state": vertex.state,
+        "strategy": vertex.shape.recovery.strategy,
+        **{key: furthest[key] for key in NOBODY},
+        "restarts": vertex.restarts,
+        "events_in": vertex.events_in,
+        "events_out": vertex.events_out,
+        "late_events": vertex.late_events,
+        "poisoned_events": vertex.poisoned_events,
+        "cti_us": vertex.cti,
+        "cti_lag_s": _lag_s(vertex, newest_us),
+        "tail_bytes": sum(row["tail_bytes"] for row in instances),
+        "instances": [*instances, *(_joining(manager, join) for join in vertex.joins)],
+    }
+
+
+def _instance(manager: JobManager, vertex: VertexState, instance: InstanceState) -> dict[str, Any]:
+    host = _host_named(manager, instance.host)
+    return {
+        "role": _role(manager, vertex, instance),
+        "state": instance.state,
+        "epoch": instance.epoch,
+        "host": instance.host,
+        "pid": host.pid if host is not None else 0,
+        "checkpoint": instance.checkpoint,
+        "inputs": list(instance.consumed),
+        "outputs": list(instance.outputs),
+        "durable": list(instance.durable),
+        "cti_us": instance.cti,
+        "tail_bytes": instance.tail_bytes if manager.state in OPEN_STATES else 0,
+    }
+
+
+def _role(manager: JobManager, vertex: VertexState, instance: InstanceState) -> str:
+    """What an instance is there for."""
+    if manager.hosts[instance.slot].is_draining:
+        return "draining"
+    if instance.replaces is not None:
+        return "twin"
+    if instance.state in ("waiting", "starting") and len(vertex.instances) > 1:
+        return "joining"
+    return "primary" if instance is vertex.instances[0] else "replica"
+
+
+def _joining(manager: JobManager, join: Join) -> dict[str, Any]:
+    """One that is to start: its checkpoint is not there yet."""
+    return {
+        **NOBODY,
+        "role": "joining" if join.replaces is None else "twin",
+        "state": "waiting",
+        "host": manager.hosts[join.slot].name,
+        "cti_us": MIN_TIME,
+        "tail_bytes": 0,
+    }
+
+
+def _lag_s(vertex: VertexState, newest_us: int) -> float | None:
+    """Event seconds from the newest event any source has read to this vertex's CTI."""
+    if vertex.cti == INF_TIME or vertex.state == "finished":
+        return 0.0
+    if MIN_TIME in (newest_us, vertex.cti):
+        return None
+    return max(0.0, (newest_us - vertex.cti) / _US_PER_S)
+
+
+def _host_named(manager: JobManager, name: str) -> HostState | None:
+    slot = HostState.slot_of(name)
+    host = manager.hosts[slot] if 0 <= slot < len(manager.hosts) else None
+    return host if host is not None and host.name == name else None
+
+
+def _host(
+    manager: JobManager, host: HostState, why_not: Callable[[HostState], str]
+) -> dict[str, Any]:
+    is_open = manager.state in OPEN_STATES
+    return {
+        "host": host.name,
+        "state": host.condition if is_open else "stopped",
+        "machine": host.machine,
+        "pid": host.pid,
+        "address": host.address,
+        "cannot_drain": why_not(host) if is_open else "the job has ended",
+    }

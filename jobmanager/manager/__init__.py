@@ -1,0 +1,1 @@
+"""How the job manager decides: one pure state machine."""

@@ -1,0 +1,216 @@
+"""What may be forgotten and deleted, and who is told. Pure.
+
+Reports release the memory of volatile streams; checkpoints move the low-water marks, which collect
+durable streams and let old checkpoints go. A checkpoint is made of its own file and of *parts*,
+which others of the vertex may name too.
+
+Invariants: (1) a checkpoint goes only when the marks say that no recovery can need it; (2) a part
+goes only when no checkpoint that is left names it, nor the last one of a present instance, whose
+next one may name it without storing it again; (3) a mark is never taken back: a checkpoint that
+would read below one is not used.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+from jobmanager.config import KEEP_ALL
+from jobmanager.manager.joining import answered
+from jobmanager.state.job_state import US_PER_S
+from jobmanager.state.low_water_marks import LowWaterMarks, low_water_marks
+from jobmanager.state.messages import CheckpointsKept, DeleteFiles, KeptOfVertex
+from jobmanager.state.tracker import CheckpointRef
+from rvertex.checkpoint.journal import is_shared
+from rvertex.messages import Collect, Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.records import VertexState
+    from rvertex.messages import CheckpointTaken, Progress
+
+
+#: Up to so many vertices the marks are applied with every checkpoint; in a larger plan once for as
+#: many as there are vertices, or with the first one taken so long after the last time.
+SMALL_PLAN = 16
+COLLECT_WAIT_S = 5
+
+
+def progress(job: Ledger, notice: Progress) -> None:
+    """A host's report: take it over, and release memory that it shows to be needless."""
+    host = job.current(notice.host)
+    if host is None:
+        return
+    host.heard_us, host.busy = job.now_us, ""
+    for report in notice.vertices:
+        instance = job.instance(report.vertex, report.epoch)
+        if instance is None or instance.state not in ("starting", "running"):
+            continue
+        vertex = job.vertices[report.vertex]
+        newest = max(i.epoch for i in vertex.instances)
+        if instance.epoch == newest and any(map(operator.gt, report.inputs, instance.consumed)):
+            vertex.join_failures = 0
+        if vertex.advance(instance, report):
+            host.losses = 0
+            job.advanced_us = job.now_us
+    release_volatile(job, [report.vertex for report in notice.vertices])
+
+
+def release_volatile(job: Ledger, vertices: Iterable[str]) -> None:
+    """Let writers forget what all readers of volatile streams beside these have consumed.
+
+    A stream is looked at when its writer or its reader reports, which both do all the time.
+    """
+    marks: dict[str, int] = {}
+    for shape in (job.topology.vertices[v] for v in vertices if v in job.topology.vertices):
+        for stream in (*shape.inputs, *shape.outputs):
+            if not stream.is_durable and stream.reader is not None:
+                marks[stream.id] = job.held(stream.reader.vertex, stream.reader.index)
+    _tell_marks(job, marks)
+
+
+def _tell_marks(job: Ledger, marks: dict[str, int]) -> None:
+    """Tell every instance that has such a stream in memory, once."""
+    told: dict[int, list[Mark]] = {}
+    for stream, seq in marks.items():
+        for instance in job.live(job.topology.writer(stream)):
+            if seq > instance.released.get(stream, 0):
+                instance.released[stream] = seq
+                told.setdefault(instance.slot, []).append(Mark(stream, seq))
+    for slot, rows in sorted(told.items()):
+        host = job.hosts[slot].name
+        job.tell(host, Collect(host, tuple(rows)))
+
+
+def checkpoint_taken(job: Ledger, notice: CheckpointTaken) -> None:
+    """A checkpoint is durable: it may start newcomers, and make older ones needless."""
+    vertex = job.vertices[notice.vertex]
+    instance = job.instance(notice.vertex, notice.epoch)
+    if instance is None:  # what others know is looked after with their checkpoints
+        unknown = [p for p in notice.parts if p not in vertex.parts]
+        own = tuple(p for p in (notice.name, *unknown) if not is_shared(p))
+        if own:
+            job.out.append(DeleteFiles(own))
+        return
+    instance.reached(notice.inputs, notice.outputs)
+    instance.parts = notice.parts
+    ref = record_checkpoint(job, notice)
+    if ref is None:
+        _delete(job, vertex, [notice.name])
+    elif notice.asked:
+        answered(job, vertex, notice.epoch, ref)
+    collect_now_and_then(job)
+
+
+def record_checkpoint(job: Ledger, notice: CheckpointTaken) -> CheckpointRef | None:
+    """Know it from now on; None if it is of no use, because what it would read may be gone."""
+    job.vertices[notice.vertex].parts.update(dict.fromkeys(notice.parts))
+    job.checkpointed_us = max(job.checkpointed_us, notice.taken_us)
+    ref = CheckpointRef.announced(notice)
+    return ref if job.tracker.add(notice.vertex, ref) else None
+
+
+def collect_now_and_then(job: Ledger) -> None:
+    """A vertex took a checkpoint or ended: apply the marks now, or in a large plan now and then.
+
+    They cost time in the size of the plan. When they are applied follows from the notices of the
+    log alone, so a successor does it at the same places, with marks at least as high: a checkpoint
+    that was refused for them is refused again.
+    """
+    job.uncollected += 1
+    is_over = all(v.is_finished for v in job.vertices.values())
+    is_late = job.checkpointed_us - job.collected_us > COLLECT_WAIT_S * US_PER_S
+    vertices = len(job.vertices)
+    if is_over or is_late or vertices <= SMALL_PLAN or job.uncollected >= vertices:
+        collect_durable(job)
+
+
+def collect_durable(job: Ledger) -> None:
+    """Apply the low-water marks: delete old checkpoints, collect durable streams."""
+    job.uncollected, job.collected_us = 0, job.checkpointed_us
+    low = _low_water_marks(job)
+    for name, ref in low.keep.items():
+        dropped = [] if ref is None else job.tracker.drop_before(name, ref)
+        if dropped:
+            _delete(job, job.vertices[name], [r.name for r in dropped])
+    durable = {s: seq for s, seq in low.marks.items() if job.topology.streams[s].is_durable}
+    marks = {s: seq for s, seq in durable.items() if seq}
+    job.collected |= {s: max(seq, job.collected.get(s, 0)) for s, seq in marks.items()}
+    _tell_marks(job, marks)
+
+
+def _low_water_marks(job: Ledger) -> LowWaterMarks:
+    return low_water_marks(
+        job.topology,
+        job.tracker,
+        job.is_settled,
+        lambda vertex: _passed(job, vertex),
+        lambda vertex, ref: _held(job, vertex, ref),
+        job.may_begin_anew,
+    )
+
+
+def _passed(job: Ledger, vertex: str) -> tuple[int, ...]:
+    """Input seqs that its living instances have consumed; where none lives, no bound."""
+    return job.consumed(vertex) if job.positions(vertex) else job.tracker.newest(vertex).inputs
+
+
+def _held(job: Ledger, vertex: str, needed: CheckpointRef) -> CheckpointRef:
+    """What is kept instead of ``needed``: for its age, or because an instance is to load it."""
+    retain_us = job.retain_us
+    age_us = job.checkpointed_us if retain_us == KEEP_ALL else retain_us
+    before_us = job.checkpointed_us - age_us if retain_us else None
+    rows = job.vertices[vertex].instances
+    loading = [i.checkpoint for i in rows if i.state in ("waiting", "starting")]
+    return job.tracker.held(vertex, needed, before_us=before_us, names=loading)
+
+
+def kept_marks(job: Ledger) -> dict[str, int | None]:
+    """Of a job on which nobody works: forget all that retention does not hold; the marks then.
+
+    A vertex that is settled keeps what is held for its age alone; None: nothing of that stream.
+    """
+    job.retain_us = job.config.retain_us
+    low = _low_water_marks(job)
+    marks = dict(low.marks)
+    for name, needed in low.keep.items():
+        ref = needed
+        if needed is None and job.retain_us:
+            ref = _held(job, name, job.tracker.newest(name))
+            for k, stream in enumerate(job.topology.vertices[name].inputs):
+                marks[stream.id] = ref.reads[k]
+        if ref is None:
+            job.tracker.forget(name)
+        else:
+            job.tracker.drop_before(name, ref)
+    return marks
+
+
+def checkpoints_kept(job: Ledger) -> CheckpointsKept:
+    """What a successor cannot find out by itself: what is left, for the log."""
+    tracker = job.tracker
+    refs = tuple(KeptOfVertex(v, tuple(tracker.refs(v))) for v in job.topology.vertices)
+    collected = tuple(Mark(stream, seq) for stream, seq in sorted(job.collected.items()))
+    return CheckpointsKept(refs, collected, job.is_damaged)
+
+
+def take_up(job: Ledger, notice: CheckpointsKept) -> None:
+    """Go by what a predecessor was left with."""
+    for kept in notice.vertices:
+        job.tracker.restore(kept.vertex, kept.refs)
+        parts = job.vertices[kept.vertex].parts
+        parts.update((part, None) for ref in kept.refs for part in ref.parts)
+    job.collected = {mark.stream: mark.seq for mark in notice.collected}
+    job.is_damaged = notice.is_damaged
+
+
+def _delete(job: Ledger, vertex: VertexState, names: list[str]) -> None:
+    """Delete checkpoints, and of the parts of the vertex what no one names."""
+    named = {p for ref in job.tracker.refs(vertex.shape.id) for p in ref.parts}
+    named.update(p for i in vertex.instances for p in i.parts)
+    needless = [p for p in vertex.parts if p not in named]
+    for part in needless:
+        del vertex.parts[part]
+    job.out.append(DeleteFiles((*names, *needless)))

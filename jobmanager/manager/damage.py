@@ -1,0 +1,123 @@
+"""Durable items that are gone: who wrote them writes them again, if that can be. Pure.
+
+Whoever opens, reads or checks a stream finds it out, and has set aside what is damaged. The writer
+restarts from a checkpoint at or before the first item that is lost; where none is left, from its
+sources, if these reach back. It drops what is still there, and gives the rest the same numbers.
+
+Invariants: (1) a job whose output lacks anything does not end as finished; (2) what cannot be
+computed again ends the job, and the error names the file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.manager.instances import remove, restart
+from jobmanager.state.messages import CheckOutput, OutputRestored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobmanager.errors import NoCheckpointError
+    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.messages import OutputDamaged
+    from jobmanager.state.records import VertexState
+    from rvertex.messages import ItemsLost, OutputLost
+
+
+def output_lost(job: Ledger, notice: OutputLost) -> None:
+    """An instance found out when it opened its output."""
+    instance = job.instance(notice.vertex, notice.epoch)
+    if instance is None:
+        return
+    remove(job.vertices[notice.vertex], instance)
+    _note(job, notice.stream, notice.seq, notice.reason)
+    restart(job, [notice.vertex])
+
+
+def output_damaged(job: Ledger, notice: OutputDamaged) -> None:
+    """The job manager found out; before it begins it only learns that the vertex has not ended."""
+    _note(job, notice.stream, notice.seq, notice.reason)
+    writer = _writer(job, notice.stream)
+    writer.is_finished = False
+    if job.hosts:
+        restart(job, [writer.shape.id])
+
+
+def seen(job: Ledger, found: Sequence[OutputDamaged]) -> list[OutputDamaged | OutputRestored]:
+    """What a look at the output before the job begins says: what is lost, and what is back."""
+    lost = {damage.stream for damage in found}
+    back = tuple(
+        stream
+        for stream, end in output_ends(job).items()
+        if end is not None and stream not in lost and not _writer(job, stream).is_finished
+    )
+    return [*found, *([OutputRestored(back)] if back else ())]
+
+
+def output_restored(job: Ledger, notice: OutputRestored) -> None:
+    """Their writers had ended, and end once more."""
+    for stream in notice.streams:
+        _writer(job, stream).is_finished = True
+
+
+def items_lost(job: Ledger, notice: ItemsLost) -> None:
+    """A reader found nowhere what it needs: its writer writes it again.
+
+    Not if there is an instance that the reader has not tried: it will, when it hears of it. A pause
+    of newcomers is no reason to wait: the reader says it once.
+    """
+    if job.instance(notice.vertex, notice.epoch) is None:
+        return
+    name = job.topology.writer(notice.stream)
+    writer = job.vertices[name]
+    is_tried = all(i.epoch in notice.writer_epochs for i in writer.instances)
+    if is_tried and (writer.instances or writer.due_us is None):
+        if job.topology.streams[notice.stream].is_durable:
+            where = f"the root's streams/{notice.stream} lacks what it had from seq {notice.seq} on"
+            _note(job, notice.stream, notice.seq, where)
+        restart(job, [name])
+
+
+def check_output(job: Ledger) -> None:
+    """All vertices have finished: the job has when what they wrote is seen to be there."""
+    job.out.append(CheckOutput(output_ends(job)))
+
+
+def output_ends(job: Ledger) -> dict[str, int | None]:
+    """How many items the streams have that users read; None where that is not known yet.
+
+    It is known of a vertex that ended and then began again, because some of it was lost.
+    """
+    return {
+        stream.id: vertex.ends[stream.writer.index] if vertex.ends else None
+        for vertex in job.vertices.values()
+        for stream in vertex.shape.outputs
+        if stream.reader is None and stream.is_durable
+    }
+
+
+def output_whole(job: Ledger) -> None:
+    """The check found nothing; unless something else did meanwhile, the job has finished."""
+    if all(vertex.is_finished for vertex in job.vertices.values()):
+        job.end("finished", "")
+
+
+def explained(job: Ledger, error: NoCheckpointError) -> str:
+    """Why the job cannot go on, and what to do about it."""
+    if not job.damage:
+        return str(error)
+    return (
+        f"{job.damage}. It cannot be computed again ({error}): put the file back from a copy and "
+        "resume, or run the query anew with another --root"
+    )
+
+
+def _writer(job: Ledger, stream: str) -> VertexState:
+    return job.vertices[job.topology.writer(stream)]
+
+
+def _note(job: Ledger, stream: str, seq: int, reason: str) -> None:
+    job.is_damaged = True
+    job.damage = job.trouble = reason
+    job.lost[stream] = min(seq, job.lost.get(stream, seq))

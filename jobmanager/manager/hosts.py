@@ -1,0 +1,179 @@
+"""Hosts: slots and who holds them, from the start of the job to a drain. Pure.
+
+A slot is held by one host at a time. A host that is lost is replaced by one with a new name; one
+that is drained is not, once its vertices have moved.
+
+Invariants: (1) a host that does not hold its slot is refused; (2) every slot that is not drained
+has a host, or one is on its way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.manager.instances import lose_slot, order, publish, remove, restart
+from jobmanager.state.job_state import US_PER_S
+from jobmanager.state.messages import Feed, HostLost, JobResumed, Refuse, StartHost
+from jobmanager.state.placement import first_slots
+from jobmanager.state.records import HostState
+from rvertex.messages import StopHost
+from rvertex.user_code.unpickle import UNLOADABLE
+
+_GIB = 1 << 30
+#: Begins the reason of a loss that another host would not mend.
+_STUCK = "stuck: "
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.messages import JobStarted
+    from rvertex.messages import HostBusy, HostReady
+
+
+def begin(job: Ledger, notice: JobStarted | JobResumed) -> None:
+    """Fill the slots, and start what is not settled; nothing of before is left."""
+    assert notice.hosts >= 1, notice.hosts
+    job.state, job.error = "running", ""
+    job.now_us = job.advanced_us = notice.now_us
+    job.retain_us = notice.retain_us
+    if isinstance(notice, JobResumed):
+        job.take_over()
+    job.hosts = [HostState(slot, 0, job.takeovers) for slot in range(notice.hosts)]
+    for k, vertex in enumerate(job.vertices.values()):
+        vertex.instances.clear()
+        vertex.joins.clear()
+        vertex.due_us = None
+        replicas = vertex.shape.recovery.replicas
+        if replicas > notice.hosts:
+            job.end("failed", _too_few_hosts(vertex.shape.id, replicas, notice.hosts))
+            return
+        vertex.homes = first_slots(k, replicas, notice.hosts)
+    if all(v.is_finished for v in job.vertices.values()):
+        job.end("finished", "")  # what they wrote was looked at before
+        return
+    for host in job.hosts:
+        host.heard_us = job.now_us
+        job.out.append(StartHost(host.name))
+    restart(job, [v for v in job.vertices if not job.is_settled(v)])
+
+
+def _too_few_hosts(vertex: str, replicas: int, hosts: int) -> str:
+    return (
+        f"vertex {vertex} is to have {replicas} replicas, each on a host of its own, but there "
+        f"are {hosts} hosts; start more hosts or ask for fewer replicas"
+    )
+
+
+def ready(job: Ledger, notice: HostReady) -> None:
+    """A host can take instances; another one than was ordered must leave."""
+    host = job.current(notice.host)
+    if host is None or host.state != "starting" or notice.attempt != 0:
+        job.out.append(Refuse(notice.host, notice.attempt))
+        return
+    host.state, host.heard_us = "ready", job.now_us
+    host.address, host.machine, host.pid = notice.address, notice.machine, notice.pid
+    for vertex, instance in job.instances():
+        if instance.slot == host.slot and instance.state == "waiting":
+            order(job, vertex, instance)
+
+
+def lost(job: Ledger, name: str, reason: str) -> None:
+    """A host is gone, or was given up: another one takes its slot, unless it was to be empty."""
+    host = job.current(name)
+    if host is None:
+        return
+    host.losses += 1
+    if host.busy and not reason.startswith(_STUCK):
+        reason = f"{reason}; {host.busy}"
+    job.trouble = f"host {name}: {reason}"
+    if reason.startswith(_STUCK):  # the same input would be there again
+        job.end("failed", reason.removeprefix(_STUCK))
+        return
+    if reason.startswith(UNLOADABLE):  # on the next host it would be the same
+        job.end("failed", reason.removeprefix(UNLOADABLE))
+        return
+    if host.losses > job.config.host_restarts_max:
+        what = f"host of slot {host.slot} was lost {host.losses} times: {reason}"
+        job.end("failed", what)
+        return
+    job.out.append(Refuse(name, 0))  # should it still be alive, it must leave
+    if host.is_draining:
+        host.state = "drained"
+    else:
+        following = host.following()
+        following.heard_us = job.now_us
+        job.hosts[host.slot] = following
+        job.out.append(StartHost(following.name))
+    lose_slot(job, host.slot)
+
+
+def busy(job: Ledger, notice: HostBusy) -> None:
+    """A turn goes on for long: the host lives, and is given up when it has lasted too long."""
+    host = job.current(notice.host)
+    if host is None or host.state != "ready":
+        return
+    host.heard_us = job.now_us
+    host.busy = (
+        f"vertex {notice.vertex} on {host.name} did not return from its step for "
+        f"{notice.lasted_s} s, in {notice.doing}; its process has used up to "
+        f"{notice.memory_bytes / _GIB:.1f} GiB of memory"
+    )
+    limit_s = job.config.step_wait_s
+    if notice.lasted_s >= limit_s:
+        job.out.append(
+            Feed(HostLost(host.name, f"{_STUCK}{host.busy} (step_wait_s = {limit_s:g} s)"))
+        )
+
+
+def drain_requested(job: Ledger, name: str) -> None:
+    """A user wants a host to be empty; what is on it moves, if there is somewhere to move to."""
+    host = job.current(name)
+    if host is not None and not drain_refusals(job)(host):
+        host.is_draining = True
+
+
+def drain_refusals(job: Ledger) -> Callable[[HostState], str]:
+    """Tells of a host why it cannot be drained now; empty if it can."""
+    others = sum(h.is_open for h in job.hosts) - 1
+    unfinished = (v.shape for v in job.vertices.values() if not v.is_finished)
+    widest = max(unfinished, key=lambda shape: shape.recovery.replicas, default=None)
+
+    def why_not(host: HostState) -> str:
+        if not host.is_open:
+            return f"it is {host.condition}"
+        if others == 0:
+            return "there is no other host"
+        if widest is not None and (replicas := widest.recovery.replicas) > others:
+            return f"{widest.id} has {replicas} replicas, other hosts there are only {others}"
+        return ""
+
+    return why_not
+
+
+def let_drained_go(job: Ledger) -> None:
+    """Tell hosts that were drained, and that no one needs any more, to leave."""
+    for host in job.hosts:
+        if not host.is_draining or host.state != "ready":
+            continue
+        here = [(v, i) for v, i in job.instances() if i.slot == host.slot]
+        if all(job.is_settled(v.shape.id) for v, _ in here):
+            host.state = "drained"
+            job.tell(host.name, StopHost(host.name, flush=True))
+            for vertex, instance in here:
+                remove(vertex, instance)
+                publish(job, vertex)
+
+
+def check_limits(job: Ledger) -> None:
+    """Hosts that do not start end the job; those that fall silent are given up."""
+    for host in job.hosts:
+        silent_s = (job.now_us - host.heard_us) / US_PER_S
+        if host.state == "starting" and silent_s > job.config.host_start_wait_s:
+            limit = f"host_start_wait_s = {job.config.host_start_wait_s:g} s"
+            what = f"host {host.name} did not start within {limit}; does Spark have a free task"
+            job.end("failed", f"{what} slot for every host?")
+            return
+        if host.state == "ready" and silent_s > job.config.host_silence_s:
+            silence = HostLost(host.name, f"silent for {silent_s:.0f} s")
+            job.out.append(Feed(silence))

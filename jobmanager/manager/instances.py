@@ -1,0 +1,297 @@
+"""Instances: how they are opened, how they end, and who is told where they are. Pure.
+
+A vertex that is left without an instance restarts, with what :mod:`jobmanager.state.recovery` adds
+upstream, each under a new epoch. One that still has another instance goes on with that, and a
+newcomer joins it (:mod:`jobmanager.manager.joining`).
+
+Invariants: (1) a notice of an instance that is no longer there changes nothing; (2) what is
+restarted in vain too often ends the job; (3) two instances that end differently are an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.errors import NotDeterministicError
+from jobmanager.state.job_state import US_PER_S
+from jobmanager.state.placement import slots_for_restart
+from jobmanager.state.records import InstanceState
+from jobmanager.state.recovery import plan_restarts
+from rstream.types import MIN_TIME
+from rvertex.messages import Locate, Site, StartVertex, StopVertex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.records import HostState, VertexState
+    from jobmanager.state.tracker import CheckpointRef
+    from rvertex.messages import VertexFailed, VertexFinished, VertexStarted
+
+# ---- opening
+
+
+def new_instance(
+    job: Ledger, vertex: VertexState, ref: CheckpointRef, slot: int, turn: int
+) -> InstanceState:
+    """An instance that begins from a checkpoint; not yet among those of its vertex."""
+    job.epoch += 1
+    volatile = [s for s in vertex.shape.outputs if not s.is_durable]
+    return InstanceState(
+        epoch=job.epoch,
+        slot=slot,
+        turn=turn,
+        checkpoint=ref.name,
+        parts=ref.parts,
+        consumed=ref.reads,
+        outputs=ref.outputs,
+        released={s.id: ref.outputs[s.writer.index] for s in volatile},
+        opened_us=job.now_us,
+    )
+
+
+def order(job: Ledger, vertex: VertexState, instance: InstanceState) -> None:
+    """Tell its host to start it, now or when that is ready."""
+    host = job.hosts[instance.slot]
+    if host.state != "ready":
+        instance.state = "waiting"
+        return
+    instance.state, instance.host = "starting", host.name
+    name, epoch, turns = vertex.shape.id, instance.epoch, vertex.shape.recovery.replicas
+    _locate_inputs(job, vertex, host)
+    job.tell(
+        host.name,
+        StartVertex(host.name, name, epoch, instance.checkpoint, instance.turn, turns),
+    )
+
+
+def restart(job: Ledger, lost: Iterable[str]) -> None:
+    """Restart vertices without instances, and those upstream that must recompute for them."""
+    moved: dict[int, int] = {}
+    chosen = plan_restarts(lost, job.topology, job.tracker, job, job.may_begin_anew)
+    _forget_what_rests_on_lost_items(job, chosen)
+    job.lost.clear()
+    for name, ref in chosen.items():
+        vertex = job.vertices[name]
+        if ref not in job.tracker.refs(name):
+            job.tracker.begin_anew(name)
+            job.has_fallen_back = True
+        if not vertex.is_new:
+            vertex.restarts += 1
+            vertex.fruitless_restarts += 1
+        if vertex.fruitless_restarts > job.config.vertex_restarts_max:
+            last = f"; last, {job.trouble}" if job.trouble else ""
+            tries = vertex.fruitless_restarts - 1
+            job.end("failed", f"vertex {name} was restarted {tries} times in vain{last}")
+            return
+        vertex.is_new = vertex.is_finished = False
+        vertex.cti, vertex.due_us = MIN_TIME, None
+        if vertex.instances:
+            _recompute(job, vertex, ref)
+            continue
+        vertex.joins.clear()
+        vertex.homes = slots_for_restart(job, vertex, moved)
+        for turn, slot in enumerate(vertex.homes):
+            instance = new_instance(job, vertex, ref, slot, turn)
+            vertex.instances.append(instance)
+            order(job, vertex, instance)
+
+
+def _forget_what_rests_on_lost_items(job: Ledger, chosen: Iterable[str]) -> None:
+    """Checkpoints whose durable outputs are no longer there; those that restart write them again.
+
+    A later restart must not begin from one, nor the marks go by it.
+    """
+    for stream, seq in job.lost.items():
+        writer = job.topology.streams[stream].writer
+        if writer.vertex in chosen:
+            job.has_fallen_back |= job.tracker.discard_beyond(writer.vertex, writer.index, seq)
+
+
+def _recompute(job: Ledger, vertex: VertexState, ref: CheckpointRef) -> None:
+    """Have one instance write again what was lost; the others serve on."""
+    rows = vertex.instances
+    former = next((i for i in rows if not job.is_live(i)), rows[-1])
+    new = new_instance(job, vertex, ref, former.slot, former.turn)
+    new.replaces, new.reason = former.replaces, former.reason
+    for twin in rows:
+        if twin.replaces == former.epoch:
+            twin.replaces, twin.goal = new.epoch, ()
+    for join in vertex.joins:
+        if join.replaces == former.epoch:
+            join.replaces = new.epoch
+        if join.source == former.epoch:
+            join.source, join.frozen = None, ()
+    rows[rows.index(former)] = new
+    order(job, vertex, new)  # its host closes the former one
+
+
+# ---- closing
+
+
+def remove(vertex: VertexState, instance: InstanceState) -> None:
+    """Forget an instance; what rested on it is undone."""
+    vertex.instances.remove(instance)
+    vertex.joins = [j for j in vertex.joins if j.replaces != instance.epoch]
+    for join in vertex.joins:
+        if join.source == instance.epoch:
+            join.source, join.frozen = None, ()
+    for twin in vertex.instances:
+        if twin.replaces == instance.epoch:
+            twin.replaces, twin.reason = None, ""
+
+
+def stop(job: Ledger, vertex: VertexState, instance: InstanceState, *, flush: bool) -> None:
+    """Order an instance to be closed, and forget it."""
+    if job.is_live(instance):
+        name = vertex.shape.id
+        job.tell(instance.host, StopVertex(instance.host, name, instance.epoch, flush))
+    remove(vertex, instance)
+
+
+def lose_slot(job: Ledger, slot: int) -> None:
+    """Every instance of a slot is gone: restart what has no other, say where the others are."""
+    hit = []
+    for vertex in job.vertices.values():
+        for instance in [i for i in vertex.instances if i.slot == slot]:
+            remove(vertex, instance)
+            hit.append(vertex)
+    dead = [v for v in hit if not v.instances and not job.is_settled(v.shape.id)]
+    restart(job, [v.shape.id for v in dead])
+    for vertex in hit:
+        if vertex not in dead:
+            publish(job, vertex)
+
+
+def stop_needless(job: Ledger) -> None:
+    """Close all but the first to finish of what no one asks anything of any more."""
+    for vertex in job.vertices.values():
+        if len(vertex.instances) < 2 or not job.is_settled(vertex.shape.id):
+            continue
+        for instance in [i for i in vertex.instances if i.epoch != vertex.finisher]:
+            stop(job, vertex, instance, flush=False)  # its outputs are durable to the end
+        publish(job, vertex)
+
+
+# ---- where they are
+
+
+def location(job: Ledger, vertex: VertexState) -> Locate | None:
+    """Where its streams can be read now; None while that is nowhere."""
+    serving = [i for i in vertex.instances if i.state in ("running", "finished") and job.is_live(i)]
+    if not serving and not job.is_settled(vertex.shape.id):
+        return None
+    serving.sort(key=lambda i: job.hosts[i.slot].is_draining)  # stable: the primary comes first
+    sites = (Site(i.epoch, i.host, job.hosts[i.slot].address) for i in serving)
+    job.locations += 1
+    return Locate(vertex.shape.id, job.locations, tuple(sites))
+
+
+def publish(job: Ledger, vertex: VertexState) -> None:
+    """Tell the hosts that read ``vertex`` where its streams are; others when they are to read it.
+
+    Where a sink is, is told to one host: thereby the shell hears of it, for subscribers.
+    """
+    found = location(job, vertex)
+    if found is None:
+        return
+    readers = dict.fromkeys(s.reader.vertex for s in vertex.shape.outputs if s.reader is not None)
+    slots = {i.slot for name in readers for i in job.vertices[name].instances}
+    ready = [job.hosts[slot] for slot in sorted(slots) if job.hosts[slot].state == "ready"]
+    if vertex.shape.is_sink and not ready:
+        ready = [host for host in job.hosts if host.state == "ready"][:1]
+    for host in ready:
+        job.tell(host.name, found)
+
+
+def _locate_inputs(job: Ledger, vertex: VertexState, host: HostState) -> None:
+    """Tell a host where all that a vertex reads is."""
+    for writer in dict.fromkeys(s.writer.vertex for s in vertex.shape.inputs):
+        found = location(job, job.vertices[writer])
+        if found is not None:
+            job.tell(host.name, found)
+
+
+# ---- what they say
+
+
+def started(job: Ledger, notice: VertexStarted) -> None:
+    """An instance can be read."""
+    instance = job.instance(notice.vertex, notice.epoch)
+    if instance is None or instance.state != "starting":
+        return
+    instance.state = "running"
+    publish(job, job.vertices[notice.vertex])
+
+
+def finished(job: Ledger, notice: VertexFinished) -> bool:
+    """An instance came to the end of its inputs: so has the vertex. False: a stale one says so."""
+    instance = job.instance(notice.vertex, notice.epoch)
+    if instance is None:
+        return False
+    vertex, digests = job.vertices[notice.vertex], notice.digests
+    if vertex.digests and vertex.digests != digests:
+        one, other = (f"outputs {[d.hex() for d in rows]}" for rows in (vertex.digests, digests))
+        raise NotDeterministicError(notice.vertex, one, other)
+    is_new = instance.state == "starting"
+    vertex.finish(instance, notice)
+    if is_new:  # that it had started has yet to arrive
+        publish(job, vertex)
+    job.advanced_us = job.now_us
+    if not all(v.is_finished for v in job.vertices.values()):
+        stop_needless(job)
+    return True
+
+
+def failed(job: Ledger, notice: VertexFailed) -> None:
+    """An instance cannot go on: another one must, or the job fails."""
+    instance = job.instance(notice.vertex, notice.epoch)
+    if instance is None:
+        return
+    vertex, name = job.vertices[notice.vertex], notice.vertex
+    job.trouble = f"{name}: {notice.message}"
+    is_unreadable = notice.family == "checkpoint" and bool(instance.checkpoint)
+    if not is_unreadable and notice.family != "operating":
+        job.end("failed", f"{name}: {notice.message}")
+        return
+    remove(vertex, instance)
+    if is_unreadable and not (vertex.instances and len(job.tracker.refs(name)) == 1):
+        job.is_damaged = True
+        may_begin_anew = job.may_begin_anew(name)
+        job.tracker.discard(name, instance.checkpoint, may_begin_anew=may_begin_anew)
+        job.has_fallen_back = True
+    publish(job, vertex)
+    if vertex.instances:
+        vertex.join_failures += 1
+        vertex.due_us = job.now_us + _pause_us(job, vertex.join_failures)
+    elif not job.is_settled(name):
+        _restart_failed(job, vertex, notice.message, at_once=is_unreadable)
+
+
+def _restart_failed(job: Ledger, vertex: VertexState, message: str, *, at_once: bool) -> None:
+    """The only instance failed by itself: restart it, later each time, or give up."""
+    name, tries = vertex.shape.id, vertex.fruitless_restarts
+    if at_once:
+        restart(job, [name])
+    elif tries >= job.config.vertex_failures_max:
+        job.end("failed", f"{name}: {message} (after {tries} restarts)")
+    elif tries == 0:
+        restart(job, [name])
+    else:
+        vertex.due_us = job.now_us + _pause_us(job, tries)
+
+
+def _pause_us(job: Ledger, failures: int) -> int:
+    """How long nothing is started after so many failures: growing, and bounded."""
+    pause_s = job.config.restart_pause_s * 2.0 ** min(failures - 1, 30)
+    return int(min(pause_s, job.config.restart_pause_max_s) * US_PER_S)
+
+
+def due(job: Ledger, name: str) -> None:
+    """The pause of a vertex is over."""
+    vertex = job.vertices[name]
+    if vertex.due_us is None:
+        return
+    vertex.due_us = None
+    if not vertex.instances and not job.is_settled(name):
+        restart(job, [name])

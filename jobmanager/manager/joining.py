@@ -1,0 +1,230 @@
+"""Join and retire: one mechanism for a replica's newcomer, a straggler's twin and a drain's. Pure.
+
+Theory of operation. A live instance is asked for a checkpoint; until it arrives, what it had
+consumed when it was asked is held for the vertex. Then an instance starts from that checkpoint on
+another host, where all it reads is still to be had. A *newcomer* stays. A *twin* stays until one of
+the two is retired: of a drain's the old one as soon as the twin has reached what the old one once
+had, of a straggler's the slower one.
+
+Invariants: (1) what starts or stops an instance is logged: a join begins and ends with notices
+that are, never with a report or a tick; (2) an instance is retired only when all that readers still
+ask of its memory is in the other's; (3) at most ``twins_max`` twins at a time.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+from jobmanager.manager.instances import new_instance, order, publish, restart, stop
+from jobmanager.state.job_state import US_PER_S
+from jobmanager.state.messages import Feed, TwinLevel
+from jobmanager.state.placement import free_slot
+from jobmanager.state.records import Join
+from rvertex.messages import TakeCheckpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.messages import StragglerFound
+    from jobmanager.state.records import InstanceState, VertexState
+    from jobmanager.state.tracker import CheckpointRef
+
+DRAIN, SLOW = "drain", "slow"
+
+# ---- who is missing
+
+
+def fill(job: Ledger, vertices: Iterable[VertexState]) -> None:
+    """Begin the joins of these that are due, and bring those that wait a step further."""
+    for vertex in vertices:
+        if vertex.is_finished or not vertex.instances or vertex.due_us is not None:
+            continue
+        vertex.joins = [j for j in vertex.joins if job.hosts[j.slot].is_open]
+        _replace_missing(job, vertex)
+        _leave_draining(job, vertex)
+        for join in vertex.joins:
+            _ask(job, vertex, join)
+
+
+def _replace_missing(job: Ledger, vertex: VertexState) -> None:
+    """A newcomer for every replica that is not there."""
+    there = sum(i.replaces is None for i in vertex.instances)
+    there += sum(j.replaces is None for j in vertex.joins)
+    for _ in range(vertex.shape.recovery.replicas - there):
+        slot = free_slot(job, vertex, ready_only=False)
+        if slot is not None:
+            vertex.joins.append(Join(slot))
+
+
+def _leave_draining(job: Ledger, vertex: VertexState) -> None:
+    """A twin for every instance on a host that is to become empty.
+
+    Where two instances cannot be, one ends before the other begins.
+    """
+    for instance in list(vertex.instances):
+        if job.hosts[instance.slot].is_draining:
+            if vertex.shape.is_exclusive:
+                stop(job, vertex, instance, flush=True)
+                restart(job, [vertex.shape.id])
+            elif instance.replaces is None:
+                _begin_twin(job, vertex, instance, DRAIN)
+            else:  # itself a twin: its elder is at work
+                stop(job, vertex, instance, flush=False)
+                publish(job, vertex)
+
+
+def straggler_found(job: Ledger, notice: StragglerFound) -> None:
+    """An instance is slow: have a twin try it elsewhere."""
+    instance = job.instance(notice.vertex, notice.epoch)
+    vertex = job.vertices[notice.vertex]
+    if instance is not None and instance.replaces is None and not vertex.is_finished:
+        _begin_twin(job, vertex, instance, SLOW)
+
+
+def twins(job: Ledger) -> int:
+    """How many twins there are or will be."""
+    there = sum(i.replaces is not None for _, i in job.instances())
+    return there + sum(j.replaces is not None for v in job.vertices.values() for j in v.joins)
+
+
+def _begin_twin(job: Ledger, vertex: VertexState, old: InstanceState, reason: str) -> None:
+    if old.epoch in vertex.replaced():
+        return
+    slot = free_slot(job, vertex, ready_only=True)
+    if slot is not None and twins(job) < job.config.twins_max:
+        vertex.joins.append(Join(slot, old.epoch, reason))
+
+
+# ---- from the question to the newcomer
+
+
+def _ask(job: Ledger, vertex: VertexState, join: Join) -> None:
+    """Ask a running instance for a checkpoint as soon as there is a host for the newcomer."""
+    if join.source is not None or job.hosts[join.slot].state != "ready":
+        return
+    running = [i for i in vertex.instances if job.is_running(i)]
+    source = min(running, key=lambda i: i.epoch == join.replaces, default=None)
+    if source is None:
+        return
+    asked = next((j for j in vertex.joins if j.source == source.epoch), None)
+    join.source, join.asked_us, join.frozen = source.epoch, job.now_us, source.consumed
+    if asked is None:
+        job.tell(source.host, TakeCheckpoint(source.host, vertex.shape.id, source.epoch))
+    else:  # one answer serves both
+        join.frozen = asked.frozen
+
+
+def ask_again(job: Ledger) -> None:
+    """A checkpoint that did not come, or could not be used, is asked for once more."""
+    for vertex in job.vertices.values():
+        for join in vertex.joins:
+            late_us = job.now_us - join.asked_us
+            source = None if join.source is None else job.instance(vertex.shape.id, join.source)
+            if source is not None and late_us > job.config.join_wait_s * US_PER_S:
+                join.asked_us = job.now_us
+                job.tell(source.host, TakeCheckpoint(source.host, vertex.shape.id, source.epoch))
+
+
+def answered(job: Ledger, vertex: VertexState, source: int, ref: CheckpointRef) -> None:
+    """The checkpoint that was asked for is there: the newcomers start from it.
+
+    Not if it reads what no memory has any more: a writer would have to be restarted for them. A
+    later one will be asked for.
+    """
+    ready = [j for j in vertex.joins if j.source == source]
+    if not _has_inputs(job, vertex, ref):
+        for join in ready:
+            join.asked_us = job.now_us
+        return
+    vertex.joins = [j for j in vertex.joins if j.source != source]
+    for join in ready:
+        new = new_instance(job, vertex, ref, join.slot, _turn(job, vertex, join))
+        new.replaces, new.reason = join.replaces, join.reason
+        vertex.restarts += join.replaces is None
+        vertex.instances.append(new)
+        order(job, vertex, new)
+    _settle_homes(vertex)
+
+
+def _has_inputs(job: Ledger, vertex: VertexState, ref: CheckpointRef) -> bool:
+    """Whether all that is read from a checkpoint on is in the memory of a writer, or durable."""
+    reads = zip(vertex.shape.inputs, ref.reads, strict=False)  # a source reads more
+    return all(stream.is_durable or job.released(stream.id) <= seq for stream, seq in reads)
+
+
+def _turn(job: Ledger, vertex: VertexState, join: Join) -> int:
+    """Whose turns at checkpoints it takes: those of the one it replaces, or that are free."""
+    old = None if join.replaces is None else job.instance(vertex.shape.id, join.replaces)
+    if old is not None:
+        return old.turn
+    taken = {i.turn for i in vertex.instances}
+    return min(k for k in range(len(taken) + 1) if k not in taken)
+
+
+def _settle_homes(vertex: VertexState) -> None:
+    vertex.homes = [i.slot for i in vertex.instances if i.replaces is None]
+
+
+# ---- retiring
+
+
+def compare_twins(job: Ledger, vertices: Iterable[str]) -> None:
+    """Say which twins are level, or will not be, of these vertices and of those they read.
+
+    Nothing is decided here: it becomes a notice.
+    """
+    concerned: dict[str, None] = {}
+    for name in vertices:
+        if name in job.vertices:
+            concerned[name] = None
+            concerned.update((s.writer.vertex, None) for s in job.topology.vertices[name].inputs)
+    found = [v for v in map(job.vertices.__getitem__, concerned) if len(v.instances) > 1]
+    for vertex, twin in [(v, i) for v in found for i in v.instances]:
+        old = None if twin.replaces is None else job.instance(vertex.shape.id, twin.replaces)
+        if old is None or twin.is_level_told or not job.is_running(twin):
+            continue
+        if twin.reason == SLOW or not twin.goal:
+            twin.goal = old.consumed
+        name = vertex.shape.id
+        if all(map(operator.ge, twin.consumed, twin.goal)) and _has_all(job, vertex, twin):
+            twin.is_level_told = True
+            job.out.append(Feed(TwinLevel(name, old.epoch, twin.epoch)))
+        elif twin.reason == SLOW and job.now_us - twin.opened_us > _patience_us(job):
+            twin.is_level_told = True
+            job.out.append(Feed(TwinLevel(name, twin.epoch, old.epoch)))
+
+
+def _patience_us(job: Ledger) -> float:
+    return job.config.twin_wait_s * US_PER_S
+
+
+def _has_all(job: Ledger, vertex: VertexState, twin: InstanceState) -> bool:
+    """Whether readers ask nothing of its elder's memory that it never had."""
+    for stream in vertex.shape.outputs:
+        if stream.is_durable or stream.reader is None or job.is_settled(stream.reader.vertex):
+            continue
+        needed = job.held(stream.reader.vertex, stream.reader.index)
+        if needed < twin.released.get(stream.id, 0):
+            return False
+    return True
+
+
+def twin_level(job: Ledger, notice: TwinLevel) -> None:
+    """Of two instances one is no longer needed."""
+    old = job.instance(notice.vertex, notice.old_epoch)
+    new = job.instance(notice.vertex, notice.new_epoch)
+    vertex = job.vertices[notice.vertex]
+    if old is None or new is None or vertex.is_finished:
+        return
+    if not _has_all(job, vertex, new):  # a reader was restarted since: it is told again later
+        old.is_level_told = new.is_level_told = False
+        return
+    if new.replaces == old.epoch:
+        rows = vertex.instances
+        rows.remove(new)
+        rows.insert(rows.index(old), new)
+    stop(job, vertex, old, flush=True)
+    _settle_homes(vertex)
+    publish(job, vertex)

@@ -1,0 +1,235 @@
+"""JobManager: a pure state machine, ``handle(notice) -> [instruction]``.
+
+Theory of operation. All it knows is in one :class:`jobmanager.state.job_state.Ledger`; each notice
+goes to the part that understands it: hosts and their slots, instances and their restarts, joins and
+twins, the collection of what is needless. After a notice that is logged, missing instances are
+filled in.
+
+Invariants: (1) no I/O, clock or thread: the same notices give the same instructions; (2) epochs
+only grow, and a notice of an older epoch changes nothing; (3) a checkpoint is deleted only when the
+marks say that no recovery can need it; (4) what starts or stops an instance follows from a notice
+that is logged, so the log tells why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from jobmanager.errors import NoCheckpointError, NotDeterministicError
+from jobmanager.manager import collection, damage, hosts, instances, joining, takeover
+from jobmanager.manager.stragglers import Stragglers
+from jobmanager.state.job_state import US_PER_S, Ledger
+from jobmanager.state.messages import (
+    CancelRequested,
+    CheckpointsKept,
+    DrainRequested,
+    Feed,
+    HostLost,
+    JobResumed,
+    JobStarted,
+    OutputDamaged,
+    OutputRestored,
+    OutputWhole,
+    Record,
+    RestartDue,
+    StragglerFound,
+    Tick,
+    TwinLevel,
+    is_logged,
+)
+from rvertex.messages import (
+    CheckpointTaken,
+    HostBusy,
+    HostReady,
+    ItemsLost,
+    OutputLost,
+    Progress,
+    VertexFailed,
+    VertexFinished,
+    VertexStarted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobmanager.config import JobConfig
+    from jobmanager.state.messages import Instruction, Notice
+    from jobmanager.state.records import HostState, VertexState
+    from jobmanager.state.topology import Topology
+    from jobmanager.state.tracker import SnapshotTracker
+
+
+class JobManager:
+    """The only mutator of job state."""
+
+    def __init__(
+        self, topology: Topology, config: JobConfig, *, checks_output: bool = False
+    ) -> None:
+        """``checks_output``: before the job has finished, the shell looks at what users read."""
+        self.job = Ledger(topology, config)
+        self._checks_output = checks_output
+        self._stragglers = Stragglers()
+
+    @property
+    def topology(self) -> Topology:
+        return self.job.topology
+
+    @property
+    def config(self) -> JobConfig:
+        return self.job.config
+
+    @property
+    def tracker(self) -> SnapshotTracker:
+        return self.job.tracker
+
+    @property
+    def state(self) -> str:
+        return self.job.state
+
+    @property
+    def error(self) -> str:
+        return self.job.error
+
+    @property
+    def hosts(self) -> list[HostState]:
+        return self.job.hosts
+
+    @property
+    def vertices(self) -> dict[str, VertexState]:
+        return self.job.vertices
+
+    def handle(self, notice: Notice) -> list[Instruction]:
+        """Take one notice; gives what the shell must do now, in order."""
+        job = self.job
+        job.out = []
+        if job.is_open or isinstance(notice, JobResumed):
+            is_told = is_logged(notice) and not self.is_stale(notice)
+            try:
+                self._dispatch(notice)
+                if job.is_open and is_told:
+                    joining.fill(job, self._concerned(notice))
+                    hosts.let_drained_go(job)
+            except NotDeterministicError as error:
+                job.end("failed", str(error))
+            except NoCheckpointError as error:
+                job.end("failed", damage.explained(job, error))
+            if job.has_fallen_back and job.is_open:
+                job.out.insert(0, Record(collection.checkpoints_kept(job)))
+            job.has_fallen_back = False
+        return job.out
+
+    def recall(self, notices: Iterable[Notice]) -> None:
+        """Learn from the log of a predecessor; nothing is decided."""
+        for notice in notices:
+            takeover.recall(self.job, notice)
+        collection.collect_durable(self.job)
+        self.job.out = []
+
+    def is_stale(self, notice: Notice) -> bool:
+        """Whether it is told by an instance that is no longer there: not for the log."""
+        told = (
+            VertexStarted | CheckpointTaken | VertexFinished | VertexFailed | ItemsLost | OutputLost
+        )
+        return isinstance(notice, told) and not self.job.instance(notice.vertex, notice.epoch)
+
+    def _dispatch(self, notice: Notice) -> None:
+        job = self.job
+        match notice:
+            case Progress():
+                collection.progress(job, notice)
+                joining.compare_twins(job, [report.vertex for report in notice.vertices])
+            case HostBusy():
+                hosts.busy(job, notice)
+            case Tick(now_us=now_us):
+                self._tick(now_us)
+            case CheckpointTaken():
+                collection.checkpoint_taken(job, notice)
+            case JobStarted() | JobResumed():
+                hosts.begin(job, notice)
+            case HostReady():
+                hosts.ready(job, notice)
+            case HostLost(host=host, reason=reason):
+                hosts.lost(job, host, reason)
+            case VertexStarted():
+                instances.started(job, notice)
+            case VertexFinished():
+                if instances.finished(job, notice):
+                    collection.collect_now_and_then(job)
+                    self._end_if_finished()
+            case VertexFailed():
+                instances.failed(job, notice)
+            case ItemsLost():
+                damage.items_lost(job, notice)
+            case OutputLost():
+                damage.output_lost(job, notice)
+            case OutputDamaged():
+                damage.output_damaged(job, notice)
+            case OutputRestored():
+                damage.output_restored(job, notice)
+            case OutputWhole():
+                damage.output_whole(job)
+            case CheckpointsKept():
+                pass  # it is written for a successor
+            case CancelRequested():
+                job.end("cancelled", "")
+            case DrainRequested() | StragglerFound() | TwinLevel() | RestartDue():
+                self._own_finding(notice)
+            case _:
+                assert_never(notice)
+
+    def _end_if_finished(self) -> None:
+        """All vertices have finished: so has the job, or it is seen whether all is there."""
+        if not all(vertex.is_finished for vertex in self.job.vertices.values()):
+            return
+        if self._checks_output:
+            damage.check_output(self.job)
+        else:
+            self.job.end("finished", "")
+
+    def _concerned(self, notice: Notice) -> Iterable[VertexState]:
+        """The vertices whose joins a notice may bring further.
+
+        What an instance says of itself concerns its vertex alone, but where a host is to be empty:
+        there the end of one twin is the beginning of the next.
+        """
+        vertices = self.job.vertices
+        if any(host.is_draining for host in self.job.hosts):
+            return vertices.values()
+        match notice:
+            case VertexStarted() | CheckpointTaken() | VertexFinished():
+                return [vertices[notice.vertex]]
+            case HostReady():
+                return [vertex for vertex in vertices.values() if vertex.joins]
+            case _:
+                return vertices.values()
+
+    def _own_finding(
+        self, notice: DrainRequested | StragglerFound | TwinLevel | RestartDue
+    ) -> None:
+        job = self.job
+        match notice:
+            case DrainRequested(host=host):
+                hosts.drain_requested(job, host)
+            case StragglerFound():
+                joining.straggler_found(job, notice)
+            case TwinLevel():
+                joining.twin_level(job, notice)
+            case RestartDue(vertex=vertex):
+                instances.due(job, vertex)
+
+    def _tick(self, now_us: int) -> None:
+        """Time has passed: nothing is decided here but the end; the rest is fed back."""
+        job = self.job
+        job.now_us = max(job.now_us, now_us)
+        hosts.check_limits(job)
+        stalled_s = (job.now_us - job.advanced_us) / US_PER_S
+        if stalled_s > job.config.stall_wait_s:
+            busy = "".join(f"; {host.busy}" for host in job.hosts if host.busy)
+            job.end("failed", f"no vertex got further for {stalled_s:.0f} s (stall_wait_s){busy}")
+        if not job.is_open:
+            return
+        for name, vertex in job.vertices.items():
+            if vertex.due_us is not None and vertex.due_us <= job.now_us:
+                job.out.append(Feed(RestartDue(name)))
+        joining.ask_again(job)
+        self._stragglers.find(job)

@@ -1,0 +1,108 @@
+"""Stragglers: which instance has been behind its siblings for too long. Pure.
+
+An instance is a straggler if the median CTI of its siblings had passed its own CTI already
+``straggler_after_s`` ago. Siblings are the other vertices of its stage and the other instances of
+its vertex: they have the like to do. What is found here is fed back as a notice, so nothing here is
+needed by a job manager that takes over.
+"""
+
+from __future__ import annotations
+
+import bisect
+import statistics
+from typing import TYPE_CHECKING
+
+from jobmanager.manager.joining import twins
+from jobmanager.state.job_state import US_PER_S
+from jobmanager.state.messages import Feed, StragglerFound
+from jobmanager.state.placement import free_slot
+from rstream.types import INF_TIME, MIN_TIME
+
+if TYPE_CHECKING:
+    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.records import InstanceState, VertexState
+
+#: (time, median of the siblings' CTIs from then on), oldest first.
+History = list[tuple[int, int]]
+
+
+class Stragglers:
+    """What siblings did lately; asked at every tick."""
+
+    def __init__(self) -> None:
+        self._medians: dict[int, History] = {}
+        #: Per vertex: how many twins it had for slowness, and when it may have the next.
+        self._pauses: dict[str, tuple[int, int]] = {}
+
+    def find(self, job: Ledger) -> None:
+        """Feed back at most as many stragglers as may have a twin."""
+        after_us = int(job.config.straggler_after_s * US_PER_S)
+        room = job.config.twins_max - twins(job)
+        stages = _stages(job)
+        former, self._medians = self._medians, {}
+        for vertex, instance in job.instances():
+            if vertex.is_finished or not job.is_running(instance):
+                continue
+            median = _median_of_siblings(vertex, instance, stages[vertex.shape.stage])
+            if median is None:
+                continue
+            history = former.get(instance.epoch, [])
+            _remember(history, job.now_us, median, after_us)
+            self._medians[instance.epoch] = history
+            is_behind = history[0][0] <= job.now_us - after_us and history[0][1] > instance.cti
+            is_old = job.now_us - instance.opened_us > after_us
+            if is_behind and is_old and room > 0 and self._may_try(job, vertex):
+                room -= 1
+                self._count(job, vertex)
+                job.out.append(Feed(StragglerFound(vertex.shape.id, instance.epoch)))
+
+    def _may_try(self, job: Ledger, vertex: VertexState) -> bool:
+        """Whether a twin would be something new, and has a host to be on."""
+        is_single = not vertex.replaced() and not vertex.shape.is_exclusive
+        _, next_us = self._pauses.get(vertex.shape.id, (0, 0))
+        has_host = free_slot(job, vertex, ready_only=True) is not None
+        return is_single and has_host and vertex.due_us is None and job.now_us >= next_us
+
+    def _count(self, job: Ledger, vertex: VertexState) -> None:
+        """A vertex that stays behind on every host is tried less and less often."""
+        tries, _ = self._pauses.get(vertex.shape.id, (0, 0))
+        pause_s = (job.config.straggler_after_s + job.config.twin_wait_s) * 2.0 ** min(tries, 20)
+        self._pauses[vertex.shape.id] = (tries + 1, job.now_us + int(pause_s * US_PER_S))
+
+
+def _stages(job: Ledger) -> dict[str, list[int]]:
+    """By stage, the CTIs of its vertices in order."""
+    stages: dict[str, list[int]] = {}
+    for vertex in job.vertices.values():
+        stages.setdefault(vertex.shape.stage, []).append(_cti(vertex))
+    for ctis in stages.values():
+        ctis.sort()
+    return stages
+
+
+def _median_of_siblings(
+    vertex: VertexState, instance: InstanceState, stage: list[int]
+) -> int | None:
+    """Median CTI of those that have the like to do, the lower of two; None if nobody has."""
+    own = bisect.bisect_left(stage, _cti(vertex))
+    replicas = [i.cti for i in vertex.instances if i is not instance and i.replaces is None]
+    if replicas:
+        return statistics.median_low([*stage[:own], *stage[own + 1 :], *replicas])
+    if len(stage) == 1:
+        return None
+    middle = (len(stage) - 2) // 2
+    return stage[middle if middle < own else middle + 1]
+
+
+def _cti(vertex: VertexState) -> int:
+    if vertex.is_finished:
+        return INF_TIME
+    return max((i.cti for i in vertex.instances), default=MIN_TIME)
+
+
+def _remember(history: History, now_us: int, median: int, after_us: int) -> None:
+    """Add what holds from now on; the first entry is what held ``after_us`` ago, if known."""
+    if not history or history[-1][1] != median:
+        history.append((now_us, median))
+    while len(history) > 1 and history[1][0] <= now_us - after_us:
+        del history[0]

@@ -1,0 +1,1 @@
+"""What the job manager knows, and questions asked of it. Pure."""

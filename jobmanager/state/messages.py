@@ -1,0 +1,226 @@
+"""What the job manager's shell tells it, and what it tells its shell to do.
+
+Notices (past tense) are the only way into :class:`jobmanager.manager.manager.JobManager`,
+instructions (imperative) the only way out. All notices but ``Progress``, ``HostBusy`` and ``Tick``
+are logged.
+"""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass
+
+from jobmanager.state.tracker import CheckpointRef  # noqa: TC001  (the codec reads the hints)
+from rvertex.messages import (
+    HOST_NOTICES,
+    HostBusy,
+    HostInstruction,
+    HostNotice,
+    Mark,
+    MessageCodec,
+    Progress,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    """A new job on ``hosts`` hosts. ``now_us`` is wall time, us UTC.
+
+    ``retain_us``: the retention by which this job manager deletes checkpoints.
+    """
+
+    hosts: int
+    now_us: int
+    retain_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobResumed:
+    """A new job manager took over; every host of the old one is gone."""
+
+    hosts: int
+    now_us: int
+    retain_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostLost:
+    """A host's link broke, or the executor saw it end."""
+
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """A user asked for the end of the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """A user wants a host to be empty."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class StragglerFound:
+    """An instance has been behind its siblings for too long."""
+
+    vertex: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TwinLevel:
+    """Of two instances the new one does what the old one did; the old one may go."""
+
+    vertex: str
+    old_epoch: int
+    new_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartDue:
+    """The pause of a vertex that failed by itself is over."""
+
+    vertex: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDamaged:
+    """A stream that users read lacks what was durable, from ``seq`` on."""
+
+    stream: str
+    seq: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWhole:
+    """All streams that users read are there to their ends, as far as was looked."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRestored:
+    """Streams that were damaged after their writers had ended are whole: files were put back."""
+
+    streams: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOfVertex:
+    """The checkpoints of a vertex that are left, oldest first."""
+
+    vertex: str
+    refs: tuple[CheckpointRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsKept:
+    """What is left of all checkpoints, where that does not follow from the notices before (ADR 22).
+
+    ``collected``: below these seqs durable streams may be gone; a mark with the name of a vertex
+    says that what it wrote down is gone. ``is_damaged``: a checkpoint could not be read.
+    """
+
+    vertices: tuple[KeptOfVertex, ...]
+    collected: tuple[Mark, ...]
+    is_damaged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+    now_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartHost:
+    """Have the executor start a host."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Send an instruction to a host."""
+
+    host: str
+    instruction: HostInstruction
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Send a host away that must not take part: an old one, or a second attempt."""
+
+    host: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Log a notice, behind the one that is handled, and make it durable before anything is done."""
+
+    notice: CheckpointsKept
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFiles:
+    """Delete checkpoints, and parts of such, that nothing can need; once the reason is durable."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutput:
+    """All vertices have finished: see whether what they wrote is there, and say so.
+
+    ``ends``: by stream, how many items it has.
+    """
+
+    ends: dict[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class EndJob:
+    """Stop the hosts and write the outcome: finished, failed or cancelled."""
+
+    state: str
+    error: str
+
+
+ShellNotice = (
+    JobStarted
+    | JobResumed
+    | HostLost
+    | CancelRequested
+    | DrainRequested
+    | StragglerFound
+    | TwinLevel
+    | RestartDue
+    | OutputDamaged
+    | OutputWhole
+    | OutputRestored
+    | CheckpointsKept
+    | Tick
+)
+Notice = HostNotice | ShellNotice
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Hand the job manager's own finding back to it as a notice, so that it is logged."""
+
+    notice: ShellNotice
+
+
+Instruction = StartHost | Tell | Refuse | Feed | Record | DeleteFiles | CheckOutput | EndJob
+
+LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(ShellNotice)))
+
+
+def is_logged(notice: Notice) -> bool:
+    """Whether a job manager that takes over must see this notice."""
+    return not isinstance(notice, Progress | HostBusy | Tick)

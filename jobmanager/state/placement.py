@@ -1,0 +1,61 @@
+"""On which slot an instance goes. Pure.
+
+Instances of one vertex are on different slots; a slot that is drained gets nothing new. What
+recurs stays where it was, what is new goes where least is. The rest is a tie-break: the same ledger
+gives the same slot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.records import VertexState
+
+
+def first_slots(index: int, replicas: int, hosts: int) -> list[int]:
+    """Where the instances of the vertex number ``index`` of a plan begin."""
+    return [(index + k) % hosts for k in range(replicas)]
+
+
+def slots_for_restart(job: Ledger, vertex: VertexState, moved: dict[int, int]) -> list[int]:
+    """A slot for each replica of a vertex without instances: its homes, if they are open.
+
+    What was on a slot whose host has still to start goes to a spare host, all of it to the same
+    one. ``moved`` remembers that for one restart of several vertices.
+    """
+    replicas = vertex.shape.recovery.replicas
+    homes = [slot for slot in vertex.homes if job.hosts[slot].is_open]
+    homes = [_spare(job, slot, homes, moved) for slot in homes]
+    if len(homes) >= replicas:
+        return homes[:replicas]
+    loads = job.loads()
+    others = sorted(
+        (h.slot for h in job.hosts if h.is_open and h.slot not in homes),
+        key=lambda slot: (loads[slot], slot),
+    )
+    return (homes + others)[:replicas]
+
+
+def _spare(job: Ledger, slot: int, homes: list[int], moved: dict[int, int]) -> int:
+    """The slot itself if its host is ready or no host is idle; else that of an idle host."""
+    if job.hosts[slot].state != "ready" and slot not in moved:
+        taken, loads = {*homes, *moved.values()}, job.loads()
+        ready = (h.slot for h in job.hosts if h.state == "ready" and h.is_open)
+        idle = (s for s in ready if s not in taken and loads[s] == 0)
+        moved[slot] = next(idle, slot)
+    there = moved.get(slot, slot)
+    return slot if there in homes else there
+
+
+def free_slot(job: Ledger, vertex: VertexState, *, ready_only: bool) -> int | None:
+    """The least loaded slot without an instance of this vertex; None if there is none."""
+    taken = {i.slot for i in vertex.instances} | {j.slot for j in vertex.joins}
+    free = [
+        host.slot
+        for host in job.hosts
+        if host.is_open and host.slot not in taken and (host.state == "ready" or not ready_only)
+    ]
+    loads = job.loads() if free else []
+    return min(free, key=lambda slot: (loads[slot], slot), default=None)

@@ -1,0 +1,238 @@
+"""What the job manager knows of its hosts, vertices and instances. Pure records.
+
+A host is "starting", "ready", "lost" or "drained" (it left as asked, its slot stays empty). An
+instance is "waiting" for its host, "starting" (ordered, not yet heard of), "running" or "finished".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rstream.types import INF_TIME, MIN_TIME
+
+if TYPE_CHECKING:
+    from jobmanager.state.topology import VertexShape
+    from rvertex.messages import VertexFinished, VertexProgress
+
+
+@dataclass(slots=True)
+class HostState:
+    """The host that holds a slot now.
+
+    ``generation`` counts the hosts that the slot has had under one job manager, of which
+    ``takeovers`` is the number.
+    """
+
+    slot: int
+    generation: int = 0
+    takeovers: int = 0
+    state: str = "starting"
+    address: str = ""
+    machine: str = ""
+    pid: int = 0
+    #: When it was ordered, then when it was last heard of; us UTC.
+    heard_us: int = 0
+    #: Losses since a host of this slot last reported progress.
+    losses: int = 0
+    #: What its last report said of a turn that went on for long; empty after a report of progress.
+    busy: str = ""
+    #: A user wants it empty; nothing new is placed on it.
+    is_draining: bool = False
+
+    @property
+    def name(self) -> str:
+        """Unique for the life of the job: a takeover is durable before it orders a host."""
+        manager = f"{self.takeovers}." if self.takeovers else ""
+        return f"h{self.slot}.{manager}{self.generation}"
+
+    @property
+    def former(self) -> str:
+        """The host that this one replaces; empty if it is the first of its job manager."""
+        if not self.generation:
+            return ""
+        return HostState(self.slot, self.generation - 1, self.takeovers).name
+
+    def following(self) -> HostState:
+        """The one that takes its slot after its loss."""
+        next_ = HostState(self.slot, self.generation + 1, self.takeovers)
+        next_.losses = self.losses
+        return next_
+
+    @staticmethod
+    def slot_of(name: str) -> int:
+        """The slot in a host's name; -1 if it is no such name."""
+        slot = name[1:].partition(".")[0]
+        return int(slot) if slot.isdecimal() else -1
+
+    @property
+    def condition(self) -> str:
+        """Its state as users see it."""
+        return "draining" if self.is_draining and self.state != "drained" else self.state
+
+    @property
+    def is_open(self) -> bool:
+        """Whether instances may be placed on its slot."""
+        return self.state != "drained" and not self.is_draining
+
+
+@dataclass(slots=True)
+class InstanceState:
+    """One running copy of a vertex."""
+
+    epoch: int
+    slot: int
+    #: Its number among the instances that take checkpoints in turns.
+    turn: int
+    #: The checkpoint it began from, and the blobs that its next one may name without storing them.
+    checkpoint: str
+    parts: tuple[str, ...]
+    consumed: tuple[int, ...]
+    outputs: tuple[int, ...]
+    #: Per output stream: below this seq it has or keeps nothing in memory.
+    released: dict[str, int]
+    state: str = "waiting"
+    #: Name of the host it was ordered to.
+    host: str = ""
+    #: A twin: the instance that is retired when this one is level with it, and why.
+    replaces: int | None = None
+    reason: str = ""
+    #: What a twin must have consumed to count as level; known from its first report on.
+    goal: tuple[int, ...] = ()
+    #: When it was ordered; us UTC.
+    opened_us: int = 0
+    is_level_told: bool = False
+    durable: tuple[int, ...] = ()
+    cti: int = MIN_TIME
+    max_vs: int = MIN_TIME
+    events_in: int = 0
+    events_out: int = 0
+    late_events: int = 0
+    poisoned_events: int = 0
+    tail_bytes: int = 0
+
+    @property
+    def position(self) -> tuple[int, ...]:
+        """How far it is, in all its sequence numbers."""
+        return (*self.consumed, *self.outputs)
+
+    def reached(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
+        """It came at least this far."""
+        self.consumed = tuple(map(max, inputs, self.consumed))
+        self.outputs = tuple(map(max, outputs, self.outputs))
+
+    def advance(self, report: VertexProgress) -> None:
+        """Take over a report, perhaps replayed after notices that it preceded."""
+        self.reached(report.inputs, report.outputs)
+        self.durable, self.cti, self.max_vs = report.durable, report.cti, report.max_vs
+        self.events_in, self.events_out = report.events_in, report.events_out
+        self.late_events, self.tail_bytes = report.late_events, report.tail_bytes
+        self.poisoned_events = report.poisoned_events
+
+
+@dataclass(slots=True)
+class Join:
+    """An instance that is to start on ``slot`` from a checkpoint that a live one is asked for."""
+
+    slot: int
+    #: The instance it is a twin of, if it is one, and why.
+    replaces: int | None = None
+    reason: str = ""
+    #: Whose checkpoint it waits for (None: not asked yet) and since when, us UTC.
+    source: int | None = None
+    asked_us: int = 0
+    #: What the source had consumed when it was asked; its checkpoint is at or past it.
+    frozen: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class VertexState:
+    """The instances of a vertex, and what outlives them."""
+
+    shape: VertexShape
+    #: Slots on which it restarts if it can.
+    homes: list[int] = field(default_factory=list)
+    #: The first is the primary.
+    instances: list[InstanceState] = field(default_factory=list)
+    joins: list[Join] = field(default_factory=list)
+    #: No instance of it was ever opened.
+    is_new: bool = True
+    is_finished: bool = False
+    #: The instance that finished first, and the digests of its outputs.
+    finisher: int = 0
+    digests: tuple[bytes, ...] = ()
+    #: How many items each output has; known once it has finished.
+    ends: tuple[int, ...] = ()
+    cti: int = MIN_TIME
+    max_vs: int = MIN_TIME
+    events_in: int = 0
+    events_out: int = 0
+    late_events: int = 0
+    poisoned_events: int = 0
+    #: How late rows of its source came (:mod:`rvertex.vertex.lateness`).
+    lateness: bytes = b""
+    restarts: int = 0
+    #: Restarts since it last got further than ever before.
+    fruitless_restarts: int = 0
+    #: Operating errors of newcomers since one of them last got further than its checkpoint.
+    join_failures: int = 0
+    #: The furthest any instance has come.
+    best: tuple[int, ...] = ()
+    #: Nothing is started before this time (us UTC), or the notice that says that it has come.
+    due_us: int | None = None
+    #: All blobs of its checkpoints that were announced and not deleted.
+    parts: dict[str, None] = field(default_factory=dict)
+
+    def replaced(self) -> list[int]:
+        """The instances that have, or are to have, a twin."""
+        mine = [i.replaces for i in self.instances] + [j.replaces for j in self.joins]
+        return [epoch for epoch in mine if epoch is not None]
+
+    @property
+    def leader(self) -> InstanceState | None:
+        """The instance that is furthest; the first of equals."""
+        return max(self.instances, key=lambda i: sum(i.position), default=None)
+
+    @property
+    def state(self) -> str:
+        """The state of the vertex: that of its best instance."""
+        if self.is_finished:
+            return "finished"
+        states = {i.state for i in self.instances}
+        return next((s for s in ("running", "starting") if s in states), "waiting")
+
+    def advance(self, instance: InstanceState, report: VertexProgress) -> bool:
+        """Take over a report; whether the vertex got further than any instance before."""
+        instance.advance(report)
+        if instance is self.leader and not self.is_finished:
+            self.cti, self.max_vs = report.cti, report.max_vs
+            self.events_in, self.events_out = report.events_in, report.events_out
+            self.late_events = report.late_events
+            self.poisoned_events = report.poisoned_events
+            self.lateness = report.lateness
+        position = (*report.inputs, *report.outputs)
+        if not self.best or any(a > b for a, b in zip(position, self.best, strict=True)):
+            self.best = tuple(map(max, position, self.best)) if self.best else position
+            self.fruitless_restarts = 0
+            return True
+        return False
+
+    def finish(self, instance: InstanceState, notice: VertexFinished) -> None:
+        """One of its instances came to the end, and so did the vertex."""
+        instance.state = "finished"
+        instance.consumed, instance.outputs = notice.inputs, notice.outputs
+        instance.durable, instance.cti = notice.outputs, INF_TIME
+        instance.tail_bytes = 0
+        if not self.is_finished:
+            self.record_end(notice)
+
+    def record_end(self, notice: VertexFinished) -> None:
+        """The vertex came to its end: nobody joins it any more."""
+        self.is_finished, self.finisher, self.due_us = True, notice.epoch, None
+        self.joins.clear()
+        self.is_new = False
+        self.digests, self.ends, self.cti = notice.digests, notice.outputs, INF_TIME
+        self.events_in, self.events_out = notice.events_in, notice.events_out
+        self.late_events = notice.late_events
+        self.poisoned_events = notice.poisoned_events
+        self.lateness = notice.lateness

@@ -1,0 +1,127 @@
+"""Which vertices must be restarted, and from which checkpoints. Pure.
+
+A vertex that is lost restarts from its newest checkpoint whose volatile outputs are at or below
+what their readers need next. If an input it then needs is neither durable nor still in its writer's
+memory, the writer is restarted too, from a checkpoint low enough; this cascades upstream only as
+far as something durable. Source: StreamScope NSDI'16, figure 5.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from jobmanager.errors import NoCheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from jobmanager.state.topology import StreamShape, Topology, VertexShape
+    from jobmanager.state.tracker import CheckpointRef, SnapshotTracker
+
+
+class JobView(Protocol):
+    """What recovery asks about the running job."""
+
+    def consumed(self, vertex: str) -> tuple[int, ...]:
+        """Input seqs that all its instances have consumed, as last reported."""
+        ...
+
+    @property
+    def collected(self) -> Mapping[str, int]:
+        """Below these seqs streams may be gone; by its own name, what a vertex wrote down."""
+        ...
+
+    @property
+    def lost(self) -> Mapping[str, int]:
+        """Of these durable streams everything from a seq on must be written again."""
+        ...
+
+    def is_serving(self, vertex: str) -> bool:
+        """Whether any instance on a live host can serve its streams' memory."""
+        ...
+
+    def is_settled(self, vertex: str) -> bool:
+        """Whether it has finished and all its outputs are durable or needed by no one."""
+        ...
+
+    def released(self, stream: str) -> int:
+        """Below this seq no instance of the writer has the stream in memory."""
+        ...
+
+
+def plan_restarts(
+    lost: Iterable[str],
+    topology: Topology,
+    tracker: SnapshotTracker,
+    job: JobView,
+    may_begin_anew: Callable[[str], bool] = lambda vertex: False,
+) -> dict[str, CheckpointRef]:
+    """The checkpoint from which each vertex that must restart does so, upstream first.
+
+    ``may_begin_anew``: whether a vertex without a usable one may start from the initial snapshot.
+
+    Raises:
+        NoCheckpointError: one that is needed turned out to be corrupt or gone before, or what it
+            would read is gone: of a job that has finished, ``gc`` leaves its answer alone.
+    """
+    chosen: dict[str, CheckpointRef] = {}
+    waiting = set(lost)
+    # Readers before writers: what a writer must provide follows from where its readers restart.
+    todo = deque(v for v in reversed(topology.vertices) if v in waiting)
+    while todo:  # ends: a vertex is chosen anew only with a strictly older checkpoint
+        vertex = topology.vertices[todo.popleft()]
+        waiting.discard(vertex.id)
+        limits = [_needed(stream, chosen, job) for stream in vertex.outputs]
+        ref = tracker.usable(vertex.id, limits)
+        if ref is None and may_begin_anew(vertex.id):
+            ref = tracker.initial(vertex.id)
+        if ref is None:
+            raise NoCheckpointError(vertex.id, f"no checkpoint at or below {limits} is left")
+        _check_readable(vertex, ref, job)
+        if vertex.id in chosen and ref == chosen[vertex.id]:
+            continue
+        chosen[vertex.id] = ref
+        for k, stream in enumerate(vertex.inputs):
+            writer = stream.writer.vertex
+            if writer not in waiting and not _is_available(stream, ref.reads[k], chosen, job):
+                waiting.add(writer)
+                todo.append(writer)
+    return {v: chosen[v] for v in topology.vertices if v in chosen}
+
+
+def _check_readable(vertex: VertexShape, ref: CheckpointRef, job: JobView) -> None:
+    if not ref.name and vertex.id in job.collected:
+        raise NoCheckpointError(vertex.id, "what it had written down was deleted when it had ended")
+    for stream, seq in zip(vertex.inputs, ref.reads, strict=False):  # a source reads more
+        if stream.is_durable and seq < job.collected.get(stream.id, 0):
+            gone = f"its input {stream.id} was deleted below seq {job.collected[stream.id]}"
+            raise NoCheckpointError(vertex.id, gone)
+
+
+def _needed(stream: StreamShape, chosen: dict[str, CheckpointRef], job: JobView) -> int | None:
+    """Least seq of an output that must be written again; None where nothing binds.
+
+    Of a volatile one, what its reader will ask for.
+    """
+    if stream.is_durable:
+        return job.lost.get(stream.id)
+    assert stream.reader is not None
+    reader, index = stream.reader.vertex, stream.reader.index
+    if reader in chosen:
+        return chosen[reader].reads[index]
+    if job.is_settled(reader):
+        return None
+    return job.consumed(reader)[index]
+
+
+def _is_available(
+    stream: StreamShape, seq: int, chosen: dict[str, CheckpointRef], job: JobView
+) -> bool:
+    """Whether ``seq`` onward can be read, or will be written again by a restart already chosen."""
+    writer = stream.writer
+    if writer.vertex in chosen:
+        return stream.is_durable or chosen[writer.vertex].outputs[writer.index] <= seq
+    if stream.is_durable:
+        return job.is_settled(writer.vertex) or job.is_serving(writer.vertex)
+    return job.is_serving(writer.vertex) and job.released(stream.id) <= seq

@@ -1,0 +1,100 @@
+"""The shape of a plan as the job manager sees it: who writes and who reads each stream. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rvertex.checkpoint.value_log import draws_values
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.sources.spec import SourceSpec
+    from rvertex.vertex.spec import Recovery, VertexSpec
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """A stream from the side of one vertex: its number among that vertex's inputs or outputs."""
+
+    vertex: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamShape:
+    """A stream: its writer, its reader (None: a sink) and whether it is ever durable.
+
+    ``is_side``: a side output, which is no part of the answer.
+    """
+
+    id: str
+    writer: StreamEnd
+    reader: StreamEnd | None
+    is_durable: bool
+    is_side: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VertexShape:
+    """A vertex: its streams in the order of its snapshots' sequence numbers."""
+
+    id: str
+    stage: str
+    index: int
+    is_source: bool
+    is_sink: bool
+    inputs: tuple[StreamShape, ...]
+    outputs: tuple[StreamShape, ...]
+    recovery: Recovery
+    #: Of two instances one cannot go on: they write down what is no function of their input.
+    is_exclusive: bool = False
+    #: What it reads, if it is a source.
+    source: SourceSpec | None = None
+
+    @property
+    def input_count(self) -> int:
+        """How many sequence numbers its snapshots have on the input side."""
+        return 1 if self.is_source else len(self.inputs)
+
+
+class Topology:
+    """The vertices in topological order, upstream first."""
+
+    def __init__(self, specs: Sequence[VertexSpec]) -> None:
+        self.streams: dict[str, StreamShape] = {}
+        readers = {
+            c.stream: StreamEnd(spec.id, k) for spec in specs for k, c in enumerate(spec.inputs)
+        }
+        self.vertices: dict[str, VertexShape] = {}
+        for spec in specs:
+            outputs: list[StreamShape] = []
+            for edge in spec.outputs:
+                for stream in edge.streams:
+                    writer = StreamEnd(spec.id, len(outputs))
+                    durable = edge.durability != "volatile"
+                    reader = readers.get(stream)
+                    outputs.append(StreamShape(stream, writer, reader, durable, bool(edge.side)))
+            for shape in outputs:
+                assert shape.id not in self.streams, shape.id
+                self.streams[shape.id] = shape
+            missing = [c.stream for c in spec.inputs if c.stream not in self.streams]
+            assert not missing, f"{spec.id} reads {missing} before they are written"
+            self.vertices[spec.id] = VertexShape(
+                id=spec.id,
+                stage=spec.stage,
+                index=spec.index,
+                is_source=spec.source is not None,
+                is_sink=any(edge.is_sink for edge in spec.outputs),
+                inputs=tuple(self.streams[c.stream] for c in spec.inputs),
+                outputs=tuple(outputs),
+                recovery=spec.recovery,
+                source=None if spec.source is None else spec.source.spec,
+                is_exclusive=spec.recovery.strategy == "strong"
+                or any(draws_values(operator) for operator in spec.operators),
+            )
+
+    def writer(self, stream: str) -> str:
+        """The vertex that writes ``stream``."""
+        return self.streams[stream].writer.vertex

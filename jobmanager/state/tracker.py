@@ -1,0 +1,188 @@
+"""SnapshotTracker: which checkpoints each vertex has, in order. Pure.
+
+Invariants: (1) the checkpoints of a vertex are totally ordered, so of two one precedes the other
+(two that are incomparable prove that the vertex is not deterministic); (2) the list is never empty:
+the initial snapshot, all zeros and no file, stands until a later one makes it needless; (3) of two
+the later one reads from at or after where the earlier one does. Two instances of a replayed vertex
+may break (3), as each rebuilds its state from where it can; then the one that is announced second
+is refused (ADR 22). So a job manager and one that recalls its log, whose oldest may be a later one,
+refuse the same: what the second keeps is the end of what the first keeps. Source: StreamScope
+NSDI'16, "implementing rStream" (tracking) and "garbage collection".
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobmanager.errors import NoCheckpointError, NotDeterministicError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobmanager.state.topology import Topology
+    from rvertex.messages import CheckpointTaken
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRef:
+    """A checkpoint by name and sequence numbers; an empty name is the initial snapshot.
+
+    ``reads``: input seqs from which a restart reads. ``parts``: the blobs that it names.
+    """
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    reads: tuple[int, ...]
+    parts: tuple[str, ...] = ()
+    #: Wall time, us UTC.
+    taken_us: int = 0
+
+    @classmethod
+    def announced(cls, notice: CheckpointTaken) -> CheckpointRef:
+        """The checkpoint that an instance has announced."""
+        n = notice
+        return cls(n.name, n.inputs, n.outputs, n.reads, n.parts, n.taken_us)
+
+    def precedes(self, other: CheckpointRef) -> bool:
+        """Whether this one is at or before ``other`` on every stream."""
+        mine, theirs = (*self.inputs, *self.outputs), (*other.inputs, *other.outputs)
+        return all(a <= b for a, b in zip(mine, theirs, strict=True))
+
+
+class SnapshotTracker:
+    """The usable checkpoints of every vertex, oldest first."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._refs: dict[str, list[CheckpointRef]] = {
+            v.id: [CheckpointRef("", zeros, (0,) * len(v.outputs), zeros)]
+            for v in topology.vertices.values()
+            for zeros in [(0,) * v.input_count]
+        }
+
+    def refs(self, vertex: str) -> Sequence[CheckpointRef]:
+        """Oldest first."""
+        return self._refs[vertex]
+
+    def newest(self, vertex: str) -> CheckpointRef:
+        """The last one."""
+        return self._refs[vertex][-1]
+
+    def add(self, vertex: str, ref: CheckpointRef) -> bool:
+        """Put a checkpoint at its place in the order; whether it is kept.
+
+        It is not if it precedes the oldest, which no restart reaches behind, or if what it reads
+        does not lie between what its neighbours read: the inputs before may be gone.
+
+        Raises:
+            NotDeterministicError: it is incomparable with another one.
+        """
+        refs = self._refs[vertex]
+        for other in refs:
+            if not (ref.precedes(other) or other.precedes(ref)):
+                raise NotDeterministicError(vertex, str(other), str(ref))
+        at = sum(other.precedes(ref) for other in refs)
+        if at == 0 or not _reads_no_later(refs[at - 1], ref):
+            return False
+        if at < len(refs) and not _reads_no_later(ref, refs[at]):
+            return False
+        refs.insert(at, ref)
+        return True
+
+    def usable(
+        self, vertex: str, limits: Sequence[int | None], consumed: Sequence[int] | None = None
+    ) -> CheckpointRef | None:
+        """The newest checkpoint with every output seq at or below its limit (None: no limit).
+
+        With ``consumed``: and that reads from at or below those.
+        """
+        for ref in reversed(self._refs[vertex]):
+            rows = zip(ref.outputs, limits, strict=True)
+            if not all(limit is None or seq <= limit for seq, limit in rows):
+                continue
+            if consumed is None or all(map(operator.le, ref.reads, consumed)):
+                return ref
+        return None
+
+    def held(
+        self, vertex: str, needed: CheckpointRef, *, before_us: int | None, names: Sequence[str]
+    ) -> CheckpointRef:
+        """The oldest of: ``needed``, those of these names, the newest before a time (None: now)."""
+        refs = self._refs[vertex]
+        at = [refs.index(needed), *(k for k, ref in enumerate(refs) if ref.name in names)]
+        if before_us is not None:
+            at.append(max((k for k, r in enumerate(refs) if r.taken_us <= before_us), default=0))
+        return refs[min(at)]
+
+    def discard(self, vertex: str, name: str, *, may_begin_anew: bool = False) -> None:
+        """Forget a checkpoint that turned out to be corrupt or gone.
+
+        ``may_begin_anew``: the initial snapshot takes its place if it was the only one.
+
+        Raises:
+            NoCheckpointError: it was the only one.
+        """
+        left = [r for r in self._refs[vertex] if r.name != name or not r.name]
+        if not left and may_begin_anew:
+            left = [self.initial(vertex)]
+        if not left:
+            raise NoCheckpointError(vertex, f"{name}, its only checkpoint, is corrupt or gone")
+        self._refs[vertex] = left
+
+    def discard_beyond(self, vertex: str, index: int, seq: int) -> bool:
+        """Forget what rests on an output's items from ``seq`` on, which are lost; whether any did.
+
+        The initial snapshot takes the place of all others.
+        """
+        refs = self._refs[vertex]
+        left = [r for r in refs if r.outputs[index] <= seq]
+        self._refs[vertex] = left or [self.initial(vertex)]
+        return len(left) < len(refs)
+
+    def restore(self, vertex: str, refs: Sequence[CheckpointRef]) -> None:
+        """These are known, and no others."""
+        assert refs, vertex
+        self._refs[vertex] = list(refs)
+
+    def begin_anew(self, vertex: str) -> CheckpointRef:
+        """The initial snapshot stands before all others again."""
+        ref = self.initial(vertex)
+        if ref not in self._refs[vertex]:
+            self._refs[vertex].insert(0, ref)
+        return ref
+
+    def initial(self, vertex: str) -> CheckpointRef:
+        """The initial snapshot: nothing consumed, nothing written."""
+        one = self._refs[vertex][0]
+        zeros = (0,) * len(one.inputs)
+        return CheckpointRef("", zeros, (0,) * len(one.outputs), zeros)
+
+    def drop_before(self, vertex: str, keep: CheckpointRef) -> list[CheckpointRef]:
+        """Forget all that come before ``keep``; gives those with a file."""
+        refs = self._refs[vertex]
+        at = refs.index(keep)
+        self._refs[vertex] = refs[at:]
+        return [r for r in refs[:at] if r.name]
+
+    def forget(self, vertex: str) -> None:
+        """A vertex that never restarts needs none; what it would begin from stands for that."""
+        self._refs[vertex] = [self.initial(vertex)]
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for refs in self._refs.values():
+            assert refs
+            for one, other in itertools.pairwise(refs):
+                assert one.precedes(other), refs
+                assert _reads_no_later(one, other), refs
+
+
+def _reads_no_later(one: CheckpointRef, other: CheckpointRef) -> bool:
+    """Whether a restart from ``one`` reads, on every input, from at or before where the other does.
+
+    Transitive, so neighbours stand for all.
+    """
+    return all(map(operator.le, one.reads, other.reads))

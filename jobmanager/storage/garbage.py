@@ -1,0 +1,190 @@
+"""``jobmanager gc``: what a job that does not run keeps, and nobody needs.
+
+Theory of operation. A running job collects by itself; what it leaves is what retention held, what
+was kept for a job that has since ended, and files that no notice tells of (a checkpoint that was
+stored when its host died, the state of a production that another instance made). What is needed
+follows from the log, as for a job manager that takes over: nobody lives. So whatever could be
+resumed before can be resumed after. What is left is logged before anything is deleted, so a resume
+neither begins from what is gone nor reads it: an answer that is damaged when all that it was made
+of is gone cannot be computed again, and the resume says so at once.
+
+Invariants: (1) the root is owned meanwhile, with an epoch of its own; (2) the answer (sinks and
+side outputs) and the log are never touched; (3) volatile channels of an unfinished job are left
+alone; (4) the newest entry of a journal stays: it refuses an instance that wakes up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobmanager.manager.collection import checkpoints_kept, kept_marks
+from jobmanager.manager.manager import JobManager
+from jobmanager.options import RunOptions, applied, merged
+from jobmanager.state.topology import Topology
+from jobmanager.storage.notice_log import NoticeLog, read_notices
+from jobmanager.storage.root import display_uri
+from rstream.clock import SystemClock
+from rstream.log.durable import DurableLog
+from rstream.store.blobs import open_store
+from rstream.store.segment_names import parse_segment_name
+from rvertex.checkpoint.journal import PRODUCTIONS, STATES, VALUES
+from rvertex.checkpoint.productions import parts_of_entries
+from rvertex.messages import CheckpointTaken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from jobmanager.config import JobConfig
+    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.messages import Notice
+    from jobmanager.storage.root import JobRoot
+    from planner.physical.plan import PhysicalPlan
+
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Files that nobody needs, by uri, and their bytes."""
+
+    files: tuple[str, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    id: str
+    uri: str
+    #: Segments wholly below are needless; None: all are.
+    mark: int | None
+
+
+def collect_garbage(
+    root: JobRoot, config: JobConfig, options: RunOptions, *, is_dry_run: bool
+) -> Garbage:
+    """Delete what retention does not hold and no resume can need (or only say what that is).
+
+    Raises:
+        JobRunningError: a job manager works on it.
+        UsageError: the root holds no job, or one of another version, or an option cannot be, or
+            the root is not to be trusted.
+    """
+    root.check_trusted()
+    recorded = root.readable_settings().get("options", {})
+    config = applied(config, merged(recorded, options))
+    plan = root.read_plan()
+    if plan is None:
+        return Garbage((), 0)
+    with _owned_for_a_while(root, config, is_dry_run=is_dry_run) as log:
+        manager = JobManager(Topology(plan.vertices), config)
+        notices = [notice for _, notice in read_notices(root.store)]
+        manager.recall(notices)
+        marks = kept_marks(manager.job)
+        streams = list(_streams(plan, manager.job, marks))
+        needless = _needless_files(root, manager.job, _announced(notices))
+        found = [(f"{display_uri(root.uri)}/{p}", root.store.size(p)) for p in needless]
+        found += [f for s in streams for f in _segments(s)]
+        if log is not None:
+            if found:
+                _record(log, manager.job, streams)
+            root.check_owner()
+            for name in needless:
+                root.store.delete(name)
+            for stream in streams:
+                DurableLog(open_store(stream.uri), stream.id).collect(_mark(stream))
+    return Garbage(tuple(uri for uri, _ in found), sum(size for _, size in found))
+
+
+@contextlib.contextmanager
+def _owned_for_a_while(
+    root: JobRoot, config: JobConfig, *, is_dry_run: bool
+) -> Iterator[NoticeLog | None]:
+    """Nobody resumes the job meanwhile; its status is then as it was. Gives the log to write."""
+    now_us = SystemClock().now_us()
+    root.check_idle(now_us)
+    if is_dry_run:
+        yield None
+        return
+    status = root.read_status()
+    root.take_over(now_us)
+    try:
+        log = NoticeLog(root, SystemClock(), config, None)
+        try:
+            yield log
+        finally:
+            log.close()
+    finally:
+        root.write_status(status)
+
+
+def _record(log: NoticeLog, job: Ledger, streams: Iterable[_Stream]) -> None:
+    """Say what will be left, durably: a job manager must not rest on what is deleted."""
+    durable = [s for s in streams if job.topology.streams[s.id].is_durable]
+    job.collected |= {s.id: max(_mark(s), job.collected.get(s.id, 0)) for s in durable}
+    for vertex in job.topology.vertices.values():
+        if vertex.is_exclusive and _is_over(job, vertex.id):
+            job.collected[vertex.id] = 1
+    log.append(checkpoints_kept(job))
+    log.flush()
+
+
+def _is_over(job: Ledger, vertex: str) -> bool:
+    """Whether nothing that it could restart from is kept."""
+    return job.is_settled(vertex) and not any(r.name for r in job.tracker.refs(vertex))
+
+
+def _announced(notices: Iterable[Notice]) -> set[str]:
+    """Every file that a checkpoint was made of."""
+    taken = (n for n in notices if isinstance(n, CheckpointTaken))
+    return {name for notice in taken for name in (notice.name, *notice.parts)}
+
+
+def _needless_files(root: JobRoot, job: Ledger, announced: set[str]) -> list[str]:
+    """Checkpoints, entries of journals and states of productions that no resume can ask for."""
+    needed = {
+        name
+        for vertex in job.topology.vertices
+        for ref in job.tracker.refs(vertex)
+        for name in (ref.name, *ref.parts)
+    }
+    found = [path for path in root.store.list(CHECKPOINTS) if path not in needed]
+    for vertex in job.topology.vertices:
+        is_over = _is_over(job, vertex)
+        for kind in (VALUES, PRODUCTIONS):
+            *entries, _ = root.store.list(f"{kind}/{vertex}") or [""]  # the newest refuses zombies
+            found += [e for e in entries if is_over or (e in announced and e not in needed)]
+        states = root.store.list(f"{STATES}/{vertex}")
+        if states and not is_over:
+            kept = [e for e in root.store.list(f"{PRODUCTIONS}/{vertex}") if e not in found]
+            needed |= parts_of_entries(root.store, kept)
+        found += [path for path in states if is_over or path not in needed]
+    return found
+
+
+def _streams(plan: PhysicalPlan, job: Ledger, marks: dict[str, int | None]) -> Iterator[_Stream]:
+    """The channels of which something may be needless."""
+    has_ended = all(v.is_finished for v in job.vertices.values())
+    for vertex in plan.vertices:
+        for edge in vertex.outputs:
+            for stream, uri in zip(edge.streams, edge.uris, strict=True):
+                shape = job.topology.streams[stream]
+                if shape.reader is not None and (shape.is_durable or has_ended):
+                    yield _Stream(stream, uri, marks[stream])
+
+
+def _segments(stream: _Stream) -> Iterator[tuple[str, int]]:
+    store = open_store(stream.uri)
+    for name in store.list():
+        seqs = parse_segment_name(name)
+        if seqs is not None and (stream.mark is None or seqs.hi <= stream.mark):
+            yield f"{display_uri(store.uri)}/{name}", store.size(name)
+
+
+def _mark(stream: _Stream) -> int:
+    """Below this the stream can go."""
+    if stream.mark is not None:
+        return stream.mark
+    ranges = [parse_segment_name(name) for name in open_store(stream.uri).list()]
+    return max((seqs.hi for seqs in ranges if seqs is not None), default=0)

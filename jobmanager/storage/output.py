@@ -1,0 +1,118 @@
+"""Sinks: who owns an output folder, and the mark that says it is complete.
+
+An output folder is claimed by a job before the first item is written, so that two jobs never mix
+their segments. Files whose names begin with ``_`` are ignored by Spark, pyarrow and DuckDB
+datasets. ``_SUCCESS`` names the files that make up the answer: an instance that was given up may
+still wake up and flush what is in other files already.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.errors import BrokenClaimError, OutputTakenError
+from jobmanager.storage.documents import (
+    BrokenDocumentError,
+    json_document,
+    read_json_document,
+)
+from jobmanager.storage.output_check import SUCCESS
+from rstream.log.overlap import seal
+from rstream.store.blobs import open_store
+from rstream.store.part_files import place_of
+from rvertex.sources.formats.rstream import CLAIM
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def refuse_taken_output(uri: str, job: str, job_id: str, *, had: bool = False) -> bool:
+    """Whether the folder has this job's claim already; if not, the job may claim it.
+
+    ``job``: its root's uri. ``had``: it has claimed the folder before; a claim that was lost since
+    is made again if the folder lies in the root.
+
+    Raises:
+        OutputTakenError: it belongs to another job, which may be writing at this moment, or holds
+            files that no job has claimed.
+        BrokenClaimError: the claim cannot be read or is gone, and the folder is not in the root.
+    """
+    store = open_store(uri)
+    may_renew = had and store.uri.startswith(f"{open_store(job).uri}/")
+    reason = "it is gone"
+    if store.exists(CLAIM):
+        try:
+            owner = read_json_document(store.get(CLAIM))
+            if owner["id"] == job_id:
+                return True
+            raise OutputTakenError(uri, str(owner["job"]))
+        except BrokenDocumentError as error:
+            reason = str(error)
+        except KeyError:
+            reason = "it names no job"
+    elif not store.list():
+        return False
+    elif not had:
+        raise OutputTakenError(uri, "")
+    if not may_renew:
+        claim = json.dumps({"job": job, "id": job_id})
+        raise BrokenClaimError(f"{uri}/{CLAIM}", reason, claim if had else "its job and id")
+    return False
+
+
+def claim_output(uri: str, job: str, job_id: str, *, had: bool = False) -> None:
+    """Claim the folder for ``job`` (its root's uri); a second claim by the same job is fine.
+
+    ``job_id`` tells it from another job that had the same root before.
+
+    Raises:
+        OutputTakenError, BrokenClaimError: see :func:`refuse_taken_output`.
+    """
+    if refuse_taken_output(uri, job, job_id, had=had):
+        return
+    store, claim = open_store(uri), json_document({"job": job, "id": job_id})
+    if had:
+        store.put(CLAIM, claim)
+    elif not store.put_new(CLAIM, claim):
+        refuse_taken_output(uri, job, job_id)
+
+
+def is_complete(uri: str) -> bool:
+    """Whether the output was marked as complete."""
+    return read_success(uri) is not None
+
+
+def mark_success(uri: str, summary: dict[str, Any], streams: Sequence[str] = ()) -> None:
+    """Say that the output is complete, and which files it is: those of ``streams`` (folders).
+
+    Readers of these folders see no other files from then on.
+    """
+    files = [name for stream in streams for name in _below(uri, stream)]
+    summary = {**summary, "files": files} if streams else summary
+    open_store(uri).put(SUCCESS, json.dumps(summary, indent=1).encode())
+
+
+def read_success(uri: str) -> dict[str, Any] | None:
+    """What was said of a complete output; None if it is not complete, or that cannot be read."""
+    try:
+        return read_json_document(open_store(uri).get(SUCCESS))
+    except (FileNotFoundError, BrokenDocumentError):
+        return None
+
+
+def answer_files(uri: str) -> list[str]:
+    """The files of a complete answer, relative to its folder, by partition and seq.
+
+    Raises:
+        FileNotFoundError: it is not complete.
+    """
+    found: list[str] = json.loads(open_store(uri).get(SUCCESS)).get("files", [])
+    return found
+
+
+def _below(uri: str, stream: str) -> list[str]:
+    """The segments of a stream that is sealed now, as paths below ``uri``."""
+    folder = f"{open_store(uri).uri.rstrip('/')}/"
+    store = open_store(stream)
+    return [place_of(store, name).removeprefix(folder) for name in seal(stream)]

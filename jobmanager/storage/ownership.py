@@ -1,0 +1,47 @@
+"""Who works on a root: at most one job manager.
+
+Within this process a set of roots tells; other processes see the status file (:mod:`root`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from jobmanager.errors import JobRunningError
+from jobmanager.storage.root import display_uri
+from rstream.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobmanager.storage.root import JobRoot
+
+_live_roots: set[str] = set()
+_live_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def owned(root: JobRoot) -> Iterator[None]:
+    """Own the root for the life of a job; given back here only if the job could not be started.
+
+    Raises:
+        JobRunningError: a live job manager, of this or another process, works on it.
+    """
+    with _live_lock:
+        if root.uri in _live_roots:
+            raise JobRunningError(display_uri(root.uri), "in this process")
+        _live_roots.add(root.uri)
+    try:
+        root.take_over(SystemClock().now_us())
+        yield
+    except BaseException:
+        give_back(root)
+        raise
+
+
+def give_back(root: JobRoot) -> None:
+    """The job has ended."""
+    with _live_lock:
+        _live_roots.discard(root.uri)

@@ -1,0 +1,76 @@
+"""What a job put aside: late rows of its sources, and rows that its operators could not take.
+
+They lie in the job's folder, in ``late/<stage>`` and ``dead_letters/<name>``, also while the job
+runs; a folder is there as soon as it has a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from jobmanager.errors import NoJobError
+from jobmanager.storage.root import JobRoot, display_uri
+from rstream import open_store, read_events
+from rstream.errors import UsageError
+from rstream.items.batch import event_schema
+from rvertex.events.side_output import DEAD_LETTERS, LATE
+
+if TYPE_CHECKING:
+    from planner.physical.plan import PhysicalPlan
+
+
+def read_late(root: str, source: str = "", *, trust: bool = False) -> pa.Table:
+    """The late rows that a source dropped, partition after partition, in the order they were read.
+
+    Columns ``_vs, _ve``, those that the query reads, and ``_frontier``: how far the source was
+    complete when the row came. ``source`` is the name of a stage, or a part of it; it may be left
+    out where only one source can have late rows.
+
+    Raises:
+        NoJobError: the root holds no job that has started.
+        UntrustedRootError: others may have written there, and not ``trust``.
+        UsageError: there is no such source, or more than one.
+    """
+    return _read(root, LATE, source, trust=trust)
+
+
+def read_dead_letters(root: str, name: str = "", *, trust: bool = False) -> pa.Table:
+    """The rows that an operator put aside, partition after partition, in the order found.
+
+    Raises:
+        NoJobError: the root holds no job that has started.
+        UntrustedRootError: others may have written there, and not ``trust``.
+        UsageError: there are no dead letters of that name, or of more than one.
+    """
+    return _read(root, DEAD_LETTERS, name, trust=trust)
+
+
+def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
+    """``trust``: read the plan though others may have written it."""
+    plan = JobRoot(root, trust=trust).read_plan()
+    if plan is None:
+        raise NoJobError(display_uri(root))
+    side = _side(plan, folder, name)
+    edges = [edge for v in plan.vertices for edge in v.outputs if edge.side == side]
+    assert edges[0].payload is not None, edges[0]
+    tables = [event_schema(edges[0].payload).empty_table()]
+    for edge in edges:
+        stores = [open_store(uri) for uri in edge.uris]
+        tables += [read_events(store) for store in stores if store.list()]
+    return pa.concat_tables(tables)
+
+
+def _side(plan: PhysicalPlan, folder: str, name: str) -> str:
+    known = [s.removeprefix(f"{folder}/") for s in plan.side_streams() if s.startswith(folder)]
+    found = [side for side in known if side == name] or [side for side in known if name in side]
+    if len(found) != 1:
+        asked = f"{folder} {name!r}"
+        if not known:
+            only = {LATE: 'a source with late="drop"', DEAD_LETTERS: 'on_error="dead_letter"'}
+            raise UsageError(
+                f"{asked}: only {only[folder]} makes it; this job has nothing of this kind"
+            )
+        raise UsageError(f"{asked}: say which; this job can put aside {', '.join(known)}")
+    return f"{folder}/{found[0]}"

@@ -1,0 +1,1 @@
+"""The fluent interface: streams, expressions, aggregates, windows, sources."""

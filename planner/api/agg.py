@@ -1,0 +1,175 @@
+"""Aggregates: ``agg.count()``, ``agg.sum("price")``, ``agg.max(col("price") * 2)``.
+
+``count()`` counts events, ``count(x)`` those where x is not null. ``first`` and ``last`` go by the
+event's start and include nulls; ``user`` sees nulls too. All others skip nulls and are null where
+there is nothing, but ``count_distinct`` is 0. NaN is greater than every number.
+
+``quantile``, and ``user`` without ``merge``, see all values of a window at once: rows are exchanged
+as they are, not as partial results, and wait until their window closes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import FunctionType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.api.expressions import Expr, call, col
+from planner.errors import InvalidPlanError
+from planner.user_code import user_code
+from rstream.items.batch import VS
+from rvertex.aggregates.user_defined import Custom
+
+if TYPE_CHECKING:
+    from planner.logical.nodes import AggregateFunction
+    from rvertex.aggregates.spec import Argument
+    from rvertex.aggregates.user_defined import UserAggregate
+
+_TOP_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Agg:
+    """An aggregate that has no name yet."""
+
+    function: AggregateFunction
+    expr: Expr | None
+    argument: Argument = None
+
+
+def _of(function: AggregateFunction, column: str | Expr, argument: Argument = None) -> Agg:
+    return Agg(function, col(column) if isinstance(column, str) else column, argument)
+
+
+def count(column: str | Expr | None = None) -> Agg:
+    """How many events, or how many values that are not null."""
+    return Agg("count", None) if column is None else _of("count", column)
+
+
+def sum(column: str | Expr) -> Agg:
+    """The sum; of integers in int64, otherwise in float64."""
+    return _of("sum", column)
+
+
+def product(column: str | Expr) -> Agg:
+    """The product, in float64."""
+    return _of("product", column)
+
+
+def mean(column: str | Expr) -> Agg:
+    """The arithmetic mean, in float64."""
+    return _of("mean", column)
+
+
+def min(column: str | Expr) -> Agg:
+    """The least value."""
+    return _of("min", column)
+
+
+def max(column: str | Expr) -> Agg:
+    """The greatest value."""
+    return _of("max", column)
+
+
+def first(column: str | Expr) -> Agg:
+    """The value of the earliest event."""
+    return _of("first", column)
+
+
+def last(column: str | Expr) -> Agg:
+    """The value of the latest event."""
+    return _of("last", column)
+
+
+def max_by(column: str | Expr, by: str | Expr) -> Agg:
+    """The value where ``by`` is greatest; of equal ones the earliest event's.
+
+    Events in which ``by`` is null do not count; the value may be null.
+    """
+    return _ranked("max_by", column, by)
+
+
+def min_by(column: str | Expr, by: str | Expr) -> Agg:
+    """The value where ``by`` is least; of equal ones the earliest event's."""
+    return _ranked("min_by", column, by)
+
+
+def variance(column: str | Expr, *, ddof: int = 1) -> Agg:
+    """The sample variance, in float64: squared deviations from the mean over ``n - ddof``.
+
+    Null for ``n <= ddof``; ``ddof=0`` is the variance of a whole population.
+    """
+    return _of("variance", column, _whole("variance", "ddof", ddof, 0, _TOP_MAX))
+
+
+def stddev(column: str | Expr, *, ddof: int = 1) -> Agg:
+    """The square root of the variance."""
+    return _of("stddev", column, _whole("stddev", "ddof", ddof, 0, _TOP_MAX))
+
+
+def count_distinct(column: str | Expr) -> Agg:
+    """How many different values, exactly."""
+    return _of("count_distinct", column)
+
+
+def top_k(column: str | Expr, k: int) -> Agg:
+    """The ``k`` greatest values, greatest first, as a list; all of them if there are fewer."""
+    return _of("top_k", column, _whole("top_k", "k", k, 1, _TOP_MAX))
+
+
+def quantile(column: str | Expr, q: float) -> Agg:
+    """The exact quantile, in float64: the value at place ``q * (n - 1)`` of the sorted values.
+
+    Between two places it is interpolated linearly. ``q=0.5`` is the median.
+    """
+    if not isinstance(q, int | float) or isinstance(q, bool) or not 0 <= q <= 1:
+        raise InvalidPlanError(f"quantile(..., {q!r}): q is between 0 and 1")
+    return _of("quantile", column, float(q))
+
+
+def user(aggregate: UserAggregate, column: str | Expr, *, deterministic: bool | None = None) -> Agg:
+    """An aggregate of your own; see :class:`rvertex.aggregates.holistic.UserAggregate`.
+
+    It must be picklable, and its result may depend on nothing but the values it is given;
+    ``deterministic`` overrides what is found out about that. With ``merge`` and ``state_type`` it
+    is computed in two phases, and overlapping windows share panes.
+    """
+    given: object = aggregate
+    if isinstance(given, type):
+        reason = f"it is a class; give an object of it, {given.__qualname__}()"
+        raise InvalidPlanError(f"agg.user({given.__qualname__}): {reason}")
+    if isinstance(given, FunctionType):
+        reason = "it is a function; give an object with the methods init, add and result"
+        raise InvalidPlanError(f"agg.user({given.__qualname__}): {reason}")
+    name = f"{type(aggregate).__module__}.{type(aggregate).__qualname__}"
+    for method in ("init", "add", "result"):
+        if not callable(getattr(aggregate, method, None)):
+            raise InvalidPlanError(f"agg.user({name}): it has no method {method!r}")
+    if not isinstance(getattr(aggregate, "type", None), pa.DataType):
+        raise InvalidPlanError(f"agg.user({name}): its 'type' is not an Arrow type")
+    if hasattr(aggregate, "merge") and not isinstance(
+        getattr(aggregate, "state_type", None), pa.DataType
+    ):
+        raise InvalidPlanError(
+            f"agg.user({name}): it has 'merge', so it needs 'state_type', the Arrow type of its "
+            "states"
+        )
+    code = user_code(aggregate, "agg.user", deterministic)
+    identity = f"{name}#{code.identity.partition('#')[2]}"
+    return _of("user", column, Custom(identity, aggregate, code.is_deterministic))
+
+
+def _ranked(function: AggregateFunction, column: str | Expr, by: str | Expr) -> Agg:
+    value = col(column) if isinstance(column, str) else column
+    rank = col(by) if isinstance(by, str) else by
+    return Agg(function, call("ranked", rank, col(VS), value))
+
+
+def _whole(function: str, what: str, value: int, low: int, high: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidPlanError(
+            f"{function}(..., {what}={value!r}): it is an int between {low} and {high}"
+        )
+    return value

@@ -1,0 +1,68 @@
+"""Builds aggregations: checks what is asked per group, and computes what the functions take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.api import names as naming
+from planner.api.agg import Agg
+from planner.errors import InvalidPlanError
+from planner.expressions.nodes import Column, Node, cast_to, checked_name
+from planner.logical.aggregation import window_node
+from planner.logical.nodes import Aggregate, LogicalNode, Project
+from planner.logical.properties import is_point
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.logical.windows import AnyWindow
+
+
+def aggregated(
+    below: LogicalNode,
+    keys: tuple[str, ...],
+    window: AnyWindow,
+    aggregates: Mapping[str, Agg],
+    unnamed: Sequence[object] = (),
+) -> LogicalNode:
+    """The aggregation of ``below``; see :meth:`planner.api.stream.WindowedStream.agg`."""
+    if unnamed:
+        raise InvalidPlanError("agg() needs the name of each result: write agg(n=agg.count())")
+    if not aggregates:
+        raise InvalidPlanError("agg() takes at least one aggregate, as n=agg.count()")
+    columns = {key: Column(key, below.schema.field(key).type) for key in keys}
+    specs: list[Aggregate] = []
+    inputs: dict[str, Node] = dict(columns)
+    for name, aggregate in aggregates.items():
+        checked_name(name)
+        if name in keys:
+            raise InvalidPlanError(f"agg({name}=...): there is a key of that name")
+        if not isinstance(aggregate, Agg):
+            raise InvalidPlanError(f"agg({name}=...) takes agg.count() and its like")
+        specs.append(_aggregate(name, aggregate, below.schema, inputs))
+    plan = Project(below, tuple(inputs.items()))
+    points = is_point(plan)
+    return window_node(plan, keys, window, tuple(specs), points=points)
+
+
+def _aggregate(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) -> Aggregate:
+    """The aggregate over a column of ``inputs``, which is added where it is not there yet."""
+    if agg.expr is None:
+        return Aggregate(agg.function, None, name, agg.argument)
+    node = naming.resolved(agg.expr, schema)
+    if agg.function in ("sum", "mean") and node.type == pa.bool_():
+        node = cast_to(node, pa.int64())
+    naming.require_aggregable(agg.function, name, node)
+    if isinstance(node, Column):
+        column = node.name
+        taken = inputs.get(column)
+        if taken is not None and taken != node:
+            column = f"{name}_input"
+    else:
+        column = next((n for n, have in inputs.items() if have == node), f"{name}_input")
+    while inputs.get(column, node) != node:
+        column += "_"
+    inputs[column] = node
+    return Aggregate(agg.function, column, name, agg.argument)

@@ -1,0 +1,297 @@
+"""How users write expressions: ``col("price") * 2 > lit(10)``, ``when(...).then(...)``.
+
+An :class:`Expr` wraps a :class:`planner.expressions.nodes.Node`; its operators build larger ones.
+Nothing is computed here, and an expression never holds a function of the user's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Union
+
+from planner.api.namespaces import DatetimeFunctions, StringFunctions
+from planner.errors import InvalidPlanError
+from planner.expressions.nodes import Call, Column, Literal, LiteralValue, Node, OptionValue
+from planner.expressions.types import TIMESTAMP_UTC, TypeLike, data_type
+from rstream.items.batch import VE, VS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+#: What may stand where a value is expected: an expression, or a plain value taken as a literal.
+ExprLike = Union["Expr", LiteralValue]
+_LITERALS = (bool, int, float, str, bytes, Decimal, datetime, date, timedelta)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Expr:
+    """An expression over the columns of a stream; ``name`` is what ``alias`` gave it."""
+
+    node: Node
+    name: str | None = None
+
+    def alias(self, name: str) -> Expr:
+        """The same values under the name ``name``."""
+        return Expr(self.node, name)
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return call("add", self, other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return call("add", other, self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return call("subtract", self, other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return call("subtract", other, self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return call("multiply", self, other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return call("multiply", other, self)
+
+    def __truediv__(self, other: ExprLike) -> Expr:
+        return call("divide", self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> Expr:
+        return call("divide", other, self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return call("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> Expr:
+        return call("floor_divide", other, self)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return call("modulo", self, other)
+
+    def __rmod__(self, other: ExprLike) -> Expr:
+        return call("modulo", other, self)
+
+    def __neg__(self) -> Expr:
+        return call("negate", self)
+
+    def __abs__(self) -> Expr:
+        return call("abs", self)
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return call("equal", self, other)
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return call("not_equal", self, other)
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return call("less", self, other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return call("less_equal", self, other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return call("greater", self, other)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return call("greater_equal", self, other)
+
+    def __and__(self, other: ExprLike) -> Expr:
+        return call("and", self, other)
+
+    def __rand__(self, other: ExprLike) -> Expr:
+        return call("and", other, self)
+
+    def __or__(self, other: ExprLike) -> Expr:
+        return call("or", self, other)
+
+    def __ror__(self, other: ExprLike) -> Expr:
+        return call("or", other, self)
+
+    def __invert__(self) -> Expr:
+        return call("not", self)
+
+    def __hash__(self) -> int:
+        return self.node.__hash__()
+
+    def __bool__(self) -> bool:
+        raise InvalidPlanError(
+            f"the expression {self} has no truth value while the query is built; "
+            "write & for and, | for or, ~ for not, with parentheses around comparisons"
+        )
+
+    def is_null(self) -> Expr:
+        """Whether there is no value."""
+        return call("is_null", self)
+
+    def is_not_null(self) -> Expr:
+        """Whether there is a value."""
+        return call("is_not_null", self)
+
+    def fill_null(self, value: ExprLike) -> Expr:
+        """``value`` where there is none."""
+        return call("coalesce", self, value)
+
+    def is_in(self, values: Iterable[LiteralValue]) -> Expr:
+        """Whether the value is one of ``values``; null for null."""
+        members = tuple(values)
+        for member in members:
+            as_node(member)
+        return call("is_in", self, values=members)
+
+    def between(self, low: ExprLike, high: ExprLike) -> Expr:
+        """Whether ``low <= value <= high``."""
+        return call("between", self, low, high)
+
+    def cast(self, to: TypeLike) -> Expr:
+        """As type ``to`` (``"int64"``, ``"timestamp"``, ``float``, ...); a misfit is an error."""
+        return call("cast", self, to=data_type(to))
+
+    def try_cast(self, to: TypeLike) -> Expr:
+        """As :meth:`cast`; null where the value does not fit."""
+        return call("try_cast", self, to=data_type(to))
+
+    def abs(self) -> Expr:
+        """Without its sign."""
+        return call("abs", self)
+
+    def round(self, digits: int = 0) -> Expr:
+        """To ``digits`` after the point, halves away from zero."""
+        return call("round", self, digits=digits)
+
+    def floor(self) -> Expr:
+        """The whole number at or below, as a float."""
+        return call("floor", self)
+
+    def ceil(self) -> Expr:
+        """The whole number at or above, as a float."""
+        return call("ceil", self)
+
+    def sqrt(self) -> Expr:
+        """The square root; NaN below zero."""
+        return call("sqrt", self)
+
+    def item(self, place: int) -> Expr:
+        """The element of a list at ``place``, from 0; null where the list is shorter."""
+        if not isinstance(place, int) or isinstance(place, bool) or place < 0:
+            raise InvalidPlanError(f"item({place!r}): a place is a whole number from 0 on")
+        return call("item", self, place=place)
+
+    @property
+    def str(self) -> StringFunctions[Expr]:
+        """Functions of strings."""
+        return StringFunctions(self.node, Expr)
+
+    @property
+    def dt(self) -> DatetimeFunctions[Expr]:
+        """Parts of times, in UTC."""
+        return DatetimeFunctions(self.node, Expr)
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """One value per row of ``batch``."""
+        return self.node.evaluate(batch)
+
+    def output_type(self, schema: pa.Schema) -> pa.DataType:
+        """The type of the values over rows of ``schema``; raises where the types do not fit."""
+        return self.node.output_type(schema)
+
+    def columns(self) -> tuple[str_, ...]:
+        """The columns it reads, in order of first use."""
+        return self.node.columns()
+
+    def __str__(self) -> str_:
+        return f"{self.node}" + (f" as {self.name}" if self.name else "")
+
+    def __repr__(self) -> str_:
+        return f"<Expr {self}>"
+
+
+str_ = str
+
+
+def as_node(value: object) -> Node:
+    """The tree of an expression, or of a plain value as a literal.
+
+    Raises:
+        InvalidPlanError: it is neither.
+    """
+    if isinstance(value, Expr):
+        return value.node
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        raise InvalidPlanError(f"the number {value} does not fit into int64")
+    if value is None or isinstance(value, _LITERALS):
+        return Literal(value)
+    hint = "; write conditions with when(...).then(...).otherwise(...)" if callable(value) else ""
+    raise InvalidPlanError(
+        f"{value!r} of type {type(value).__name__} cannot stand in an expression{hint}"
+    )
+
+
+def call(function: str, *args: object, **options: OptionValue) -> Expr:
+    """An application of a named function."""
+    return Expr(Call(function, tuple(as_node(a) for a in args), tuple(sorted(options.items()))))
+
+
+def col(name: str) -> Expr:
+    """The column ``name``; ``_vs`` and ``_ve`` are the event's lifetime in int64 microseconds."""
+    if not isinstance(name, str):
+        raise InvalidPlanError(f"col() takes the name of a column, not {name!r}")
+    return Expr(Column(name))
+
+
+def lit(value: LiteralValue) -> Expr:
+    """A literal; ``lit(None)`` takes the type its place asks for."""
+    return Expr(as_node(value))
+
+
+def vs() -> Expr:
+    """The event's start as a timestamp in UTC."""
+    return call("cast", col(VS), to=TIMESTAMP_UTC)
+
+
+def ve() -> Expr:
+    """The event's end as a timestamp in UTC."""
+    return call("cast", col(VE), to=TIMESTAMP_UTC)
+
+
+def coalesce(*values: ExprLike) -> Expr:
+    """The first value that is not null."""
+    if not values:
+        raise InvalidPlanError("coalesce() takes at least one value")
+    return call("coalesce", *values)
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """``when(condition)``, waiting for its ``then``."""
+
+    before: tuple[Node, ...]
+    condition: Node
+
+    def then(self, value: ExprLike) -> Then:
+        """The value where the condition holds."""
+        return Then((*self.before, self.condition, as_node(value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """Pairs of condition and value; ``otherwise`` makes them an expression."""
+
+    pairs: tuple[Node, ...]
+
+    def when(self, condition: ExprLike) -> When:
+        """Another condition, asked where none before it holds."""
+        return When(self.pairs, as_node(condition))
+
+    def otherwise(self, value: ExprLike) -> Expr:
+        """The value where no condition holds (``None``: null)."""
+        return Expr(Call("when", (*self.pairs, as_node(value))))
+
+
+def when(condition: ExprLike) -> When:
+    """``when(c).then(x).when(d).then(y).otherwise(z)``."""
+    return When((), as_node(condition))

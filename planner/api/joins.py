@@ -1,0 +1,180 @@
+"""Builds joins and clips: pairs the keys, gives them common types, names the output columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
+
+import pyarrow as pa
+
+from planner.api.names import converted, require, resolved_predicate
+from planner.errors import InvalidPlanError
+from planner.expressions.nodes import Column, Node, cast_to
+from planner.expressions.types import common_type, is_text, plain
+from planner.logical.nodes import Clip, Filter, Join, JoinKind, LogicalNode, Project, Side
+from rstream.items.batch import VE, VS
+
+if TYPE_CHECKING:
+    from planner.api.expressions import ExprLike
+
+Keys = str | Sequence[str] | None
+_KINDS: tuple[JoinKind, ...] = get_args(JoinKind)
+
+
+def join_nodes(
+    left: LogicalNode,
+    right: LogicalNode,
+    on: Keys,
+    left_on: Keys,
+    right_on: Keys,
+    how: str,
+    where: ExprLike | None,
+) -> Join | Filter:
+    """The join of two plans; see :meth:`planner.Stream.join`."""
+    kind = next((k for k in _KINDS if k == how), None)
+    if kind is None:
+        raise InvalidPlanError(
+            f'join(how={how!r}) is not supported; there are how="inner", "left" and "anti"'
+        )
+    left_keys, right_keys = _keys(on, left_on, right_on)
+    dropped = right_keys if on is not None else ()
+    width = len(left.schema)
+    columns = _columns(left, right, dropped)
+    mine = columns if kind != "anti" else columns[:width]
+    left, right, left_keys, right_keys = _with_common_keys(left, right, left_keys, right_keys)
+    joined = Join(left, right, left_keys, right_keys, mine, kind)
+    if where is None:
+        return joined
+    pairs = Join(left, right, left_keys, right_keys, columns)
+    condition = resolved_predicate(where, pairs.schema)
+    read = condition.columns()
+    if VS in read or VE in read:
+        raise InvalidPlanError("join(where=...) sees the columns of a pair, not its lifetime")
+    if kind == "inner":
+        return Filter(pairs, condition)
+    reads = tuple(column for column in columns if column[2] in read)
+    return replace(joined, where=condition, reads=reads)
+
+
+def _columns(
+    left: LogicalNode, right: LogicalNode, dropped: tuple[str, ...]
+) -> tuple[tuple[Side, str, str], ...]:
+    """The columns of a pair; those of the right get a suffix where their name is taken."""
+    columns: list[tuple[Side, str, str]] = [("left", name, name) for name in left.schema.names]
+    taken = set(left.schema.names)
+    for name in right.schema.names:
+        if name in dropped:
+            continue
+        output = f"{name}_right" if name in taken else name
+        if output in taken:
+            raise InvalidPlanError(f"join(...): two columns would be called {output!r}; rename one")
+        taken.add(output)
+        columns.append(("right", name, output))
+    return tuple(columns)
+
+
+def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
+    """The clip of two plans; see :meth:`planner.Stream.clip`."""
+    keys = _names(on)
+    if not keys:
+        raise InvalidPlanError("clip(...) takes on=, the columns that a match has equal")
+    names = tuple(left.schema.names)
+    for name in keys:
+        mine, theirs = require(left.schema, name, "clip"), require(right.schema, name, "clip")
+        if _common(mine, theirs) is None:
+            raise InvalidPlanError(f"clip(...): keys {name!r} do not match: {mine} and {theirs}")
+    left, right, left_keys, right_keys = _with_common_keys(left, right, keys, keys)
+    only = {name: right.schema.field(name).type for name in right_keys}
+    clipped = Clip(left, converted(right, only), left_keys, right_keys)
+    if left_keys == keys:
+        return clipped
+    columns = [(name, Column(name, left.schema.field(name).type)) for name in names]
+    return Project(clipped, tuple(columns))
+
+
+def _keys(on: Keys, left_on: Keys, right_on: Keys) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if on is not None and (left_on is not None or right_on is not None):
+        raise InvalidPlanError("join(...) takes on=, or left_on= and right_on=, not both")
+    left_keys = _names(on if on is not None else left_on)
+    right_keys = _names(on if on is not None else right_on)
+    if not left_keys or len(left_keys) != len(right_keys):
+        raise InvalidPlanError(
+            "join(...) takes on=, or as many columns in left_on= as in right_on="
+        )
+    return left_keys, right_keys
+
+
+def _names(keys: Keys) -> tuple[str, ...]:
+    if keys is None:
+        return ()
+    names = (keys,) if isinstance(keys, str) else tuple(keys)
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidPlanError("join(...) keys are names of columns; compute them first")
+    return names
+
+
+def _with_common_keys(
+    left: LogicalNode,
+    right: LogicalNode,
+    left_keys: tuple[str, ...],
+    right_keys: tuple[str, ...],
+) -> tuple[LogicalNode, LogicalNode, tuple[str, ...], tuple[str, ...]]:
+    """Both sides with one type per key, as equal keys must hash equally, and the keys' names.
+
+    A key that would not be the same in that type is a column of its own: what users see stays.
+    """
+    mine: dict[str, tuple[str, pa.DataType]] = {}
+    others: dict[str, tuple[str, pa.DataType]] = {}
+    names: list[tuple[str, str]] = []
+    for name, other in zip(left_keys, right_keys, strict=True):
+        a = require(left.schema, name, "join")
+        b = require(right.schema, other, "join")
+        common = _common(a, b)
+        if common is None:
+            raise InvalidPlanError(
+                f"join(...): keys {name!r} ({a}) and {other!r} ({b}) do not match"
+            )
+        names.append((_compared(left, name, common, mine), _compared(right, other, common, others)))
+    return (
+        _with_keys(left, mine),
+        _with_keys(right, others),
+        tuple(name for name, _ in names),
+        tuple(name for _, name in names),
+    )
+
+
+def _common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    common = common_type(a, b)
+    return None if common is None or pa.types.is_nested(common) else common
+
+
+def _compared(
+    side: LogicalNode,
+    name: str,
+    common: pa.DataType,
+    made: dict[str, tuple[str, pa.DataType]],
+) -> str:
+    """The column that is compared as ``common`` for the key ``name``; a new one is noted."""
+    kind = side.schema.field(name).type
+    if kind == common:
+        return name
+    key = name
+    if not is_text(plain(kind)):  # text says the same in each of its types
+        key = f"{name} as {common}"
+        while key in side.schema.names:
+            key += "'"
+    made[key] = (name, common)
+    return key
+
+
+def _with_keys(side: LogicalNode, made: dict[str, tuple[str, pa.DataType]]) -> LogicalNode:
+    """``side`` with the keys that are compared in another type."""
+    if not made:
+        return side
+    columns: dict[str, Node] = {f.name: Column(f.name, f.type) for f in side.schema}
+    columns |= {
+        key: cast_to(Column(name, side.schema.field(name).type), common)
+        for key, (name, common) in made.items()
+    }
+    return Project(side, tuple(columns.items()))

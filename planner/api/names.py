@@ -1,0 +1,148 @@
+"""Checks of what users name: columns, labels, keys, aggregates; and their resolved expressions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.api.expressions import Expr, ExprLike, as_node
+from planner.errors import InvalidPlanError, UnknownColumnError
+from planner.expressions.nodes import Column, Node, cast_to, checked_name, resolve
+from planner.expressions.types import common_type, is_number
+from planner.logical.nodes import LogicalNode, Project
+from rvertex.aggregates.arg_extremes import is_ranked_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+LABEL_CHARACTERS_MAX = 40
+
+
+def checked_label(label: str) -> str:
+    """A label that may stand in stream ids and paths."""
+    good = label and all(c.isascii() and (c.isalnum() or c in "-_") for c in label)
+    if not good or len(label) > LABEL_CHARACTERS_MAX:
+        raise InvalidPlanError(
+            f"name({label!r}): up to {LABEL_CHARACTERS_MAX} letters, digits, '-' and '_'"
+        )
+    return label
+
+
+def require(schema: pa.Schema, column: str, where: str) -> pa.DataType:
+    """The type of ``column``."""
+    if column not in schema.names:
+        raise UnknownColumnError(column, tuple(schema.names), f"{where}(...)")
+    return schema.field(column).type
+
+
+def require_distinct(names: Iterable[str], where: str) -> None:
+    """No name twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidPlanError(f"{where}(...) gives two columns the name {name!r}")
+        seen.add(name)
+
+
+def resolved(value: ExprLike, schema: pa.Schema) -> Node:
+    """The expression with its types, over ``schema``."""
+    return resolve(as_node(value), schema)
+
+
+def resolved_predicate(value: ExprLike, schema: pa.Schema) -> Node:
+    """The same, for what has to be true or false."""
+    node = resolved(value, schema)
+    if node.type == pa.null():
+        return cast_to(node, pa.bool_())
+    if node.type != pa.bool_():
+        raise InvalidPlanError(f"filter({node}): it is {node.type}, not bool")
+    return node
+
+
+def resolved_columns(
+    schema: pa.Schema, columns: Sequence[str | Expr], named: Mapping[str, ExprLike]
+) -> dict[str, Node]:
+    """Columns by output name: positional ones under their own, the others as given."""
+    pairs: list[tuple[str, Node]] = []
+    for column in columns:
+        if isinstance(column, str):
+            pairs.append((column, resolved(Expr(Column(column)), schema)))
+        elif isinstance(column, Expr):
+            pairs.append((_name_of(column), resolved(column, schema)))
+        else:
+            raise InvalidPlanError(f"{column!r} is not a column name or an expression")
+    pairs += [(name, resolved(value, schema)) for name, value in named.items()]
+    require_distinct((name for name, _ in pairs), "select")
+    for name, node in pairs:
+        checked_name(name)
+        if node.type == pa.null():
+            raise InvalidPlanError(
+                f'column {name!r} is always null; give it a type: .cast("int64")'
+            )
+    return dict(pairs)
+
+
+def require_groupable(name: str, node: Node) -> None:
+    """Keys are values that can be hashed and compared."""
+    if pa.types.is_nested(node.type):
+        raise InvalidPlanError(f"group_by({name!r}): a key cannot be {node.type}")
+
+
+def require_aggregable(function: str, name: str, node: Node) -> None:
+    """The aggregate takes values of this type."""
+    kind = node.type
+    if function in ("sum", "product", "mean", "variance", "stddev", "quantile"):
+        good = is_number(kind)
+    elif function in ("min", "max", "count_distinct", "top_k"):
+        good = not pa.types.is_nested(kind) and not pa.types.is_null(kind)
+    elif function in ("max_by", "min_by"):
+        good = is_ranked_type(kind)
+    else:
+        good = not pa.types.is_null(kind)
+    if not good and function in ("max_by", "min_by"):
+        raise InvalidPlanError(
+            f"agg({name}={function}(...)): {function!r} cannot compare by {_rank_type(kind)}"
+        )
+    if not good:
+        raise InvalidPlanError(f"agg({name}={function}({node})): {function!r} does not take {kind}")
+
+
+def _rank_type(kind: pa.DataType) -> pa.DataType:
+    return kind.field(0).type if pa.types.is_struct(kind) else kind
+
+
+def aligned(plans: Sequence[LogicalNode]) -> tuple[LogicalNode, ...]:
+    """The plans with the columns of the first, in common types, in its order."""
+    first = plans[0].schema
+    types: dict[str, pa.DataType] = {f.name: f.type for f in first}
+    for plan in plans[1:]:
+        if sorted(plan.schema.names) != sorted(first.names):
+            raise InvalidPlanError(
+                f"union(...): the columns differ: {', '.join(first.names)} and "
+                f"{', '.join(plan.schema.names)}"
+            )
+        for f in plan.schema:
+            common = common_type(types[f.name], f.type)
+            if common is None:
+                raise InvalidPlanError(
+                    f"union(...): column {f.name!r} is {types[f.name]} and {f.type}"
+                )
+            types[f.name] = common
+    return tuple(converted(plan, types) for plan in plans)
+
+
+def converted(plan: LogicalNode, types: Mapping[str, pa.DataType]) -> LogicalNode:
+    """The plan with just the columns of ``types``, in that order and those types."""
+    if list(types.items()) == [(f.name, f.type) for f in plan.schema]:
+        return plan
+    fields = [(name, Column(name, plan.schema.field(name).type)) for name in types]
+    return Project(plan, tuple((name, cast_to(c, types[name])) for name, c in fields))
+
+
+def _name_of(expr: Expr) -> str:
+    if expr.name is not None:
+        return expr.name
+    if isinstance(expr.node, Column):
+        return expr.node.name
+    raise InvalidPlanError(f"{expr} needs a name: pass it as name=..., or use .alias(...)")

@@ -1,0 +1,222 @@
+"""Sources as users describe them, turned into plan nodes: columns, times, lateness, items."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from planner.api.expressions import Expr
+from planner.durations import Duration, Time, duration_us, positive_duration_us, time_us
+from planner.errors import InvalidPlanError, UnknownColumnError
+from planner.expressions.nodes import Node, resolve
+from planner.expressions.types import schema_of
+from planner.logical.nodes import Source
+from rstream.items.batch import CTI, EVENT, KIND, RESERVED, VE, VS, item_schema
+from rstream.store.part_files import split_part
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.sources.discover import infer_schema
+from rvertex.sources.spec import DelayOrigin, Format, LatePolicy, OptionValue, SourceSpec
+from rvertex.sources.times import is_time_type
+from rvertex.sources.versions import absolute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: A ``pa.Schema``, or a dict from column name to type.
+SchemaLike: TypeAlias = Any
+TimeColumn = str | Expr
+PARTITIONS_MAX = 1024
+#: The delay is found by looking at all times when the job is planned.
+AUTO = "auto"
+_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event of ``from_items``, alive in ``[vs_us, ve_us)``."""
+
+    vs_us: int
+    ve_us: int
+    payload: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Cti:
+    """A CTI of ``from_items``."""
+
+    time_us: int
+
+
+def event(vs: Time, ve: Time | None = None, **payload: object) -> Event:
+    """An event ``[vs, ve)`` with these columns; without ``ve`` a point event."""
+    start = time_us(vs, what="vs")
+    end = start + 1 if ve is None else time_us(ve, what="ve")
+    if start >= end:
+        raise InvalidPlanError(f"event({vs!r}, {ve!r}): an event needs vs < ve")
+    return Event(start, end, payload)
+
+
+def cti(time: Time) -> Cti:
+    """From here on no event starts before ``time``."""
+    return Cti(time_us(time, what="cti"))
+
+
+def file_source(
+    format: Format,
+    path: str,
+    *,
+    vs: TimeColumn | None,
+    ve: TimeColumn | Duration | None,
+    delay: Duration,
+    late: LatePolicy,
+    partitions: int | None,
+    schema: SchemaLike | None = None,
+    options: Mapping[str, OptionValue] | None = None,
+) -> Source:
+    """A source node over files; looks at the first of them for its columns."""
+    pairs = tuple(sorted((options or {}).items()))
+    columns = _overridden(infer_schema(format, path, pairs), schema, path)
+    payload = pa.schema([f for f in columns if f.name not in RESERVED])
+    origin, delay_us, quantile = _delay(delay)
+    if late not in ("drop", "adjust", "error"):
+        raise InvalidPlanError(f'late={late!r}: it is one of "drop", "adjust", "error"')
+    spec = SourceSpec(
+        format=format,
+        path=absolute(path),
+        shown=path,
+        schema=payload,
+        columns=columns,
+        vs=None if vs is None else _time_source(vs, columns, "vs"),
+        ve=_end_source(ve, columns),
+        delay_us=delay_us,
+        delay_origin=origin,
+        delay_quantile=quantile,
+        late=late,
+        options=pairs,
+        casts=tuple(schema_of(schema).names) if schema is not None else (),
+    )
+    return Source(spec, _checked_partitions(partitions), _label(path))
+
+
+def _delay(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
+    """Where it comes from; a fixed one, us, or 0; the quantile of an estimated one: "p99" is 0.99.
+
+    All sources there are have an end, so each of them can be looked at whole. A source without an
+    end must refuse "auto" here: its delay is to be given.
+    """
+    if delay == AUTO:
+        return "auto", 0, None
+    if isinstance(delay, str) and (match := _PERCENTILE.fullmatch(delay.strip())):
+        percent = Decimal(match[1])
+        if not 0 < percent < 100:
+            raise InvalidPlanError(f"delay {delay!r}: a percentile lies between p0 and p100")
+        return "given", 0, float(percent / 100)
+    delay_us = duration_us(delay, what="delay")
+    if delay_us < 0:
+        raise InvalidPlanError(f"delay {delay!r} is negative")
+    return "given", delay_us, None
+
+
+def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions: int) -> Source:
+    """A source node over items given in the query."""
+    payload = schema_of(schema)
+    batch = _items_batch(payload, list(items))
+    spec = SourceSpec(
+        format="items", path="", schema=payload, columns=pa.schema([]), vs=None, items=batch
+    )
+    return Source(spec, _checked_partitions(partitions), "items")
+
+
+def stream_source(uri: str) -> Source:
+    """A source node over the streams of another job."""
+    columns = infer_schema("rstream", uri)
+    spec = SourceSpec(
+        format="rstream", path=absolute(uri), schema=columns, columns=columns, vs=None, late="error"
+    )
+    return Source(spec, None, _label(split_part(uri)[0]))
+
+
+def _items_batch(payload: pa.Schema, items: list[Event | Cti]) -> pa.RecordBatch:
+    rows: list[dict[str, object]] = []
+    reached_us: int = MIN_TIME
+    for index, item in enumerate(items):
+        if isinstance(item, Cti):
+            reached_us = max(reached_us, item.time_us)
+            rows.append({KIND: CTI, VS: item.time_us, VE: item.time_us})
+        elif isinstance(item, Event):
+            _check_payload(payload, item)
+            if item.vs_us < reached_us:
+                raise InvalidPlanError(
+                    f"items[{index}]: the event starts at {item.vs_us}, before the CTI of "
+                    f"{reached_us} that precedes it: a CTI says that no such event follows"
+                )
+            rows.append({KIND: EVENT, VS: item.vs_us, VE: item.ve_us, **item.payload})
+        else:
+            raise InvalidPlanError(f"items are event(...) and cti(...), not {item!r}")
+    try:
+        return pa.RecordBatch.from_pylist(rows, schema=item_schema(payload))
+    except (pa.ArrowException, TypeError) as error:
+        raise InvalidPlanError(f"the items do not fit their schema: {error}") from None
+
+
+def _check_payload(payload: pa.Schema, item: Event) -> None:
+    for name in item.payload:
+        if name not in payload.names:
+            raise UnknownColumnError(name, tuple(payload.names), "event(...)")
+    if item.vs_us >= INF_TIME:
+        raise InvalidPlanError("an event cannot start at the end of time")
+
+
+def _overridden(found: pa.Schema, given: SchemaLike | None, path: str) -> pa.Schema:
+    """The columns found in the files, with the types that were given for some of them."""
+    for f in schema_of(given) if given is not None else ():
+        at = found.get_field_index(f.name)
+        if at < 0:
+            raise UnknownColumnError(f.name, tuple(found.names), f"schema= of {path}")
+        found = found.set(at, pa.field(f.name, f.type))
+    return found
+
+
+def _time_source(source: TimeColumn, columns: pa.Schema, role: str) -> str | Node:
+    if isinstance(source, str):
+        if source not in columns.names:
+            raise UnknownColumnError(source, tuple(columns.names), f"{role}=")
+        found: str | Node = source
+        kind = columns.field(source).type
+    elif isinstance(source, Expr):
+        found = resolve(source.node, columns)
+        kind = found.type
+    else:
+        raise InvalidPlanError(f"{role}={source!r}: it is a column or an expression")
+    if not is_time_type(kind):
+        raise InvalidPlanError(
+            f"{role}={source} is {kind}; a time is a timestamp, a date, an ISO-8601 string or "
+            "integer microseconds"
+        )
+    return found
+
+
+def _end_source(
+    source: TimeColumn | Duration | None, columns: pa.Schema
+) -> str | int | Node | None:
+    if source is None:
+        return None
+    if isinstance(source, Expr) or (isinstance(source, str) and not source.startswith("+")):
+        return _time_source(source, columns, "ve")
+    return positive_duration_us(source, what="ve")
+
+
+def _checked_partitions(partitions: int | None) -> int | None:
+    if partitions is not None and not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidPlanError(f"partitions={partitions}: it is between 1 and {PARTITIONS_MAX}")
+    return partitions
+
+
+def _label(path: str) -> str:
+    name = PurePosixPath(path.rstrip("/")).name.split(".")[0]
+    return "".join(c if c.isalnum() else "-" for c in name).strip("-").lower()[:24] or "source"

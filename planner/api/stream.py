@@ -1,0 +1,370 @@
+"""The fluent interface: a :class:`Stream` is built up, a sink makes it a :class:`Query`.
+
+Every method returns a new stream over the old one and checks names and types at once, so a mistake
+is reported at the line that made it. Nothing runs here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+import pyarrow as pa
+
+from planner.api import names as naming
+from planner.api.aggregation import aggregated
+from planner.api.hints import hinted
+from planner.api.joins import clip_nodes, join_nodes
+from planner.api.outputs import Outputs
+from planner.api.sources import (
+    Cti,
+    Event,
+    SchemaLike,
+    TimeColumn,
+    file_source,
+    items_source,
+    stream_source,
+)
+from planner.api.user_steps import GroupedUserSteps, UserSteps
+from planner.durations import Duration, duration_us, positive_duration_us
+from planner.errors import InvalidPlanError
+from planner.expressions.nodes import Column, checked_name
+from planner.logical.nodes import (
+    Explode,
+    Filter,
+    Lifetime,
+    LifetimeChange,
+    LogicalNode,
+    Project,
+    Recover,
+    Union,
+    identity_columns,
+)
+from planner.logical.nodes import Stitch as StitchNode
+from planner.logical.query import Query, column_list
+from planner.logical.recover import recovery_choice
+from planner.logical.windows import AnyWindow
+from rvertex.operators.lifetimes.chop import Chop
+from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.point_at_end import PointAtEnd
+from rvertex.operators.lifetimes.set_duration import SetDuration
+from rvertex.operators.lifetimes.shift import Shift
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from planner.api.agg import Agg
+    from planner.api.expressions import Expr, ExprLike
+    from rvertex.sources.spec import LatePolicy
+
+__all__ = ["GroupedStream", "Query", "Stream", "WindowedStream"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Stream(UserSteps["Stream"], Outputs):
+    """A stream of events with lifetimes and payload columns."""
+
+    plan: LogicalNode
+
+    def _stream_of(self, plan: LogicalNode) -> Stream:
+        return Stream(plan)
+
+    @staticmethod
+    def from_parquet(
+        path: str,
+        *,
+        vs: TimeColumn,
+        ve: TimeColumn | Duration | None = None,
+        delay: Duration = "auto",
+        late: LatePolicy = "drop",
+        partitions: int | None = None,
+        schema: SchemaLike | None = None,
+    ) -> Stream:
+        """Rows of a Parquet file or of a folder of such files.
+
+        ``vs`` is the column (or expression) of the event's start; ``ve`` that of its end, a length
+        such as ``"+1h"``, or None for point events. Rows may be in any order: ``delay="auto"``
+        looks at all times once, when the job is planned, and no row is late. A ``delay`` that is
+        given says how far rows may be out of order; later ones are dropped
+        (:func:`jobmanager.read_late` has them), adjusted or an error as ``late`` says.
+        ``delay="p99"`` estimates it: as much as 99 % of the 16,384 rows before needed, anew every
+        1,024 rows of a partition; the first 1,024 wait for each other. ``schema`` overrides
+        column types.
+        """
+        return Stream(
+            file_source("parquet", str(path), vs=vs, ve=ve, delay=delay, late=late,
+                        partitions=partitions, schema=schema)
+        )  # fmt: skip
+
+    @staticmethod
+    def from_csv(
+        path: str,
+        *,
+        vs: TimeColumn,
+        ve: TimeColumn | Duration | None = None,
+        delay: Duration = "auto",
+        late: LatePolicy = "drop",
+        partitions: int | None = None,
+        schema: SchemaLike | None = None,
+        delimiter: str = ",",
+        null_values: Sequence[str] = ("",),
+    ) -> Stream:
+        """Rows of CSV files with a header line; see :meth:`from_parquet`."""
+        options = {"delimiter": delimiter, "null_values": ",".join(null_values)}
+        return Stream(
+            file_source("csv", str(path), vs=vs, ve=ve, delay=delay, late=late,
+                        partitions=partitions, schema=schema, options=options)
+        )  # fmt: skip
+
+    @staticmethod
+    def from_json(
+        path: str,
+        *,
+        vs: TimeColumn,
+        ve: TimeColumn | Duration | None = None,
+        delay: Duration = "auto",
+        late: LatePolicy = "drop",
+        partitions: int | None = None,
+        schema: SchemaLike | None = None,
+    ) -> Stream:
+        """Objects of JSON-lines files; see :meth:`from_parquet`."""
+        return Stream(
+            file_source("json", str(path), vs=vs, ve=ve, delay=delay, late=late,
+                        partitions=partitions, schema=schema)
+        )  # fmt: skip
+
+    @staticmethod
+    def from_text(path: str, *, partitions: int | None = None) -> Stream:
+        """Lines of text files in column ``line``; line n (over all files) starts at n us."""
+        return Stream(
+            file_source("text", str(path), vs=None, ve=None, delay="0s", late="drop",
+                        partitions=partitions)
+        )  # fmt: skip
+
+    @staticmethod
+    def from_items(schema: SchemaLike, items: Iterable[Event | Cti], partitions: int = 1) -> Stream:
+        """The given ``event(...)`` and ``cti(...)`` items, in this order."""
+        return Stream(items_source(schema, items, partitions=partitions))
+
+    @staticmethod
+    def from_rstream(uri: str) -> Stream:
+        """What another job has written: each row with its exact lifetime, CTIs where they were.
+
+        ``uri`` is the folder of a finished job's answer, one vertex's part of it
+        (``.../part-0-*``), or the folder of a durable stream inside of a job.
+        """
+        return Stream(stream_source(str(uri)))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The payload columns."""
+        return self.plan.schema
+
+    def name(self, label: str) -> Stream:
+        """A name for what was built last, as plans and progress show it."""
+        return Stream(replace(self.plan, label=naming.checked_label(label)))
+
+    def filter(self, predicate: ExprLike) -> Stream:
+        """The events for which ``predicate`` is true (null is not)."""
+        return Stream(Filter(self.plan, naming.resolved_predicate(predicate, self.schema)))
+
+    def select(self, *columns: str | Expr, **named: ExprLike) -> Stream:
+        """Just these columns: names, and expressions under the names they are given."""
+        if not columns and not named:
+            raise InvalidPlanError("select() takes at least one column")
+        picked = naming.resolved_columns(self.schema, columns, named)
+        return Stream(Project(self.plan, tuple(picked.items())))
+
+    def with_columns(self, *columns: Expr, **named: ExprLike) -> Stream:
+        """All columns, with these added or replaced."""
+        added = naming.resolved_columns(self.schema, columns, named)
+        kept = dict(identity_columns(self.schema))
+        return Stream(Project(self.plan, tuple({**kept, **added}.items())))
+
+    def drop(self, *columns: str) -> Stream:
+        """All columns but these."""
+        for column in columns:
+            naming.require(self.schema, column, "drop")
+        kept = tuple((n, c) for n, c in identity_columns(self.schema) if n not in columns)
+        return Stream(Project(self.plan, kept))
+
+    def rename(self, names: Mapping[str, str]) -> Stream:
+        """The same columns, some under other names."""
+        for column, new in names.items():
+            naming.require(self.schema, column, "rename")
+            checked_name(new)
+        renamed = tuple((names.get(n, n), c) for n, c in identity_columns(self.schema))
+        naming.require_distinct([name for name, _ in renamed], "rename")
+        return Stream(Project(self.plan, renamed))
+
+    def explode(self, column: str) -> Stream:
+        """One event per element of the list in ``column``; none for an empty list or null."""
+        kind = naming.require(self.schema, column, "explode")
+        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+            raise InvalidPlanError(f"explode({column!r}): it is {kind}, not a list")
+        return Stream(Explode(self.plan, column))
+
+    def union(self, *others: Stream) -> Stream:
+        """The events of all; equal columns, in any order."""
+        branches = naming.aligned([self.plan, *(other.plan for other in others)])
+        return Stream(Union(branches)) if others else self
+
+    def join(
+        self,
+        other: Stream,
+        *,
+        on: str | Sequence[str] | None = None,
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
+        how: str = "inner",
+        where: ExprLike | None = None,
+    ) -> Stream:
+        """Pairs with equal keys whose lifetimes overlap; each pair lives in the overlap.
+
+        With ``on`` the key columns appear once; other columns of ``other`` whose name is taken get
+        the suffix ``_right``. Null keys match nothing. ``how="left"`` adds the events of this
+        stream for the time they have no match, with null in the columns of ``other``;
+        ``how="anti"`` gives those alone, without columns of ``other``. ``where`` is a further
+        condition on a match, over the columns that a pair has.
+        """
+        if not isinstance(other, Stream):
+            raise InvalidPlanError(f"join() takes another stream, not {other!r}")
+        return Stream(join_nodes(self.plan, other.plan, on, left_on, right_on, how, where))
+
+    def shift(self, duration: Duration) -> Stream:
+        """The same events later by ``duration``, or earlier if it is negative."""
+        return self._changed(Shift(duration_us(duration, what="shift")))
+
+    def set_duration(self, duration: Duration) -> Stream:
+        """Events that all live for ``duration`` from their start on."""
+        return self._changed(SetDuration(positive_duration_us(duration, what="set_duration")))
+
+    def extend(self, duration: Duration) -> Stream:
+        """Ends later by ``duration``; earlier if it is negative, and what is empty is deleted."""
+        return self._changed(Extend(duration_us(duration, what="extend")))
+
+    def point_at_end(self) -> Stream:
+        """A point at the instant at which each event has ended; events without end give none."""
+        return self._changed(PointAtEnd())
+
+    def chop(self, period: Duration, offset: Duration = 0) -> Stream:
+        """Events cut at every ``offset + k * period``; they must end."""
+        length = positive_duration_us(period, what="chop")
+        return self._changed(Chop(length, duration_us(offset, what="offset")))
+
+    def stitch(self, on: str | Sequence[str] | None = None) -> Stream:
+        """One event for those of a key whose lifetimes touch or overlap, with the first's payload.
+
+        ``on`` names the key columns; None: all of them. Null is a key like any other.
+        """
+        names = self.schema.names if on is None else [on] if isinstance(on, str) else list(on)
+        for name in names:
+            naming.require(self.schema, name, "stitch")
+            naming.require_groupable(name, Column(name, self.schema.field(name).type))
+        return Stream(StitchNode(self.plan, tuple(dict.fromkeys(names))))
+
+    def clip(self, other: Stream, *, on: str | Sequence[str]) -> Stream:
+        """Events cut at the start of the first later event of ``other`` with equal keys.
+
+        A match that starts together with an event does not cut it, so ``s.clip(s, on="k")`` lets
+        every event last until the next of its key. Null keys match nothing.
+        """
+        if not isinstance(other, Stream):
+            raise InvalidPlanError(f"clip() takes another stream, not {other!r}")
+        return Stream(clip_nodes(self.plan, other.plan, on))
+
+    def hint(
+        self,
+        *,
+        rate: float | None = None,
+        keys: Mapping[str, int] | None = None,
+        max_duration: Duration | None = None,
+    ) -> Stream:
+        """What the planner cannot know of a source, told right behind ``from_...``.
+
+        ``rate``: events per second of event time; ``keys``: how many different values a column has;
+        both guide the cost model alone. ``max_duration`` is a promise that is checked: no event
+        lives longer, one that does is an error. It bounds state, so that replay can recover it.
+        """
+        return Stream(hinted(self.plan, rate=rate, keys=keys or {}, max_duration=max_duration))
+
+    def recover_with(self, strategy: str, *, replicas: int | None = None) -> Stream:
+        """How the stage that computes this stream is recovered; the last word per stage counts.
+
+        "checkpoint": from its last snapshot. "replay": by reading its input again, as far back as
+        its state reaches, which must be bounded. "replication": by ``replicas`` instances at work
+        at the same time (two, if not given). "strong": each step is durable before any of it is
+        seen; code declared deterministic=False is recovered so by itself. Strategies mix
+        freely, and change no answer.
+        """
+        return Stream(Recover(self.plan, recovery_choice(strategy, replicas)))
+
+    def group_by(self, *keys: str | Expr, **named: ExprLike) -> GroupedStream:
+        """Groups of events with equal keys (columns or named expressions); null is a key too."""
+        picked = naming.resolved_columns(self.schema, keys, named)
+        plan = self.plan
+        for name, node in picked.items():
+            naming.require_groupable(name, node)
+        if any(node != Column(name, node.type) for name, node in picked.items()):
+            kept = dict(identity_columns(self.schema))
+            plan = Project(plan, tuple({**kept, **picked}.items()))
+        return GroupedStream(plan, tuple(picked))
+
+    def window(self, window: AnyWindow) -> WindowedStream:
+        """Windows over the whole stream."""
+        return GroupedStream(self.plan, ()).window(window)
+
+    def __repr__(self) -> str:
+        return f"Stream({column_list(self.schema)})"
+
+    def pipe(self, function: Callable[[Stream], T]) -> T:
+        """``function(self)``, to keep chains in reading order."""
+        return function(self)
+
+    def _changed(self, change: LifetimeChange) -> Stream:
+        return Stream(Lifetime(self.plan, change))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedStream(GroupedUserSteps[Stream]):
+    """A stream by key, waiting for its windows."""
+
+    plan: LogicalNode
+    keys: tuple[str, ...]
+
+    def _stream_of(self, plan: LogicalNode) -> Stream:
+        return Stream(plan)
+
+    def window(self, window: AnyWindow) -> WindowedStream:
+        """These windows per key."""
+        if not isinstance(window, AnyWindow):
+            raise InvalidPlanError(
+                "window() takes hopping(...), tumbling(...), snapshot(), session(...) or "
+                f"count_window(...), not {window!r}"
+            )
+        return WindowedStream(self.plan, self.keys, window)
+
+    def agg(self, *_unnamed: Agg, **_aggregates: Agg) -> NoReturn:
+        """Refused: a stream has no end, so an aggregate needs a window."""
+        raise InvalidPlanError(
+            "agg(...) needs to know over which time: add .window(...) before it, such as "
+            ".window(tumbling('10s')), hopping(...), session(...), snapshot() or count_window(...)"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedStream:
+    """A stream by key and window, waiting for its aggregates."""
+
+    plan: LogicalNode
+    keys: tuple[str, ...]
+    spec: AnyWindow
+
+    def agg(self, *unnamed: Agg, **aggregates: Agg) -> Stream:
+        """One event per key and window that has events, alive as long as the window.
+
+        The columns are the keys, then ``aggregates`` in the order given.
+        """
+        return Stream(aggregated(self.plan, self.keys, self.spec, aggregates, unnamed))

@@ -1,0 +1,245 @@
+"""The methods of streams and grouped streams for code of users.
+
+``apply``, ``transform`` and ``process``; what can be seen to be wrong is told here, at the line
+that made the mistake. docs/USERCODE.md shows them at work.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+import pyarrow as pa
+
+from planner.api import names as naming
+from planner.errors import InvalidPlanError
+from planner.expressions.nodes import checked_name
+from planner.expressions.types import schema_of
+from planner.logical.user_step import UserStep
+from planner.user_code import name_of, user_code
+from rstream.errors import UsageError
+from rvertex.operators.user.apply import Apply
+from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.operators.user.transform import UserOperator
+from rvertex.user_code.code import ON_ERROR, OnError, UserCode
+from rvertex.user_code.keyed.process import KeyedProcess
+from rvertex.user_code.keyed.state_fields import state_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from planner.api.sources import SchemaLike
+    from planner.logical.nodes import LogicalNode
+
+
+#: The class of streams, which is built upon these.
+MadeStream = TypeVar("MadeStream")
+
+
+class UserSteps(Generic[MadeStream]):
+    """The steps of a stream that are code of users."""
+
+    __slots__ = ()
+    plan: LogicalNode
+
+    def _stream_of(self, plan: LogicalNode) -> MadeStream:
+        raise NotImplementedError
+
+    def apply(
+        self,
+        function: Callable[[pa.RecordBatch], Any],
+        schema: SchemaLike,
+        *,
+        on_error: OnError = "fail",
+        deterministic: bool | None = None,
+        check_cuts: bool = False,
+    ) -> MadeStream:
+        """``function`` of many events at once, row by row, giving the columns of ``schema``.
+
+        It gets a RecordBatch with ``_vs``, ``_ve`` and all columns, and returns a RecordBatch, a
+        Table, a data frame or a dict of columns: one row for each that came, or with a column
+        ``_row`` any number of rows, each naming the row it is of (counted from 0, in order). Rows
+        keep the lifetime of the row they are of. Which rows come together is not promised.
+        ``on_error`` says what becomes of rows on which it raises: "fail", "skip" or "dead_letter".
+        ``check_cuts`` compares its results under several cuttings while it runs.
+        """
+        code = _code(function, "apply", deterministic)
+        made = _schema(schema, "apply")
+        spec = Apply(code, made, _on_error(on_error), check_cuts)
+        return self._stream_of(UserStep(self.plan, spec, None))
+
+    def process(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: a process has state per key."""
+        raise InvalidPlanError(
+            "process(...) works per key: write .group_by('key').process(...); for code without "
+            "keys there are apply(...) and transform(...)"
+        )
+
+    def agg(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: a stream has no end, so an aggregate needs a window."""
+        raise InvalidPlanError(
+            "agg(...) needs to know over which time: add .window(...) before it, such as "
+            ".group_by('key').window(tumbling('10s')), or .window(...) alone without keys"
+        )
+
+    def transform(
+        self,
+        operator: Any,
+        schema: SchemaLike,
+        *,
+        on_error: OnError = "fail",
+        deterministic: bool | None = None,
+    ) -> MadeStream:
+        """An operator of your own over the whole stream, in one vertex; see docs/USERCODE.md."""
+        spec = _operator(operator, schema, on_error, deterministic)
+        return self._stream_of(UserStep(self.plan, spec, ()))
+
+
+class GroupedUserSteps(Generic[MadeStream]):
+    """The steps of a grouped stream that are code of users."""
+
+    __slots__ = ()
+    plan: LogicalNode
+    keys: tuple[str, ...]
+
+    def _stream_of(self, plan: LogicalNode) -> MadeStream:
+        raise NotImplementedError
+
+    def process(
+        self,
+        process: type[KeyedProcess],
+        *,
+        on_error: OnError = "fail",
+        deterministic: bool | None = None,
+    ) -> MadeStream:
+        """An object of ``process`` per key, with state and timers; see :class:`KeyedProcess`.
+
+        The columns are the keys, then those of ``process.output``.
+        """
+        spec = _processing(self.keys, process, on_error, deterministic)
+        return self._stream_of(UserStep(self.plan, spec, self.keys))
+
+    def transform(
+        self,
+        operator: Any,
+        schema: SchemaLike,
+        *,
+        on_error: OnError = "fail",
+        deterministic: bool | None = None,
+    ) -> MadeStream:
+        """An operator of your own; all events of a key are in one vertex."""
+        spec = _operator(operator, schema, on_error, deterministic)
+        return self._stream_of(UserStep(self.plan, spec, self.keys))
+
+
+def _processing(
+    keys: tuple[str, ...], process: Any, on_error: OnError, deterministic: bool | None
+) -> KeyedProcessing:
+    if not isinstance(process, type) or not issubclass(process, KeyedProcess):
+        raise InvalidPlanError(f"process() takes a subclass of KeyedProcess, not {process!r}")
+    name = name_of(process)
+    if not keys:
+        raise InvalidPlanError(f"process({name}): it needs a key, as .group_by('user')")
+    if process.on_event is KeyedProcess.on_event:
+        raise InvalidPlanError(f"process({name}): it has no method on_event(self, event, ctx)")
+    if process.__init__ is not object.__init__:
+        raise InvalidPlanError(
+            f"process({name}): it has an __init__; what a new key has are the defaults of the "
+            "fields, and what all keys share are attributes of the class without a type"
+        )
+    try:
+        fields = state_fields(process, KeyedProcess)
+    except UsageError as error:
+        told = str(error).removeprefix(f"{name}: ")
+        raise InvalidPlanError(f"process({name}): {told}") from None
+    undeclared = _undeclared_field(process, KeyedProcess, {f.name for f in fields})
+    if undeclared:
+        raise InvalidPlanError(f"process({name}): {undeclared}")
+    if process.output is KeyedProcess.output:
+        raise InvalidPlanError(
+            f"process({name}): it does not say what it gives; declare the columns that ctx.emit "
+            'gives, as output = {"n": "int64"}, or output = {} for rows of nothing but the key'
+        )
+    made = _schema(process.output, f"process({name}): output", may_be_empty=True)
+    for column in made.names:
+        if column in keys:
+            raise InvalidPlanError(f"process({name}): there is a key of the name {column!r}")
+    code = _code(process, "process", deterministic)
+    return KeyedProcessing(keys, code, fields, made, _on_error(on_error))
+
+
+def _operator(
+    operator: Any, schema: SchemaLike, on_error: OnError, deterministic: bool | None
+) -> UserOperator:
+    name = name_of(operator)
+    for method in ("execute", "get_snapshot", "load"):
+        if not callable(getattr(operator, method, None)):
+            raise InvalidPlanError(f"transform({name}): it has no method {method!r}")
+    code = _code(operator, "transform", deterministic)
+    return UserOperator(code, _schema(schema, "transform"), _on_error(on_error))
+
+
+def _code(target: Any, what: str, deterministic: bool | None) -> UserCode:
+    if not callable(target) and what == "apply":
+        raise InvalidPlanError(f"{what}() takes a function, not {target!r}")
+    return user_code(target, what, deterministic)
+
+
+def _schema(like: SchemaLike, what: str, *, may_be_empty: bool = False) -> pa.Schema:
+    if not isinstance(like, dict | pa.Schema):
+        raise InvalidPlanError(f"{what}: a schema is a dict from column to type, not {like!r}")
+    schema = schema_of(like)
+    if not schema.names and not may_be_empty:
+        raise InvalidPlanError(f"{what}: it gives no columns")
+    for name in schema.names:
+        checked_name(name)
+    naming.require_distinct(schema.names, what)
+    return schema
+
+
+def _on_error(policy: str) -> OnError:
+    for known in ON_ERROR:
+        if policy == known:
+            return known
+    raise InvalidPlanError(f'on_error={policy!r}: it is "fail", "skip" or "dead_letter"')
+
+
+def _undeclared_field(process: type, base: type, declared: set[str]) -> str:
+    """What a process sets on itself that is no declared field, in words; "" if nothing is."""
+    for owner in process.__mro__:
+        if not issubclass(owner, base) or owner is base:
+            continue
+        for member in vars(owner).values():
+            if not isinstance(member, types.FunctionType) or not member.__code__.co_argcount:
+                continue
+            for name in _set_on_self(member):
+                if name not in declared:
+                    return (
+                        f"{owner.__name__}.{member.__name__} sets self.{name}, which is no "
+                        f"field; declare it with its type in the class, as {name}: int = 0"
+                    )
+    return ""
+
+
+def _single_loads(name: str, argval: Any) -> list[tuple[str, Any]]:
+    """An instruction in the words of Python 3.11: later ones load, or store and load, by twos."""
+    name = name.removesuffix("_BORROW").replace("_BORROW_", "_").removesuffix("_CHECK")
+    if name in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST"):
+        first, second = argval
+        return [(name.removesuffix("_LOAD_FAST"), first), ("LOAD_FAST", second)]
+    return [(name, argval)]
+
+
+def _set_on_self(method: types.FunctionType) -> Iterator[str]:
+    """The attributes that ``self.x = ...`` and ``self.x += ...`` in a method set, in order."""
+    loads_me = ("LOAD_FAST", method.__code__.co_varnames[0])
+    found = dis.get_instructions(method)
+    steps = [load for step in found for load in _single_loads(step.opname, step.argval)]
+    own: set[str] = set()
+    for two_before, before, (code, name) in zip(steps, steps[1:], steps[2:], strict=False):
+        if code == "LOAD_ATTR" and before[0] == "COPY" and two_before == loads_me:
+            own.add(name)
+        is_own = before == loads_me or (before[0] == "SWAP" and name in own)
+        if code == "STORE_ATTR" and is_own:
+            yield name

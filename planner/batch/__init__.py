@@ -1,0 +1,1 @@
+"""The batch twin: the same plan as Spark SQL."""

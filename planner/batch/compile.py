@@ -1,0 +1,380 @@
+"""The batch twin: a logical plan as Spark SQL DataFrames, made of Spark's own operators.
+
+It is what users validate a query with, and what the stream is tested against, so it shares with the
+stream the source readers and their grid, nothing else: expressions are Spark SQL
+(:mod:`planner.batch.spark_sql`), a temporal join is an equality join with a condition on the
+lifetimes, a window aggregate explodes each event into its windows and groups. The plan is taken as
+the query has it, not optimised.
+
+What differs from the stream: (1) its sequence is known from the sources on through steps that work
+row by row and keep starts in order; after any other step events that start together have no order.
+``first``, ``last``, ``max_by``, count windows, the payload of a stitch, keyed processes and users'
+operators then refuse what would depend on it, and values for a user's aggregate come by value. (2)
+Floats are added in any order, so sums and means agree up to rounding. (3) Expressions are evaluated
+where they are needed only. (4) All rows of the sources pass through the driver. (5) RE2 and Java
+read some regular expressions differently.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
+
+from planner.batch.rows import source_events
+from planner.batch.spark_sql import UnsupportedInBatchError, explained, physical
+from planner.batch.spark_sql.aggregates import Take, register
+from planner.batch.spark_sql.frame import PLACE, Frame
+from planner.batch.spark_sql.types import type_name
+from planner.batch.temporal import clock_windows, data_windows, pairs
+from planner.batch.temporal.final_cti import reached
+from planner.batch.temporal.lifetimes import changed, changed_mean_us, gaps, keeps_order, moved
+from planner.batch.user_code.code import with_user_code
+from planner.logical import nodes as logical
+from planner.logical.properties import grid_us
+from planner.logical.traversal import NodeMap, codes_in, topological
+from planner.logical.windows import CountWindow, SessionWindow
+from rstream.items.batch import VE, VS, event_schema
+from rstream.types import INF_TIME
+from rvertex.host.spark import spark_context
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark import SparkContext
+
+    from planner.batch.temporal.lifetimes import Times
+
+_LIFETIME = [f"`{VS}`", f"`{VE}`"]
+_CONF = {
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.variable.substitute": "false",
+}
+
+
+def collect(
+    plan: logical.LogicalNode,
+    *,
+    master: str | None,
+    daemon_module: str,
+    parallelism: int,
+    cti_every_us: int | None = None,
+) -> pa.Table:
+    """The answer of ``plan``: columns ``_vs, _ve, payload``, sorted by all of them (nulls first).
+
+    ``cti_every_us``: the grid of the stream's CTIs, if the query gives it.
+
+    Raises:
+        UnsupportedInBatchError: the plan has no exact counterpart in Spark SQL.
+        BatchDataError: a value that the query cannot handle, or an ambiguous first or last.
+        BatchFailedError: anything else that Spark reports.
+    """
+    session = open_session(spark_context(master, daemon_module))
+    try:
+        frame = _placeless(compile_plan(plan, session, parallelism, cti_every_us))
+        table = frame.df.orderBy(*frame.df.columns).toArrow()
+    except (PySparkException, Py4JError) as error:
+        raise explained(str(error)) from error
+    schema = event_schema(plan.schema)
+    arrays = [column.cast(f.type) for column, f in zip(table.columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def open_session(context: SparkContext) -> SparkSession:
+    """A session of its own on the shared context, configured as the SQL here needs it."""
+    session = SparkSession(context).newSession()
+    for key, value in _CONF.items():
+        session.conf.set(key, value)
+    session.conf.set("spark.sql.shuffle.partitions", str(context.defaultParallelism))
+    return session
+
+
+def compile_plan(
+    plan: logical.LogicalNode,
+    session: SparkSession,
+    parallelism: int,
+    cti_every_us: int | None = None,
+) -> Frame:
+    """The plan as a DataFrame; reads the sources, runs nothing."""
+    every_us = cti_every_us or grid_us(plan)
+    frames: NodeMap[Frame] = NodeMap()
+    for node in topological(plan):
+        if isinstance(node, logical.Source):
+            frames[node] = _source(node, session, parallelism, every_us)
+            continue
+        inputs = [frames[child] for child in node.inputs]
+        time = reached(node, [frame.reached for frame in inputs])
+        frames[node] = replace(_compile(node, inputs), reached=time)
+    return frames[plan]
+
+
+def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
+    match node:
+        case _ if codes_in(node):
+            return with_user_code(node, *inputs)
+        case logical.Filter(predicate=predicate):
+            (below,) = inputs
+            return replace(below, df=below.df.where(below.sql(predicate)))
+        case logical.Project(columns=columns):
+            (below,) = inputs
+            made = [below.sql(expr) for _, expr in columns]
+            return _selected(below, node.schema, made)
+        case logical.Explode(column=column):
+            below = _placeless(*inputs)
+            made = [
+                f"explode({sql})" if name == column else sql
+                for name, sql in list(below.columns.items())[2:]
+            ]
+            return _selected(below, node.schema, made)
+        case logical.Union():
+            return _union(node, inputs)
+        case logical.Lifetime(change=change):
+            (below,) = inputs
+            below = below if keeps_order(change) else _placeless(below)
+            return _changed(below, changed(change), changed_mean_us(change, below.lifetime_us))
+        case logical.Clip():
+            return _clip(node, *inputs)
+        case logical.Join(how="inner"):
+            return _join(node, *inputs)
+        case logical.Join(how="anti"):
+            return _anti(node, *inputs)
+        case logical.Join(how="left"):
+            left, right = inputs
+            return _union(node, [_join(node, left, right), _anti(node, left, right)])
+        case logical.WindowAgg():
+            assert node.phase == "complete", "phases are put in by the optimizer"
+            return _aggregate(node, *inputs)
+        case logical.DataWindowAgg(window=SessionWindow() as window):
+            return _sessions(node, window, *inputs)
+        case logical.DataWindowAgg(window=CountWindow(count)):
+            return _counted(node, count, *inputs)
+        case logical.DataWindowAgg():
+            return _snapshots(node, *inputs)
+        case logical.Stitch():
+            return _stitched(node, *inputs)
+        case logical.Exchange() | logical.Recover() | logical.Sink():
+            return inputs[0]
+        case _:
+            raise UnsupportedInBatchError(type(node).__name__, "it has no batch twin yet")
+
+
+def _selected(below: Frame, schema: pa.Schema, made: Sequence[str]) -> Frame:
+    named = [f"{sql} as c{i}" for i, sql in enumerate(made)]
+    df = below.df.selectExpr(*_LIFETIME, *named, *below.place)
+    return Frame(df, schema, below.lifetime_us, below.has_place)
+
+
+def _source(
+    node: logical.Source, session: SparkSession, parallelism: int, cti_every_us: int
+) -> Frame:
+    events, last_cti = source_events(node, parallelism, cti_every_us)
+    names = [VS, VE, *(f"c{i}" for i in range(len(node.schema))), PLACE]
+    columns = [column.cast(physical(column.type)) for column in events.columns]
+    columns.append(pa.array(np.arange(events.num_rows)))
+    table = pa.Table.from_arrays(columns, names=names)
+    lifetime = 1
+    if table.num_rows:
+        vs, ve = (table[name].to_numpy().astype(float) for name in (VS, VE))
+        lifetime = max(1, min(INF_TIME, int((ve - vs).mean())))
+    df = session.createDataFrame(table)
+    return Frame(df, node.schema, lifetime, has_place=True, reached=last_cti)
+
+
+def _placeless(below: Frame) -> Frame:
+    return replace(below, df=below.df.drop(PLACE), has_place=False)
+
+
+def _union(node: logical.Union | logical.Join, inputs: Sequence[Frame]) -> Frame:
+    df, *others = (_placeless(frame).df for frame in inputs)
+    for other in others:
+        df = df.unionAll(other)
+    return Frame(df, node.schema, max(frame.lifetime_us for frame in inputs))
+
+
+def _changed(below: Frame, times: Times, lifetime_us: int) -> Frame:
+    """The same payload with other lifetimes."""
+    found = below.df.where(times.kept).selectExpr("*", *times.made)
+    kept = [*list(below.columns.values())[2:], *below.place]
+    df = found.selectExpr(f"{times.vs} as `{VS}`", f"{times.ve} as `{VE}`", *kept)
+    return replace(below, df=df, lifetime_us=lifetime_us)
+
+
+def _join(node: logical.Join, left: Frame, right: Frame) -> Frame:
+    """Pairs with equal keys and overlapping lifetimes."""
+    sides = _pairs(node, left, right, how="inner")
+    names = {"left": ("l", left.columns), "right": ("r", right.columns)}
+    made = [f"{names[side][0]}{names[side][1][column]}" for side, column, _ in node.columns]
+    df = sides.selectExpr(
+        f"{pairs.START} as `{VS}`",
+        f"{pairs.END} as `{VE}`",
+        *(f"{sql} as c{i}" for i, sql in enumerate(made)),
+    )
+    return Frame(df, node.schema, max(left.lifetime_us, right.lifetime_us))
+
+
+def _anti(node: logical.Join, left: Frame, right: Frame) -> Frame:
+    """Left events outside the lifetimes of their matches; null in columns of the right."""
+    cover = f"if(r_slice is null, null, named_struct('s', {pairs.START}, 'e', {pairs.END}))"
+    grouped = _per_left(node, left, right, f"array_sort(collect_list({cover})) as cover")
+    made = [
+        left.columns[column] if side == "left" else f"cast(null as {type_name(f.type)})"
+        for (side, column, _), f in zip(node.columns, node.schema, strict=True)
+    ]
+    df = grouped.selectExpr("*", f"explode({gaps('cover')}) as gap").selectExpr(
+        f"gap.s as `{VS}`", f"gap.e as `{VE}`", *(f"{sql} as c{i}" for i, sql in enumerate(made))
+    )
+    return Frame(df, node.schema, left.lifetime_us)
+
+
+def _clip(node: logical.Clip, left: Frame, right: Frame) -> Frame:
+    """Left events up to the first later start of a match, however long that lives."""
+    starts = replace(right, df=right.df.withColumn(VE, expr(f"{VS} + 1L")), lifetime_us=1)
+    later = f"min(if(r{VS} > l{VS}, r{VS}, null)) as cut"
+    grouped = _per_left(node, left, starts, later)
+    payload = list(left.columns.values())[2:]
+    df = grouped.selectExpr(f"`{VS}`", f"coalesce(cut, {VE}) as `{VE}`", *payload)
+    return Frame(df, node.schema, left.lifetime_us)
+
+
+def _per_left(
+    node: logical.Join | logical.Clip, left: Frame, right: Frame, aggregate: str
+) -> DataFrame:
+    """Each left event once, with an aggregate over its pairs."""
+    numbered = replace(left, df=left.df.withColumn("_id", expr("monotonically_increasing_id()")))
+    found = _pairs(node, numbered, right, how="left")
+    kept = [expr(f"any_value(l{name}) as {name}") for name in left.columns.values()]
+    return found.groupBy("l_id").agg(*kept, expr(aggregate))
+
+
+def _pairs(node: logical.Join | logical.Clip, left: Frame, right: Frame, *, how: str) -> DataFrame:
+    """Pairs with equal keys and overlapping lifetimes."""
+    return _overlapping(pairs.conditions(node, left.columns, right.columns), left, right, how)
+
+
+def _overlapping(conditions: Sequence[str], left: Frame, right: Frame, how: str) -> DataFrame:
+    """Pairs with overlapping lifetimes for which the conditions are true."""
+    slice_us = max(left.lifetime_us, right.lifetime_us)
+    on = expr(" and ".join([*conditions, *pairs.MEET]))
+    return _sliced(left, "l", slice_us).join(_sliced(right, "r", slice_us), on=on, how=how)
+
+
+def _sliced(frame: Frame, prefix: str, slice_us: int) -> DataFrame:
+    columns, exploded = pairs.slices(frame.df.columns, prefix, slice_us)
+    df: DataFrame = frame.df.selectExpr(*columns).selectExpr("*", exploded)
+    return df
+
+
+def _aggregate(node: logical.WindowAgg, below: Frame) -> Frame:
+    """Each event once per window that its lifetime overlaps, then grouped."""
+    bounded = below.df.selectExpr("*", *clock_windows.bounds(node))
+    rows = bounded.selectExpr("*", clock_windows.spread(node))
+    return _grouped(node, below, rows, ["_window"], clock_windows.lifetime(node), node.size_us)
+
+
+def _grouped(
+    node: logical.WindowAgg | logical.DataWindowAgg,
+    below: Frame,
+    rows: DataFrame,
+    by: Sequence[str],
+    times: tuple[str, str],
+    lifetime_us: int,
+    more: Mapping[str, str] | None = None,
+    kept: str = "true",
+) -> Frame:
+    """Aggregates of ``rows`` per key and ``by``; ``times`` and ``kept`` read these and ``more``."""
+    keys = [below.columns[key] for key in node.keys]
+    takes = [Take.of(a, i, below) for i, a in enumerate(node.aggregates)]
+    for i, aggregate in enumerate(node.aggregates):
+        if aggregate.function == "user":
+            register(rows.sparkSession, i, aggregate, below.schema)
+    partial = {name: sql for take in takes for name, sql in take.partial.items()} | dict(more or {})
+    grouped = rows.groupBy(*by, *keys).agg(
+        *(expr(f"{sql} as {name}") for name, sql in {"_rows": "count(1)", **partial}.items())
+    )
+    made = [*keys, *(take.result for take in takes)]
+    df = grouped.where(kept).selectExpr(
+        f"{times[0]} as `{VS}`",
+        f"{times[1]} as `{VE}`",
+        *(f"{sql} as c{i}" for i, sql in enumerate(made)),
+    )
+    return Frame(df, node.schema, lifetime_us)
+
+
+def _sessions(node: logical.DataWindowAgg, window: SessionWindow, below: Frame) -> Frame:
+    """Each event with the start of its session, then grouped."""
+    keys = [below.columns[key] for key in node.keys]
+    rows = _with_islands(below.df, keys, moved(f"({VE} - 1L)", window.gap_us), touch=False)
+    if window.max_us is None:
+        rows = rows.selectExpr("*", "_island as _start")
+    else:
+        found = expr(f"{data_windows.cuts(window.max_us)} as _cuts")
+        cuts = rows.groupBy(*keys, "_island").agg(found)
+        cuts = cuts.selectExpr(*(f"{key} as s{key}" for key in keys), "explode(_cuts) as _cut")
+        on = expr(" and ".join([*(f"{key} <=> s{key}" for key in keys), f"{VS} = _cut"]))
+        rows = rows.join(cuts, on=on, how="left")
+        rows = rows.selectExpr("*", f"{data_windows.session_start(keys)} as _start")
+    more = {"_end": data_windows.session_end(window.max_us)}
+    lifetime_us = min(INF_TIME, below.lifetime_us + window.gap_us)
+    return _grouped(node, below, rows, ["_start"], ("_start", "_end"), lifetime_us, more)
+
+
+def _with_islands(df: DataFrame, keys: Sequence[str], until: str, *, touch: bool) -> DataFrame:
+    """The events of each key with ``_island``, the start of the activity that each belongs to."""
+    for step in data_windows.islands(keys, until, touch=touch):
+        df = df.selectExpr("*", *step)
+    return df
+
+
+def _stitched(node: logical.Stitch, below: Frame) -> Frame:
+    """One event per island, with the payload of its first."""
+    keys = [below.columns[name] for name in node.on]
+    takes = [
+        Take.of(logical.Aggregate("first", name, name), i, below)
+        for i, name in enumerate(below.schema.names)
+    ]
+    partial = {name: sql for take in takes for name, sql in take.partial.items()}
+    made = [expr(f"{sql} as {name}") for name, sql in partial.items()]
+    grouped = _with_islands(below.df, keys, VE, touch=True).groupBy("_island", *keys)
+    df = grouped.agg(expr(f"max({VE}) as _end"), *made).selectExpr(
+        f"_island as `{VS}`",
+        f"_end as `{VE}`",
+        *(f"{t.result} as c{i}" for i, t in enumerate(takes)),
+    )
+    return Frame(df, node.schema, below.lifetime_us)
+
+
+def _counted(node: logical.DataWindowAgg, count: int, below: Frame) -> Frame:
+    """Each event with the number of its window, then grouped; windows that are full."""
+    keys = [below.columns[key] for key in node.keys]
+    payload = list(below.columns.values())[2:]
+    number = data_windows.number(keys, count, below.order)
+    checked = "_number" if below.has_place else data_windows.checked_number(keys, payload)
+    rows = below.df.selectExpr("*", f"{number} as _number")
+    rows = rows.selectExpr("*", f"{checked} as _window")
+    more = {"_from": f"min({VS})", "_to": data_windows.after_last()}
+    kept = f"_rows = {count}"
+    lifetime_us = below.lifetime_us * min(count, 1_000)
+    return _grouped(node, below, rows, ["_window"], ("_from", "_to"), lifetime_us, more, kept)
+
+
+def _snapshots(node: logical.DataWindowAgg, below: Frame) -> Frame:
+    """Each event once per endpoint of its key at which it is alive, then grouped."""
+    keys = [below.columns[key] for key in node.keys]
+    ends = below.df.selectExpr(f"explode(array({VS}, {VE})) as `{VS}`", *keys).distinct()
+    ends = ends.selectExpr("*", f"{data_windows.next_endpoint(keys)} as _next")
+    points = ends.where("_next is not null").selectExpr(
+        f"{VS}", f"{VS} + 1L as `{VE}`", "_next", *keys
+    )
+    same = [f"l{key} <=> r{key}" for key in keys]
+    found = _overlapping(same, below, Frame(points, below.schema, 1), "inner")
+    columns = [f"l{name} as {name}" for name in (*below.columns.values(), *below.place)]
+    rows = found.selectExpr(*columns, f"r{VS} as _from", "r_next as _to")
+    return _grouped(node, below, rows, ["_from", "_to"], ("_from", "_to"), below.lifetime_us)

@@ -1,0 +1,120 @@
+"""The events of a source, all at once: what the batch twin computes over.
+
+Rows come through the same readers as the stream's, and the rule for late ones is applied to each
+partition's rows in their order, so that the same rows count. It is written here a second time, on
+whole columns, because the twin is what the stream is compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from planner.cost.dealing import dealt, start_columns
+from rstream.items.batch import CTI, KIND, VE, VS, event_schema, int64_column, kinds
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import LateRowError
+from rvertex.events.delay_estimate import BLOCK_ROWS, BLOCKS_MAX
+from rvertex.sources import discover, open_reader, partition_count
+from rvertex.sources.survey import survey
+
+if TYPE_CHECKING:
+    from planner.logical.nodes import Source
+    from rvertex.sources import SourcePartition
+    from rvertex.sources.spec import SourceSpec
+
+_ROWS_MAX = 65_536
+
+
+def source_events(source: Source, parallelism: int, cti_every_us: int) -> tuple[pa.Table, int]:
+    """What the stream would take from ``source``, and the last CTI that it would have.
+
+    The events have the columns ``_vs, _ve, payload``; without a CTI its time is MIN_TIME.
+
+    ``parallelism`` decides how many partitions a source has that does not say it, and so which rows
+    are late.
+
+    Raises:
+        LateRowError: a row is late, and that is to be an error.
+        StreamEngineError: what the readers raise, naming the file.
+    """
+    spec = source.spec
+    units = discover(spec)
+    n = partition_count(spec, units, source.partitions, parallelism)
+    times = survey(spec, units, start_columns(spec)) if spec.delay_origin == "auto" else ()
+    parts = [_accepted(partition, cti_every_us) for partition in dealt(spec, units, n, times)]
+    return pa.concat_tables([events for events, _ in parts]), max(cti for _, cti in parts)
+
+
+def _accepted(partition: SourcePartition, cti_every_us: int) -> tuple[pa.Table, int]:
+    spec = partition.spec
+    rows = _read(partition)
+    if rows is None or rows.num_rows == 0:
+        return event_schema(spec.schema).empty_table(), MIN_TIME
+    if spec.delay_origin == "found":
+        greatest_us = max(int(int64_column(rows, VS).max()), MIN_TIME + spec.delay_us)
+        to_come_us = MIN_TIME if partition.known is None else partition.known.last_us
+        last_cti = _on_grid(max(greatest_us - spec.delay_us, to_come_us), cti_every_us)
+        return pa.Table.from_batches([rows], schema=event_schema(spec.schema)), last_cti
+    if spec.format in ("items", "rstream"):
+        is_cti = kinds(rows) == CTI
+        frontier = np.maximum.accumulate(np.where(is_cti, int64_column(rows, VS), MIN_TIME))
+        events, met = rows.filter(pa.array(~is_cti)).drop_columns([KIND]), frontier[~is_cti]
+        numbers = np.flatnonzero(~is_cti)
+        last_cti = int(frontier[frontier < INF_TIME].max(initial=MIN_TIME))
+    else:
+        greatest = np.maximum.accumulate(int64_column(rows, VS))
+        delays = _delays(int64_column(rows, VS), spec)
+        frontier = np.maximum.accumulate(np.maximum(greatest, MIN_TIME + delays) - delays)
+        events, met = rows, np.concatenate([[MIN_TIME], frontier[:-1]])
+        numbers = np.arange(rows.num_rows)
+        last_cti = _on_grid(int(frontier[-1]), cti_every_us)
+    vs = int64_column(events, VS)
+    late = vs < met
+    if spec.late == "error" and late.any():
+        at = int(late.argmax())
+        raise LateRowError(int(numbers[at]), int(vs[at]), int(met[at]))
+    events = events.filter(pa.array(~late)) if spec.late == "drop" else _raised(events, met)
+    return pa.Table.from_batches([events], schema=event_schema(spec.schema)), last_cti
+
+
+def _on_grid(frontier: int, every: int) -> int:
+    return frontier // every * every if frontier >= MIN_TIME + every else MIN_TIME
+
+
+def _delays(vs: np.ndarray, spec: SourceSpec) -> np.ndarray:
+    """The delay in force at each row; in the first block of an estimated one all that there is."""
+    if spec.delay_quantile is None:
+        return np.full(len(vs), spec.delay_us)
+    ahead = np.maximum.accumulate(np.concatenate([[MIN_TIME], vs[:-1]]))
+    late = np.maximum(ahead, vs) - vs
+    delays = np.full(len(vs), INF_TIME)
+    for start in range(BLOCK_ROWS, len(vs), BLOCK_ROWS):
+        window = np.sort(late[max(0, start - BLOCK_ROWS * BLOCKS_MAX) : start])
+        place = math.ceil(spec.delay_quantile * len(window)) - 1
+        delays[start : start + BLOCK_ROWS] = window[place]
+    return delays
+
+
+def _raised(events: pa.RecordBatch, least: np.ndarray) -> pa.RecordBatch:
+    """No event starts before ``least``, none is empty."""
+    vs = np.maximum(int64_column(events, VS), least)
+    ve = np.maximum(int64_column(events, VE), vs + 1)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(vs), pa.array(ve), *events.columns[2:]], schema=events.schema
+    )
+
+
+def _read(partition: SourcePartition) -> pa.RecordBatch | None:
+    """All rows of a partition in order, None if there are none."""
+    reader = open_reader(partition, 0)
+    batches: list[pa.RecordBatch] = []
+    try:
+        while (batch := reader.read_next(_ROWS_MAX)) is not None:  # ends with the files
+            batches.append(batch)
+    finally:
+        reader.close()
+    return pa.concat_batches(batches) if batches else None

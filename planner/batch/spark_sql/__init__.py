@@ -1,0 +1,23 @@
+"""Expressions of a plan as Spark SQL text: pure, without pyspark."""
+
+from planner.batch.spark_sql.casts import failure, floor_divide
+from planner.batch.spark_sql.errors import (
+    BatchDataError,
+    BatchFailedError,
+    UnsupportedInBatchError,
+    explained,
+)
+from planner.batch.spark_sql.expressions import to_sql
+from planner.batch.spark_sql.types import physical, type_name
+
+__all__ = [
+    "BatchDataError",
+    "BatchFailedError",
+    "UnsupportedInBatchError",
+    "explained",
+    "failure",
+    "floor_divide",
+    "physical",
+    "to_sql",
+    "type_name",
+]

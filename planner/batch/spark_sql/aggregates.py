@@ -1,0 +1,187 @@
+"""Aggregates as Spark SQL: what is computed per group, and the result made of that.
+
+Sums of integers and decimals are exact and must fit into their type. ``first``, ``last``,
+``max_by``, ``min_by`` and aggregates of users take events that start together by their place in the
+stream. Where that is not known, they refuse to choose between different values; a user's aggregate
+gets them by value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from planner.batch.spark_sql.casts import cast, failure
+from planner.batch.spark_sql.let_bindings import let
+from planner.batch.spark_sql.types import physical, type_name
+from rstream.items.batch import VS
+from rvertex.aggregates.user_defined import Custom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.batch.spark_sql.frame import Frame
+    from planner.logical.nodes import Aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """An aggregate: what is computed per group, and the result made of that."""
+
+    partial: dict[str, str]
+    result: str
+
+    @staticmethod
+    def of(aggregate: Aggregate, index: int, below: Frame) -> Take:
+        name = f"a{index}"
+        if aggregate.column is None:
+            return Take({name: "count(1)"}, name)
+        column = below.columns[aggregate.column]
+        kind = below.schema.field(aggregate.column).type
+        shown = f"{aggregate.function}({aggregate.column})"
+        match aggregate.function:
+            case "sum" | "mean" as function:
+                return _added(function, name, column, kind, shown)
+            case "first" | "last" as function:
+                return _picked(function, name, column, shown, below)
+            case "max_by" | "min_by" as function:
+                return _ranked(function, name, column, shown, below)
+            case "variance" | "stddev" as function:
+                return _spread(function, name, column, aggregate.argument)
+            case "user":
+                values = f"transform(array_sort({name}), pair -> pair.x)"
+                pairs = f"collect_list(struct({', '.join(below.order)}, {column} as x))"
+                return Take({name: pairs}, f"{user_function(index)}({values})")
+            case function:
+                made = _OF_VALUES[function](column, aggregate.argument)
+                return Take({name: made[0]}, made[1].format(name))
+
+
+def user_function(index: int) -> str:
+    """What the aggregate of that number is called where it is a user's."""
+    return f"user_aggregate_{index}"
+
+
+def _plain(function: str) -> Callable[[str, object], tuple[str, str]]:
+    return lambda column, _: (f"{function}({column})", "{}")
+
+
+#: What is computed of a column, and the result of that.
+_OF_VALUES: dict[str, Callable[[str, object], tuple[str, str]]] = {
+    "count": _plain("count"),
+    "min": _plain("min"),
+    "max": _plain("max"),
+    "count_distinct": lambda column, _: (f"count(distinct {column})", "{}"),
+    "product": lambda column, _: (
+        f"collect_list(cast({column} as double))",
+        "if(size({0}) = 0, null, aggregate({0}, 1D, (a, b) -> a * b))",
+    ),
+    "quantile": lambda column, q: (f"percentile(cast({column} as double), {q}D)", "{}"),
+    "top_k": lambda column, k: (
+        f"collect_list({column})",
+        f"if(size({{0}}) = 0, null, slice(sort_array({{0}}, false), 1, {k}))",
+    ),
+}
+
+
+def _added(function: str, name: str, column: str, kind: pa.DataType, shown: str) -> Take:
+    """Sums of integers and decimals are exact and must fit; floats are added as doubles.
+
+    Spark gives null for a sum of decimals that leaves 38 digits, even if it would come back.
+    """
+    counted = f"{name}_count"
+    if pa.types.is_integer(kind):
+        total, exact = f"sum(cast({column} as decimal(20, 0)))", name
+    elif pa.types.is_floating(kind):
+        total, exact = f"sum(cast({column} as double))", name
+    else:
+        total = f"sum({column})"
+        fitting = f"try_cast({name} as {type_name(pa.decimal128(38, kind.scale))})"
+        wrong = failure(f"{shown}: the sum does not fit into 38 digits")
+        exact = f"if({counted} > 0 and {fitting} is null, {wrong}, {fitting})"
+    partial = {name: total, counted: f"count({column})"}
+    if function == "mean":
+        return Take(partial, f"cast({exact} as double) / {counted}")
+    if pa.types.is_integer(kind):
+        exact = cast(name, pa.decimal128(30, 0), pa.int64(), shown)
+    return Take(partial, exact)
+
+
+def _spread(function: str, name: str, column: str, ddof: object) -> Take:
+    """By Spark's population variance; exactly 0 where all values are one."""
+    value = f"cast({column} as double)"
+    partial = {
+        name: f"var_pop({value})",
+        f"{name}_n": f"count({value})",
+        f"{name}_low": f"min({value})",
+        f"{name}_high": f"max({value})",
+    }
+    one = f"{name}_low = {name}_high and abs({name}_low) < double('Infinity')"
+    spread = f"if({one}, 0D, {name} * {name}_n / ({name}_n - {ddof}))"
+    root = spread if function == "variance" else f"sqrt({spread})"
+    return Take(partial, f"if({name}_n > {ddof}, {root}, null)")
+
+
+def _picked(function: str, name: str, column: str, shown: str, below: Frame) -> Take:
+    """The value at the least (greatest) ``_vs``, and of these at the least (greatest) place.
+
+    Without places the least and the greatest such value must agree; ``~_vs`` runs against ``_vs``
+    and, unlike ``-_vs``, does not overflow.
+    """
+    best, other = ("min", "max") if function == "first" else ("max", "min")
+    found = {name: f"{best}(struct({', '.join(below.order)}, {column} as x))"}
+    if below.has_place:
+        return Take(found, f"{name}.x")
+    against = f"{name}_against"
+    found[against] = f"{other}(struct(~{VS} as vs, {column} as x))"
+    return Take(found, f"if({name}.x <=> {against}.x, {name}.x, {_ambiguous(shown)})")
+
+
+def _ranked(function: str, name: str, column: str, shown: str, below: Frame) -> Take:
+    """The value at the greatest (least) rank, there at the least time, there at the least place.
+
+    Without places, one value must be there.
+    """
+    place = below.place[0] if below.has_place else "0L"
+    pairs = f"filter({name}, pair -> pair.x.rank is not null)"
+    best = "array_max" if function == "max_by" else "array_min"
+    rank = f"{best}(transform({pairs}, pair -> pair.x.rank))"
+
+    def first(rank: str) -> str:
+        found = f"filter({pairs}, pair -> pair.x.rank <=> {rank})"
+        made = "struct(pair.x.vs as vs, pair.place as place, pair.x.value as value)"
+        return let(f"array_sort(transform({found}, pair -> {made}))", picked)
+
+    def picked(rows: str) -> str:
+        one = f"get({rows}, 0)"
+        if below.has_place:
+            return f"{one}.value"
+        return let(
+            f"filter({rows}, row -> row.vs = {one}.vs and not row.value <=> {one}.value)",
+            lambda others: f"if(size({others}) > 0, {_ambiguous(shown)}, {one}.value)",
+        )
+
+    return Take({name: f"collect_list(struct({column} as x, {place} as place))"}, let(rank, first))
+
+
+def _ambiguous(shown: str) -> str:
+    return failure(
+        f"{shown}: several events of a window start together with different values; "
+        "their order is known to the stream only"
+    )
+
+
+def register(session: Any, index: int, aggregate: Aggregate, schema: pa.Schema) -> None:
+    """Make a user's aggregate a function of the array of its values."""
+    assert aggregate.column is not None, aggregate
+    assert isinstance(aggregate.argument, Custom), aggregate
+    target, kind = aggregate.argument.target, schema.field(aggregate.column).type
+    stored, made = physical(kind), physical(target.type)
+
+    def result(values: list[object]) -> object:
+        found = target.result(target.add(target.init(), pa.array(values, stored).cast(kind)))
+        return pa.scalar(found, target.type).cast(made).as_py()
+
+    session.udf.register(user_function(index), result, type_name(target.type))

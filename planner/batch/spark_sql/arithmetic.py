@@ -1,0 +1,189 @@
+"""Arithmetic as Spark SQL text: exact, or the error that the stream has.
+
+Spark's own operators wrap or give null where there is no room; what may overflow (see
+:mod:`planner.expressions.bounds`) is written with a check, all else as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from planner.batch.spark_sql.casts import failure, floor_divide
+from planner.batch.spark_sql.errors import MARK
+from planner.batch.spark_sql.let_bindings import let, let2
+from planner.batch.spark_sql.types import DECIMAL_DIGITS_MAX, INT64_MIN, integer, type_name
+from planner.expressions.bounds import may_overflow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.expressions.nodes import Call, Node
+
+#: The call, and its arguments as SQL.
+Writer: TypeAlias = "Callable[..., str]"
+_LEAST = integer(INT64_MIN)
+#: Doubles from here on have no fraction.
+_WHOLE_FROM = "4503599627370496D"
+
+
+def spark_type(call: Call) -> str:
+    """What Spark calls the type of the result."""
+    assert call.type is not None, call
+    return type_name(call.type)
+
+
+def is_float(node: Node) -> bool:
+    """Whether it gives floats."""
+    return bool(pa.types.is_floating(node.type))
+
+
+def _arithmetic(operator: str, function: str) -> Writer:
+    """``function``: Spark's own of it that gives null where there is no room."""
+
+    def write(call: Call, a: str, b: str) -> str:
+        if pa.types.is_decimal(call.type):
+            return f"cast(({a} {operator} {b}) as {spark_type(call)})"
+        if not may_overflow(call):
+            return f"({a} {operator} {b})"
+
+        def checked(x: str, y: str) -> str:
+            no_room = f"{x} is not null and {y} is not null"
+            return f"coalesce({function}({x}, {y}), if({no_room}, {_no_room(call)}, null))"
+
+        return let2(a, b, checked)
+
+    return write
+
+
+def _no_room(call: Call) -> str:
+    """An expression that stops the batch, as the stream is stopped."""
+    shown = str(call).replace(MARK, "")
+    return failure(f"cannot evaluate {shown}: the result does not fit into {call.type}")
+
+
+def _unless_least(sql: Callable[[str], str]) -> Writer:
+    """Of integers and durations, the least has no counterpart."""
+
+    def write(call: Call, a: str) -> str:
+        if not may_overflow(call):
+            return sql(a)
+        return let(a, lambda x: f"if({x} = {_LEAST}, {_no_room(call)}, {sql(x)})")
+
+    return write
+
+
+def _floor_divide(call: Call, a: str, b: str) -> str:
+    if is_float(call):
+        return let2(a, b, lambda x, y: f"rint(({x} - {x} % {y}) / {y} - {_borrow(x, y, 'D')})")
+
+    def divided(x: str, y: str) -> str:
+        sql = f"({x} div {y} - {_borrow(x, y, 'L')})"
+        if not may_overflow(call):
+            return sql
+        return f"if({x} = {_LEAST} and {y} = -1L, {_no_room(call)}, {sql})"
+
+    return let2(a, b, divided)
+
+
+def _borrow(a: str, b: str, suffix: str) -> str:
+    """One where the remainder of ``a`` by ``b`` has not the sign of ``b``."""
+    return f"if({a} % {b} <> 0 and ({a} % {b} < 0) <> ({b} < 0), 1{suffix}, 0{suffix})"
+
+
+def _modulo(call: Call, a: str, b: str) -> str:
+    zero = "0D" if is_float(call) else "0L"
+    return let2(
+        a,
+        b,
+        lambda x, y: (
+            f"({x} % {y} + if({x} % {y} <> 0 and ({x} % {y} < 0) <> ({y} < 0), {y}, {zero}))"
+        ),
+    )
+
+
+def _as_type(call: Call, sql: str) -> str:
+    """``sql`` in the type of ``call``, which may have no room for it."""
+
+    def made(x: str) -> str:
+        return f"try_cast({x} as {spark_type(call)})"
+
+    if not may_overflow(call):
+        return made(sql)
+    wrong = _no_room(call)
+    return let(sql, lambda x: f"if({x} is null, null, coalesce({made(x)}, {wrong}))")
+
+
+def _floored(x: str) -> str:
+    return f"if(abs({x}) < {_WHOLE_FROM}, cast(floor({x}) as double), {x})"
+
+
+def _floor(call: Call, a: str) -> str:
+    if not is_float(call):
+        return _as_type(call, f"floor({a})")
+    return let(f"cast({a} as double)", lambda x: f"cast({_floored(x)} as {spark_type(call)})")
+
+
+def _ceil(call: Call, a: str) -> str:
+    if not is_float(call):
+        return _as_type(call, f"ceil({a})")
+    return let(f"(- cast({a} as double))", lambda x: f"cast(- {_floored(x)} as {spark_type(call)})")
+
+
+def _round(call: Call, a: str) -> str:
+    """Scaled, rounded, scaled back: what is done to doubles, not to their decimal digits."""
+    digits = call.option("digits")
+    if pa.types.is_integer(call.type) and digits >= 0:
+        return a
+    if not is_float(call):
+        digits = max(digits, -DECIMAL_DIGITS_MAX)
+        wide = f"cast({a} as decimal(20, 0))" if pa.types.is_integer(call.type) else a
+        return _as_type(call, f"round({wide}, {digits})")
+    kind = spark_type(call)
+    power = f"cast(1e{abs(digits)}D as {kind})"
+    up, down = ("*", "/") if digits >= 0 else ("/", "*")
+    wrong = failure(f"cannot evaluate {call}: overflow occurred during rounding")
+
+    def scaled(x: str) -> str:
+        return let(f"cast(cast({x} {up} {power} as {kind}) as double)", lambda y: back(x, y))
+
+    def back(x: str, y: str) -> str:
+        away = f"signum({y}) * ({_floored(f'abs({y})')} + 1D)"
+        nearest = f"if(abs({y}) - {_floored(f'abs({y})')} = 0.5D, {away}, rint({y}))"
+        return (
+            f"case when {x} is null or isnan({x}) or abs({x}) = double('Infinity') then {x} "
+            f"when abs({y}) = double('Infinity') then {wrong} "
+            f"when {y} = {_floored(y)} then {x} "
+            f"else cast({nearest} {down} {power} as {kind}) end"
+        )
+
+    return let(a, scaled)
+
+
+def _truncate(call: Call, a: str) -> str:
+    every = call.option("every_us")
+    sql = f"({floor_divide(a, every)} * {integer(every)})"
+    if not may_overflow(call):
+        return sql
+    # The multiple below the least time wraps to a time after it.
+    return let2(a, sql, lambda x, y: f"if({y} > {x}, {_no_room(call)}, {y})")
+
+
+#: How the functions of :mod:`planner.expressions.functions.arithmetic` are written, and
+#: ``truncate``.
+ARITHMETIC: dict[str, Writer] = {
+    "add": _arithmetic("+", "try_add"),
+    "subtract": _arithmetic("-", "try_subtract"),
+    "multiply": _arithmetic("*", "try_multiply"),
+    "divide": lambda _call, a, b: f"({a} / {b})",
+    "floor_divide": _floor_divide,
+    "modulo": _modulo,
+    "negate": _unless_least(lambda a: f"(- {a})"),
+    "abs": _unless_least(lambda a: f"abs({a})"),
+    "round": _round,
+    "floor": _floor,
+    "ceil": _ceil,
+    "sqrt": lambda _call, a: f"sqrt({a})",
+    "truncate": _truncate,
+}

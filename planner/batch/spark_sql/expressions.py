@@ -1,0 +1,248 @@
+"""Expressions as Spark SQL text, with the meaning that their functions have in streams.
+
+The text is written for a session without ANSI mode, in UTC: division by zero gives null, and what
+may overflow is written with its check. Where Spark means something else (comparisons with NaN,
+``floor`` of doubles, ``round``, white space, regular expressions' replacements) it is spelled out
+in Spark's own functions. Only a ``case`` is known to decide what is evaluated on a row, so ``and``
+and ``or`` are one where their right side may fail. Not spelled out: case mappings that change a
+string's length.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from planner.batch.spark_sql.arithmetic import ARITHMETIC, Writer, is_float, spark_type
+from planner.batch.spark_sql.casts import cast
+from planner.batch.spark_sql.errors import MARK
+from planner.batch.spark_sql.let_bindings import let, let2
+from planner.batch.spark_sql.types import literal, text
+from planner.expressions.nodes import Call, Column, Literal, Node
+from planner.expressions.predicates import may_fail
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: What ``str.isspace`` and Arrow call white space.
+_SPACE = r"(?U)[\s\x1c-\x1f]"
+
+
+def to_sql(node: Node, columns: Mapping[str, str]) -> str:
+    """The resolved ``node`` in Spark SQL; ``columns`` says what its columns are called there.
+
+    Raises:
+        UnsupportedInBatchError: Spark has no exact counterpart.
+    """
+    if isinstance(node, Column):
+        return columns[node.name]
+    if isinstance(node, Literal):
+        return literal(node)
+    assert isinstance(node, Call), node
+    args = [to_sql(arg, columns) for arg in node.args]
+    return WRITERS[node.function](node, *args)
+
+
+def _infix(operator: str) -> Writer:
+    return lambda _call, a, b: f"({a} {operator} {b})"
+
+
+def _plain(function: str) -> Writer:
+    return lambda _call, *args: f"{function}({', '.join(args)})"
+
+
+def _as_result(function: str) -> Writer:
+    """A function whose result has another type in Spark."""
+    return lambda call, *args: f"cast({function}({', '.join(args)}) as {spark_type(call)})"
+
+
+# Logic.
+
+
+def _comparison(operator: str) -> Writer:
+    def write(call: Call, a: str, b: str) -> str:
+        if not any(is_float(arg) for arg in call.args):
+            return f"({a} {operator} {b})"
+        return let2(a, b, lambda x, y: _ieee(x, operator, y))
+
+    return write
+
+
+def _ieee(a: str, operator: str, b: str) -> str:
+    """For Spark NaN equals NaN and is the greatest; here it compares as IEEE says."""
+    unordered = "true" if operator == "<>" else "false"
+    return (
+        f"case when {a} is null or {b} is null then null "
+        f"when isnan({a}) or isnan({b}) then {unordered} else {a} {operator} {b} end"
+    )
+
+
+def _between(call: Call, a: str, low: str, high: str) -> str:
+    at_least, at_most = _comparison(">="), _comparison("<=")
+    above = Call("greater_equal", (call.args[0], call.args[1]), (), call.type)
+    below = Call("less_equal", (call.args[0], call.args[2]), (), call.type)
+    return let(a, lambda x: f"({at_least(above, x, low)} and {at_most(below, x, high)})")
+
+
+def _is_in(call: Call, a: str) -> str:
+    kind = call.args[0].type
+    comparable = [v for v in call.option("values") if v == v]  # Spark finds NaN in a list
+    members = ", ".join(literal(Literal(v, kind)) for v in comparable)
+    if not members:
+        return let(a, lambda x: f"if({x} is null, cast(null as boolean), false)")
+    return f"({a} in ({members}))"
+
+
+def _until(operator: str, decisive: str) -> Writer:
+    """``and`` and ``or``, whose right side is not asked where the left side decides."""
+
+    def write(call: Call, a: str, b: str) -> str:
+        if not may_fail(call.args[1]):
+            return f"({a} {operator} {b})"
+        return let(
+            a, lambda x: f"case when {x} = {decisive} then {decisive} else {x} {operator} {b} end"
+        )
+
+    return write
+
+
+def _when(_call: Call, *args: str) -> str:
+    pairs = zip(args[:-1:2], args[1:-1:2], strict=True)
+    branches = " ".join(f"when {condition} then {value}" for condition, value in pairs)
+    return f"case {branches} else {args[-1]} end"
+
+
+# Text.
+
+
+def _contains(call: Call, a: str) -> str:
+    pattern = text(call.option("pattern"))
+    return f"({a} rlike {pattern})" if call.option("regex") else f"contains({a}, {pattern})"
+
+
+def _with_pattern(function: str) -> Writer:
+    return lambda call, a: f"{function}({a}, {text(call.option('pattern'))})"
+
+
+def _replace(call: Call, a: str) -> str:
+    pattern, replacement = call.option("pattern"), call.option("replacement")
+    if not call.option("regex"):
+        return f"replace({a}, {text(pattern)}, {text(replacement)})"
+    return f"regexp_replace({a}, {text(pattern)}, {text(java_replacement(replacement))})"
+
+
+def java_replacement(replacement: str) -> str:
+    r"""RE2's ``\1`` and ``\\`` as Java writes them: ``$1`` and ``\\``; a dollar is escaped."""
+
+    def one(match: re.Match[str]) -> str:
+        found = match[0]
+        if found == "$":
+            return r"\$"
+        return f"${found[1]}" if found[1].isdigit() else r"\\"
+
+    return re.sub(r"\$|\\[0-9\\]", one, replacement)
+
+
+def _slice(call: Call, a: str) -> str:
+    start, stop = call.option("start"), call.option("stop")
+    if start >= 0 and (stop is None or stop >= 0):
+        length = "" if stop is None else f", {max(stop - start, 0)}"
+        return f"substring({a}, {start + 1}{length})"
+
+    def sliced(x: str) -> str:
+        low, high = _position(x, start), f"length({x})" if stop is None else _position(x, stop)
+        return f"substring({x}, {low} + 1, greatest({high} - {low}, 0))"
+
+    return let(a, sliced)
+
+
+def _position(x: str, at: int) -> str:
+    return str(at) if at >= 0 else f"greatest(length({x}) - {-at}, 0)"
+
+
+def _strip(call: Call, a: str) -> str:
+    characters = call.option("characters")
+    if characters is None:
+        return _stripped(a)
+    return f"trim(both {text(characters)} from {a})"
+
+
+def _stripped(a: str) -> str:
+    pattern = text(rf"\A{_SPACE}+|{_SPACE}+\z")
+    return f"regexp_replace({a}, {pattern}, '')"
+
+
+def _split(call: Call, a: str) -> str:
+    separator = call.option("separator")
+    if separator is not None:
+        return f"split({a}, {text(re.escape(separator))}, -1)"
+    none = "cast(array() as array<string>)"
+    return let(
+        _stripped(a), lambda x: f"if({x} = '', {none}, split({x}, {text(_SPACE + '+')}, -1))"
+    )
+
+
+# Times: microseconds, made a timestamp where the calendar is asked.
+
+
+def _part(function: str) -> Writer:
+    return lambda _call, a: f"cast({function}(timestamp_micros({a})) as bigint)"
+
+
+def _cast(call: Call, a: str) -> str:
+    (arg,) = call.args
+    assert arg.type is not None
+    assert call.type is not None
+    return cast(a, arg.type, call.type, str(call).replace(MARK, ""))
+
+
+def _try_cast(call: Call, a: str) -> str:
+    (arg,) = call.args
+    assert arg.type is not None
+    assert call.type is not None
+    return cast(a, arg.type, call.type, None)
+
+
+#: How each of :data:`planner.expressions.functions.FUNCTIONS` is written.
+WRITERS: dict[str, Writer] = {
+    **ARITHMETIC,
+    "concat": _plain("concat"),
+    "equal": _comparison("="),
+    "not_equal": _comparison("<>"),
+    "less": _comparison("<"),
+    "less_equal": _comparison("<="),
+    "greater": _comparison(">"),
+    "greater_equal": _comparison(">="),
+    "between": _between,
+    "ranked": lambda _call, a, b, c: f"named_struct('rank', {a}, 'vs', {b}, 'value', {c})",
+    "is_in": _is_in,
+    "and": _until("and", "false"),
+    "or": _until("or", "true"),
+    "not": lambda _call, a: f"(not {a})",
+    "is_null": lambda _call, a: f"({a} is null)",
+    "is_not_null": lambda _call, a: f"({a} is not null)",
+    "coalesce": _plain("coalesce"),
+    "when": _when,
+    "upper": _plain("upper"),
+    "lower": _plain("lower"),
+    "length": _as_result("char_length"),
+    "contains": _contains,
+    "starts_with": _with_pattern("startswith"),
+    "ends_with": _with_pattern("endswith"),
+    "replace": _replace,
+    "slice": _slice,
+    "strip": _strip,
+    "split": _split,
+    "item": lambda call, a: f"get({a}, {call.option('place')})",
+    "year": _part("year"),
+    "month": _part("month"),
+    "day": _part("day"),
+    "hour": _part("hour"),
+    "minute": _part("minute"),
+    "second": _part("second"),
+    "weekday": _part("weekday"),
+    "day_of_year": _part("dayofyear"),
+    "epoch_us": lambda _call, a: a,
+    "cast": _cast,
+    "try_cast": _try_cast,
+}

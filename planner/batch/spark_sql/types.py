@@ -1,0 +1,128 @@
+"""How Arrow values lie in Spark columns, and how types and literals are written in Spark SQL.
+
+Times and durations are integers in their own unit, as everywhere inside a vertex; Spark's calendar
+is asked with ``timestamp_micros`` where a calendar is needed. Unsigned integers take the next
+larger signed type, dictionaries are decoded. Arrow's ``cast`` goes both ways without loss.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.batch.spark_sql.errors import UnsupportedInBatchError
+
+if TYPE_CHECKING:
+    from planner.expressions.nodes import Literal
+
+DECIMAL_DIGITS_MAX = 38
+#: Bounds of integers as SQL text, by their Arrow type.
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+_SAME = (
+    *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    *(pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.null()),
+)
+_OTHER: dict[pa.DataType, pa.DataType] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.date32(): pa.int32(),
+}
+_NAMES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.null(): "void",
+}
+
+
+def physical(kind: pa.DataType) -> pa.DataType:
+    """The Arrow type of the Spark column that holds values of ``kind``.
+
+    Raises:
+        UnsupportedInBatchError: there is none.
+    """
+    types = pa.types
+    if kind in _SAME:
+        return kind
+    if kind in _OTHER:
+        return _OTHER[kind]
+    if types.is_dictionary(kind):
+        return physical(kind.value_type)
+    if types.is_temporal(kind) and not types.is_interval(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= DECIMAL_DIGITS_MAX:
+        return pa.decimal128(kind.precision, kind.scale)
+    if is_list(kind):
+        return pa.list_(physical(kind.value_type))
+    if types.is_struct(kind):
+        return pa.struct([pa.field(f.name, physical(f.type)) for f in kind])
+    raise UnsupportedInBatchError(f"a column of type {kind}", "Spark has no such type")
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Any of Arrow's list types that hold one value after the other."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def type_name(kind: pa.DataType) -> str:
+    """Spark's name of :func:`physical`."""
+    stored = physical(kind)
+    if stored in _NAMES:
+        return _NAMES[stored]
+    if pa.types.is_decimal(stored):
+        return f"decimal({stored.precision}, {stored.scale})"
+    if pa.types.is_list(stored):
+        return f"array<{type_name(stored.value_type)}>"
+    assert pa.types.is_struct(stored), stored
+    return "struct<" + ", ".join(f"{ident(f.name)}: {type_name(f.type)}" for f in stored) + ">"
+
+
+def ident(name: str) -> str:
+    """A name in back quotes."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text(value: str) -> str:
+    """A string literal."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def integer(value: int) -> str:
+    """A bigint literal; in parentheses where ``--`` could come about."""
+    return f"{value}L" if value >= 0 else f"({value}L)"
+
+
+def literal(node: Literal) -> str:
+    """A literal of its node's type."""
+    assert node.type is not None, node
+    name = type_name(node.type)
+    if node.literal is None:
+        return f"cast(null as {name})"
+    stored = physical(node.type)
+    value = pa.scalar(node.literal, node.type).cast(stored).as_py()
+    if pa.types.is_boolean(stored):
+        return "true" if value else "false"
+    if stored == pa.int64():
+        return integer(value)
+    if pa.types.is_string(stored):
+        return text(value)
+    if pa.types.is_binary(stored):
+        return f"X'{value.hex()}'"
+    return f"cast({text(str(value))} as {name})"

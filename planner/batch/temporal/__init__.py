@@ -1,0 +1,1 @@
+"""Windows, lifetimes and temporal pairs as Spark SQL."""

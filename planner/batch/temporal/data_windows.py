@@ -1,0 +1,92 @@
+"""Windows that the events of a key make, as Spark SQL: their rules again, for a bag of rows.
+
+All follows from ``_vs`` and ``_ve``. What the stream decides by sequence among events of a key that
+start together has a counterpart only where their places are known: sessions and snapshots do not
+depend on it, and a count window that would have to is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.batch.spark_sql.casts import failure
+from planner.batch.spark_sql.types import integer
+from planner.batch.temporal.lifetimes import moved
+from rstream.items.batch import VE, VS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def over(keys: Sequence[str], more: str = "") -> str:
+    """The window of a key's rows."""
+    by = f"partition by {', '.join(keys)} " if keys else ""
+    return f"over ({by}{more})"
+
+
+def islands(keys: Sequence[str], until: str, *, touch: bool) -> tuple[list[str], ...]:
+    """Steps that add the activity of keys, whose events are active up to ``until``.
+
+    ``_running`` is the end of the activity so far, ``_island`` where it began. ``touch``: an event
+    that starts where it ends belongs to it.
+    """
+    upto = f"order by {VS} range between unbounded preceding and"
+    before, now = over(keys, f"{upto} 1 preceding"), over(keys, f"{upto} current row")
+    begins = f"if(_before is null or _before {'<' if touch else '<='} {VS}, {VS}, null)"
+    return (
+        [f"{until} as _active"],
+        [f"max(_active) {before} as _before", f"max(_active) {now} as _running"],
+        [f"max({begins}) {now} as _island"],
+    )
+
+
+def cuts(longest_us: int) -> str:
+    """The starts of the sessions of an island: per group an array, from its events' starts."""
+    nothing = "named_struct('last', cast(null as bigint), 'found', cast(array() as array<bigint>))"
+    is_late = f"a.last is null or t >= {moved('a.last', longest_us)}"
+    begun = "named_struct('last', t, 'found', concat(a.found, array(t)))"
+    step = f"(a, t) -> if({is_late}, {begun}, a)"
+    return f"aggregate(array_sort(collect_set({VS})), {nothing}, {step}, a -> a.found)"
+
+
+def session_start(keys: Sequence[str]) -> str:
+    """The session of each event, given in ``_cut`` the starts that are sessions' (else null)."""
+    until = f"order by {VS} range between unbounded preceding and current row"
+    return f"max(_cut) {over(keys, until)}"
+
+
+def next_endpoint(keys: Sequence[str]) -> str:
+    """Of endpoints ``_vs`` of a key, each once: the one after."""
+    return f"lead({VS}) {over(keys, f'order by {VS}')}"
+
+
+def number(keys: Sequence[str], count: int, order: Sequence[str]) -> str:
+    """That of each event's count window."""
+    by = f"order by {', '.join(order)}"
+    before = f"row_number() {over(keys, by)} - 1"
+    return f"cast(floor(({before}) / {count}) as bigint)"
+
+
+def checked_number(keys: Sequence[str], payload: Sequence[str]) -> str:
+    """``_number``, refused where ties decide it."""
+    ties = over([*keys, VS])
+    row = f"struct({', '.join([VE, *payload])})"
+    wrong = failure(
+        "count_window: events of a key that start together are in different windows; "
+        "their order is known to the stream only"
+    )
+    differ = (
+        f"min(_number) {ties} <> max(_number) {ties} and min({row}) {ties} <> max({row}) {ties}"
+    )
+    return f"if({differ}, {wrong}, _number)"
+
+
+def session_end(longest_us: int | None) -> str:
+    """Of a group of events with their ``_start``: where the session ends."""
+    end = "max(_running)"
+    return end if longest_us is None else f"least({end}, {moved('_start', longest_us)})"
+
+
+def after_last() -> str:
+    """Of a group of events: just after the start of the last."""
+    return f"max({VS}) + {integer(1)}"

@@ -1,0 +1,51 @@
+"""Temporal pairs as Spark SQL: what two events that meet have in common, and how they are found.
+
+Columns of the left event have the prefix ``l``, those of the right ``r``. To spare Spark all pairs
+of a key, time is cut into slices of about a mean lifetime; each side is exploded into the slices it
+lives in, and a pair is found in the slice in which it begins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.batch.spark_sql.casts import floor_divide
+from planner.batch.spark_sql.expressions import to_sql
+from planner.logical.nodes import Join
+from rstream.items.batch import VE, VS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from planner.logical.nodes import Clip
+
+#: Where both events of a pair are alive.
+START, END = f"greatest(l{VS}, r{VS})", f"least(l{VE}, r{VE})"
+#: Lifetimes overlap, and the slice is the first that both are in.
+MEET = (
+    "l_slice = r_slice",
+    "l_slice = greatest(l_first, r_first)",
+    f"l{VS} < r{VE}",
+    f"r{VS} < l{VE}",
+)
+
+
+def conditions(node: Join | Clip, left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
+    """Equal keys, and what else a join asks of a match; ``left``, ``right``: SQL name by column."""
+    found = [
+        f"l{left[mine]} = r{right[other]}"
+        for mine, other in zip(node.left_on, node.right_on, strict=True)
+    ]
+    if isinstance(node, Join) and node.where is not None:
+        of = {"left": ("l", left), "right": ("r", right)}
+        names = {name: of[side][0] + of[side][1][column] for side, column, name in node.reads}
+        found.append(f"({to_sql(node.where, names)})")
+    return found
+
+
+def slices(columns: Iterable[str], prefix: str, slice_us: int) -> tuple[list[str], str]:
+    """The columns of a side with its prefix and its slices; then a row for each of these."""
+    first, last = floor_divide(VS, slice_us), floor_divide(f"({VE} - 1L)", slice_us)
+    renamed = [f"`{name}` as {prefix}{name}" for name in columns]
+    renamed += [f"{first} as {prefix}_first", f"{last} as {prefix}_last"]
+    return renamed, f"explode(sequence({prefix}_first, {prefix}_last)) as {prefix}_slice"

@@ -1,0 +1,1 @@
+"""A user's code in the batch twin."""

@@ -1,0 +1,152 @@
+"""Code of users in the batch twin: the same functions, in Spark's Python workers, on Arrow batches.
+
+What works row by row (``apply``, filters and projections with functions of users in them) is run on
+batches as they come. A keyed process and an operator are run once per key over all its events, in
+the order of the stream as far as a batch knows it. Events are passed over as poison as the stream
+does it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from planner.batch.spark_sql.errors import MARK, UnsupportedInBatchError
+from planner.batch.spark_sql.frame import PLACE, Frame
+from planner.batch.spark_sql.types import physical, type_name
+from planner.batch.temporal.event_order import agreed, orders
+from planner.batch.user_code.operators import operator_rows
+from planner.batch.user_code.processes import process_rows
+from planner.logical import nodes as logical
+from planner.logical.traversal import codes_in
+from planner.physical.stages import stateless_spec
+from rstream.errors import StreamEngineError
+from rstream.items.batch import VE, VS, event_schema
+from rvertex.events.run import NO_CTIS, Run
+from rvertex.operators.user.apply import Apply
+from rvertex.operators.user.keyed_process import KeyedProcessing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from rvertex.operators.protocol import OperatorSpec
+    from rvertex.operators.user.transform import UserOperator
+
+_IS_EVENT = "_is_event"
+
+
+@dataclass(frozen=True, slots=True)
+class _RowByRow:
+    """A stateless operator over batches of a DataFrame; Spark sends it to its workers."""
+
+    spec: OperatorSpec
+    below: pa.Schema
+    above: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches as they come; which rows come together is Spark's choice."""
+        for batch in batches:
+            events = _events(batch, self.below)
+            try:
+                made = self.spec.open([self.below]).process([Run(events, NO_CTIS)]).events
+            except StreamEngineError as error:
+                raise RuntimeError(f"{MARK}{error}{MARK}") from error
+            yield _stored(made)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyByKey:
+    """A process or operator over all events of a key; Spark sends it to its workers."""
+
+    spec: KeyedProcessing | UserOperator
+    below: pa.Schema
+    #: The last finite CTI of the stream.
+    reached: int
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """All rows that are of one key."""
+        if _IS_EVENT in table.schema.names:
+            table = table.filter(table.column(_IS_EVENT))
+        places = table.column(PLACE) if PLACE in table.schema.names else None
+        events = _events(table.combine_chunks(), self.below)
+        try:
+            made = [self._rows(order) for order in orders(events, places)]
+            return pa.Table.from_batches([_stored(agreed(made, self._name))])
+        except StreamEngineError as error:
+            raise RuntimeError(f"{MARK}{error}{MARK}") from error
+
+    @property
+    def _name(self) -> str:
+        is_process = isinstance(self.spec, KeyedProcessing)
+        return (self.spec.process if is_process else self.spec.code).name  # type: ignore[union-attr]
+
+    def _rows(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        if isinstance(self.spec, KeyedProcessing):
+            return process_rows(self.spec, events, self.reached)
+        return operator_rows(self.spec, events)
+
+
+def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
+    """The events of a node that holds code of users.
+
+    Raises:
+        UnsupportedInBatchError: it takes values of the outside, which are a stream's.
+    """
+    schema = _spark_schema(node.schema)
+    if any(code.draws_values for code in codes_in(node)):
+        raise UnsupportedInBatchError(
+            str(node),
+            "it takes values from outside (ctx.now, ctx.random, ctx.lookup), which are recorded "
+            "by the stream that took them",
+        )
+    if isinstance(node, logical.UserStep) and not isinstance(node.spec, Apply):
+        keyed = _KeyByKey(node.spec, below.schema, below.reached)
+        keys = [below.columns[key] for key in node.keys or ()]
+        df = below.df if keys else _with_sentinel(below.df)
+        made = df.groupBy(*keys).applyInArrow(lambda table: keyed(table), schema)
+    else:
+        spec = node.spec if isinstance(node, logical.UserStep) else _stateless(node)
+        rows = below.df.drop(PLACE)
+        made = rows.mapInArrow(_RowByRow(spec, below.schema, node.schema), schema)
+    return Frame(made, node.schema, below.lifetime_us)
+
+
+def _stateless(node: logical.LogicalNode) -> OperatorSpec:
+    assert isinstance(node, logical.Filter | logical.Project), node
+    return stateless_spec(node, node.input.schema)
+
+
+def _with_sentinel(df: Any) -> Any:
+    """The rows and one more that is no event, as Spark calls nothing for no rows at all."""
+    one = df.sparkSession.sql(f"select false as {_IS_EVENT}")
+    return df.selectExpr("*", f"true as {_IS_EVENT}").unionByName(one, allowMissingColumns=True)
+
+
+def _spark_schema(schema: pa.Schema) -> str:
+    columns = [f"`{VS}` bigint", f"`{VE}` bigint"]
+    columns += [f"c{i} {type_name(kind)}" for i, kind in enumerate(schema.types)]
+    return ", ".join(columns)
+
+
+def _events(rows: pa.RecordBatch | pa.Table, payload: pa.Schema) -> pa.RecordBatch:
+    """Rows as Spark has them, as events."""
+    schema = event_schema(payload)
+    if isinstance(rows, pa.Table):
+        columns = [_whole(column) for column in rows.columns[: len(schema)]]
+    else:
+        columns = rows.columns
+    arrays = [column.cast(f.type) for column, f in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _stored(events: pa.RecordBatch) -> pa.RecordBatch:
+    """Events as Spark has them."""
+    names = [VS, VE, *(f"c{i}" for i in range(events.num_columns - 2))]
+    stored = [column.cast(physical(column.type)) for column in events.columns]
+    return pa.RecordBatch.from_arrays(stored, names=names)

@@ -1,0 +1,93 @@
+"""An operator of a user over all its events at once, or one by one where events may be poison.
+
+It is given the events of its key (of the whole stream, if it has none) and the end, CTI(INF). The
+CTIs that a stream has before are left out: what an operator returns may not depend on them.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from planner.batch.spark_sql.errors import UnsupportedInBatchError
+from rstream.items.batch import event_schema
+from rstream.types import INF_TIME
+from rvertex.user_code.code import NOT_POISON
+from rvertex.user_code.errors import UserResultError, line_of, reason_of
+from rvertex.user_code.result import declared_columns, result_columns
+
+if TYPE_CHECKING:
+    from rvertex.operators.user.transform import UserOperator
+
+
+class _Context:
+    """What an operator is opened with; all that it has are values from outside."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def now(self) -> Any:
+        """Refused, as the two that follow."""
+        raise UnsupportedInBatchError(
+            self._name, "values from outside are recorded by the stream that took them"
+        )
+
+    random = now
+
+    def lookup(self, function: Any, key: Any) -> Any:
+        """Refused."""
+        return self.now()
+
+
+def operator_rows(spec: UserOperator, events: pa.RecordBatch) -> pa.RecordBatch:
+    """What the operator returns for ``events``, in order, and for the end after them."""
+    name, schema = spec.code.name, event_schema(spec.schema)
+    target = _opened(spec)
+    results: list[Any] = []
+    try:
+        if spec.on_error == "fail":
+            results.append(target.execute(events, [INF_TIME]))
+        else:
+            for at in range(events.num_rows):
+                target = _passed(spec, target, events.slice(at, 1), results)
+            results.append(target.execute(events.slice(0, 0), [INF_TIME]))
+        batches = [_rows(name, result, schema) for result in results if _given(result) is not None]
+    except (*NOT_POISON, UnsupportedInBatchError, UserResultError):
+        raise
+    except Exception as error:
+        raise UserResultError(name, f"raised {reason_of(error)} at {line_of(error)}") from error
+    table = pa.Table.from_batches(batches, schema).combine_chunks()
+    return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema)
+
+
+def _opened(spec: UserOperator) -> Any:
+    target = spec.code.target
+    made = target() if isinstance(target, type) else copy.deepcopy(target)
+    if hasattr(made, "open"):
+        made.open(_Context(spec.code.name))
+    return made
+
+
+def _passed(spec: UserOperator, target: Any, event: pa.RecordBatch, results: list[Any]) -> Any:
+    """Give one event; the operator as it is afterwards, without a trace of it if that raised."""
+    before = copy.deepcopy(target.get_snapshot())
+    try:
+        results.append(target.execute(event, []))
+    except (*NOT_POISON, UnsupportedInBatchError, UserResultError):
+        raise
+    except Exception:
+        target = _opened(spec)
+        target.load(before)
+    return target
+
+
+def _given(result: Any) -> Any:
+    """The rows of a result that may have CTIs beside them."""
+    return result[0] if isinstance(result, tuple) else result
+
+
+def _rows(name: str, result: Any, schema: pa.Schema) -> pa.RecordBatch:
+    columns = result_columns(name, _given(result))
+    return pa.RecordBatch.from_arrays(declared_columns(name, columns, schema, None), schema=schema)

@@ -1,0 +1,1 @@
+"""What a plan costs: rows, bytes, state and core seconds, estimated."""

@@ -1,0 +1,86 @@
+"""How the units of a source are dealt to partitions, and what ``delay="auto"`` comes to there.
+
+With a delay that is given, units are dealt in the order of their names. Otherwise all times have
+been looked at (:mod:`rvertex.sources.survey`): units are dealt in the order of their first times,
+the delay is the least one with which no row of any partition is late, and each partition knows how
+far its later rows let its frontier go. All of it becomes part of the plan, so every instance, every
+replay and every resumed job goes by the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.errors import TooMuchToSortError, UnsortableTimesError
+from planner.expressions.nodes import Node
+from rvertex.sources.discover import assign
+from rvertex.sources.disorder import (
+    LATENESS_MAX_US,
+    delay_needed,
+    disorder_of,
+    time_order,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.sources.disorder import UnitTimes
+    from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
+    from rvertex.sources.statistics import SourceStatistics
+
+#: So much may wait in a source vertex until rows that start earlier have come. More is refused when
+#: the job is planned, because it lies in memory and in each checkpoint.
+WAITING_BYTES_MAX = 2**30
+#: ``_vs`` and ``_ve``.
+_TIMES_BYTES = 16
+
+
+def start_columns(spec: SourceSpec) -> tuple[str, ...]:
+    """The columns that tell when an event starts."""
+    if isinstance(spec.vs, Node):
+        return tuple(spec.vs.columns())
+    assert isinstance(spec.vs, str), spec.vs
+    return (spec.vs,)
+
+
+def dealt(
+    spec: SourceSpec,
+    units: Sequence[Unit],
+    n: int,
+    times: Sequence[UnitTimes],
+    found: SourceStatistics | None = None,
+) -> tuple[SourcePartition, ...]:
+    """``n`` partitions; ``times``: of each unit, if the delay is to be found.
+
+    ``found``: what a row takes; without, no limit is checked.
+
+    Raises:
+        TooMuchToSortError: more would wait in a partition than WAITING_BYTES_MAX.
+        UnsortableTimesError: no delay of 64 bits spans the times.
+    """
+    if spec.delay_origin != "auto":
+        return assign(spec, units, n)
+    order = time_order(times)
+    by_partition = [[times[k] for k in order[i::n]] for i in range(n)]
+    delay_us = max(delay_needed(mine) for mine in by_partition)
+    if delay_us >= LATENESS_MAX_US:
+        raise UnsortableTimesError(spec.path)
+    parts = assign(
+        replace(spec, delay_us=delay_us, delay_origin="found"), [units[k] for k in order], n
+    )
+    disorders = [disorder_of(mine, delay_us) for mine in by_partition]
+    _check_waiting(spec, max(d.rows_waiting for d in disorders), n, found)
+    return tuple(replace(p, known=d.known) for p, d in zip(parts, disorders, strict=True))
+
+
+def _check_waiting(
+    spec: SourceSpec, rows: int, partitions: int, found: SourceStatistics | None
+) -> None:
+    if found is None:
+        return
+    widths = [c.bytes_per_row for name, c in found.columns.items() if name in spec.schema.names]
+    size = rows * (sum(widths) + _TIMES_BYTES)
+    if size > WAITING_BYTES_MAX:
+        columns = ", ".join(start_columns(spec))
+        raise TooMuchToSortError(spec.path, columns, rows, int(size), partitions, WAITING_BYTES_MAX)

@@ -1,0 +1,108 @@
+"""What a plan's sources are known to hold, by source, as the cost model asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from planner.cost.dealing import start_columns
+from planner.fingerprint import fingerprint
+from planner.logical.nodes import LogicalNode, Source
+from planner.logical.traversal import topological
+from rvertex.sources.disorder import delay_needed, time_order
+from rvertex.sources.formats.carried import columns_that_repeat
+from rvertex.sources.mixed import look as look_at_files
+from rvertex.sources.spec import SourceSpec, Unit
+from rvertex.sources.survey import survey as survey_times
+
+if TYPE_CHECKING:
+    from rvertex.sources.disorder import UnitTimes
+    from rvertex.sources.statistics import SourceStatistics
+
+Discover = Callable[[SourceSpec], Sequence[Unit]]
+Survey = Callable[[SourceSpec, Sequence[Unit], Collection[str]], Sequence["UnitTimes"]]
+Look = Callable[[SourceSpec, Sequence[Unit]], "SourceStatistics | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Statistics by source, whatever rules have done to its columns."""
+
+    known: dict[str, SourceStatistics] = field(default_factory=dict)
+
+    def of(self, spec: SourceSpec) -> SourceStatistics | None:
+        """The statistics of a source; None: nothing is known."""
+        return self.known.get(source_key(spec))
+
+
+class Discovery:
+    """The units of every source of a plan, each looked up once."""
+
+    def __init__(self, discover: Discover, survey: Survey = survey_times) -> None:
+        self._discover = discover
+        self._survey = survey
+        self._units: dict[str, tuple[Unit, ...]] = {}
+        self._times: dict[str, tuple[UnitTimes, ...]] = {}
+        self._carried: dict[str, tuple[str, ...]] = {}
+        self._notes: dict[str, tuple[str, ...]] = {}
+
+    def units(self, spec: SourceSpec) -> tuple[Unit, ...]:
+        """What the source consists of.
+
+        Raises:
+            SourceNotFoundError, CorruptSourceError, SourceVanishedError: naming the file.
+        """
+        key = source_key(spec)
+        if key not in self._units:
+            self._units[key] = tuple(self._discover(spec))
+        return self._units[key]
+
+    def times(self, spec: SourceSpec) -> tuple[UnitTimes, ...]:
+        """The times of each unit, if the delay of the source is to be found; else nothing.
+
+        Raises:
+            SourceRowError, SourceSchemaError, CorruptSourceError, SourceVanishedError: naming the
+                file, and the row that has no time.
+        """
+        if spec.delay_origin != "auto":
+            return ()
+        key = source_key(spec)
+        if key not in self._times:
+            self._times[key] = tuple(self._survey(spec, self.units(spec), start_columns(spec)))
+        return self._times[key]
+
+    def carried(self, spec: SourceSpec) -> tuple[str, ...]:
+        """The columns of ``spec`` that pay as dictionaries."""
+        key = fingerprint((source_key(spec), spec.schema))
+        if key not in self._carried:
+            self._carried[key] = columns_that_repeat(spec, self.units(spec))
+        return self._carried[key]
+
+    def notes(self, spec: SourceSpec) -> tuple[str, ...]:
+        """What a user has to know about files of ``spec`` that are not like the first.
+
+        Raises:
+            SourceSchemaError: a column has a type that does not fit.
+        """
+        key = fingerprint((source_key(spec), spec.columns))
+        if key not in self._notes:
+            self._notes[key] = look_at_files(spec, self.units(spec))
+        return self._notes[key]
+
+    def statistics(self, plan: LogicalNode, look: Look) -> Statistics:
+        """What ``look`` finds out about the sources of the plan."""
+        known: dict[str, SourceStatistics] = {}
+        for node in topological(plan):
+            if isinstance(node, Source) and source_key(node.spec) not in known:
+                found = look(node.spec, self.units(node.spec))
+                times = self.times(node.spec)
+                if found is not None:
+                    delay_us = delay_needed([times[k] for k in time_order(times)])
+                    known[source_key(node.spec)] = replace(found, delay_us=delay_us)
+        return Statistics(known)
+
+
+def source_key(spec: SourceSpec) -> str:
+    """Equal for sources that give the same rows at the same times."""
+    return fingerprint((spec.format, spec.path, spec.options, spec.vs, spec.ve, spec.items))

@@ -1,0 +1,1 @@
+"""What a plan looks like: text, Mermaid, JSON."""

@@ -1,0 +1,138 @@
+"""What a plan looks like: as text for people, as Mermaid for pages, as JSON for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from planner.durations import format_us
+from planner.errors import InvalidPlanError
+from planner.quantities import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from planner.physical.plan import PhysicalPlan, Stage, StageCost, StageInput
+    from rvertex.vertex.spec import Recovery
+
+Format = Literal["text", "mermaid", "json"]
+
+
+def explain(plan: PhysicalPlan, format: Format = "text") -> str:
+    """The plan for people ("text"), for pages ("mermaid") or for programs ("json").
+
+    The text has the logical plan before and after, the rules that changed it and why, and the
+    stages with what is flushed, how they are recovered and what they are estimated to cost. The
+    JSON has the same; docs/OPTIMIZER.md says what is where.
+    """
+    match format:
+        case "text":
+            return f"{_title(plan)}\n{_story(plan)}\n== stages\n{stages_text(plan)}"
+        case "mermaid":
+            return mermaid(plan)
+        case "json":
+            from planner.explain.json import to_json
+
+            return to_json(plan)
+    raise InvalidPlanError(f'explain(format={format!r}): it is "text", "mermaid" or "json"')
+
+
+def _title(plan: PhysicalPlan) -> str:
+    return (
+        f"plan {plan.plan_hash[:12]}: {len(plan.stages)} stages, {len(plan.vertices)} vertices, "
+        f"parallelism {plan.parallelism}, a CTI every {format_us(plan.cti_every_us)}"
+    )
+
+
+def _story(plan: PhysicalPlan) -> str:
+    """The logical plan before and after, and the rules between."""
+    story = plan.story
+    if story is None:
+        return ""
+    lines = ["", "== as written", story.before.rstrip("\n")]
+    if story.steps:
+        lines += ["", "== rules"]
+    for step in story.steps:
+        lines.append(f"{step.rule}: {step.why}")
+        lines += [f"  - {line}" for line in step.removed]
+        lines += [f"  + {line}" for line in step.added]
+    if story.after != story.before:
+        lines += ["", "== as optimised", story.after.rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def stages_text(plan: PhysicalPlan) -> str:
+    """The stages: exchanges, what is flushed and why, estimated costs."""
+    blocks: list[list[str]] = []
+    for stage in plan.stages:
+        lines = [f"{stage.name} x {stage.parallelism}"]
+        lines += [f"  <- {_input(edge)}" for edge in stage.inputs]
+        lines += [f"  {line}" for line in stage.operators]
+        if stage.reads:
+            lines.append(f"  reads {', '.join(stage.reads)}")
+        if stage.cost is not None:
+            lines += [f"  {line}" for line in _cost(stage.cost)]
+        if stage.recovery is not None:
+            lines.append(f"  {_recovery(stage.recovery, stage.why_recovery)}")
+        if stage.is_sink:
+            lines.append(f"  -> {plan.output}")
+            lines.append("     " + ", ".join(f"{f.name} {f.type}" for f in stage.schema))
+        blocks.append(lines)
+    return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
+
+
+def _recovery(recovery: Recovery, why: str) -> str:
+    replicas = f" x {recovery.replicas}" if recovery.replicas > 1 else ""
+    return f"recovered by {recovery.strategy}{replicas}: {why}"
+
+
+def _cost(cost: StageCost) -> list[str]:
+    """Two lines: what goes through, and what it takes."""
+    told = "assumed" if cost.is_assumed else "estimated"
+    rows = f"{format_count(cost.rows_in)} rows ({format_count(cost.rows_in_per_s)}/s)"
+    out = f"{format_count(cost.rows_out)} rows, {format_bytes(cost.bytes_out)}"
+    work = f"{format_seconds(cost.core_s)} of work, {format_bytes(cost.state_bytes)} of state"
+    count = cost.recommended_parallelism
+    vertices = "1 vertex" if count == 1 else f"{count} vertices"
+    return [f"{told}: {rows} to {out}; {work}", f"recommended: {vertices}, {cost.why}"]
+
+
+def mermaid(plan: PhysicalPlan) -> str:
+    """The stage graph as a Mermaid flowchart."""
+    ids = {stage.name: f"n{k}" for k, stage in enumerate(plan.stages)}
+    lines = ["flowchart LR"]
+    for stage in plan.stages:
+        text = "<br/>".join(_escaped(line) for line in _box(stage))
+        lines.append(f'    {ids[stage.name]}["{text}"]')
+    for stage in plan.stages:
+        for edge in stage.inputs:
+            arrow = "-.->" if edge.durability == "volatile" else "-->"
+            label = _escaped(_routing(edge))
+            lines.append(f'    {ids[edge.upstream]} {arrow}|"{label}"| {ids[stage.name]}')
+    last = plan.stages[-1]
+    lines.append(f'    {ids[last.name]} --> out[("{_escaped(_tail(plan.output))}")]')
+    return "\n".join(lines) + "\n"
+
+
+def _box(stage: Stage) -> list[str]:
+    lines = [f"<b>{stage.name}</b> x {stage.parallelism}", *stage.operators]
+    if stage.cost is not None and stage.recovery is not None:
+        rows = f"{format_count(stage.cost.rows_in)} rows to {format_count(stage.cost.rows_out)}"
+        lines.append(f"<i>{rows}, {stage.recovery.strategy}</i>")
+    return lines
+
+
+def _input(edge: StageInput) -> str:
+    port = f" (port {edge.port})" if edge.port else ""
+    return f"{edge.upstream}{port} {_routing(edge)}; {edge.durability}: {edge.reason}"
+
+
+def _routing(edge: StageInput) -> str:
+    if edge.routing == "hash":
+        return f"by hash of {', '.join(edge.keys)}"
+    return "to one vertex" if edge.routing == "gather" else "vertex by vertex"
+
+
+def _tail(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _escaped(text: str) -> str:
+    return text.replace('"', "#quot;").replace("|", "#124;")

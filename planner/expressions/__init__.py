@@ -1,0 +1,1 @@
+"""Expressions: typed trees over columns, and how they are evaluated."""

@@ -1,0 +1,33 @@
+"""The functions that expressions may call, by name; plans hold the names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.expressions.functions import (
+    arithmetic,
+    casting,
+    logic,
+    ranked,
+    temporal,
+    text,
+    trying,
+    user,
+)
+from planner.expressions.nodes import REGISTRY, USER
+
+if TYPE_CHECKING:
+    from planner.expressions.nodes import Function
+
+FUNCTIONS: dict[str, Function] = {
+    **arithmetic.FUNCTIONS,
+    **logic.FUNCTIONS,
+    **text.FUNCTIONS,
+    **temporal.FUNCTIONS,
+    **casting.FUNCTIONS,
+    **trying.FUNCTIONS,
+    **ranked.FUNCTIONS,
+}
+REGISTRY.update(FUNCTIONS, **{USER: user.FUNCTION})
+
+__all__ = ["FUNCTIONS"]

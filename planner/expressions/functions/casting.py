@@ -1,0 +1,142 @@
+"""Casts. What does not fit (text that is no number, a float beyond int64) is an error, no guess.
+
+As integers, floats and decimals lose their fraction (toward zero). As a decimal of fewer places, a
+decimal and the digits that a float shows are rounded, halves away from zero; a decimal as a float
+is the nearest one. Times and durations lose what is finer than the unit (toward the past). Text is
+read as a time if it is ISO-8601; without a zone it is UTC. A number read as a time is microseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.expressions.functions.decimals import to_decimal
+from planner.expressions.nodes import Function
+from planner.expressions.types import TIMESTAMP, TIMESTAMP_UTC, is_text
+from rvertex.events.decimals import nearest_floats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.expressions.nodes import Call, Node, Value
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_ZONE = r"(Z|[+-]\d\d:\d\d|[+-]\d{4})$"
+
+
+def _resolve(call: Call) -> Node | None:
+    source, target = call.args[0].type, call.option("to")
+    assert isinstance(target, pa.DataType)
+    if source == target:
+        return call.args[0]
+    if not _castable(source, target):
+        return None
+    return replace(call, type=target)
+
+
+def _castable(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether there is a conversion at all; found by converting no rows."""
+    try:
+        convert(pa.nulls(0, source), target)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def convert(value: Value, target: pa.DataType) -> Value:
+    """``value`` as ``target``.
+
+    Raises:
+        pa.ArrowException: a value does not fit, or there is no such conversion.
+    """
+    source = value.type
+    if pa.types.is_dictionary(source) and isinstance(value, pa.Array):
+        return convert(value.dictionary_decode(), target)
+    if is_text(source) and pa.types.is_timestamp(target):
+        return _parse_time(value, target)
+    if pa.types.is_decimal(target):
+        return to_decimal(value.cast(pa.string()) if is_text(source) else value, target)
+    if pa.types.is_decimal(source) and pa.types.is_floating(target):
+        return _nearest(value, target)
+    if pa.types.is_decimal(source) and pa.types.is_integer(target):
+        return _whole_part(value).cast(target)
+    if pa.types.is_integer(source) and pa.types.is_floating(target):
+        return value.cast(target, safe=False)  # the nearest float, also above 2**53
+    if pa.types.is_floating(source) and pa.types.is_integer(target):
+        return pc.trunc(value).cast(target)
+    if pa.types.is_timestamp(source) and pa.types.is_integer(target):
+        return _from_time(value, TIMESTAMP).cast(pa.int64()).cast(target)
+    if pa.types.is_timestamp(source) and is_text(target):
+        zone = "" if source.tz is None else "Z"
+        text = _from_time(value, TIMESTAMP).cast(pa.string())
+        return pc.binary_join_element_wise(text, zone, "").cast(target)
+    if pa.types.is_timestamp(source) and pa.types.is_temporal(target):
+        return _from_time(value, target)
+    if pa.types.is_date(source) and pa.types.is_integer(target):
+        return value.cast(TIMESTAMP).cast(target)
+    if pa.types.is_integer(source) and source != pa.int64() and pa.types.is_temporal(target):
+        return value.cast(pa.int64()).cast(target)
+    if pa.types.is_duration(source) and pa.types.is_duration(target):
+        return _floored(value, target)
+    return value.cast(target)
+
+
+def _from_time(value: Value, target: pa.DataType) -> Value:
+    """Through UTC, so that no time-zone database is asked."""
+    ticks = _floored(value, TIMESTAMP).cast(pa.int64())
+    if pa.types.is_timestamp(target):
+        return ticks.cast(pa.timestamp("us", target.tz)).cast(target)
+    options = pc.CastOptions(target, allow_time_truncate=True)
+    return pc.cast(ticks.cast(TIMESTAMP), options=options)
+
+
+def _floored(value: Value, target: pa.DataType) -> Value:
+    """Times or durations in the unit of ``target``, the last that is not after them."""
+    finer = _PER_SECOND[value.type.unit] // _PER_SECOND[target.unit]
+    ticks = value.cast(pa.int64())
+    if finer > 1:
+        whole = pc.divide(ticks, finer)
+        borrow = pc.less(ticks, pc.multiply(whole, finer)).cast(pa.int64())
+        return pc.subtract(whole, borrow).cast(target)
+    kind = pa.duration if pa.types.is_duration(target) else pa.timestamp
+    scaled = ticks.cast(kind(value.type.unit)).cast(kind(target.unit))
+    return scaled.cast(pa.int64()).cast(target)
+
+
+def _nearest(value: Value, target: pa.DataType) -> Value:
+    if isinstance(value, pa.Scalar):
+        return nearest_floats(pa.repeat(value, 1), target)[0]
+    return nearest_floats(value, target)
+
+
+def _whole_part(value: Value) -> Value:
+    return pc.trunc(value) if value.type.scale > 0 else value
+
+
+def _parse_time(value: Value, target: pa.DataType) -> Value:
+    """ISO-8601 with or without a zone."""
+    text = value.cast(pa.string())
+    zoned = pc.match_substring_regex(text, _ZONE)
+    none = pa.scalar(None, pa.string())
+    local = pc.if_else(zoned, none, text).cast(TIMESTAMP).cast(pa.int64())
+    zone = pc.if_else(zoned, text, none).cast(TIMESTAMP_UTC).cast(pa.int64())
+    micros = pc.coalesce(local, zone)
+    return micros.cast(pa.timestamp("us", target.tz)).cast(target)
+
+
+def _evaluate(values: Sequence[Value], call: Call) -> Value:
+    assert call.type is not None
+    return convert(values[0], call.type)
+
+
+def _show(call: Call) -> str:
+    if dict(call.options).get("implicit"):
+        return str(call.args[0])
+    return f"{call.args[0]}.cast({call.option('to')})"
+
+
+FUNCTIONS = {"cast": Function("cast", _resolve, _evaluate, _show)}

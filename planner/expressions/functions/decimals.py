@@ -1,0 +1,171 @@
+"""Numbers as decimals, and decimals of fewer places: exact, or rounded with halves away from zero.
+
+What has no room in its type is an error. Arrow 26 does not always say so: it rounds and rescales
+within the bits of a type, where too large a value becomes zero or another number. So both are done
+where there is room: in 128 bits if the digits suffice, else in 256 bits, which have room for every
+decimal of 128 bits with any scale. What comes out is converted with its check.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.expressions.nodes import Value
+
+#: The most digits that 128 bits and 256 bits hold.
+_DIGITS, _WIDE_DIGITS = 38, 76
+#: Below this, 256 bits have room for 38 places and one digit more.
+_ROOM = 10**36
+#: Floats of 17 digits that show in so many places have 38 at most.
+_FLOAT_SCALE = 19
+#: Below this, what a float shows and the double of it times a power of ten are nearer to each other
+#: than _UNSURE.
+_SURE_MAX, _UNSURE = 2.0**40, 2.0**-10
+_HALVES = "half_towards_infinity"
+
+
+def to_decimal(value: Value, target: pa.DataType) -> Value:
+    """A number or text as a decimal of type ``target``.
+
+    Raises:
+        pa.ArrowException: a value does not fit, or is no number.
+    """
+    source = value.type
+    if pa.types.is_integer(source):
+        digits = 20 if source == pa.uint64() else 19
+        value = value.cast(pa.decimal128(digits, 0))
+    elif pa.types.is_string(source) or pa.types.is_large_string(source):
+        if target.precision > _DIGITS or not target.scale >= 0:
+            return value.cast(target)
+        return _of_digits(value.cast(pa.decimal256(_WIDE_DIGITS, _DIGITS)), target)
+    elif pa.types.is_floating(source):
+        return _of_floats(value.cast(pa.float64()), target)
+    elif not pa.types.is_decimal(source):
+        return value.cast(target)
+    return _rescaled(value, target)
+
+
+def rounded(value: Value, digits: int, target: pa.DataType) -> Value:
+    """Decimals rounded to ``digits`` places, as ``target``."""
+    if not _has_room(value.type):
+        return _by_python(value, target, digits)
+    digits = max(digits, value.type.scale - value.type.precision - 1)  # all is zero from there on
+    return _with_room(value, lambda wide: pc.round(wide, digits, _HALVES), target)
+
+
+def applied(kernel: Callable[[Value], Value], value: Value, target: pa.DataType) -> Value:
+    """``kernel`` (floor or ceil) of decimals, as ``target``."""
+    if not _has_room(value.type):
+        return kernel(value)
+    return _with_room(value, kernel, target)
+
+
+def _of_floats(value: Value, target: pa.DataType) -> Value:
+    """Floats by the digits that are shown of them, so that 2.5 and 1.005 are what they say."""
+    if not 0 <= target.scale <= _FLOAT_SCALE or target.precision > _DIGITS:
+        if isinstance(value, pa.Scalar):
+            return _of_floats(pa.repeat(value, 1), target)[0]
+        return _by_python(_shown(value), target, target.scale)
+    if isinstance(value, pa.Scalar):
+        return _of_shown(value, target)
+    made, is_sure = _surely_rounded(value, target.scale)
+    if is_sure.all():
+        return made.cast(target)
+    unsure = pa.array(~is_sure)
+    return pc.replace_with_mask(made, unsure, _of_shown(value.filter(unsure), made.type)).cast(
+        target
+    )
+
+
+def _surely_rounded(value: pa.Array, scale: int) -> tuple[pa.Array, np.ndarray]:
+    """Floats rounded to ``scale`` places by arithmetic, and where that is certainly right."""
+    numbers = value.to_numpy(zero_copy_only=False)
+    empty = value.is_null().to_numpy(zero_copy_only=False)
+    with np.errstate(all="ignore"):
+        scaled = numbers * 10.0**scale
+        whole = np.rint(scaled)
+        is_sure = np.abs(np.abs(scaled - whole) - 0.5) > _UNSURE
+        is_sure &= np.abs(scaled) < _SURE_MAX
+    whole[~is_sure] = 0.0
+    kind = pa.decimal128(_DIGITS, 0)
+    made = pa.array(whole.astype(np.int64), mask=empty).cast(kind)
+    made = pa.Array.from_buffers(pa.decimal128(_DIGITS, scale), len(made), made.buffers())
+    return made, is_sure | empty
+
+
+def _of_shown(value: Value, target: pa.DataType) -> Value:
+    """Floats that have room, by the text of them."""
+    # What cannot show in the result may have more places than there is room for.
+    tiny = pc.less(pc.abs(value), 10.0 ** -(target.scale + 2))
+    shown = pc.if_else(tiny, pa.scalar(0.0), value).cast(pa.string())
+    return _of_digits(shown.cast(pa.decimal256(_WIDE_DIGITS, _DIGITS)), target)
+
+
+def _shown(value: pa.Array) -> list[Decimal | None]:
+    """Floats of any size as the decimals that Python shows, which are all there are."""
+    if not pc.all(pc.is_finite(value), min_count=0).as_py():
+        raise pa.ArrowInvalid("infinity and NaN are no decimals")
+    return [None if v is None else Decimal(repr(v)) for v in value.to_pylist()]
+
+
+def _of_digits(value: Value, target: pa.DataType) -> Value:
+    """Decimals with 38 places, as ``target``; in 256 bits where rounding has room there."""
+    if isinstance(value, pa.Array):
+        ends = pc.min_max(value)
+        largest = max((abs(v) for v in ends.as_py().values() if v is not None), default=0)
+        if largest < _ROOM:
+            return pc.round(value, target.scale, _HALVES).cast(target)
+    return _by_python(value, target, target.scale)
+
+
+def _rescaled(value: Value, target: pa.DataType) -> Value:
+    source = value.type
+    gains = target.scale - source.scale
+    if source == target:
+        return value
+    if _has_room(source) and gains >= 0:
+        if target.precision - source.precision >= gains:
+            return value.cast(target)
+        if target.scale <= _DIGITS:
+            digits = source.precision + gains
+            is_wide = digits > _DIGITS or target.precision > _DIGITS
+            wide = pa.decimal256(_WIDE_DIGITS, target.scale)
+            return value.cast(wide if is_wide else pa.decimal128(digits, target.scale)).cast(target)
+    elif _has_room(source) and target.scale >= 0:
+        return rounded(value, target.scale, target)
+    return _by_python(value, target, target.scale)
+
+
+def _has_room(kind: pa.DataType) -> bool:
+    """Whether 256 bits have room for its values with up to 38 places, and one digit more."""
+    return bool(0 <= kind.scale <= _DIGITS and kind.precision <= _DIGITS)
+
+
+def _with_room(value: Value, change: Callable[[Value], Value], target: pa.DataType) -> Value:
+    """``change`` where there is room for one digit more, and for the unit that is rounded to."""
+    scale = value.type.scale
+    is_wide = value.type.precision >= _DIGITS - 1 or target.precision > _DIGITS
+    room = pa.decimal256(_WIDE_DIGITS, scale) if is_wide else pa.decimal128(_DIGITS, scale)
+    return change(value.cast(room)).cast(target)
+
+
+def _by_python(value: Value | list[Decimal | None], target: pa.DataType, digits: int) -> Value:
+    """Any decimals, one after the other."""
+    exact = Context(prec=1000)
+    unit = Decimal(1).scaleb(-min(digits, target.scale), exact)
+
+    def one(number: Decimal | None) -> Decimal | None:
+        return None if number is None else number.quantize(unit, ROUND_HALF_UP, exact)
+
+    if isinstance(value, pa.Scalar):
+        return pa.scalar(one(value.as_py()), target)
+    numbers = value if isinstance(value, list) else value.to_pylist()
+    return pa.array([one(number) for number in numbers], target)

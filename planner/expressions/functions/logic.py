@@ -1,0 +1,161 @@
+"""Comparison, boolean and null functions, and choices between values.
+
+Null is unknown: comparing with it gives null, ``&`` and ``|`` are Kleene's, a ``when`` condition
+that is null does not hold. NaN compares as IEEE says. Operands are asked from left to right: one
+that a row does not need, as an earlier one has decided, cannot fail on it
+(:mod:`planner.expressions.rows`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.errors import InvalidPlanError
+from planner.expressions.functions.signature import (
+    arg_types,
+    common_of,
+    infix,
+    method,
+    plain_call,
+    typed,
+    with_literals_adapted,
+)
+from planner.expressions.nodes import (
+    Call,
+    Function,
+    Literal,
+    Node,
+    Value,
+    bare,
+    cast_to,
+    literal_type,
+)
+from planner.expressions.rows import chosen, until_false, until_true, until_valid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_BOOL = pa.bool_()
+
+
+def _resolve_comparison(call: Call) -> Node | None:
+    call = with_literals_adapted(call)
+    common = common_of(arg_types(call))
+    if common is None or pa.types.is_nested(common):
+        return None
+    if pa.types.is_null(common):
+        common = pa.int64()
+    return typed(call, _BOOL, *[common] * len(call.args))
+
+
+def _resolve_boolean(call: Call) -> Node | None:
+    if not all(t in (_BOOL, pa.null()) for t in arg_types(call)):
+        return None
+    return typed(call, _BOOL, *[_BOOL] * len(call.args))
+
+
+def _resolve_null_test(call: Call) -> Node | None:
+    return replace(call, type=_BOOL)
+
+
+def _resolve_coalesce(call: Call) -> Node | None:
+    call = with_literals_adapted(call)
+    common = common_of(arg_types(call))
+    return None if common is None else typed(call, common, *[common] * len(call.args))
+
+
+def _resolve_when(call: Call) -> Node | None:
+    """``args``: condition, value, condition, value, ..., otherwise."""
+    conditions, values = call.args[:-1:2], (*call.args[1:-1:2], call.args[-1])
+    if not all(c.type in (_BOOL, pa.null()) for c in conditions):
+        return None
+    choices = with_literals_adapted(replace(call, args=values))
+    common = common_of(arg_types(choices))
+    if common is None:
+        return None
+    args: list[Node] = []
+    for condition, value in zip(conditions, choices.args, strict=False):
+        args += [cast_to(condition, _BOOL), cast_to(value, common)]
+    args.append(cast_to(choices.args[-1], common))
+    return replace(call, args=tuple(args), type=common)
+
+
+def _when(values: Sequence[Value], _call: Call) -> Value:
+    out = values[-1]
+    for k in range(len(values) - 3, -1, -2):
+        out = pc.if_else(pc.fill_null(values[k], False), values[k + 1], out)
+    return out
+
+
+def _show_when(call: Call) -> str:
+    pairs = zip(call.args[:-1:2], call.args[1:-1:2], strict=True)
+    chain = ".".join(f"when({bare(c)}).then({bare(v)})" for c, v in pairs)
+    return f"{chain}.otherwise({bare(call.args[-1])})"
+
+
+def _resolve_is_in(call: Call) -> Node | None:
+    members = call.option("values")
+    assert isinstance(members, tuple)
+    if any(v is None for v in members):
+        raise InvalidPlanError(f"{call}: null is in no list; use .is_null()")
+    literals = tuple(Literal(v, literal_type(v)) for v in members)
+    whole = with_literals_adapted(replace(call, args=(*call.args, *literals)))
+    common = common_of(arg_types(whole))
+    if common is None or pa.types.is_nested(common):
+        types = [str(t) for t in dict.fromkeys(arg_types(whole))]
+        raise InvalidPlanError(f"{call}: 'is_in' does not take {' and '.join(types)}")
+    adapted = tuple(a.literal for a in whole.args[1:] if isinstance(a, Literal))
+    options = (("values", adapted),)
+    return replace(call, args=(cast_to(call.args[0], common),), options=options, type=_BOOL)
+
+
+def _is_in(values: Sequence[Value], call: Call) -> Value:
+    value, members = values[0], pa.array(call.option("values"), values[0].type)
+    if pa.types.is_floating(value.type):  # as ==: -0.0 is 0.0, and NaN is in no list
+        value, members = (pc.add(v, pa.scalar(0.0, v.type)) for v in (value, members))
+        members = members.filter(pc.invert(pc.is_nan(members)))
+    found = pc.is_in(value, value_set=members)
+    return pc.if_else(pc.is_valid(value), found, pa.scalar(None, _BOOL))
+
+
+def _between(values: Sequence[Value], _call: Call) -> Value:
+    value, low, high = values
+    return pc.and_kleene(pc.greater_equal(value, low), pc.less_equal(value, high))
+
+
+def _of(kernel: Callable[..., Value]) -> Callable[[Sequence[Value], Call], Value]:
+    def evaluate(values: Sequence[Value], _call: Call) -> Value:
+        return kernel(*values)
+
+    return evaluate
+
+
+def _comparison(symbol: str, kernel: Callable[..., Value]) -> Function:
+    return Function(symbol, _resolve_comparison, _of(kernel), infix(symbol))
+
+
+FUNCTIONS = {
+    "equal": _comparison("==", pc.equal),
+    "not_equal": _comparison("!=", pc.not_equal),
+    "less": _comparison("<", pc.less),
+    "less_equal": _comparison("<=", pc.less_equal),
+    "greater": _comparison(">", pc.greater),
+    "greater_equal": _comparison(">=", pc.greater_equal),
+    "between": Function("between", _resolve_comparison, _between, method("between")),
+    "is_in": Function("is_in", _resolve_is_in, _is_in, method("is_in", "values")),
+    "and": Function("&", _resolve_boolean, _of(pc.and_kleene), infix("&"), until_false),
+    "or": Function("|", _resolve_boolean, _of(pc.or_kleene), infix("|"), until_true),
+    "not": Function("~", _resolve_boolean, _of(pc.invert), lambda c: f"~{c.args[0]}"),
+    "is_null": Function("is_null", _resolve_null_test, _of(pc.is_null), method("is_null")),
+    "is_not_null": Function(
+        "is_not_null", _resolve_null_test, _of(pc.is_valid), method("is_not_null")
+    ),
+    "coalesce": Function(
+        "coalesce", _resolve_coalesce, _of(pc.coalesce), plain_call("coalesce"), until_valid
+    ),
+    "when": Function("when", _resolve_when, _when, _show_when, chosen),
+}

@@ -1,0 +1,98 @@
+"""Parts of times, in UTC. They take timestamps, dates and the columns ``_vs`` and ``_ve``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.durations import format_us
+from planner.expressions.functions.signature import arg_types, method, typed
+from planner.expressions.nodes import Call, Column, Function, Node, Value, cast_to
+from planner.expressions.types import TIMESTAMP, TIMESTAMP_UTC, is_time
+from rstream.items.batch import VE, VS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_INTEGER = pa.int64()
+
+
+def _with_time(call: Call) -> Call:
+    """``_vs`` and ``_ve`` are int64 microseconds; here they are read as the times they are."""
+    arg = call.args[0]
+    if isinstance(arg, Column) and arg.name in (VS, VE):
+        return replace(call, args=(cast_to(arg, TIMESTAMP_UTC),))
+    return call
+
+
+def _resolve_part(call: Call) -> Node | None:
+    call = _with_time(call)
+    if not (is_time(arg_types(call)[0]) or pa.types.is_null(arg_types(call)[0])):
+        return None
+    return typed(call, _INTEGER, TIMESTAMP)
+
+
+def _resolve_truncate(call: Call) -> Node | None:
+    call = _with_time(call)
+    kind = arg_types(call)[0]
+    if not is_time(kind):
+        return None
+    aware = pa.types.is_timestamp(kind) and kind.tz is not None
+    result = TIMESTAMP_UTC if aware else TIMESTAMP
+    return typed(call, result, result)
+
+
+def _resolve_epoch(call: Call) -> Node | None:
+    call = _with_time(call)
+    kind = arg_types(call)[0]
+    if pa.types.is_duration(kind):
+        return typed(call, _INTEGER, pa.duration("us"))
+    return typed(call, _INTEGER, TIMESTAMP) if is_time(kind) else None
+
+
+def _truncate(values: Sequence[Value], call: Call) -> Value:
+    from planner.expressions.functions.arithmetic import FUNCTIONS as ARITHMETIC
+
+    every = pa.scalar(call.option("every_us"), _INTEGER)
+    whole = values[0].cast(_INTEGER)
+    probe = replace(call, type=_INTEGER)
+    floored = ARITHMETIC["floor_divide"].evaluate([whole, every], probe)
+    try:
+        return pc.multiply_checked(floored, every).cast(call.type)
+    except pa.ArrowInvalid:
+        raise pa.ArrowInvalid(f"the {call.type} does not fit into 64 bits") from None
+
+
+def _show_truncate(call: Call) -> str:
+    every_us = call.option("every_us")
+    assert isinstance(every_us, int)
+    return f'{call.args[0]}.dt.truncate("{format_us(every_us)}")'
+
+
+def _part(name: str, kernel: Callable[[Value], Value]) -> Function:
+    def evaluate(values: Sequence[Value], _call: Call) -> Value:
+        return kernel(values[0]).cast(_INTEGER)
+
+    return Function(f"dt.{name}", _resolve_part, evaluate, method(f"dt.{name}"))
+
+
+FUNCTIONS = {
+    "year": _part("year", pc.year),
+    "month": _part("month", pc.month),
+    "day": _part("day", pc.day),
+    "hour": _part("hour", pc.hour),
+    "minute": _part("minute", pc.minute),
+    "second": _part("second", pc.second),
+    "weekday": _part("weekday", pc.day_of_week),
+    "day_of_year": _part("day_of_year", pc.day_of_year),
+    "truncate": Function("dt.truncate", _resolve_truncate, _truncate, _show_truncate),
+    "epoch_us": Function(
+        "dt.epoch_us",
+        _resolve_epoch,
+        lambda values, _call: values[0].cast(_INTEGER),
+        method("dt.epoch_us"),
+    ),
+}

@@ -1,0 +1,98 @@
+"""Functions of users in expressions; apart from :data:`planner.expressions.functions.FUNCTIONS`.
+
+A scalar function is called once per row with plain Python values (times are int microseconds). With
+``nulls="skip"`` it is not called where an argument is null, and the result is null. A vectorised
+one is called once per batch with Arrow arrays and gives back as many values; it works row by row.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from planner.errors import EvaluationError
+from planner.expressions.nodes import Function, bare
+from rvertex.user_code.errors import line_of, reason_of, shown
+from rvertex.user_code.plain_values import arrow_column, plain_list
+from rvertex.user_code.result import as_column
+from rvertex.user_code.times import holds_times
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.expressions.nodes import Call, Node, Value
+
+
+def _resolve(call: Call) -> Node:
+    return replace(call, type=call.option("returns"))
+
+
+def _evaluate(values: Sequence[Value], call: Call) -> Value:
+    function = call.option("code").target
+    if call.option("vectorised"):
+        return _vectorised(function, values, call)
+    rows = max((len(v) for v in values if not isinstance(v, pa.Scalar)), default=1)
+    columns = [_column(value, rows) for value in values]
+    skips = call.option("nulls") == "skip"
+    made: list[Any] = []
+    for row in zip(*columns, strict=True) if columns else [()]:
+        if skips and None in row:
+            made.append(None)
+            continue
+        try:
+            made.append(function(*row))
+        except Exception as error:
+            told = ", ".join(map(shown, row))
+            reason = f"raised {reason_of(error)} for ({told}) at {line_of(error)}"
+            raise EvaluationError(str(call), reason) from error
+    array = _typed(made, call)
+    return array[0] if all(isinstance(v, pa.Scalar) for v in values) else array
+
+
+def _column(value: Value, rows: int) -> Any:
+    if isinstance(value, pa.Scalar):
+        return itertools.repeat(plain_list(pa.array([value.as_py()], value.type))[0], rows)
+    return plain_list(_whole(value))
+
+
+def _whole(value: Value) -> pa.Array:
+    return pa.concat_arrays(value.chunks) if isinstance(value, pa.ChunkedArray) else value
+
+
+def _typed(made: list[Any], call: Call) -> pa.Array:
+    try:
+        return arrow_column(made, call.type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        for value in made:
+            try:
+                arrow_column([value], call.type)
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                reason = f"returned {shown(value)}, which is not {call.type}"
+                reason += f": {error}" if holds_times(call.type) else ""
+                raise EvaluationError(str(call), reason) from None
+        raise
+
+
+def _vectorised(function: Any, values: Sequence[Value], call: Call) -> Value:
+    is_constant = all(isinstance(v, pa.Scalar) for v in values)
+    rows = max((len(v) for v in values if not isinstance(v, pa.Scalar)), default=1)
+    arrays = [pa.repeat(v, rows) if isinstance(v, pa.Scalar) else _whole(v) for v in values]
+    try:
+        made = as_column(function(*arrays), call.type) if rows else pa.nulls(0, call.type)
+    except Exception as error:
+        reason = f"raised {reason_of(error)} at {line_of(error)}"
+        raise EvaluationError(str(call), reason) from error
+    if len(made) != rows:
+        reason = f"returned {len(made)} values for {rows} rows"
+        raise EvaluationError(str(call), reason)
+    return made[0] if is_constant else made
+
+
+def _show(call: Call) -> str:
+    return f"{call.option('code').name}({', '.join(bare(arg) for arg in call.args)})"
+
+
+FUNCTION = Function("a function", _resolve, _evaluate, _show)

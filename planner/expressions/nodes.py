@@ -1,0 +1,373 @@
+"""The expression tree that plans hold: columns, literals and calls of named functions.
+
+:mod:`planner.api.expressions` is how users write it; here it is plain frozen data with structural
+equality, a stable ``repr`` and no code inside, so it can be pickled, compared and hashed.
+
+A tree is *resolved* against a schema once, at plan time: every node then carries its type and
+implicit conversions are explicit calls of ``cast``; evaluation decides nothing any more.
+
+Invariants: (1) ``resolve(n, s).evaluate(b)`` has type ``resolve(n, s).type`` for every batch of
+schema ``s``; (2) evaluation is per row and single-threaded, so it does not depend on the cutting.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import pyarrow as pa
+
+from planner.durations import format_us
+from planner.errors import (
+    EvaluationError,
+    ExpressionTypeError,
+    InvalidPlanError,
+    UnknownColumnError,
+)
+from planner.expressions.failure import failure
+from planner.expressions.rows import Needed, Rows, operands
+from planner.expressions.rows import Value as Value
+from planner.expressions.types import DURATION, TIMESTAMP, TIMESTAMP_UTC, plain
+from rstream.items.batch import RESERVED, VE, VS
+from rstream.items.dictionaries import is_dictionary, plain_array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+LiteralValue = None | bool | int | float | str | bytes | Decimal | datetime | date | timedelta
+#: A plain value, a ``pa.DataType`` or a tuple of literals.
+OptionValue: TypeAlias = Any
+Options = tuple[tuple[str, OptionValue], ...]
+#: The name under which a call holds a function of the user's, in its option ``code``.
+USER = "user"
+
+
+#: A call with resolved arguments -> the call with its type and conversions; None: wrong types.
+Resolver: TypeAlias = "Callable[[Call], Node | None]"
+Evaluation: TypeAlias = "Callable[[Sequence[Value], Call], Value]"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A named function of columns. ``symbol`` is what error messages call it."""
+
+    symbol: str
+    resolve: Resolver
+    evaluate: Evaluation
+    show: Callable[[Call], str]
+    #: On which rows each operand is needed; None: all of them on all rows.
+    needed: Needed | None = None
+
+
+#: The functions by name; the package :mod:`planner.expressions.functions` fills it.
+REGISTRY: dict[str, Function] = {}
+
+
+#: A row without columns, for what is the same for all rows.
+ONE_ROW = pa.RecordBatch.from_arrays([pa.array([0])], names=[VS])
+
+
+class Node:
+    """A node of an expression tree; what operators get as their ``Evaluator``."""
+
+    __slots__ = ()
+    type: pa.DataType | None
+
+    def value(self, batch: pa.RecordBatch) -> Value:
+        """The value per row, or a scalar where it is the same for all. The node is resolved."""
+        raise NotImplementedError
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        """One value per row of ``batch``; resolves the tree first where that was not done."""
+        return evaluate_all((self,), batch)[0]
+
+    def evaluate_with(self, others: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]:
+        """The values of this and of ``others``; what they have in common is computed once."""
+        return evaluate_all((self, *others), batch)
+
+    def output_type(self, schema: pa.Schema) -> pa.DataType:
+        """The type of the values over rows of ``schema``.
+
+        Raises:
+            UnknownColumnError: a column is not there.
+            ExpressionTypeError: an operator does not take the types it is given.
+        """
+        resolved = resolve(self, schema).type
+        assert resolved is not None
+        return resolved
+
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads, in order of first use."""
+        seen: dict[str, None] = {}
+        _collect_columns(self, seen)
+        return tuple(seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Node):
+    """A column of the input."""
+
+    name: str
+    type: pa.DataType | None = None
+
+    def value(self, batch: pa.RecordBatch) -> Value:
+        column = batch.column(self.name)
+        is_carried = is_dictionary(column.type) and column.type != self.type
+        return plain_array(column) if is_carried else column
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Node):
+    """One value for all rows."""
+
+    literal: LiteralValue
+    type: pa.DataType | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Python takes 0.0 for -0.0 and 1 for True; results for one are not those for the other."""
+        if not isinstance(other, Literal):
+            return NotImplemented
+        return self.type == other.type and repr(self.literal) == repr(other.literal)
+
+    def __hash__(self) -> int:
+        return hash((self.literal, self.type))
+
+    def value(self, batch: pa.RecordBatch) -> Value:
+        return pa.scalar(self.literal, self.type)
+
+    def __str__(self) -> str:
+        if isinstance(self.literal, str):
+            return '"' + self.literal.replace('"', '\\"') + '"'
+        if isinstance(self.literal, datetime | date):
+            return self.literal.isoformat()
+        if isinstance(self.literal, timedelta):
+            return format_us(self.literal // timedelta(microseconds=1))
+        return "null" if self.literal is None else str(self.literal)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """A function of :data:`planner.expressions.functions.FUNCTIONS` applied to ``args``."""
+
+    function: str
+    args: tuple[Node, ...]
+    options: Options = ()
+    type: pa.DataType | None = None
+    #: A host that is long in one of its methods says which it is (:mod:`rvertex.host.watch`).
+    is_told_while_busy: ClassVar[bool] = True
+
+    def value(self, batch: pa.RecordBatch) -> Value:
+        return batch.value_of(self) if isinstance(batch, Rows) else self.computed(batch)
+
+    def computed(self, batch: pa.RecordBatch | Rows) -> Value:
+        """The value, computed now."""
+        function = function_of(self)
+        values = self._operands(function, batch)
+        try:
+            return function.evaluate(values, self)
+        except (pa.ArrowException, OverflowError) as error:
+            if isinstance(batch, Rows) and batch.is_trial:
+                raise EvaluationError(self.function, "") from None
+            hint = "; try_cast gives null instead" if self.function == "cast" else ""
+            again = lambda part: function.evaluate(part, self)  # noqa: E731
+            reason = failure(error, values, again, batch) + hint
+            raise EvaluationError(str(self), reason) from None
+
+    def _operands(self, function: Function, batch: Any) -> list[Value]:
+        is_trial = isinstance(batch, Rows) and batch.is_trial
+        if function.needed is None or is_trial or not _has_call(self.args):
+            return [arg.value(batch) for arg in self.args]
+        return operands(self, function.needed, batch, calls_user=calls_user(self))
+
+    def option(self, name: str) -> OptionValue:
+        """The value of an option that the function always has."""
+        return dict(self.options)[name]
+
+    def __str__(self) -> str:
+        return function_of(self).show(self)
+
+
+def evaluate_all(nodes: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]:
+    """One array per node, of one value per row; equal calls within them are computed once."""
+    trees = [n if n.type is not None else resolve(n, batch.schema) for n in nodes]
+    repeated = _repeated(tuple(trees))
+    rows: Any = Rows(batch, repeated) if repeated else batch
+    arrays = []
+    for tree in trees:
+        assert tree.type is not None
+        arrays.append(as_array(tree.value(rows), batch.num_rows, tree.type))
+    return arrays
+
+
+@functools.lru_cache(maxsize=1024)
+def _repeated(trees: tuple[Node, ...]) -> frozenset[Call]:
+    """The calls that occur more than once in the trees."""
+    seen: set[Call] = set()
+    repeated: set[Call] = set()
+    todo = list(trees)
+    while todo:  # ends: trees are finite
+        node = todo.pop()
+        if not isinstance(node, Call):
+            continue
+        if node in seen:
+            repeated.add(node)
+        else:
+            seen.add(node)
+            todo += node.args
+    return frozenset(repeated)
+
+
+def _has_call(nodes: Sequence[Node]) -> bool:
+    return any(not isinstance(node, Column | Literal) for node in nodes)
+
+
+def calls_user(node: Node) -> bool:
+    """Whether code that is not ours is called in it."""
+    if not isinstance(node, Call):
+        return False
+    return node.function == USER or any(calls_user(arg) for arg in node.args)
+
+
+def _check_constant(call: Call) -> None:
+    """Refuses a resolved call of literals that cannot be evaluated.
+
+    Raises:
+        InvalidPlanError: it fails, whatever the data.
+    """
+    if not call.args or call.columns() or calls_user(call):
+        return
+    try:
+        call.value(ONE_ROW)
+    except EvaluationError as error:
+        raise InvalidPlanError(str(error)) from None
+
+
+def function_of(call: Call) -> Function:
+    """The function that a call names."""
+    return REGISTRY[call.function]
+
+
+def resolve(node: Node, schema: pa.Schema) -> Node:
+    """``node`` with types and explicit conversions, over rows of ``schema``.
+
+    Raises:
+        UnknownColumnError: a column is not there.
+        ExpressionTypeError: an operator does not take the types it is given.
+        InvalidPlanError: a part of it fails whatever the data, as a cast of the literal "abc".
+    """
+    return _resolve(node, schema, str(node))
+
+
+def _resolve(node: Node, schema: pa.Schema, whole: str) -> Node:
+    if isinstance(node, Column):
+        return _resolve_column(node, schema, whole)
+    if isinstance(node, Literal):
+        return node if node.type is not None else replace(node, type=literal_type(node.literal))
+    assert isinstance(node, Call), node
+    args = tuple(_resolve(arg, schema, whole) for arg in node.args)
+    resolved = function_of(node).resolve(replace(node, args=args))
+    if resolved is None:
+        types = tuple(str(arg.type) for arg in args)
+        raise ExpressionTypeError(function_of(node).symbol, types, str(node))
+    assert resolved.type is not None, resolved
+    if isinstance(resolved, Call):
+        _check_constant(resolved)
+    return resolved
+
+
+def _resolve_column(node: Column, schema: pa.Schema, whole: str) -> Node:
+    if node.name in (VS, VE):
+        return Column(node.name, pa.int64())
+    at = schema.get_field_index(node.name)
+    if at < 0:
+        known = tuple(name for name in schema.names if not name.startswith("_"))
+        where = "the input" if whole == node.name else whole
+        raise UnknownColumnError(node.name, known, where)
+    column = Column(node.name, schema.field(at).type)
+    if pa.types.is_dictionary(column.type):
+        return cast_to(column, plain(column.type))
+    return column
+
+
+def cast_to(node: Node, target: pa.DataType) -> Node:
+    """``node``, resolved, converted to ``target`` where it is of another type."""
+    assert node.type is not None
+    if node.type.equals(target):
+        return node
+    if isinstance(node, Literal) and node.literal is None:
+        return Literal(None, target)
+    return Call("cast", (node,), (("implicit", True), ("to", target)), target)
+
+
+def literal_type(value: LiteralValue) -> pa.DataType:
+    """The type of a literal nothing else is known of."""
+    if isinstance(value, datetime):
+        return TIMESTAMP if value.tzinfo is None else TIMESTAMP_UTC
+    if isinstance(value, timedelta):
+        return DURATION
+    return pa.scalar(value).type
+
+
+def bare(node: Node) -> str:
+    """The node as text, without parentheses around the whole."""
+    text = str(node)
+    infix = isinstance(node, Call) and len(node.args) == 2 and text.startswith("(")
+    if isinstance(node, Call) and node.function == "cast" and len(node.args) == 1:
+        return bare(node.args[0]) if text == str(node.args[0]) else text
+    return text[1:-1] if infix and text.endswith(")") and _closes_last(text) else text
+
+
+def _closes_last(text: str) -> bool:
+    """Whether the first parenthesis is closed by the last character."""
+    depth = 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return at == len(text) - 1
+    return False
+
+
+def rename_columns(node: Node, names: dict[str, Node]) -> Node:
+    """``node`` with each column replaced by what ``names`` has for it."""
+    if isinstance(node, Column):
+        return names.get(node.name, node)
+    if isinstance(node, Call):
+        return replace(node, args=tuple(rename_columns(arg, names) for arg in node.args))
+    return node
+
+
+def _collect_columns(node: Node, seen: dict[str, None]) -> None:
+    if isinstance(node, Column):
+        seen[node.name] = None
+    elif isinstance(node, Call):
+        for arg in node.args:
+            _collect_columns(arg, seen)
+    elif not isinstance(node, Literal):
+        seen.update(dict.fromkeys(node.columns()))
+
+
+def as_array(value: Value, rows: int, type_: pa.DataType) -> pa.Array:
+    """One value per row."""
+    if isinstance(value, pa.Scalar):
+        if rows == 0 or not value.is_valid:
+            return pa.nulls(rows, type_)
+        if pa.types.is_nested(type_):
+            return pa.array([value.as_py()], type_).take(pa.nulls(rows, pa.int64()).fill_null(0))
+        return pa.repeat(value, rows)
+    if isinstance(value, pa.ChunkedArray):
+        return value.combine_chunks()
+    return value
+
+
+def checked_name(name: str) -> str:
+    """A name that a payload column may have."""
+    if name in RESERVED:
+        raise InvalidPlanError(f"the column name {name!r} is reserved")
+    return name

@@ -1,0 +1,46 @@
+"""Predicates taken apart and put together again, and what may go wrong in an expression."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.expressions.bounds import may_overflow
+from planner.expressions.functions import FUNCTIONS
+from planner.expressions.nodes import Call, Column, Literal, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TRUE = Literal(True, pa.bool_())
+FALSE = Literal(False, pa.bool_())
+
+
+def conjuncts(predicate: Node) -> list[Node]:
+    """The parts that all have to hold."""
+    if isinstance(predicate, Call) and predicate.function == "and":
+        return [part for arg in predicate.args for part in conjuncts(arg)]
+    return [predicate]
+
+
+def conjunction(predicates: Sequence[Node]) -> Node:
+    """One predicate that holds where all of them do."""
+    return reduce(lambda a, b: Call("and", (a, b), (), pa.bool_()), predicates)
+
+
+def may_fail(node: Node) -> bool:
+    """Whether evaluation may be an error: an explicit cast, an overflow, or code of users."""
+    if isinstance(node, Column | Literal):
+        return False
+    if not is_built_in(node):
+        return True
+    assert isinstance(node, Call)
+    explicit = node.function == "cast" and not dict(node.options).get("implicit")
+    return explicit or may_overflow(node) or any(may_fail(arg) for arg in node.args)
+
+
+def is_built_in(node: Node) -> bool:
+    """Whether the outermost function is one of ours, which gives the same for the same values."""
+    return isinstance(node, Call) and node.function in FUNCTIONS

@@ -1,0 +1,1 @@
+"""The logical plan: nodes, facts that follow from them, and their text."""

@@ -1,0 +1,174 @@
+"""The time columns of an answer as users read it: their names, and whether they can be left out.
+
+Lifetimes of windows are called ``window_start`` and ``window_end``, others ``start`` and ``end``. A
+column of the query may stand for one of them if it is ``vs()`` or ``ve()`` by its definition, or
+the column of timestamps from which a source takes the time. One
+that is left out must follow from what is there: from such a column, or from a length that all
+events have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from planner.errors import InvalidPlanError
+from planner.expressions.nodes import Call, Column, Node, checked_name
+from planner.expressions.types import TIMESTAMP_UTC
+from planner.logical.nodes import (
+    DataWindowAgg,
+    Exchange,
+    Explode,
+    Extremes,
+    Filter,
+    Lifetime,
+    LogicalNode,
+    Project,
+    Recover,
+    Source,
+    Union,
+    UserStep,
+    WindowAgg,
+)
+from planner.logical.properties import is_point
+from rstream.format.table import TableForm
+from rstream.items.batch import EVENT, RESERVED, VE, VS, int64_column, kinds, lifetimes
+from rstream.types import INF_TIME
+from rvertex.operators.lifetimes.set_duration import SetDuration
+from rvertex.operators.lifetimes.shift import Shift
+from rvertex.operators.user.apply import Apply
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+#: The name that is given where the user gives none.
+DEFAULT = ""
+_WINDOW_NAMES = ("window_start", "window_end")
+_NAMES = ("start", "end")
+_ROLES = {VS: "start", VE: "end"}
+
+
+def table_form(plan: LogicalNode, start: str | None, end: str | None) -> TableForm:
+    """How the events of ``plan`` are written; None: without that column, DEFAULT: its usual name.
+
+    Raises:
+        InvalidPlanError: a name is taken, or what is left out could not be told.
+    """
+    usual = _WINDOW_NAMES if is_of_windows(plan) else _NAMES
+    first = _bound(plan, VS, start, usual[0])
+    last = _bound(plan, VE, end, usual[1])
+    if first is None:
+        raise InvalidPlanError(
+            "start=None: the files would not tell when an event starts; select vs() as a column "
+            "of the query, or give the column a name"
+        )
+    if first == last:
+        raise InvalidPlanError(f"start and end cannot both be called {first!r}")
+    if last is not None:
+        return TableForm(first, last)
+    length_us = fixed_length_us(plan)
+    if length_us is None:
+        raise InvalidPlanError(
+            "end=None: the files would not tell when an event ends, as lifetimes differ in length; "
+            "select ve() as a column of the query, or give the column a name"
+        )
+    return TableForm(first, None, length_us)
+
+
+def side_form(taken: Collection[str]) -> TableForm:
+    """How rows that were put aside are written, which have columns called ``taken``."""
+    start, end = _NAMES
+    while start in taken or end in taken:  # ends: taken is finite
+        start, end = f"event_{start}", f"event_{end}"
+    return TableForm(start, end)
+
+
+def is_of_windows(plan: LogicalNode) -> bool:
+    """Whether the lifetime of every event is a window."""
+    match plan:
+        case WindowAgg() | DataWindowAgg():
+            return True
+        case Union(branches=branches):
+            return all(is_of_windows(branch) for branch in branches)
+        case UserStep(spec=Apply(), input=below):
+            return is_of_windows(below)
+        case Filter() | Project() | Explode() | Extremes() | Recover() | Exchange():
+            return is_of_windows(plan.input)
+        case _:
+            return False
+
+
+def fixed_length_us(plan: LogicalNode) -> int | None:
+    """How long every event lives; None: it is not known to be the same for all."""
+    if is_point(plan):
+        return 1
+    match plan:
+        case Source(spec=spec) if spec.items is not None:
+            events = spec.items.filter(pa.array(kinds(spec.items) == EVENT))
+            lengths = np.unique(lifetimes(int64_column(events, VS), int64_column(events, VE)))
+            return int(lengths[0]) if len(lengths) == 1 and lengths[0] <= INF_TIME else None
+        case Source(spec=spec):
+            return None if spec.late == "adjust" else spec.length_us
+        case WindowAgg(size_us=size_us):
+            return size_us
+        case Lifetime(change=SetDuration(duration_us=length)):
+            return length
+        case Lifetime(change=Shift(), input=below) | UserStep(spec=Apply(), input=below):
+            return fixed_length_us(below)
+        case Union(branches=branches):
+            known = {fixed_length_us(branch) for branch in branches}
+            return known.pop() if len(known) == 1 else None
+        case Filter() | Project() | Explode() | Extremes() | Recover() | Exchange():
+            return fixed_length_us(plan.input)
+        case _:
+            return None
+
+
+def _bound(plan: LogicalNode, time: str, given: str | None, usual: str) -> str | None:
+    """The name of one of the two columns; None: there is none."""
+    names = plan.schema.names
+    if given is None:
+        return next((name for name in names if _is_time(plan, name, time)), None)
+    name = checked_name(given or usual)
+    if name in names and not _is_time(plan, name, time):
+        role = _ROLES[time]
+        raise InvalidPlanError(
+            f"column {name!r} of the query is called as the {role} of lifetimes is in the files: "
+            f"rename it, or name the {role} with to_parquet({role}='...'), in SQL with that option "
+            "of the target of INSERT INTO"
+        )
+    return name
+
+
+def _is_time(plan: LogicalNode, name: str, time: str) -> bool:
+    """Whether column ``name`` is the start or the end of each event, as ``vs()`` and ``ve()``."""
+    match plan:
+        case Project(columns=columns):
+            expr = dict(columns)[name]
+            if isinstance(expr, Column) and expr.name not in RESERVED:
+                return _is_time(plan.input, expr.name, time)
+            return _is_timestamp_of(expr, time)
+        case Source(spec=spec):
+            is_moved = spec.late == "adjust" or spec.schema.field(name).type != TIMESTAMP_UTC
+            return not is_moved and name == (spec.vs if time == VS else spec.ve)
+        case Explode(column=column) if column == name:
+            return False
+        case Union(branches=branches):
+            return all(_is_time(branch, name, time) for branch in branches)
+        case Filter() | Explode() | Extremes() | Recover() | Exchange():
+            return _is_time(plan.input, name, time)
+        case _:
+            return False
+
+
+def _is_timestamp_of(expr: Node, time: str) -> bool:
+    return (
+        isinstance(expr, Call)
+        and expr.function == "cast"
+        and expr.type == TIMESTAMP_UTC
+        and len(expr.args) == 1
+        and isinstance(expr.args[0], Column)
+        and expr.args[0].name == time
+    )

@@ -1,0 +1,141 @@
+"""Walking plans as the DAGs they are: every shared node is visited once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from planner.expressions.nodes import USER, Call, Node
+from planner.fingerprint import canonical, fingerprint
+from planner.logical.nodes import LogicalNode, UserStep
+
+if TYPE_CHECKING:
+    from rvertex.user_code.code import UserCode
+
+T = TypeVar("T")
+
+
+class NodeMap(Generic[T]):
+    """Values by node, told apart by identity; keeps its nodes alive and never orders by it."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[LogicalNode, T]] = {}
+
+    def __getitem__(self, node: LogicalNode) -> T:
+        return self._entries[id(node)][1]
+
+    def __setitem__(self, node: LogicalNode, value: T) -> None:
+        self._entries[id(node)] = (node, value)
+
+    def __contains__(self, node: LogicalNode) -> bool:
+        return id(node) in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+#: The nodes that several others read.
+Shared = NodeMap[bool]
+Change = Callable[[LogicalNode, Shared], LogicalNode]
+
+
+def topological(root: LogicalNode) -> list[LogicalNode]:
+    """All nodes, inputs first, in the order in which a reader of the query meets them."""
+    order: list[LogicalNode] = []
+    seen: NodeMap[bool] = NodeMap()
+
+    def visit(node: LogicalNode) -> None:
+        if node in seen:
+            return
+        seen[node] = True
+        for child in node.inputs:
+            visit(child)
+        order.append(node)
+
+    visit(root)
+    return order
+
+
+def transform(root: LogicalNode, change: Change) -> LogicalNode:
+    """``change`` applied to every node, inputs first; shared nodes stay shared.
+
+    ``change`` also gets the nodes that several others read, as they are by now.
+    """
+    shared = shared_nodes(root)
+    done: NodeMap[LogicalNode] = NodeMap()
+    for node in topological(root):
+        done[node] = change(rebuilt(node, [done[child] for child in node.inputs]), shared)
+        if node in shared:
+            shared[done[node]] = True
+    return done[root]
+
+
+def rebuilt(node: LogicalNode, inputs: Sequence[LogicalNode]) -> LogicalNode:
+    """``node`` over ``inputs``: itself where these are the ones it has."""
+    same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+    return node if same else node.with_inputs(tuple(inputs))
+
+
+def readers(root: LogicalNode) -> NodeMap[int]:
+    """How many edges leave each node."""
+    counts: NodeMap[int] = NodeMap()
+    for node in topological(root):
+        counts[node] = 0
+        for child in node.inputs:
+            counts[child] += 1
+    return counts
+
+
+def shared_nodes(root: LogicalNode) -> Shared:
+    """The nodes that several others read."""
+    counts = readers(root)
+    shared: Shared = NodeMap()
+    for node in topological(root):
+        if counts[node] > 1:
+            shared[node] = True
+    return shared
+
+
+def share(root: LogicalNode) -> LogicalNode:
+    """The plan with equal subplans made one."""
+    names: NodeMap[str] = NodeMap()
+    mine: NodeMap[LogicalNode] = NodeMap()
+    first: dict[str, LogicalNode] = {}
+    for node in topological(root):
+        inputs = [mine[child] for child in node.inputs]
+        name = fingerprint(([names[child] for child in inputs], _alone(node)))
+        if name not in first:
+            first[name] = rebuilt(node, inputs)
+        mine[node] = first[name]
+        names[first[name]] = name
+    return mine[root]
+
+
+def _alone(node: LogicalNode) -> str:
+    """The node's own content, without what is below it."""
+    below = ("input", "left", "right", "branches")
+    own = [(f.name, getattr(node, f.name)) for f in fields(node) if f.name not in below]
+    return type(node).__name__ + canonical(own)
+
+
+def codes_in(node: LogicalNode) -> tuple[UserCode, ...]:
+    """All code of the user's in a node, functions in its expressions included."""
+    from planner.logical.nodes import Filter, Project
+
+    match node:
+        case UserStep():
+            return (node.code,)
+        case Filter(predicate=predicate):
+            return _codes(predicate)
+        case Project(columns=columns):
+            return tuple(code for _, expr in columns for code in _codes(expr))
+        case _:
+            return ()
+
+
+def _codes(expr: Node) -> tuple[UserCode, ...]:
+    if not isinstance(expr, Call):
+        return ()
+    inner = tuple(code for arg in expr.args for code in _codes(arg))
+    return (expr.option("code"), *inner) if expr.function == USER else inner

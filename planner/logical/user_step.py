@@ -1,0 +1,72 @@
+"""The logical node of a step that is code of the user's; part of :mod:`planner.logical.nodes`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from planner.logical.one_input import OneInput
+from rvertex.operators.user.apply import Apply
+from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.operators.user.transform import UserOperator
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rvertex.user_code.code import UserCode
+
+UserSpec = Apply | KeyedProcessing | UserOperator
+
+
+@dataclass(frozen=True, slots=True)
+class UserStep(OneInput):
+    """What ``spec`` makes of the input. ``keys`` None: row by row, wherever the rows are."""
+
+    spec: UserSpec
+    keys: tuple[str, ...] | None
+    label: str = ""
+    schema: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", self.spec.output_schema([self.input.schema]))
+
+    @property
+    def code(self) -> UserCode:
+        """The user's code."""
+        return code_of(self.spec)
+
+    @property
+    def kind(self) -> str:
+        """What a stage that begins with it is called."""
+        return {Apply: "apply", KeyedProcessing: "process", UserOperator: "transform"}[
+            type(self.spec)
+        ]
+
+    def __str__(self) -> str:
+        """The step in one line, as plans show it."""
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        if not self.code.is_deterministic:
+            by += ", not deterministic"
+        policy = "" if self.spec.on_error == "fail" else f" on_error={self.spec.on_error}"
+        return f"{self.kind} {self.code.name}{by}{policy}"
+
+
+def code_of(spec: UserSpec) -> UserCode:
+    """The user's code in an operator."""
+    match spec:
+        case Apply(function=code) | KeyedProcessing(process=code) | UserOperator(code=code):
+            return code
+
+
+def lettered(step: UserStep, taken: set[str]) -> UserSpec:
+    """The operator with a folder for its dead letters that no other has; adds it to ``taken``."""
+    if step.spec.on_error != "dead_letter":
+        return step.spec
+    base = re.sub(r"[^\w.-]+", "", step.label or step.code.name).strip(".") or "code"
+    name, number = base, 1
+    while name in taken:  # ends: taken is finite
+        number += 1
+        name = f"{base}-{number}"
+    taken.add(name)
+    return replace(step.spec, letters=name)

@@ -1,0 +1,78 @@
+"""The rules in their order, and how they are applied."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from planner.cost.options import PlanOptions
+from planner.logical.nodes import LogicalNode, Sink
+from planner.logical.text import logical_text
+from planner.optimizer.rules import (
+    exchange_once,
+    fold_constants,
+    keep_extremes,
+    merge_projects,
+    order_joins,
+    partial_aggregation,
+    place_exchange,
+    prune_columns,
+    push_down_filter,
+    remove_merges,
+    share_subplans,
+    skip_row_groups,
+)
+from planner.optimizer.trace import step_of
+
+if TYPE_CHECKING:
+    from planner.optimizer.trace import RuleStep
+
+Rule = Callable[[LogicalNode, PlanOptions], LogicalNode]
+
+#: Each runs once: what a rule leaves behind is what the next expects.
+RULES: tuple[Rule, ...] = (
+    share_subplans,
+    fold_constants,
+    push_down_filter,
+    remove_merges,
+    skip_row_groups,
+    prune_columns,
+    merge_projects,
+    order_joins,
+    keep_extremes,
+    exchange_once,
+    place_exchange,
+    partial_aggregation,
+)
+
+
+def optimize(plan: Sink, options: PlanOptions, rules: Sequence[Rule] = RULES) -> Sink:
+    """The plan that is lowered: the same answer for less work."""
+    return optimize_step_by_step(plan, options, rules)[0]
+
+
+def optimize_step_by_step(
+    plan: Sink, options: PlanOptions, rules: Sequence[Rule] = RULES
+) -> tuple[Sink, tuple[RuleStep, ...]]:
+    """The same, with what each rule changed."""
+    root: LogicalNode = plan
+    text = logical_text(root)
+    steps: list[RuleStep] = []
+    for rule in rules:
+        before = root
+        root = rule(root, options)
+        if share_subplans in rules and root is not before:
+            root = share_subplans(root, options)
+        assert root.schema.equals(before.schema), (rule.__name__, before.schema, root.schema)
+        former, text = text, text if root is before else logical_text(root)
+        if text != former:
+            steps.append(step_of(rule.__name__, why(rule), before, root))
+    assert isinstance(root, Sink), root
+    return root, tuple(steps)
+
+
+def why(rule: Rule) -> str:
+    """What a rule is for: the first sentence of its file."""
+    text = sys.modules[rule.__module__].__doc__ or ""
+    return " ".join(text.split("\n\n")[0].split())

@@ -1,0 +1,139 @@
+"""Rows that two stages would exchange by nested keys are exchanged once, by the keys of both.
+
+An aggregate by (a, b) whose result is then grouped, stitched or joined by a may as well get its
+rows by a alone: equal (a, b) still meet, and what follows finds its keys where it wants them. The
+same goes for a join. It pays only if a has many values, or few vertices would do all the work; so
+their number must be known from the files or a hint.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.cost.model import Estimate, estimates
+from planner.expressions.nodes import Column
+from planner.logical.nodes import (
+    Clip,
+    DataWindowAgg,
+    Exchange,
+    Explode,
+    Extremes,
+    Filter,
+    Join,
+    Lifetime,
+    LogicalNode,
+    Project,
+    Recover,
+    Stitch,
+    WindowAgg,
+)
+from planner.logical.properties import partitioning
+from planner.logical.traversal import NodeMap, rebuilt, topological
+
+if TYPE_CHECKING:
+    from planner.cost.options import PlanOptions
+
+#: Values per vertex of the columns that rows are exchanged by.
+VALUES_PER_VERTEX_MIN = 8
+
+#: The columns of a node's output that its reader wants it partitioned by.
+Demand = tuple[str, ...] | None
+
+
+def exchange_once(root: LogicalNode, options: PlanOptions) -> LogicalNode:
+    """Exchanges by fewer keys where that spares another exchange above."""
+    if options.parallelism == 1:
+        return root
+    order = topological(root)
+    asked_of: NodeMap[list[Demand]] = NodeMap()
+    demands: NodeMap[Demand] = NodeMap()
+    for node in order:
+        asked_of[node] = []
+    for node in reversed(order):
+        demands[node] = _agreed(asked_of[node])
+        for child, asked in zip(node.inputs, _asked(node, demands[node]), strict=True):
+            asked_of[child].append(asked)
+    found = estimates(root, options.statistics)
+    done: NodeMap[LogicalNode] = NodeMap()
+    for node in order:
+        inputs = [done[child] for child in node.inputs]
+        demand = demands[node]
+        if demand is not None and _is_worth_it(node, demand, found, options.parallelism):
+            inputs = [
+                before if asked is None else Exchange(before, asked)
+                for before, asked in zip(inputs, _asked(node, demand), strict=True)
+            ]
+        done[node] = rebuilt(node, inputs)
+    return done[root]
+
+
+def _agreed(asked: list[Demand]) -> Demand:
+    """What all readers of a node ask of it, None if they do not ask the same."""
+    return asked[0] if asked and all(a == asked[0] for a in asked) else None
+
+
+def _asked(node: LogicalNode, demand: Demand) -> tuple[Demand, ...]:
+    """What ``node``, of which ``demand`` is asked, asks of each of its inputs."""
+    match node:
+        case WindowAgg(keys=keys) | DataWindowAgg(keys=keys) | Stitch(on=keys):
+            part = demand if demand is not None and set(demand) <= set(keys) else keys
+            return (part or None,)
+        case Join() | Clip():
+            at = _positions(node, demand)
+            return (
+                tuple(node.left_on[i] for i in at),
+                tuple(node.right_on[i] for i in at),
+            )
+        case Project(columns=columns) if demand is not None:
+            origins = {name: e.name for name, e in columns if isinstance(e, Column)}
+            kept = tuple(origins[name] for name in demand if name in origins)
+            return (kept if len(kept) == len(demand) else None,)
+        case Explode(column=column) if demand is not None and column in demand:
+            return (None,)
+        case Filter() | Lifetime() | Explode() | Extremes() | Recover():
+            return (demand,)
+        case _:
+            return (None,) * len(node.inputs)
+
+
+def _positions(node: Join | Clip, demand: Demand) -> tuple[int, ...]:
+    """The keys that ``demand`` names, in its order; all of them if it names anything else."""
+    every = tuple(range(len(node.left_on)))
+    if demand is None:
+        return every
+    columns = node.columns if isinstance(node, Join) else [("left", n, n) for n in node.left_on]
+    origins = {name: (side, column) for side, column, name in columns}
+    found: list[int] = []
+    for name in demand:
+        side, column = origins.get(name, ("left", ""))
+        keys = node.left_on if side == "left" else node.right_on
+        if column not in keys or (
+            side == "right" and isinstance(node, Join) and node.how != "inner"
+        ):
+            return every
+        found.append(keys.index(column))
+    return tuple(found) if len(set(found)) == len(found) else every
+
+
+def _is_worth_it(
+    node: LogicalNode, demand: tuple[str, ...], found: NodeMap[Estimate], parallelism: int
+) -> bool:
+    """Whether the node has more keys than are asked of it, and these have many values."""
+    match node:
+        case WindowAgg(keys=keys) | DataWindowAgg(keys=keys) | Stitch(on=keys):
+            fewer = set(demand) < set(keys)
+        case Join() | Clip():
+            fewer = len(_positions(node, demand)) < len(node.left_on)
+        case _:
+            return False
+    if not fewer or any(partitioning(child).keys is not None for child in node.inputs):
+        return False
+    below = [found[child] for child in node.inputs]
+    asked = _asked(node, demand)
+    return all(
+        not e.is_assumed
+        and keys is not None
+        and all(key in e.distinct for key in keys)
+        and e.groups(keys) >= VALUES_PER_VERTEX_MIN * parallelism
+        for e, keys in zip(below, asked, strict=True)
+    )

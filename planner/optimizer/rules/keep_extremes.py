@@ -1,0 +1,115 @@
+"""Rows that are joined with the greatest of them: each vertex puts out its own greatest alone.
+
+The pattern: results of windows, inner joined on a value with its maximum (or minimum) over windows
+of them, which has no keys. Rows of equal lifetimes are in the same windows; one that is less than
+another of them is not the greatest of any, finds no partner, and does not change the maximum. It
+need not be exchanged, nor joined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.expressions.nodes import Column
+from planner.expressions.predicates import may_fail
+from planner.logical.nodes import Extremes, Filter, Join, Lifetime, LogicalNode, Project, WindowAgg
+from planner.logical.traversal import Shared, transform
+from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.set_duration import SetDuration
+from rvertex.operators.lifetimes.shift import Shift
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.cost.options import PlanOptions
+
+
+def keep_extremes(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
+    """The plan with rows that cannot be the greatest left out before such joins."""
+
+    def change(node: LogicalNode, _shared: Shared) -> LogicalNode:
+        if not isinstance(node, Join) or node.how != "inner":
+            return node
+        for left, right in zip(node.left_on, node.right_on, strict=True):
+            found = _kept(node.left, left, node.right, right)
+            if found is not None:
+                return replace(node, left=found[0], right=found[1])
+            found = _kept(node.right, right, node.left, left)
+            if found is not None:
+                return replace(node, left=found[1], right=found[0])
+        return node
+
+    return transform(root, change)
+
+
+def _kept(
+    rows: LogicalNode, value: str, extreme: LogicalNode, name: str
+) -> tuple[LogicalNode, LogicalNode] | None:
+    """Both sides over what is kept of the rows below them; None if it is not the pattern."""
+    for node, column in _columns_below(extreme, name):
+        if not isinstance(node, WindowAgg):
+            continue
+        function = next((a.function for a in node.aggregates if a.output == column), None)
+        of = {(a.function, a.column) for a in node.aggregates}
+        if node.keys or function not in ("max", "min") or len(of) != 1:
+            return None
+        (_, taken) = of.pop()
+        assert taken is not None, node
+        common = _common(rows, value, node.input, taken)
+        if common is None:
+            return None
+        below, shared_name = common
+        kept = Extremes(below, shared_name, function == "max")
+        return _over(rows, below, kept), _over(extreme, below, kept)
+    return None
+
+
+def _common(
+    rows: LogicalNode, value: str, below: LogicalNode, taken: str
+) -> tuple[LogicalNode, str] | None:
+    """The node that both read the column from, if many of its rows start together."""
+    for node, column in _columns_below(rows, value):
+        same = any(n is node and c == column for n, c in _columns_below(below, taken))
+        is_integer = pa.types.is_integer(node.schema.field(column).type)
+        if same and is_integer and _starts_together(node):
+            return node, column
+    return None
+
+
+def _columns_below(node: LogicalNode, column: str) -> Iterator[tuple[LogicalNode, str]]:
+    """The node, and those below it from which projections take the column as it is.
+
+    Not below one that may fail: it would no longer fail on rows that are left out.
+    """
+    yield node, column
+    while isinstance(node, Project) and not any(may_fail(expr) for _, expr in node.columns):
+        expr = dict(node.columns)[column]
+        if not isinstance(expr, Column):
+            return
+        node, column = node.input, expr.name
+        yield node, column
+
+
+def _starts_together(node: LogicalNode) -> bool:
+    """Whether rows are results of windows of many groups; the rule is right, but idle, without."""
+    while True:  # ends: a plan is finite
+        match node:
+            case Project() | Filter():
+                node = node.input
+            case Lifetime(change=Shift() | SetDuration() | Extend()):
+                node = node.input
+            case WindowAgg(keys=keys, phase=phase):
+                return bool(keys) and phase == "complete"
+            case _:
+                return False
+
+
+def _over(node: LogicalNode, below: LogicalNode, kept: LogicalNode) -> LogicalNode:
+    """``node`` with ``kept`` in the place of ``below``, which lies under it in a single line."""
+    if node is below:
+        return kept
+    (only,) = node.inputs
+    return node.with_inputs((_over(only, below, kept),))

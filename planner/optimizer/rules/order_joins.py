@@ -1,0 +1,174 @@
+"""Inner joins in the order that is estimated to make the fewest rows on the way.
+
+Inner temporal joins may be done in any order: a row of the answer lives where all its events do,
+whichever were joined first. Neighbouring ones, with nothing but selections of columns between, are
+taken apart into the streams they read (*leaves*) and the columns they compare, and put together
+again: first the pair that gives the fewest rows, then always the stream that adds the fewest. The
+order decides the sequence of the answer, not its rows, and is part of the plan. The sides of an
+inner join cost the same, so nothing is gained by exchanging them.
+
+Joins stay as they are where others read them, where they have a name, where the files and hints say
+too little, and where little would be gained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.cost.model import Estimate, estimate_of, estimates
+from planner.expressions.nodes import Column
+from planner.logical.nodes import Join, LogicalNode, Project, Side
+from planner.logical.traversal import NodeMap, Shared, transform
+
+if TYPE_CHECKING:
+    from planner.cost.options import PlanOptions
+
+#: A new order has to save this share of the rows that joins make, or guesses would decide.
+GAIN_MIN = 0.2
+#: More streams than this stay in the order written.
+LEAVES_MAX = 8
+
+#: A leaf, and a column of it.
+Origin = tuple[int, str]
+
+
+def order_joins(root: LogicalNode, options: PlanOptions) -> LogicalNode:
+    """Every group of neighbouring inner joins in its best order."""
+
+    def change(node: LogicalNode, shared: Shared) -> LogicalNode:
+        if not isinstance(node, Join) or node.how != "inner":
+            return node
+        group = _Group(shared)
+        outputs = group.add_join(node)
+        if not 2 < len(group.leaves) <= LEAVES_MAX or not group.is_simple:
+            return node
+        found = estimates(node, options.statistics)
+        if found[node].is_assumed:
+            return node
+        best = _best(group, outputs, node, found)
+        return node if best is None else best
+
+    return transform(root, change)
+
+
+class _Group:
+    """Neighbouring inner joins, taken apart."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self.leaves: list[LogicalNode] = []
+        self.joins: list[Join] = []
+        #: Origins whose values are equal in every row, class by class.
+        self.classes: list[set[Origin]] = []
+
+    @property
+    def is_simple(self) -> bool:
+        """No leaf compares two of its own columns by way of others."""
+        return all(len({leaf for leaf, _ in c}) == len(c) for c in self.classes)
+
+    def add_join(self, node: Join) -> dict[str, Origin]:
+        """Takes a join apart; by output column its origin."""
+        self.joins.append(node)
+        sides: dict[Side, dict[str, Origin]] = {
+            "left": self._add(node.left),
+            "right": self._add(node.right),
+        }
+        for mine, other in zip(node.left_on, node.right_on, strict=True):
+            self._equal(sides["left"][mine], sides["right"][other])
+        return {name: sides[side][column] for side, column, name in node.columns}
+
+    def _add(self, node: LogicalNode) -> dict[str, Origin]:
+        if node not in self._shared and not node.label:
+            if isinstance(node, Join) and node.how == "inner":
+                return self.add_join(node)
+            if isinstance(node, Project) and isinstance(node.input, Join):
+                picked = {name: e.name for name, e in node.columns if isinstance(e, Column)}
+                if len(picked) == len(node.columns) and node.input.how == "inner":
+                    below = self._add(node.input)
+                    return {name: below[column] for name, column in picked.items()}
+        self.leaves.append(node)
+        return {name: (len(self.leaves) - 1, name) for name in node.schema.names}
+
+    def _equal(self, a: Origin, b: Origin) -> None:
+        touched = [c for c in self.classes if a in c or b in c]
+        self.classes = [c for c in self.classes if c not in touched]
+        self.classes.append({a, b}.union(*touched))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """Some of the leaves, joined."""
+
+    node: LogicalNode
+    estimate: Estimate
+    leaves: frozenset[int]
+    #: What its columns are.
+    names: dict[Origin, str]
+    #: Rows that its joins make.
+    rows_made: float
+
+
+def _best(
+    group: _Group, outputs: dict[str, Origin], top: Join, found: NodeMap[Estimate]
+) -> Join | None:
+    """The joins in a better order, None if there is none."""
+    leaves = [
+        _Tree(leaf, found[leaf], frozenset([k]), {(k, n): n for n in leaf.schema.names}, 0.0)
+        for k, leaf in enumerate(group.leaves)
+    ]
+    pairs = [(a, b) for k, a in enumerate(leaves) for b in leaves[k + 1 :]]
+    tree = _cheapest([_joined(group, outputs, a, b) for a, b in pairs])
+    while tree is not None and len(tree.leaves) < len(leaves):  # ends: a leaf more each time
+        rest = [leaf for leaf in leaves if not leaf.leaves <= tree.leaves]
+        tree = _cheapest([_joined(group, outputs, tree, leaf) for leaf in rest])
+    written = sum(found[join].rows for join in group.joins)
+    if tree is None or tree.rows_made > written * (1 - GAIN_MIN):
+        return None
+    assert isinstance(tree.node, Join), tree.node
+    sides = {
+        origin: (side, column)
+        for side, column, name in tree.node.columns
+        for origin, made in tree.names.items()
+        if made == name
+    }
+    columns = tuple((*sides[outputs[name]], name) for _, _, name in top.columns)
+    last = tree.node
+    return Join(last.left, last.right, last.left_on, last.right_on, columns, label=top.label)
+
+
+def _cheapest(trees: list[_Tree | None]) -> _Tree | None:
+    """The first of those that make the fewest rows."""
+    made = [tree for tree in trees if tree is not None]
+    return min(made, key=lambda tree: tree.rows_made, default=None)
+
+
+def _joined(group: _Group, outputs: dict[str, Origin], left: _Tree, right: _Tree) -> _Tree | None:
+    """Both joined on all that they have equal; None if there is nothing."""
+    keys: list[tuple[str, str]] = []
+    for c in group.classes:
+        mine = sorted(origin for origin in c if origin in left.names)
+        others = sorted(origin for origin in c if origin in right.names)
+        if mine and others:
+            keys.append((left.names[mine[0]], right.names[others[0]]))
+    if not keys:
+        return None
+    together = left.leaves | right.leaves
+    open_classes = [c for c in group.classes if any(leaf not in together for leaf, _ in c)]
+    needed = {*outputs.values()}.union(*open_classes)
+    columns: list[tuple[Side, str, str]] = []
+    names: dict[Origin, str] = {}
+    sides: tuple[tuple[Side, _Tree], ...] = (("left", left), ("right", right))
+    for side, tree in sides:
+        for origin, column in tree.names.items():
+            if origin in needed:
+                leaf, name = origin
+                while name in names.values():  # ends: there are finitely many
+                    name = f"{name}.{leaf}"
+                names[origin] = name
+                columns.append((side, column, names[origin]))
+    left_on, right_on = zip(*keys, strict=True)
+    node = Join(left.node, right.node, left_on, right_on, tuple(columns))
+    estimate = estimate_of(node, [left.estimate, right.estimate])
+    rows_made = left.rows_made + right.rows_made + estimate.rows
+    return _Tree(node, estimate, together, names, rows_made)

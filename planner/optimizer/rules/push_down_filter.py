@@ -1,0 +1,158 @@
+"""Filters move toward the sources, so that less is computed and exchanged.
+
+A conjunct moves through renames, widened columns, unions, explodes of other columns, changes of
+lifetimes, aggregates and stitches (if it reads keys only), to the left of a clip, and to the side
+of a join that has its columns (of a left join: not if it reads right columns, which may be null
+above only). It stays where it is if it reads a computed column, if it reads a lifetime that the
+node changes, if it may fail on rows it would not have seen otherwise (casts), and above a subplan
+that others share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.expressions.nodes import Call, Column, Node, rename_columns
+from planner.expressions.predicates import conjunction, conjuncts, may_fail
+from planner.logical.nodes import (
+    Clip,
+    DataWindowAgg,
+    Explode,
+    Filter,
+    Join,
+    Lifetime,
+    LogicalNode,
+    Project,
+    Recover,
+    Stitch,
+    Union,
+    WindowAgg,
+)
+from planner.logical.traversal import Shared, transform
+from rstream.items.batch import VE, VS
+
+if TYPE_CHECKING:
+    from planner.cost.options import PlanOptions
+
+
+def push_down_filter(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
+    """Every filter as far down as it may go."""
+
+    def change(node: LogicalNode, shared: Shared) -> LogicalNode:
+        if not isinstance(node, Filter) or node.input in shared:
+            return node
+        return _sink(node.input, conjuncts(node.predicate), node.label, shared)
+
+    return transform(root, change)
+
+
+def _sink(node: LogicalNode, predicates: list[Node], label: str, shared: Shared) -> LogicalNode:
+    """``node`` filtered by ``predicates``, each placed as low as it may be.
+
+    One that may fail does not get below one that stands before it and stays.
+    """
+    stay: list[Node] = []
+    for predicate in predicates:
+        is_guarded = bool(stay) and may_fail(predicate)
+        moved = None if node in shared or is_guarded else _moved(node, predicate, shared)
+        if moved is None:
+            stay.append(predicate)
+        else:
+            node = moved
+    return _filtered(node, stay, label, shared) if stay else node
+
+
+def _filtered(node: LogicalNode, predicates: list[Node], label: str, shared: Shared) -> LogicalNode:
+    """One filter rather than two, unless the lower one may protect the upper one."""
+    if isinstance(node, Filter) and node not in shared:
+        together = [*conjuncts(node.predicate), *predicates]
+        if not any(may_fail(predicate) for predicate in together):
+            return replace(node, predicate=conjunction(together), label=label or node.label)
+    return Filter(node, conjunction(predicates), label)
+
+
+def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | None:
+    """``node`` with the predicate inside, or None if it cannot go there."""
+    reads = predicate.columns()
+    match node:
+        case Filter(input=below) if not may_fail(predicate):
+            inside = None if below in shared else _moved(below, predicate, shared)
+            return None if inside is None else replace(node, input=inside)
+        case Project(input=below, columns=columns):
+            names = dict(columns)
+            sources = {name: names[name] for name in reads if name in names}
+            if not all(_is_column(source) for source in sources.values()):
+                return None
+            return replace(
+                node, input=_sink(below, [rename_columns(predicate, sources)], "", shared)
+            )
+        case Explode(input=below, column=column) if column not in reads and not may_fail(predicate):
+            return replace(node, input=_sink(below, [predicate], "", shared))
+        case Union(branches=branches) if not any(branch in shared for branch in branches):
+            below_all = tuple(_sink(branch, [predicate], "", shared) for branch in branches)
+            return replace(node, branches=below_all)
+        case WindowAgg(input=below, keys=keys) | DataWindowAgg(input=below, keys=keys) if (
+            reads and set(reads) <= set(keys)
+        ):
+            if may_fail(predicate):
+                return None
+            return replace(node, input=_sink(below, [predicate], "", shared))
+        case Recover(input=below):
+            return replace(node, input=_sink(below, [predicate], "", shared))
+        case Lifetime(input=below) if _is_of_payload(predicate):
+            return replace(node, input=_sink(below, [predicate], "", shared))
+        case Stitch(input=below, on=on) if _is_of_payload(predicate) and set(reads) <= set(on):
+            return replace(node, input=_sink(below, [predicate], "", shared))
+        case Clip(left=below) if _is_of_payload(predicate):
+            return replace(node, left=_sink(below, [predicate], "", shared))
+        case Join():
+            return None if may_fail(predicate) else _into_join(node, predicate, shared)
+        case _:
+            return None
+
+
+def _is_column(source: Node) -> bool:
+    """Whether it is a column, perhaps in a wider type."""
+    if isinstance(source, Call) and source.function == "cast" and not may_fail(source):
+        (source,) = source.args
+    return isinstance(source, Column)
+
+
+def _is_of_payload(predicate: Node) -> bool:
+    """Whether it reads payload columns, and no lifetime, and cannot fail on rows it did not see."""
+    reads = predicate.columns()
+    return bool(reads) and VS not in reads and VE not in reads and not may_fail(predicate)
+
+
+def _into_join(node: Join, predicate: Node, shared: Shared) -> LogicalNode | None:
+    """To each side that has all its columns: a predicate over the keys goes to both."""
+    reads = predicate.columns()
+    if not reads or VS in reads or VE in reads:
+        return None
+    origins = {name: side for side, _, name in node.columns}
+    if node.how == "left" and any(origins[name] == "right" for name in reads):
+        return None  # It would see the nulls of rows without a match.
+    sides = {"left": node.left, "right": node.right}
+    changed: dict[str, LogicalNode] = {}
+    for side, below in sides.items():
+        names = _names_on(node, side)
+        if below not in shared and all(name in names for name in reads):
+            inner = rename_columns(predicate, {name: names[name] for name in reads})
+            changed[side] = _sink(below, [inner], "", shared)
+    if not changed or (node.how != "inner" and "left" not in changed):
+        return None  # In an outer join only the left side decides which rows there are.
+    return node.with_inputs((changed.get("left", node.left), changed.get("right", node.right)))
+
+
+def _names_on(node: Join, side: str) -> dict[str, Node]:
+    """Output names that are columns of one side, keys of the other side included."""
+    pairs = list(zip(node.left_on, node.right_on, strict=True))
+    partner = dict(pairs) if side == "right" else {right: left for left, right in pairs}
+    schema = node.left.schema if side == "left" else node.right.schema
+    names: dict[str, Node] = {}
+    for origin, column, output in node.columns:
+        here = column if origin == side else partner.get(column)
+        if here is not None:
+            names[output] = Column(here, schema.field(here).type)
+    return names

@@ -1,0 +1,52 @@
+"""What a rule changed in a plan, in lines that ``explain`` shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.logical.text import describe
+from planner.logical.traversal import topological
+
+if TYPE_CHECKING:
+    from planner.logical.nodes import LogicalNode
+
+
+def step_of(rule: str, why: str, before: LogicalNode, after: LogicalNode) -> RuleStep:
+    """The difference between two plans, which do not look the same."""
+    old, new = _lines(before), _lines(after)
+    removed, added = tuple((old - new).elements()), tuple((new - old).elements())
+    if not removed and not added:
+        removed, added = (), _moved(before, after)
+    return RuleStep(rule, why, removed, added)
+
+
+def _lines(root: LogicalNode) -> Counter[str]:
+    return Counter(describe(node) for node in topological(root))
+
+
+def _moved(before: LogicalNode, after: LogicalNode) -> tuple[str, ...]:
+    """The same nodes in other places."""
+    places = [Counter(_places(root)) for root in (before, after)]
+    return tuple((places[1] - places[0]).elements())
+
+
+def _places(root: LogicalNode) -> list[str]:
+    return [
+        f"{describe(node)}, now above {describe(child)}"
+        for node in topological(root)
+        for child in node.inputs
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStep:
+    """A rule of the optimizer that changed the plan."""
+
+    rule: str
+    #: What it is for.
+    why: str
+    #: Lines of the plan that went, and those that came, without indentation.
+    removed: tuple[str, ...]
+    added: tuple[str, ...]

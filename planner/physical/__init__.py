@@ -1,0 +1,1 @@
+"""The physical plan: stages, vertices, channels, and how each is recovered."""

@@ -1,0 +1,121 @@
+"""Which recovery each stage gets, and why.
+
+What the query says is done, or refused where it cannot be: *replay* needs a state that reaches back
+no longer than a known time (:mod:`rvertex.operators.horizon`). Code that is declared as not
+deterministic can be neither replayed nor replicated; what it gave is logged (*strong*). Where the
+query says nothing, a stage is replayed if its state reaches back a bounded time and rebuilding it
+is little work: its checkpoints are then a few numbers. All others are recovered from checkpoints.
+Replication costs a second run of the stage, so it is done only where it is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.durations import format_us
+from planner.errors import InvalidPlanError
+from planner.logical.nodes import DataWindowAgg, WindowAgg
+from planner.logical.traversal import codes_in
+from planner.physical.recovery import (
+    checked,
+    durations_of,
+    further,
+    unbounded,
+    with_horizons,
+    with_recovery,
+    with_strong_flushed,
+)
+from planner.quantities import format_bytes, format_seconds
+from rvertex.aggregates.user_defined import Custom
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.logical.recover import RecoveryChoice
+    from planner.physical.drafts import Draft
+    from planner.physical.plan import PhysicalPlan, Stage
+    from rvertex.operators.horizon import Durations
+    from rvertex.vertex.spec import Recovery, VertexSpec
+
+#: More work than this, s of one core, is not done again where a checkpoint would do.
+REBUILD_S_MAX = 1.0
+#: More input than this is not kept for it.
+HELD_BYTES_MAX = 64 * 2**20
+
+
+def with_choices(
+    plan: PhysicalPlan, drafts: Sequence[Draft], default: RecoveryChoice | None
+) -> PhysicalPlan:
+    """The plan with a recovery for every stage; ``default`` is what the query says for all.
+
+    Raises:
+        InvalidPlanError: what is asked for cannot be.
+    """
+    plan = with_horizons(plan)
+    durations = durations_of(plan)
+    of_stage = {draft.name: draft for draft in drafts}
+    decided: dict[str, Recovery] = {}
+    why: dict[str, str] = {}
+    for vertex in plan.vertices:  # those of a stage may differ in what their sources hold
+        draft = of_stage[vertex.stage]
+        found, reason = _decided(plan, vertex, draft, default, durations[vertex.id])
+        if vertex.stage not in decided or further(found, decided[vertex.stage]) is found:
+            decided[vertex.stage], why[vertex.stage] = found, reason
+    return with_strong_flushed(with_recovery(plan, decided, why))
+
+
+def _decided(
+    plan: PhysicalPlan,
+    vertex: VertexSpec,
+    draft: Draft,
+    default: RecoveryChoice | None,
+    durations: Durations,
+) -> tuple[Recovery, str]:
+    strange = _not_repeatable(draft)
+    if strange:
+        if draft.recovery is not None and draft.recovery.strategy not in ("checkpoint", "strong"):
+            raise InvalidPlanError(
+                f'stage {draft.name}: recover_with("{draft.recovery.strategy}") needs code that '
+                f"gives the same again, and {strange[0]} is declared deterministic=False; "
+                "leave recover_with(...) out: what it gave is logged"
+            )
+        return replace(vertex.recovery, strategy="strong"), f"{strange[0]} is not deterministic"
+    choice = draft.recovery or default
+    if choice is None:
+        return _cheapest(plan, vertex, durations)
+    found = checked(plan, vertex, durations, choice.strategy, choice.replicas)
+    return found, "as the query says"
+
+
+def _not_repeatable(draft: Draft) -> list[str]:
+    """The code in a stage that is declared as not deterministic."""
+    found = [c.name for node in draft.nodes for c in codes_in(node) if not c.is_deterministic]
+    for node in draft.nodes:
+        if isinstance(node, WindowAgg | DataWindowAgg):
+            users = [a.argument for a in node.aggregates if isinstance(a.argument, Custom)]
+            found += [str(user) for user in users if not user.is_deterministic]
+    return found
+
+
+def _cheapest(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> tuple[Recovery, str]:
+    """Replay where it is little work, otherwise checkpoints."""
+    checkpoint = replace(vertex.recovery, strategy="checkpoint")
+    horizon_us = vertex.recovery.horizon_us
+    if horizon_us is None:
+        return checkpoint, unbounded(plan, vertex, durations)
+    stage = plan.stage(vertex.stage)
+    assert stage.cost is not None, stage.name
+    share = min(1.0, horizon_us / 1e6 / stage.cost.span_s)
+    work_s = stage.cost.core_s * share / stage.parallelism
+    if work_s > REBUILD_S_MAX:
+        return checkpoint, f"{format_us(horizon_us)} again is {format_seconds(work_s)} of work"
+    held_bytes = sum(_bytes_out(plan.stage(edge.upstream)) for edge in stage.inputs) * share
+    if held_bytes > HELD_BYTES_MAX:
+        return checkpoint, f"{format_us(horizon_us)} of input is {format_bytes(held_bytes)}"
+    back = f"its state reaches back {format_us(horizon_us)}" if horizon_us else "it has no state"
+    return replace(vertex.recovery, strategy="replay"), f"{back}, so positions do"
+
+
+def _bytes_out(stage: Stage) -> float:
+    return 0.0 if stage.cost is None else stage.cost.bytes_out

@@ -1,0 +1,316 @@
+"""From the logical plan to the physical one: stages are cut at exchanges, the rest is fused.
+
+Walking from the sources up, every node either joins the stage that its input is in or begins a new
+one. A stage is *closed* once something reads it over channels: after an exchange, where a subplan
+is shared, and below a union or a join. Whatever follows a closed stage without an exchange begins
+a stage that reads it vertex by vertex (*forward*).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.cost.dealing import dealt
+from planner.cost.model import estimates
+from planner.cost.options import PARALLELISM, PARALLELISM_MAX, Parallelism, PlanOptions
+from planner.cost.statistics import Discover, Discovery, Look, Statistics, Survey
+from planner.durations import Duration, positive_duration_us
+from planner.errors import InvalidPlanError
+from planner.logical import nodes as logical
+from planner.logical.properties import grid_us, is_stateless
+from planner.logical.text import describe, logical_text
+from planner.logical.traversal import NodeMap, codes_in, readers, topological
+from planner.logical.user_step import lettered
+from planner.optimizer.optimizer import RULES, Rule, optimize_step_by_step
+from planner.physical.choose_recovery import with_choices
+from planner.physical.dictionaries import sources_of_unions
+from planner.physical.drafts import Draft, Feed
+from planner.physical.plan import PhysicalPlan, Routing, Story, check_size
+from planner.physical.sizing import add_costs, widths
+from planner.physical.stages import Output, build_vertices, pair_spec, stateless_spec, summarise
+from rvertex.operators.lifetimes.stitch import Stitch
+from rvertex.operators.windows.extremes import Extremes
+from rvertex.sources.discover import discover as discover_units
+from rvertex.sources.discover import partition_count
+from rvertex.sources.formats.carried import with_carried
+from rvertex.sources.formats.row_groups import marked
+from rvertex.sources.statistics import statistics_of
+from rvertex.sources.survey import survey as survey_times
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.logical.one_input import OneInput
+    from planner.logical.query import Query
+    from planner.logical.recover import RecoveryChoice
+
+_NO_COLUMNS = pa.schema([])
+
+
+def lower(
+    query: Query,
+    *,
+    root: str,
+    parallelism: Parallelism = PARALLELISM,
+    cti_every: Duration | None = None,
+    partial_aggregation: bool = True,
+    is_paced: bool = False,
+    discover: Discover = discover_units,
+    look: Look = statistics_of,
+    survey: Survey = survey_times,
+    rules: Sequence[Rule] = RULES,
+) -> PhysicalPlan:
+    """The physical plan of ``query`` for a job whose folder is ``root``.
+
+    Raises:
+        InvalidPlanError: the query cannot be run, or the plan would be larger than the limits.
+        StreamEngineError: a file cannot be read, or has a row without a time, naming both.
+    """
+    _check_parallelism(parallelism)
+    every_us = None if cti_every is None else positive_duration_us(cti_every, what="cti_every")
+    discovery = Discovery(discover, survey)
+    known = discovery.statistics(query.plan, look)
+
+    def attempt(n: int, widths: Mapping[int, int]) -> _Lowering:
+        options = PlanOptions(n, partial_aggregation, is_paced, known)
+        plan, steps = optimize_step_by_step(query.plan, options, rules)
+        cti_every_us = every_us or query.cti_every_us or grid_us(plan)
+        story = Story(logical_text(query.plan), logical_text(plan), steps)
+        lowering = _Lowering(plan, story, n, widths, cti_every_us, discovery, known)
+        add_costs(lowering.drafts, estimates(plan, known))
+        return lowering
+
+    if parallelism != "auto":
+        return _physical(attempt(parallelism, {}), root, query.recovery)
+    recommended = widths(attempt(PARALLELISM, {}).drafts)
+    if max(recommended.values()) == 1:
+        return _physical(attempt(1, {}), root, query.recovery)
+    return _physical(attempt(PARALLELISM, recommended), root, query.recovery)
+
+
+def _check_parallelism(parallelism: Parallelism) -> None:
+    if parallelism == "auto":
+        return
+    if not isinstance(parallelism, int) or not 1 <= parallelism <= PARALLELISM_MAX:
+        raise InvalidPlanError(
+            f"parallelism={parallelism}: it is between 1 and {PARALLELISM_MAX}, or 'auto'"
+        )
+
+
+def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -> PhysicalPlan:
+    plan, drafts, last = lowering.plan, lowering.drafts, lowering.last
+    root = root.rstrip("/")
+    output = plan.uri.rstrip("/") if plan.uri is not None else f"{root}/output"
+    check_size(
+        sum(draft.parallelism for draft in drafts),
+        sum(feed.channel_count for draft in drafts for feed in draft.feeds),
+    )
+    answer = Output(output, plan.form)
+    vertices = [v for d in drafts for v in build_vertices(d, root, answer if d is last else None)]
+    physical = PhysicalPlan(
+        stages=tuple(summarise(draft, is_sink=draft is last) for draft in drafts),
+        vertices=tuple(vertices),
+        output=output,
+        root=root,
+        parallelism=lowering.parallelism,
+        cti_every_us=lowering.cti_every_us,
+        story=lowering.story,
+        notes=tuple(dict.fromkeys(lowering.notes)),
+    )
+    physical = with_choices(physical, drafts, recovery)
+    physical.validate()
+    return physical
+
+
+class _Flow:
+    """Where a node's rows come from, and how the next stage would get them."""
+
+    def __init__(self, drafts: list[Draft], exchange: logical.Exchange | None = None) -> None:
+        self.drafts = drafts
+        self.exchange = exchange
+
+
+class _Lowering:
+    """One walk over one plan; ``drafts`` are its stages, upstream first."""
+
+    def __init__(
+        self,
+        plan: logical.Sink,
+        story: Story,
+        parallelism: int,
+        widths: Mapping[int, int],
+        cti_every_us: int,
+        discovery: Discovery,
+        known: Statistics,
+    ) -> None:
+        self.plan = plan
+        self.story = story
+        self.cti_every_us = cti_every_us
+        self.drafts: list[Draft] = []
+        self.notes: list[str] = []
+        self._parallelism = parallelism
+        #: By number of stage; others have the plan's parallelism.
+        self._widths = widths
+        self._discovery = discovery
+        self._known = known
+        self._flows: NodeMap[_Flow] = NodeMap()
+        #: Folders of dead letters so far.
+        self._letters: set[str] = set()
+        #: Sources whose text is never carried as dictionaries.
+        self._mixed = sources_of_unions(plan)
+        counts = readers(plan)
+        for node in topological(plan.input):
+            flow = self._lower(node)
+            if flow.exchange is None and len(flow.drafts) == 1:
+                flow.drafts[0].nodes.append(node)
+            if counts[node] > 1:
+                for draft in flow.drafts:
+                    draft.is_closed = True
+            self._flows[node] = flow
+        #: The stage that writes the answer.
+        self.last = self._open(self._flows[plan.input])
+
+    @property
+    def parallelism(self) -> int:
+        """Vertices of a keyed stage, at most."""
+        return (
+            max([self._parallelism, *self._widths.values()]) if self._widths else self._parallelism
+        )
+
+    def _lower(self, node: logical.LogicalNode) -> _Flow:
+        inputs = [self._flows[child] for child in node.inputs]
+        match node:
+            case logical.Source():
+                return _Flow([self._source(node)])
+            case logical.Union():
+                return _Flow([draft for flow in inputs for draft in self._branch(flow)])
+            case logical.Exchange():
+                assert inputs[0].exchange is None, "an exchange follows another"
+                return _Flow(inputs[0].drafts, node)
+            case logical.Join() | logical.Clip():
+                return _Flow([self._pair(node, *inputs)])
+            case logical.Stitch(on=on):
+                draft = self._plain(inputs[0], node, "stitch")
+                draft.add(Stitch(on), describe(node), node.label)
+                draft.is_cheap = False
+                return _Flow([draft])
+            case logical.Lifetime(change=change):
+                draft = self._open(inputs[0])
+                draft.add(change, describe(node), node.label)
+                draft.is_cheap = draft.is_cheap and is_stateless(node)
+                return _Flow([draft])
+            case logical.WindowAgg():
+                draft = self._plain(inputs[0], node, "agg")
+                draft.add(node.operator(), describe(node), node.label)
+                draft.is_cheap = draft.is_cheap and node.phase == "partial"
+                return _Flow([draft])
+            case logical.DataWindowAgg():
+                draft = self._plain(inputs[0], node, "agg")
+                draft.add(node.operator(), describe(node), node.label)
+                draft.is_cheap = draft.is_cheap and node.phase == "partial"
+                return _Flow([draft])
+            case logical.Extremes(column=column, is_max=is_max):
+                draft = self._open(inputs[0])
+                draft.add(Extremes(column, is_max), describe(node), node.label)
+                draft.is_cheap = False
+                return _Flow([draft])
+            case logical.UserStep():
+                draft = self._plain(inputs[0], node, node.kind)
+                draft.add(lettered(node, self._letters), describe(node), node.label)
+                draft.is_cheap = False
+                return _Flow([draft])
+            case logical.Filter() | logical.Project() | logical.Explode():
+                assert is_stateless(node)
+                draft = self._open(inputs[0])
+                draft.add(stateless_spec(node, draft.payload), describe(node), node.label)
+                draft.is_cheap = draft.is_cheap and not codes_in(node)
+                return _Flow([draft])
+            case logical.Recover(choice=choice):
+                assert inputs[0].exchange is None, "an exchange is directly below a choice"
+                for draft in inputs[0].drafts:
+                    draft.recovery = choice
+                    draft.label = node.label or draft.label
+                return inputs[0]
+            case logical.Sink():
+                raise AssertionError("a sink is the root of its plan")
+
+    def _source(self, node: logical.Source) -> Draft:
+        spec = replace(node.spec, cti_every_us=self.cti_every_us)
+        units = self._discovery.units(spec)
+        self.notes += self._discovery.notes(spec)
+        n = partition_count(spec, units, node.partitions, self._keyed_width())
+        draft = self._draft("source", n)
+        draft.is_fixed = node.partitions is not None or spec.format == "rstream"
+        draft.label = node.label
+        carried = () if node in self._mixed else self._discovery.carried(spec)
+        parts = dealt(spec, units, n, self._discovery.times(spec), self._known.of(spec))
+        parts = tuple(marked(p) for p in parts)
+        draft.partitions = tuple(replace(p, spec=with_carried(p.spec, carried)) for p in parts)
+        draft.payload = draft.partitions[0].spec.schema
+        draft.is_cheap = True
+        found = parts[0].spec
+        shown = replace(spec, delay_us=found.delay_us, delay_origin=found.delay_origin)
+        draft.shows.append(describe(replace(node, spec=shown)))
+        return draft
+
+    def _pair(self, node: logical.Join | logical.Clip, left: _Flow, right: _Flow) -> Draft:
+        kind = "join" if isinstance(node, logical.Join) else "clip"
+        draft = self._draft(kind, self._width([left, right]))
+        self._connect(draft, 0, left)
+        self._connect(draft, 1, right)
+        draft.add(pair_spec(node), describe(node), node.label)
+        return draft
+
+    def _branch(self, flow: _Flow) -> list[Draft]:
+        assert flow.exchange is None, "an exchange is directly below a union"
+        return flow.drafts
+
+    def _open(self, flow: _Flow, kind: str = "") -> Draft:
+        """A stage that may be added to and has all the rows of ``flow``."""
+        if flow.exchange is None and len(flow.drafts) == 1 and not flow.drafts[0].is_closed:
+            return flow.drafts[0]
+        default = "union" if len(flow.drafts) > 1 and flow.exchange is None else kind or "map"
+        draft = self._draft(default, self._width([flow]))
+        self._connect(draft, 0, flow)
+        draft.payload = flow.drafts[0].payload
+        return draft
+
+    def _plain(self, flow: _Flow, node: OneInput, kind: str) -> Draft:
+        """The same, with the columns in the form that the logical plan gives them."""
+        draft = self._open(flow, kind)
+        draft.decode(node.input.schema)
+        return draft
+
+    def _width(self, flows: list[_Flow]) -> int:
+        """Vertices of a stage that reads ``flows``."""
+        exchanges = [flow.exchange for flow in flows]
+        if any(exchange is not None and exchange.keys for exchange in exchanges):
+            return self._keyed_width()
+        if any(exchange is not None for exchange in exchanges):
+            return 1
+        return max(draft.parallelism for flow in flows for draft in flow.drafts)
+
+    def _keyed_width(self) -> int:
+        """Vertices of the next stage, if nothing else decides."""
+        return self._widths.get(len(self.drafts) + 1, self._parallelism)
+
+    def _draft(self, kind: str, parallelism: int) -> Draft:
+        draft = Draft(len(self.drafts) + 1, kind, parallelism, _NO_COLUMNS)
+        self.drafts.append(draft)
+        return draft
+
+    def _connect(self, draft: Draft, port: int, flow: _Flow) -> None:
+        routing: Routing = "forward"
+        keys: tuple[str, ...] = ()
+        if flow.exchange is not None:
+            keys = flow.exchange.keys
+            routing = "hash" if keys else "gather"
+        for upstream in flow.drafts:
+            upstream.is_closed = True
+            slot = sum(1 for feed in upstream.exits if feed.downstream is draft)
+            feed = Feed(upstream, draft, port, routing, keys, slot)
+            upstream.exits.append(feed)
+            draft.feeds.append(feed)

@@ -1,0 +1,270 @@
+"""The physical plan: vertices joined by channels, and what is worth knowing about their stages.
+
+A stage is a chain of operators; its vertices are the partitions. Ids follow from the query alone,
+so the same query gives the same plan in every process: ``s02-join.1`` is vertex 1 of the second
+stage, ``s02-join.1--s03-agg.0`` the channel from it to vertex 0 of the third.
+
+Invariants (``validate``): every channel has one writer and one reader that agree on place,
+durability and columns; the graph has no cycle; the sink's vertices are those of one stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import networkx as nx
+
+from planner.errors import InvalidPlanError
+from planner.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from planner.optimizer.trace import RuleStep
+    from rvertex.vertex.spec import (
+        Durability,
+        InputChannel,
+        OutputEdge,
+        Recovery,
+        VertexId,
+        VertexSpec,
+    )
+
+VERTICES_MAX = 4096
+CHANNELS_MAX = 65_536
+
+Routing = Literal["hash", "forward", "gather"]
+
+
+@dataclass(frozen=True, slots=True)
+class StageInput:
+    """An edge between two stages."""
+
+    upstream: str
+    port: int
+    routing: Routing
+    keys: tuple[str, ...]
+    durability: Durability
+    #: Why the channels are flushed or not.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageCost:
+    """Estimates for a whole stage. Per-second figures are per second of event time."""
+
+    rows_in: float
+    rows_out: float
+    #: Event time that the input covers.
+    span_s: float
+    bytes_out: float
+    #: Remembered at an instant, by all vertices together.
+    state_bytes: float
+    #: Work for the whole input, seconds of one core.
+    core_s: float
+    recommended_parallelism: int
+    #: What decided that number.
+    why: str
+    #: A source that it depends on told nothing.
+    is_assumed: bool = False
+
+    @property
+    def rows_in_per_s(self) -> float:
+        return self.rows_in / self.span_s
+
+    @property
+    def cores(self) -> float:
+        """Needed to keep up with event time."""
+        return self.core_s / self.span_s
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """How the logical plan became what is run."""
+
+    #: The logical plan as written, and as it was lowered.
+    before: str
+    after: str
+    steps: tuple[RuleStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What ``explain`` and progress reports say about a stage."""
+
+    name: str
+    parallelism: int
+    #: One line per operator, in the order of the data.
+    operators: tuple[str, ...]
+    inputs: tuple[StageInput, ...]
+    #: Columns read from the source; empty for stages without one.
+    reads: tuple[str, ...]
+    schema: pa.Schema
+    is_sink: bool = False
+    cost: StageCost | None = None
+    #: How its vertices are recovered, and why so.
+    recovery: Recovery | None = None
+    why_recovery: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalPlan:
+    """Everything the job manager has to know to run a query. Picklable."""
+
+    stages: tuple[Stage, ...]
+    vertices: tuple[VertexSpec, ...]
+    #: Folder under which the sink's streams lie.
+    output: str
+    root: str
+    #: Vertices of keyed stages; the greatest number, where each stage has its own.
+    parallelism: int
+    cti_every_us: int
+    #: Told, not run: plans of different stories are equal.
+    story: Story | None = field(default=None, compare=False)
+    #: What whoever runs it has to know, a line each.
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The payload columns of the answer."""
+        return self.stages[-1].schema
+
+    @property
+    def plan_hash(self) -> str:
+        """Equal for plans that give the same answer in the same order, wherever they lie."""
+        return fingerprint(tuple(v.state_schema for v in self.vertices))
+
+    def vertex(self, vertex_id: str) -> VertexSpec:
+        """The vertex of that id.
+
+        Raises:
+            InvalidPlanError: there is none.
+        """
+        for vertex in self.vertices:
+            if vertex.id == vertex_id:
+                return vertex
+        raise InvalidPlanError(f"the plan has no vertex {vertex_id!r}")
+
+    def stage(self, name: str) -> Stage:
+        """The stage of that name.
+
+        Raises:
+            InvalidPlanError: there is none.
+        """
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise InvalidPlanError(f"the plan has no stage {name!r}")
+
+    def writers(self) -> dict[str, VertexId]:
+        """By stream, sink streams included, the vertex that writes it."""
+        return {s: v.id for v in self.vertices for s in v.output_streams}
+
+    def readers(self) -> dict[str, VertexId]:
+        """By stream the vertex that reads it."""
+        return {channel.stream: v.id for v in self.vertices for channel in v.inputs}
+
+    def upstream(self, vertex_id: str) -> tuple[VertexId, ...]:
+        """The vertices that this one reads from, in the order of its channels."""
+        writers = self.writers()
+        channels = self.vertex(vertex_id).inputs
+        return tuple(dict.fromkeys(writers[channel.stream] for channel in channels))
+
+    def downstream(self, vertex_id: str) -> tuple[VertexId, ...]:
+        """The vertices that read from this one."""
+        readers = self.readers()
+        streams = self.vertex(vertex_id).output_streams
+        return tuple(dict.fromkeys(readers[s] for s in streams if s in readers))
+
+    def sink_streams(self) -> tuple[tuple[str, str], ...]:
+        """Stream id and URI of every stream of the answer, by partition."""
+        return tuple(
+            pair
+            for vertex in self.vertices
+            for edge in vertex.outputs
+            if edge.is_sink
+            for pair in zip(edge.streams, edge.uris, strict=True)
+        )
+
+    def side_streams(self) -> dict[str, tuple[tuple[str, str], ...]]:
+        """Stream id and URI of every side stream, by the name of the side output."""
+        found: dict[str, tuple[tuple[str, str], ...]] = {}
+        for vertex in self.vertices:
+            for edge in vertex.outputs:
+                if edge.side:
+                    pairs = zip(edge.streams, edge.uris, strict=True)
+                    found[edge.side] = (*found.get(edge.side, ()), *pairs)
+        return found
+
+    def graph(self) -> nx.DiGraph:
+        """Vertices and channels; every edge carries its ``streams``."""
+        graph = nx.DiGraph()
+        graph.add_nodes_from(v.id for v in self.vertices)
+        readers = self.readers()
+        for vertex in self.vertices:
+            for stream in vertex.output_streams:
+                if stream in readers:
+                    graph.add_edge(vertex.id, readers[stream])
+        return graph
+
+    def topological_order(self) -> tuple[VertexId, ...]:
+        """Upstream before downstream, otherwise in the order of the plan."""
+        places = {vertex.id: k for k, vertex in enumerate(self.vertices)}
+        return tuple(nx.lexicographical_topological_sort(self.graph(), key=places.__getitem__))
+
+    def ancestors(self, vertex_id: str) -> frozenset[VertexId]:
+        """All vertices that this one depends on."""
+        return frozenset(nx.ancestors(self.graph(), vertex_id))
+
+    def validate(self) -> None:
+        """Assert the invariants of the module."""
+        outputs = [(edge, k) for v in self.vertices for edge in v.outputs for k in _places(edge)]
+        ids = [vertex.id for vertex in self.vertices]
+        assert len(set(ids)) == len(ids), "a vertex id occurs twice"
+        streams = [edge.streams[k] for edge, k in outputs]
+        assert len(set(streams)) == len(streams), "a stream has two writers"
+        uris = [edge.uris[k] for edge, k in outputs]
+        assert len(set(uris)) == len(uris), "two streams lie in one folder"
+        self._check_channels()
+        assert nx.is_directed_acyclic_graph(self.graph()), "the plan has a cycle"
+        sinks = {v.stage for v in self.vertices for edge in v.outputs if edge.is_sink}
+        assert sinks == {self.stages[-1].name}, sinks
+
+    def _check_channels(self) -> None:
+        read: dict[str, InputChannel] = {}
+        for vertex in self.vertices:
+            assert bool(vertex.inputs) != (vertex.source is not None), vertex.id
+            for channel in vertex.inputs:
+                assert channel.stream not in read, f"{channel.stream} has two readers"
+                read[channel.stream] = channel
+        for vertex in self.vertices:
+            for edge in vertex.outputs:
+                for k in _places(edge):
+                    if edge.is_sink or edge.side:
+                        assert edge.streams[k] not in read, edge.streams[k]
+                        continue
+                    channel = read.pop(edge.streams[k])
+                    assert channel.uri == edge.uris[k], channel
+                    assert channel.durability == edge.durability, channel
+                    assert channel.payload.equals(vertex.output_payload), channel
+        assert not read, f"nobody writes {sorted(read)}"
+
+
+def check_size(vertices: int, channels: int) -> None:
+    """Refuse plans beyond the limits before they are built.
+
+    Raises:
+        InvalidPlanError: there are too many vertices or channels.
+    """
+    for count, what, limit in (
+        (vertices, "vertices", VERTICES_MAX),
+        (channels, "channels", CHANNELS_MAX),
+    ):
+        if count > limit:
+            raise InvalidPlanError(f"the plan has {count} {what}; the limit is {limit}")
+
+
+def _places(edge: OutputEdge) -> range:
+    assert len(edge.streams) == len(edge.uris), edge
+    return range(len(edge.streams))

@@ -1,0 +1,1 @@
+"""Rules over stages, applied before their vertices are built."""

@@ -1,0 +1,67 @@
+"""Which sources need not sort their rows, as nothing behind them depends on the order.
+
+A source reorders what comes out of order before anyone sees it. Where rows only pass filters and
+projections on their way into counts, sums of integers, extremes of integers and times, and values
+by rank, per window of points or per session, they are folded into their panes as they come
+(:mod:`rvertex.operators.windows.panes.unordered`): the output is the same, item for item.
+
+Panes must not be much shorter than the source's disorder and its grid of CTIs, or many were open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.logical.traversal import codes_in
+from rvertex.operators.filter import Filter
+from rvertex.operators.project import Project
+from rvertex.operators.windows.arithmetic import Windows
+from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate
+from rvertex.operators.windows.session_phases import PartialSession
+
+if TYPE_CHECKING:
+    from planner.physical.drafts import Draft
+    from rvertex.sources.spec import SourceSpec
+
+#: So many panes long may the disorder be.
+_DELAY_PANES_MAX = 4
+
+
+def without_needless_order(draft: Draft) -> None:
+    """Let the source of the stage pass its rows on as they come, if that changes nothing."""
+    if not draft.partitions or any(codes_in(node) for node in draft.nodes):
+        return
+    at = next((k for k, op in enumerate(draft.operators) if not _is_by_row(op)), None)
+    if at is None:
+        return
+    payload = draft.partitions[0].spec.schema
+    for operator in draft.operators[:at]:
+        payload = operator.output_schema([payload])
+    aggregate = draft.operators[at]
+    if not isinstance(aggregate, PartialAggregate | WindowAggregate | PartialSession):
+        return
+    if not aggregate.is_order_free(payload) or not _is_fine(draft.partitions[0].spec, aggregate):
+        return
+    draft.operators[at] = replace(aggregate, any_order=True)
+    draft.shows[0] += ", not sorted"
+    draft.partitions = tuple(
+        replace(part, spec=replace(part.spec, sorts=False)) for part in draft.partitions
+    )
+
+
+def _is_by_row(operator: object) -> bool:
+    return isinstance(operator, Filter | Project)
+
+
+def _is_fine(
+    spec: SourceSpec, aggregate: PartialAggregate | WindowAggregate | PartialSession
+) -> bool:
+    """Whether only few panes are open at a time."""
+    if spec.format in ("items", "rstream") or spec.delay_quantile is not None:
+        return False
+    if isinstance(aggregate, PartialSession):
+        unit = aggregate.pane_us
+    else:
+        unit = Windows(aggregate.size_us, aggregate.every_us).pane.size
+    return spec.cti_every_us <= unit and spec.delay_us <= _DELAY_PANES_MAX * unit

@@ -1,0 +1,195 @@
+"""Stages while they are being put together: drafts that become vertices once all are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.expressions.nodes import Column, Node
+from planner.expressions.per_value import as_dictionary, by_value
+from planner.expressions.predicates import may_fail
+from planner.fingerprint import fingerprint
+from planner.logical import nodes as logical
+from planner.logical.table_form import side_form
+from planner.physical.plan import Stage, StageInput
+from planner.physical.rules.forward_ctis import caught_up
+from planner.physical.rules.late_decode import with_ranked_text
+from planner.physical.rules.skip_sort import without_needless_order
+from rstream.items.batch import RESERVED
+from rstream.store.part_files import part_name, part_uri
+from rvertex.events.side_output import sides_of
+from rvertex.operators.explode import Explode
+from rvertex.operators.filter import Filter
+from rvertex.operators.joins.anti import AntiJoin
+from rvertex.operators.joins.conditional import ConditionalJoin
+from rvertex.operators.joins.inner import TemporalJoin
+from rvertex.operators.joins.left import LeftJoin
+from rvertex.operators.lifetimes.clip import Clip
+from rvertex.operators.project import Project
+from rvertex.vertex.source_input import late_side
+from rvertex.vertex.spec import InputChannel, OutputEdge, VertexId, VertexSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from planner.physical.drafts import Draft, Feed
+    from rstream.format.table import TableForm
+    from rvertex.events.side_output import Side
+    from rvertex.operators.protocol import OperatorSpec
+
+
+def stateless_spec(
+    node: logical.Filter | logical.Project | logical.Explode, payload: pa.Schema
+) -> OperatorSpec:
+    """The operator of a stateless node; plain columns are passed by name, not computed.
+
+    ``payload``: the columns that it gets; some may be carried as dictionaries.
+    """
+    given = zip(payload, node.input.schema, strict=True)
+    carried = {f.name for f, plain in given if not f.type.equals(plain.type)}
+    match node:
+        case logical.Filter(predicate=predicate):
+            return Filter(by_value(predicate, carried), is_total=_is_total(predicate))
+        case logical.Explode(column=column):
+            return Explode(column)
+        case logical.Project(columns=columns):
+            found = [(name, as_dictionary(by_value(expr, carried))) for name, expr in columns]
+            return Project(tuple((name, _by_name(expr)) for name, expr in found))
+
+
+def _is_total(predicate: Node) -> bool:
+    """Whether it is true or false of every row, whatever became of its lifetime."""
+    return not may_fail(predicate) and not set(predicate.columns()) & set(RESERVED)
+
+
+def pair_spec(node: logical.Join | logical.Clip) -> OperatorSpec:
+    """The operator of a node with two ports."""
+    match node:
+        case logical.Clip():
+            return Clip(node.left_on, node.right_on)
+        case logical.Join(where=where, how=how) if where is not None:
+            assert how != "inner", "a filter follows it"
+            columns = (node.left_on, node.right_on, node.columns)
+            return ConditionalJoin(*columns, where, node.reads, how)
+        case logical.Join(how="inner"):
+            return TemporalJoin(node.left_on, node.right_on, node.columns)
+        case logical.Join(how="left"):
+            return LeftJoin(node.left_on, node.right_on, node.columns)
+        case logical.Join():
+            output = tuple((column, name) for _, column, name in node.columns)
+            return AntiJoin(node.left_on, node.right_on, output)
+
+
+def _by_name(expr: Node) -> Node | str:
+    if isinstance(expr, Column) and expr.name not in RESERVED:
+        return expr.name
+    return expr
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where the answer lies, and how its files are written."""
+
+    folder: str
+    form: TableForm | None
+
+
+def build_vertices(draft: Draft, root: str, output: Output | None) -> list[VertexSpec]:
+    """The vertices of a finished stage; ``output``: it writes the answer."""
+    without_needless_order(draft)
+    with_ranked_text(draft)
+    return [_vertex(draft, index, root, output) for index in range(draft.parallelism)]
+
+
+def _vertex(draft: Draft, index: int, root: str, output: Output | None) -> VertexSpec:
+    inputs = tuple(channel for feed in draft.feeds for channel in _inputs(feed, index, root))
+    outputs = [_output(feed, index, root) for feed in draft.exits]
+    if output is not None:
+        stream, uri = f"{draft.name}.{index}--out", part_uri(output.folder, part_name(index))
+        payload = None if draft.told.equals(draft.payload) else draft.told
+        form = output.form
+        outputs.append(OutputEdge((stream,), (uri,), (), "async", True, "", payload, form))
+    outputs += [_side_output(side, draft, index, root) for side in _sides(draft)]
+    source = draft.partitions[index] if draft.partitions else None
+    operators = caught_up(draft)
+    meaning = (
+        draft.name,
+        index,
+        tuple((channel.stream, channel.port, channel.payload) for channel in inputs),
+        source,
+        operators,
+        tuple((edge.streams, edge.keys) for edge in outputs),
+    )
+    return VertexSpec(
+        id=VertexId(f"{draft.name}.{index}"),
+        stage=draft.name,
+        index=index,
+        inputs=inputs,
+        source=source,
+        operators=operators,
+        outputs=tuple(outputs),
+        output_payload=draft.payload,
+        state_schema=fingerprint(meaning),
+    )
+
+
+def _inputs(feed: Feed, index: int, root: str) -> list[InputChannel]:
+    streams = [feed.stream(i, index) for i in feed.writers_to(index)]
+    return [
+        InputChannel(s, _uri(root, s), feed.port, feed.upstream.payload, feed.durability)
+        for s in streams
+    ]
+
+
+def _output(feed: Feed, index: int, root: str) -> OutputEdge:
+    streams = tuple(feed.stream(index, j) for j in feed.readers_of(index))
+    return OutputEdge(streams, tuple(_uri(root, s) for s in streams), feed.keys, feed.durability)
+
+
+def _sides(draft: Draft) -> list[Side]:
+    """What the source and the operators of a stage put aside."""
+    late = late_side(draft.partitions[0].spec, draft.name) if draft.partitions else None
+    sides = [] if late is None else [late]
+    ports = [draft.partitions[0].spec.schema] if draft.partitions else draft.ports()
+    for operator in draft.operators:
+        sides += sides_of(operator, ports)
+        ports = [operator.output_schema(ports)]
+    return sides
+
+
+def _side_output(side: Side, draft: Draft, index: int, root: str) -> OutputEdge:
+    stream = f"{draft.name}.{index}--{side.name.replace('/', '-')}"
+    uri = part_uri(f"{root}/{side.name}", part_name(index))
+    form = side_form(side.payload.names)
+    return OutputEdge((stream,), (uri,), (), "async", False, side.name, side.payload, form)
+
+
+def _uri(root: str, stream: str) -> str:
+    return f"{root}/streams/{stream}"
+
+
+def summarise(draft: Draft, *, is_sink: bool) -> Stage:
+    """What people want to know about the stage."""
+    inputs = tuple(
+        StageInput(
+            upstream=feed.upstream.name,
+            port=feed.port,
+            routing=feed.routing,
+            keys=feed.keys,
+            durability=feed.durability,
+            reason=feed.reason,
+        )
+        for feed in draft.feeds
+    )
+    spec = draft.partitions[0].spec if draft.partitions else None
+    reads = () if spec is None else tuple(spec.columns.names or spec.schema.names)
+    return Stage(
+        name=draft.name,
+        parallelism=draft.parallelism,
+        operators=tuple(draft.shows),
+        inputs=inputs,
+        reads=reads,
+        schema=draft.told,
+        is_sink=is_sink,
+        cost=draft.cost,
+    )

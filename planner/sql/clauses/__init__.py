@@ -1,0 +1,1 @@
+"""SELECT, its clauses, and CREATE STREAM."""

@@ -1,0 +1,220 @@
+"""EXISTS and NOT EXISTS, which are about time too: an event is alive only while it is true.
+
+``NOT EXISTS`` is the anti join, with a condition where it says more than equalities. ``EXISTS``
+joins with the times at which there is a match, where lifetimes that touch or overlap are made one,
+so that no event comes out twice. These times are told apart by the keys alone, or by all that the
+conditions read of the outer event, as events that agree in that have the same matches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from planner.api.expressions import Expr, col, when
+from planner.expressions.nodes import Column, Literal
+from planner.sql.clauses.joins import and_parts, filtered
+from planner.sql.values.aggregates import has_aggregate
+from planner.sql.values.expressions import Expressions
+from planner.sql.values.scope import Scope, free_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.api.stream import Stream
+    from planner.sql.values.names import Names
+
+_PARTS = ("expressions", "from_", "joins", "where")
+
+
+def exists(
+    node: exp.Expr, outer: Scope, names: Names, from_: Callable[[exp.Select, Names], Scope]
+) -> Scope:
+    """``[NOT] EXISTS (SELECT ... FROM b WHERE b.k = a.k)`` as a condition in WHERE."""
+    text = names.text
+    negated = isinstance(node, exp.Not)
+    test = node.find(exp.Exists)
+    assert test is not None, node
+    select = test.this.unnest() if isinstance(test.this, exp.Subquery) else test.this
+    if not isinstance(select, exp.Select):
+        raise text.error(test, "EXISTS takes a SELECT")
+    for part, value in select.args.items():
+        if value and part not in _PARTS:
+            raise text.error(test, f"EXISTS takes a SELECT without {part.strip('_').upper()}")
+    if select.args.get("from_") is None or select.args.get("where") is None:
+        raise text.error(test, "EXISTS needs FROM, and in WHERE an equality with the outer query")
+    inner_scope = from_(select, names)
+    _check_list(select, inner_scope, outer, names)
+    inner, keys, others = _correlated(select, inner_scope, outer, names)
+    if not keys:
+        raise text.error(test, "EXISTS needs an equality with the outer query in its WHERE")
+    read = {} if negated else _read(others, inner, outer, names)
+    taken = {*outer.stream.schema.names, *inner.stream.schema.names}
+    ours, on = _ours(outer.stream, [key[0] for key in keys], taken)
+    theirs = [free_name("match_key", taken) for _ in keys]
+    kept = {c.column: free_name(c.column, taken) for c in inner.columns if others}
+    matches = inner.stream.select(
+        *(key[1].alias(name) for key, name in zip(keys, theirs, strict=True)),
+        **{name: col(column) for column, name in kept.items()},
+    )
+    how = "anti" if negated else "inner"
+    with text.located(test):
+        marks = {free_name("outer_value", taken): value for value in read.values()}
+        ours = ours.with_columns(**marks) if marks else ours
+        if not negated and not others:
+            matches = matches.stitch(on=theirs)
+        pairs = ours.join(matches, left_on=on, right_on=theirs)
+        where = _where(others, pairs, inner, kept, outer, names)
+        joined = ours.join(matches, left_on=on, right_on=theirs, how=how, where=where)
+        if others and not negated:
+            joined = _while_matched(ours, joined, [*on, *marks], taken)
+        if negated and ours is outer.stream:
+            return outer.with_stream(joined)
+        return outer.with_stream(joined.select(*outer.stream.schema.names))
+
+
+def _check_list(select: exp.Select, inner: Scope, outer: Scope, names: Names) -> None:
+    """The list says nothing, but an aggregate in it makes one row of none."""
+    for item in select.expressions:
+        if has_aggregate(item):
+            reason = (
+                "an aggregate gives a row where nothing matches too; write EXISTS (SELECT 1 ...)"
+            )
+            raise names.text.error(item, reason)
+        if not isinstance(item, exp.Star | exp.Literal | exp.Column):
+            raise names.text.error(item, "EXISTS takes no values; write EXISTS (SELECT 1 ...)")
+        if isinstance(item, exp.Column) and not isinstance(item.this, exp.Star):
+            whole = Scope(inner.stream, (*inner.columns, *outer.columns))
+            (inner if inner.candidates(item) else whole).column(item, names.text)
+
+
+def _while_matched(ours: Stream, pairs: Stream, by: list[str], taken: set[str]) -> Stream:
+    """Each event while it is in a pair; ``by``: columns that tell which pairs it is in."""
+    theirs = {free_name("match_value", taken): col(name) for name in by}
+    times = pairs.select(**theirs).stitch(on=list(theirs))
+    return ours.join(times, left_on=by, right_on=list(theirs))
+
+
+def _read(others: list[exp.Expr], inner: Scope, outer: Scope, names: Names) -> dict[str, Expr]:
+    """The columns of the outer query in ``others``, each as a value that is null for none.
+
+    A null key matches nothing, so each is two: whether it is null, and what it is otherwise.
+    """
+    found: dict[str, Expr] = {}
+    for node in (c for part in others for c in part.find_all(exp.Column)):
+        if inner.candidates(node) or not outer.candidates(node):
+            continue
+        name = outer.column(node, names.text)
+        if name in outer.stream.schema.names:
+            kind = outer.stream.schema.field(name).type
+            value = _never_null(col(name), kind)
+            if value is None:
+                raise names.text.error(
+                    node, f"a condition of EXISTS cannot read a column of type {kind}"
+                )
+            found[name] = value
+            found[f"{name} is null"] = when(col(name).is_null()).then(1).otherwise(0)
+    return found
+
+
+def _never_null(value: Expr, kind: pa.DataType) -> Expr | None:
+    types = pa.types
+    if types.is_integer(kind) or types.is_floating(kind):
+        return value.fill_null(0)
+    if types.is_boolean(kind) or types.is_temporal(kind):
+        return value.cast("int64").fill_null(0)
+    if types.is_dictionary(kind) or types.is_string(kind) or types.is_large_string(kind):
+        return value.cast("string").fill_null("")
+    if types.is_decimal(kind):
+        return value.fill_null(Expr(Literal(Decimal(0), kind)))
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return value.cast("binary").fill_null(b"")
+    return None
+
+
+def _correlated(
+    select: exp.Select, inner: Scope, outer: Scope, names: Names
+) -> tuple[Scope, list[tuple[Expr, Expr]], list[exp.Expr]]:
+    """The subquery's events, filtered by its own conditions.
+
+    Also its equalities with ``outer``, and what else it says of both.
+    """
+    keys: list[tuple[Expr, Expr]] = []
+    others: list[exp.Expr] = []
+    own: exp.Expr | None = None
+    for part in and_parts(select.args["where"].this):
+        if not _names_outer(part, inner, outer):
+            own = part if own is None else exp.And(this=own, expression=part)
+            continue
+        key = _key(part, inner, outer, names)
+        if key is None:
+            others.append(part)
+        else:
+            keys.append(key)
+    return (inner if own is None else filtered(own, inner, names)), keys, others
+
+
+def _where(
+    others: list[exp.Expr],
+    pairs: Stream,
+    inner: Scope,
+    kept: dict[str, str],
+    outer: Scope,
+    names: Names,
+) -> Expr | None:
+    """The conditions on a pair; a plain name is the subquery's where that has it."""
+    if not others:
+        return None
+    whole = Scope(
+        pairs, (*(replace(c, column=kept[c.column]) for c in inner.columns), *outer.columns)
+    )
+    condition: exp.Expr | None = None
+    for part in others:
+        named = part.copy()
+        for column in named.find_all(exp.Column):
+            owners = [c.relation for c in inner.columns if c.name == column.name]
+            if owners and not column.table:
+                column.set("table", exp.to_identifier(owners[0]))
+        condition = named if condition is None else exp.And(this=condition, expression=named)
+    assert condition is not None
+    return Expressions(names.text, whole, names.functions).compile(condition)
+
+
+def _key(part: exp.Expr, inner: Scope, outer: Scope, names: Names) -> tuple[Expr, Expr] | None:
+    """What the outer and the inner query have equal."""
+    if not isinstance(part, exp.EQ):
+        return None
+    a, b = part.this, part.args["expression"]
+    if _names_outer(b, inner, outer):
+        a, b = b, a
+    whole = all(not inner.candidates(c) for c in a.find_all(exp.Column))
+    if not whole or _names_outer(b, inner, outer) or b.find(exp.Column) is None:
+        return None
+    mine = Expressions(names.text, outer, names.functions).compile(a)
+    return mine, Expressions(names.text, inner, names.functions).compile(b)
+
+
+def _names_outer(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
+    """Whether a column in ``node`` is one of the outer query (and none of the inner)."""
+    theirs = set(outer.relations) - set(inner.relations)
+    columns = node.find_all(exp.Column)
+    return any(
+        not inner.candidates(c) and (outer.candidates(c) or c.table in theirs) for c in columns
+    )
+
+
+def _ours(stream: Stream, keys: list[Expr], taken: set[str]) -> tuple[Stream, list[str]]:
+    """The outer stream with a column for each key that is computed."""
+    computed: list[Expr] = []
+    on: list[str] = []
+    for key in keys:
+        if isinstance(key.node, Column):
+            on.append(key.node.name)
+        else:
+            on.append(free_name("outer_key", taken))
+            computed.append(key.alias(on[-1]))
+    return (stream.with_columns(*computed) if computed else stream), on

@@ -1,0 +1,230 @@
+"""GROUP BY with a window, aggregates and HAVING.
+
+The keys and the aggregates become ``group_by(...).window(...).agg(...)``; what the list of columns
+makes of them is a projection above it, left out where it would change nothing. ``window_start`` and
+``window_end`` are the lifetime of the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.api import agg
+from planner.api.expressions import Expr, col, ve, vs
+from planner.expressions.nodes import Column, Node, resolve
+from planner.sql.reading.errors import SqlError
+from planner.sql.values.aggregates import Aggregates, has_aggregate, is_aggregate
+from planner.sql.values.expressions import Expressions
+from planner.sql.values.scope import Scope, free_name
+from planner.sql.values.windowing import NEEDED, OVER, is_window, window_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.api.agg import Agg
+    from planner.api.stream import Stream
+    from planner.sql.clauses.items import Item
+    from planner.sql.values.names import Names
+
+_BOUNDS: dict[str, Callable[[], Expr]] = {"window_start": vs, "window_end": ve}
+
+
+def is_grouped(node: exp.Select) -> bool:
+    """Whether a SELECT has GROUP BY or aggregates."""
+    if node.args.get("group") is not None:
+        return True
+    parts = [*node.expressions, *filter(None, [node.args.get("having")])]
+    return any(has_aggregate(part) for part in parts)
+
+
+def group(node: exp.Select, items: list[Item], scope: Scope, names: Names) -> Stream:
+    """The stream of a SELECT with GROUP BY."""
+    text = names.text
+    for over in (part for item in items for part in item.node.find_all(exp.Window)):
+        raise text.error(over, OVER)
+    for item in items:
+        if item.star:
+            raise text.error(item.node, "* cannot stand in a SELECT with GROUP BY")
+    clause = node.args.get("group")
+    if clause is None:
+        first = next(n for item in items for n in item.node.walk() if is_aggregate(n))
+        raise text.error(first, NEEDED)
+    window_node, key_nodes = _split_group(clause, items, scope, names)
+    grouping = _Grouping(names, scope)
+    for key_node in key_nodes:
+        grouping.add_key(key_node, items)
+    for item in items:
+        grouping.add_aggregates(item.node, item.name)
+    having = node.args.get("having")
+    if having is not None:
+        having = _without_aliases(having.this, items, scope)
+        grouping.add_aggregates(having, "")
+    if not grouping.aggregates:
+        grouping.aggregates[exp.Count()] = (free_name("count", grouping.taken), agg.count())
+    return _above(items, having, grouping, grouping.stream(window_node))
+
+
+def _above(
+    items: list[Item], having: exp.Expr | None, grouping: _Grouping, stream: Stream
+) -> Stream:
+    """HAVING and the list of columns over the aggregates."""
+    text = grouping.names.text
+    compiler = Expressions(
+        text, Scope(stream, ()), grouping.names.functions, special=grouping.replacement
+    )
+    if having is not None:
+        predicate = compiler.compile(having)
+        with text.located(having):
+            stream = stream.filter(predicate)
+    columns = [compiler.column(item.node).alias(item.name) for item in items]
+    plain = [(c.name, c.node) for c in columns] == [(n, Column(n)) for n in stream.schema.names]
+    if plain:
+        return stream
+    for at, item in enumerate(items):
+        with text.located(item.node):
+            stream.select(*columns[: at + 1])
+    return stream.select(*columns)
+
+
+@dataclass
+class _Grouping:
+    """The keys and aggregates of one GROUP BY."""
+
+    names: Names
+    scope: Scope
+    #: Resolved key -> its name.
+    keys: dict[Node, str] = field(default_factory=dict)
+    key_columns: list[Expr] = field(default_factory=list)
+    key_nodes: list[exp.Expr] = field(default_factory=list)
+    #: Aggregate as written -> its name and itself.
+    aggregates: dict[exp.Expr, tuple[str, Agg]] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=lambda: {"self"})
+
+    def __post_init__(self) -> None:
+        self.before = Expressions(self.names.text, self.scope, self.names.functions)
+        self.building = Aggregates(self.before, self.names.aggregates)
+
+    def add_key(self, node: exp.Expr, items: list[Item]) -> None:
+        """A key, under the name that the list of columns gives it."""
+        value = self.before.compile(node)
+        resolved = resolve(value.node, self.scope.stream.schema)
+        if resolved in self.keys:
+            return
+        if isinstance(value.node, Column):
+            name = value.node.name
+        else:
+            wanted = next((i.name for i in items if i.node == node), "key")
+            name = free_name(wanted, {*self.taken, *self.scope.stream.schema.names})
+        if name in self.taken:
+            raise self.names.text.error(node, f"two keys are called {name!r}")
+        self.taken.add(name)
+        self.keys[resolved] = name
+        self.key_columns.append(value.alias(name))
+        self.key_nodes.append(node)
+
+    def add_aggregates(self, node: exp.Expr, wanted: str) -> None:
+        """The aggregates inside of ``node``; one that is all of it is called ``wanted``."""
+        if is_aggregate(node):
+            if node not in self.aggregates:
+                free = wanted and wanted not in self.taken
+                name = wanted if free else "aggregate"
+                name = free_name(name, self.taken)
+                self.aggregates[node] = (name, self.building.build(node))
+            return
+        for part in node.iter_expressions():
+            self.add_aggregates(part, "")
+
+    def stream(self, window_node: exp.Expr) -> Stream:
+        """The aggregates by key and window."""
+        text = self.names.text
+        stream = self.scope.stream
+        window = window_of(window_node, text)
+        for at, key in enumerate(self.key_nodes):
+            with text.located(key):
+                stream.group_by(*self.key_columns[: at + 1])
+        windowed = stream.group_by(*self.key_columns).window(window)
+        chosen = {}
+        for node, (name, aggregate) in self.aggregates.items():
+            chosen[name] = aggregate
+            at_node = node if node.parent is not None else window_node
+            with text.located(at_node):
+                windowed.agg(**{name: aggregate})
+        with text.located(window_node):
+            return windowed.agg(**chosen)
+
+    def replacement(self, node: exp.Expr) -> Expr | None:
+        """What stands for a part of the list of columns: an aggregate, a bound, a key."""
+        if is_aggregate(node):
+            return col(self.aggregates[node][0])
+        if isinstance(node, exp.Column) and node.name in _BOUNDS and not node.table:
+            return _BOUNDS[node.name]()
+        if has_aggregate(node) or isinstance(node, exp.Literal | exp.Null | exp.Boolean):
+            return None
+        key = self._key(node)
+        if key is None and isinstance(node, exp.Column):
+            self.scope.column(node, self.names.text)
+            raise self.names.text.error(
+                node, f"{node.name!r} is neither in GROUP BY nor inside of an aggregate"
+            )
+        return None if key is None else col(key)
+
+    def _key(self, node: exp.Expr) -> str | None:
+        try:
+            value = self.before.compile(node)
+        except SqlError:
+            return None
+        return self.keys.get(resolve(value.node, self.scope.stream.schema))
+
+
+def _split_group(
+    clause: exp.Expr, items: list[Item], scope: Scope, names: Names
+) -> tuple[exp.Expr, list[exp.Expr]]:
+    """The window, and the keys: expressions, names of the list, or places in it."""
+    text = names.text
+    for part in ("grouping_sets", "cube", "rollup", "totals", "all"):
+        if clause.args.get(part):
+            raise text.error(clause, f"GROUP BY {part.replace('_', ' ').upper()} is not supported")
+    windows = [part for part in clause.expressions if is_window(part)]
+    if not windows:
+        raise text.error(clause, NEEDED)
+    if len(windows) > 1:
+        raise text.error(windows[1], "GROUP BY takes one window")
+    parts = [part for part in clause.expressions if part not in windows]
+    keys = [_listed(part, items, scope, text.error) for part in parts]
+    return windows[0], keys
+
+
+def _listed(
+    node: exp.Expr,
+    items: list[Item],
+    scope: Scope,
+    error: Callable[[exp.Expr, str], SqlError],
+) -> exp.Expr:
+    """A place in the list, or a name of it that is no column of the stream, as what it is of."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        at = int(node.name) if node.name.isdigit() else 0
+        if not 1 <= at <= len(items):
+            raise error(node, f"the list has columns 1 to {len(items)}")
+        return items[at - 1].node
+    if isinstance(node, exp.Column) and not node.table and not scope.candidates(node):
+        for item in items:
+            made = not isinstance(item.node, exp.Column) and not has_aggregate(item.node)
+            if item.name == node.name and made:
+                return item.node
+    return node
+
+
+def _without_aliases(node: exp.Expr, items: list[Item], scope: Scope) -> exp.Expr:
+    """HAVING may use the names of the list where the stream has no such column."""
+    made = {item.name: item.node for item in items}
+    for column in list(node.find_all(exp.Column)):
+        if column.table or column.name not in made or scope.candidates(column):
+            continue
+        copy = made[column.name].copy()
+        if column is node:
+            return copy
+        column.replace(copy)
+    return node

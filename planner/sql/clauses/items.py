@@ -1,0 +1,80 @@
+"""The list of a SELECT: what each column is called and what it is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from planner.sql.reading.parsing import SqlText
+    from planner.sql.values.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A column of the answer."""
+
+    name: str
+    node: exp.Expr
+    #: It came from a ``*``; then it is the stream's ``column``.
+    star: bool = False
+    column: str = ""
+
+
+def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> list[Item]:
+    """The columns, each ``*`` in full; unless ``named``, a name is made for what has none."""
+    items: list[Item] = []
+    for part in node.expressions:
+        if isinstance(part, exp.Star) or (
+            isinstance(part, exp.Column) and isinstance(part.this, exp.Star)
+        ):
+            items += _star(part, scope, text)
+        else:
+            inner = part.this if isinstance(part, exp.Alias) else part
+            default = None if named else f"column_{len(items) + 1}"
+            items.append(Item(_name(part, text, default), inner))
+    seen: set[str] = set()
+    for item in items:
+        if item.name in seen:
+            raise text.error(item.node, f"two columns are called {item.name!r}; rename one with AS")
+        seen.add(item.name)
+    return items
+
+
+def _star(node: exp.Expr, scope: Scope, text: SqlText) -> list[Item]:
+    relation = node.table if isinstance(node, exp.Column) else ""
+    star = node.this if isinstance(node, exp.Column) else node
+    for part in ("replace", "rename", "ilike"):
+        if star.args.get(part):
+            raise text.error(node, f"* {part.upper()} is not supported; list the columns")
+    if relation and relation not in scope.relations:
+        raise text.error(node, f"no relation {relation!r} here but {', '.join(scope.relations)}")
+    excluded: set[str] = set()
+    for part in star.args.get("except_") or star.args.get("except") or ():
+        if part.name not in {c.name for c in scope.visible_in(relation)}:
+            raise text.error(part, f"no column {part.name!r} to leave out")
+        excluded.add(part.name)
+    columns = dict.fromkeys(c.column for c in scope.visible_in(relation) if c.name not in excluded)
+    if relation:
+        names = {c.column: c.name for c in scope.visible_in(relation)}
+        return [Item(names[column], node, True, column) for column in columns]
+    return [Item(column, node, True, column) for column in columns]
+
+
+def _name(node: exp.Expr, text: SqlText, default: str | None) -> str:
+    if isinstance(node, exp.Alias):
+        return node.alias
+    inner = node
+    while isinstance(inner, exp.Cast | exp.Paren):  # ends: a tree is finite
+        inner = inner.this
+    if isinstance(inner, exp.Column):
+        return inner.name
+    if isinstance(inner, exp.Anonymous):
+        return inner.name.lower()
+    if isinstance(inner, exp.AggFunc) and "start" in inner.meta:
+        return text.text[inner.meta["start"] : inner.meta["end"] + 1].lower()
+    if default is None:
+        raise text.error(node, "give this column a name with AS")
+    return default

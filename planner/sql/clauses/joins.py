@@ -1,0 +1,230 @@
+"""JOIN ... ON: the equalities become keys, what else ON says decides which pairs are matches.
+
+``a JOIN b ON a.k = b.k`` with one name on both sides gives the key once, as ``join(on="k")`` does;
+other columns of ``b`` whose name is taken are ``name_right`` in the answer of ``*``. A LEFT JOIN
+keeps both keys, as that of the right side is null where nothing matches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.api.expressions import Expr, col
+from planner.expressions.nodes import Column, resolve
+from planner.expressions.predicates import may_fail
+from planner.sql.values.expressions import Expressions
+from planner.sql.values.scope import Scope, free_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.api.stream import Stream
+    from planner.sql.values.names import Names
+
+Key = tuple[Expr, Expr]
+
+
+def join(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
+    """The pairs of both sides."""
+    how = _kind(clause, names)
+    if clause.args.get("using"):
+        keys = [_using(part, left, right, names) for part in clause.args["using"]]
+        return _joined(clause, left, right, keys, how, names)
+    condition = clause.args.get("on")
+    if condition is None:
+        raise names.text.error(clause, "a join needs ON a.key = b.key")
+    keys, rest = split(condition, left, right, names)
+    if not keys:
+        raise names.text.error(
+            condition, "a join needs an equality between a column of either side in ON"
+        )
+    right, rest = _filtered_right(rest, left, right, names)
+    return _joined(clause, left, right, keys, how, names, where=rest)
+
+
+def _kind(clause: exp.Join, names: Names) -> str:
+    side, kind = clause.side.upper(), clause.kind.upper()
+    if clause.method or clause.args.get("global_") or clause.args.get("match_condition"):
+        raise names.text.error(clause, f"{clause.method or 'this kind of'} JOIN is not supported")
+    if side == "" and kind in ("", "INNER"):
+        return "inner"
+    if side == "LEFT" and kind in ("", "OUTER"):
+        return "left"
+    if kind == "ANTI" and side in ("", "LEFT"):
+        return "anti"
+    said = " ".join(word for word in (side, kind) if word)
+    raise names.text.error(clause, f"{said} JOIN is not supported; there are JOIN and LEFT JOIN")
+
+
+def _filtered_right(
+    rest: exp.Expr | None, left: Scope, right: Scope, names: Names
+) -> tuple[Scope, exp.Expr | None]:
+    """The right side without what could match nothing, and what ON says besides.
+
+    What may fail stays behind the conditions that stand before it.
+    """
+    others: list[exp.Expr] = []
+    for part in and_parts(rest) if rest is not None else ():
+        of_right = _side(part, left, right, names) == "right"
+        if of_right and not (others and fails(part, right, names)):
+            right = filtered(part, right, names)
+        else:
+            others.append(part)
+    return right, all_of(others) if others else None
+
+
+def filtered(condition: exp.Expr, scope: Scope, names: Names) -> Scope:
+    """The events for which the condition is true."""
+    predicate = Expressions(names.text, scope, names.functions).compile(condition)
+    with names.text.located(condition):
+        return scope.with_stream(scope.stream.filter(predicate))
+
+
+def fails(condition: exp.Expr, scope: Scope, names: Names) -> bool:
+    """Whether the condition may be an error on some row."""
+    made = Expressions(names.text, scope, names.functions).compile(condition)
+    return may_fail(resolve(made.node, scope.stream.schema))
+
+
+def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
+    """The conditions with AND between them."""
+    return reduce(lambda a, b: exp.And(this=a, expression=b), conditions)
+
+
+def and_parts(node: exp.Expr) -> list[exp.Expr]:
+    """What AND connects."""
+    if isinstance(node, exp.Paren):
+        return and_parts(node.this)
+    if isinstance(node, exp.And):
+        return [*and_parts(node.this), *and_parts(node.args["expression"])]
+    return [node]
+
+
+def split(
+    condition: exp.Expr, left: Scope, right: Scope, names: Names
+) -> tuple[list[Key], exp.Expr | None]:
+    """The equalities between both sides, and the rest of the condition."""
+    keys: list[Key] = []
+    rest: exp.Expr | None = None
+    for part in and_parts(condition):
+        key = _key(part, left, right, names) if isinstance(part, exp.EQ) else None
+        if key is not None:
+            keys.append(key)
+        else:
+            rest = part if rest is None else exp.And(this=rest, expression=part)
+    return keys, rest
+
+
+def _key(node: exp.EQ, left: Scope, right: Scope, names: Names) -> Key | None:
+    a, b = node.this, node.args["expression"]
+    sides = (_side(a, left, right, names), _side(b, left, right, names))
+    if sides == ("right", "left"):
+        a, b = b, a
+    elif sides != ("left", "right"):
+        return None
+    mine = Expressions(names.text, left, names.functions).compile(a)
+    other = Expressions(names.text, right, names.functions).compile(b)
+    return mine, other
+
+
+def _side(node: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
+    """``left``, ``right``, or something else for columns of both or of none."""
+    found: set[str] = set()
+    for column in node.find_all(exp.Column):
+        here, there = left.candidates(column), right.candidates(column)
+        if here and there:
+            raise names.text.error(column, f"{column.name!r} is on both sides; write which")
+        if not here and not there:
+            both = Scope(left.stream, (*left.columns, *right.columns))
+            both.column(column, names.text)
+        found.add("left" if here else "right")
+    return found.pop() if len(found) == 1 else "both"
+
+
+def _using(node: exp.Expr, left: Scope, right: Scope, names: Names) -> Key:
+    column = exp.column(node.copy())
+    column.this.meta.update(node.meta)
+    return col(left.column(column, names.text)), col(right.column(column, names.text))
+
+
+def _joined(
+    clause: exp.Join,
+    left: Scope,
+    right: Scope,
+    keys: list[Key],
+    how: str,
+    names: Names,
+    *,
+    where: exp.Expr | None = None,
+) -> Scope:
+    """The join by ``keys``; columns that were computed for it are not visible."""
+    taken = {*left.stream.schema.names, *right.stream.schema.names}
+    left_stream, left_on = _with_keys(left.stream, [key[0] for key in keys], taken)
+    right_stream, right_on = _with_keys(right.stream, [key[1] for key in keys], taken)
+    using = bool(clause.args.get("using"))
+    same = left_on == right_on and (
+        using or (how != "left" and _same_types(left_stream, right_stream, left_on))
+    )
+    right_stream, renamed = _without_clashes(left_stream, right_stream, right_on if same else [])
+    right_on = [renamed.get(name, name) for name in right_on]
+    shared = right_on if same else []
+    on = left_on if same else None
+    by = (None, None) if same else (left_on, right_on)
+    outputs = _outputs(left_stream, right_stream, shared)
+    of = {c.column: outputs[renamed.get(c.column, c.column)] for c in right.columns}
+    theirs = tuple(replace(c, column=of[c.column]) for c in right.columns)
+    with names.text.located(clause.args.get("on") or clause):
+        pairs = left_stream.join(right_stream, on=on, left_on=by[0], right_on=by[1])
+        condition: Expr | None = None
+        if where is not None:
+            whole = Scope(pairs, (*left.columns, *theirs))
+            condition = Expressions(names.text, whole, names.functions).compile(where)
+        stream = left_stream.join(
+            right_stream, on=on, left_on=by[0], right_on=by[1], how=how, where=condition
+        )
+    if how == "left" and same:  # there is no column that is null where the right side is missing
+        theirs = tuple(c for c in theirs if c.column not in right_on)
+    return Scope(stream, (*left.columns, *(() if how == "anti" else theirs)))
+
+
+def _with_keys(stream: Stream, keys: list[Expr], taken: set[str]) -> tuple[Stream, list[str]]:
+    """The stream with a column for each key, and the names of those columns."""
+    computed: list[Expr] = []
+    on: list[str] = []
+    for key in keys:
+        if isinstance(key.node, Column):
+            on.append(key.node.name)
+        else:
+            on.append(free_name("join_key", taken))
+            computed.append(key.alias(on[-1]))
+    return (stream.with_columns(*computed) if computed else stream), on
+
+
+def _same_types(left: Stream, right: Stream, on: list[str]) -> bool:
+    """Whether one column says what the keys of both sides are."""
+    return all(left.schema.field(name).type == right.schema.field(name).type for name in on)
+
+
+def _without_clashes(
+    left: Stream, right: Stream, dropped: list[str]
+) -> tuple[Stream, dict[str, str]]:
+    """The right side without columns for which the join would find no name."""
+    taken = {*left.schema.names, *right.schema.names}
+    renamed: dict[str, str] = {}
+    for name in right.schema.names:
+        if name in left.schema.names and name not in dropped and f"{name}_right" in taken:
+            renamed[name] = free_name(f"{name}_right_", taken)
+    return (right.rename(renamed) if renamed else right), renamed
+
+
+def _outputs(left: Stream, right: Stream, shared: list[str]) -> dict[str, str]:
+    """What the join calls each column of the right side."""
+    mine = set(left.schema.names)
+    return {
+        name: name if name in shared or name not in mine else f"{name}_right"
+        for name in right.schema.names
+    }

@@ -1,0 +1,214 @@
+"""SELECT, UNION ALL and WITH as streams.
+
+A relation in FROM is a stream; WHERE filters it, the list of columns projects it. What has a
+GROUP BY is in :mod:`planner.sql.clauses.grouping`, what has a JOIN in
+:mod:`planner.sql.clauses.joins`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.api.expressions import col
+from planner.sql.clauses.existence import exists
+from planner.sql.clauses.grouping import group, is_grouped
+from planner.sql.clauses.items import Item, items_of
+from planner.sql.clauses.joins import all_of, and_parts, fails, filtered, join
+from planner.sql.values.expressions import Expressions
+from planner.sql.values.scope import Scope, scope_of
+
+if TYPE_CHECKING:
+    from planner.api.stream import Stream
+    from planner.sql.values.names import Names
+
+_SELECT_PARTS = ("with_", "expressions", "from_", "joins", "where", "group", "having")
+_TABLE_PARTS = ("this", "alias", "joins")
+_WHAT = {
+    "distinct": "SELECT DISTINCT",
+    "order": "ORDER BY: a stream is ordered by time",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "qualify": "QUALIFY",
+    "laterals": "LATERAL",
+    "sample": "TABLESAMPLE",
+    "windows": "WINDOW",
+    "locks": "FOR UPDATE",
+    "into": "SELECT INTO",
+    "match": "MATCH_RECOGNIZE",
+    "connect": "CONNECT BY",
+    "pivots": "PIVOT",
+    "sort": "SORT BY: a stream is ordered by time",
+    "distribute": "DISTRIBUTE BY: who computes what follows from the keys",
+    "cluster": "CLUSTER BY: who computes what follows from the keys",
+    "kind": "SELECT AS STRUCT or VALUE",
+    "operation_modifiers": "a word before the columns",
+    "system_time": "FOR SYSTEM_TIME",
+    "version": "FOR VERSION",
+    "hint": "a hint",
+    "hints": "a hint",
+    "joins": "a join in parentheses",
+    "by_name": "UNION ALL BY NAME",
+    "for_": "FOR",
+}
+
+
+def compile_query(node: exp.Expr, names: Names, *, named: bool = True) -> Stream:
+    """The stream of a SELECT, of several with UNION ALL, in parentheses or not.
+
+    ``named``: columns need names, as those of all but the first SELECT of a UNION ALL do not.
+    """
+    names = _with_definitions(node, names)
+    if isinstance(node, exp.Subquery):
+        _reject(node, ("this", "alias", "with_"), names)
+        return compile_query(node.this, names, named=named)
+    if isinstance(node, exp.Select):
+        return _select(node, names, named=named)
+    if isinstance(node, exp.SetOperation):
+        return _union(node, names, named=named)
+    raise names.text.error(node, "a SELECT is needed here")
+
+
+def _with_definitions(node: exp.Expr, names: Names) -> Names:
+    clause = node.args.get("with_")
+    if clause is None:
+        return names
+    if clause.args.get("recursive"):
+        raise names.text.error(clause, "WITH RECURSIVE is not supported")
+    for definition in clause.expressions:
+        if definition.args["alias"].columns:
+            raise names.text.error(definition, "name the columns in the SELECT")
+        names = names.adding(definition.alias, compile_query(definition.this, names))
+    return names
+
+
+def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Stream:
+    """Columns are matched by place, as SQL does; they are called as in the first."""
+    _reject(node, ("this", "expression", "with_", "distinct"), names)
+    if not isinstance(node, exp.Union) or node.args.get("distinct"):
+        kind = "UNION" if isinstance(node, exp.Union) else type(node).__name__.upper()
+        raise names.text.error(node, f"{kind} is not supported; there is UNION ALL")
+    branches = [*_branches(node.this), *_branches(node.args["expression"])]
+    first = compile_query(branches[0], names, named=named)
+    others = [compile_query(branch, names, named=False) for branch in branches[1:]]
+    wanted = first.schema.names
+    renamed = []
+    for stream in others:
+        found = stream.schema.names
+        if len(found) != len(wanted):
+            raise names.text.error(node, f"UNION ALL of {len(wanted)} and {len(found)} columns")
+        pairs = list(zip(found, wanted, strict=True))
+        columns = [col(mine).alias(name) for mine, name in pairs]
+        renamed.append(stream if found == wanted else stream.select(*columns))
+    with names.text.located(node):
+        return first.union(*renamed)
+
+
+def _branches(node: exp.Expr) -> list[exp.Expr]:
+    """The SELECTs of a chain of UNION ALL."""
+    plain = isinstance(node, exp.Union) and not node.args.get("distinct")
+    if not plain or node.args.get("with_"):
+        return [node]
+    return [*_branches(node.this), *_branches(node.args["expression"])]
+
+
+def _select(node: exp.Select, names: Names, *, named: bool) -> Stream:
+    _reject(node, _SELECT_PARTS, names)
+    text = names.text
+    if node.args.get("from_") is None:
+        raise text.error(node, "SELECT needs FROM")
+    if not node.expressions:
+        raise text.error(node, "SELECT needs columns")
+    scope = _from(node, names)
+    scope = _where(node.args.get("where"), scope, names)
+    items = items_of(node, scope, text, named=named)
+    if is_grouped(node):
+        return group(node, items, scope, names)
+    if node.args.get("having") is not None:
+        raise text.error(node.args["having"], "HAVING needs GROUP BY; use WHERE")
+    return _project(items, scope, names)
+
+
+def _project(items: list[Item], scope: Scope, names: Names) -> Stream:
+    untouched = [item.column for item in items] == scope.stream.schema.names
+    if untouched and all(item.star and item.name == item.column for item in items):
+        return scope.stream
+    compiler = Expressions(names.text, scope, names.functions)
+    columns = []
+    for item in items:
+        value = col(item.column) if item.star else compiler.column(item.node)
+        columns.append(value.alias(item.name))
+        with names.text.located(item.node):
+            scope.stream.select(*columns)
+    return scope.stream.select(*columns)
+
+
+def _from(node: exp.Select, names: Names) -> Scope:
+    scope = _relation(node.args["from_"].this, names)
+    for clause in node.args.get("joins") or ():
+        right = _relation(clause.this, names)
+        if set(right.relations) & set(scope.relations):
+            raise names.text.error(
+                clause.this, f"{right.relations[0]!r} is there twice; give one another name with AS"
+            )
+        scope = join(clause, scope, right, names)
+    return scope
+
+
+def _relation(node: exp.Expr, names: Names) -> Scope:
+    text = names.text
+    alias = node.args.get("alias")
+    if alias is not None and alias.columns:
+        raise text.error(alias, "name the columns in a SELECT")
+    if isinstance(node, exp.Subquery):
+        if not node.alias:
+            raise text.error(node, "a subquery in FROM needs a name: (SELECT ...) AS name")
+        return scope_of(compile_query(node, names), node.alias)
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        raise text.error(node, "FROM takes the name of a stream or a subquery")
+    if node.args.get("db") is not None:
+        raise text.error(node, "the name of a stream has one part")
+    _reject(node, _TABLE_PARTS, names)
+    return scope_of(names.stream(node), node.alias or node.name)
+
+
+def _where(clause: exp.Expr | None, scope: Scope, names: Names) -> Scope:
+    """One filter for all plain conditions; each EXISTS is a join of its own.
+
+    What may fail on what an EXISTS before it keeps out is asked after it.
+    """
+    if clause is None:
+        return scope
+    tests: list[exp.Expr] = []
+    first: list[exp.Expr] = []
+    last: list[exp.Expr] = []
+    for part in and_parts(clause.this):
+        if _is_exists(part):
+            tests.append(part)
+        elif tests and fails(part, scope, names):
+            last.append(part)
+        else:
+            first.append(part)
+    if first:
+        scope = filtered(all_of(first) if tests else clause.this, scope, names)
+    for test in tests:
+        scope = exists(test, scope, names, _from)
+    return filtered(all_of(last), scope, names) if last else scope
+
+
+def _is_exists(node: exp.Expr) -> bool:
+    inner = node.this if isinstance(node, exp.Not) else node
+    inner = inner.this if isinstance(inner, exp.Paren) else inner
+    return isinstance(inner, exp.Exists)
+
+
+def _reject(node: exp.Expr, supported: tuple[str, ...], names: Names) -> None:
+    """Anything that the node has and that nothing here looks at."""
+    for part, value in node.args.items():
+        if part in supported or not value:
+            continue
+        at = value[0] if isinstance(value, list) else value
+        what = _WHAT.get(part, part.strip("_").upper())
+        place = at if isinstance(at, exp.Expr) else node
+        raise names.text.error(place, f"{what} is not supported" if ":" not in what else what)

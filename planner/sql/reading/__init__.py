@@ -1,0 +1,1 @@
+"""From text to a checked tree, and what its literals mean."""

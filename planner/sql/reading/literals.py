@@ -1,0 +1,166 @@
+"""Durations, times and types as SQL writes them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from planner.durations import duration_us, time_us
+from planner.errors import InvalidDurationError
+from planner.expressions.types import TIMESTAMP_UTC
+
+if TYPE_CHECKING:
+    from planner.sql.reading.parsing import SqlText
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WORD = re.compile(
+    r"(?<=[\d\s.])(week|day|hour|minute|min|second|sec|millisecond|microsecond)s?\b", re.IGNORECASE
+)
+_UNITS = {
+    "week": "w",
+    "day": "d",
+    "hour": "h",
+    "minute": "m",
+    "min": "m",
+    "second": "s",
+    "sec": "s",
+    "millisecond": "ms",
+    "microsecond": "us",
+}
+_TYPES: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "UTINYINT": pa.uint8(),
+    "USMALLINT": pa.uint16(),
+    "UINT": pa.uint32(),
+    "UBIGINT": pa.uint64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "TEXT": pa.string(),
+    "VARCHAR": pa.string(),
+    "BINARY": pa.binary(),
+    "VARBINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": TIMESTAMP_UTC,
+    "TIMESTAMPTZ": TIMESTAMP_UTC,
+    "DATETIME": TIMESTAMP_UTC,
+}
+_CUT = "has no length here; cut text with SUBSTRING(x, 1, n), and write VARCHAR"
+_FINER = "has microseconds here; cut them with DATE_TRUNC('second', x), and write TIMESTAMP"
+#: What a type with a length in parentheses means elsewhere.
+_LENGTHS = {
+    **dict.fromkeys(("VARCHAR", "CHAR", "NCHAR", "NVARCHAR", "TEXT"), _CUT),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"), _FINER),
+}
+_HELP = "is not a duration; write it like '5 seconds', INTERVAL '5' SECOND or '5s'"
+
+
+def interval_us(node: exp.Expr, text: SqlText) -> int:
+    """Microseconds of ``'5 seconds'``, ``INTERVAL '5' SECOND`` or ``'5s'``."""
+    if isinstance(node, exp.Interval):
+        return _interval_us(node, text)
+    if isinstance(node, exp.Neg):
+        return -interval_us(node.this, text)
+    if isinstance(node, exp.Literal) and node.is_string:
+        return _parsed_us(node.name, node, text)
+    raise text.error(node, f"{node.sql()} {_HELP}")
+
+
+def _interval_us(node: exp.Interval, text: SqlText) -> int:
+    amount, unit = node.this, node.args.get("unit")
+    if not isinstance(amount, exp.Literal):
+        raise text.error(node, "the length of an INTERVAL is a literal")
+    written = f"{amount.name} {unit.name}" if unit is not None else amount.name
+    return _parsed_us(written, node, text)
+
+
+def _parsed_us(written: str, node: exp.Expr, text: SqlText) -> int:
+    if re.search(r"\b(month|year|quarter)s?\b", written, re.IGNORECASE):
+        raise text.error(node, "months and years differ in length; a duration is in weeks at most")
+    short = _WORD.sub(lambda m: _UNITS[m[1].lower()], written)
+    try:
+        return duration_us(short)
+    except InvalidDurationError:
+        raise text.error(node, f"{written!r} {_HELP}") from None
+
+
+def interval(node: exp.Interval, text: SqlText) -> timedelta:
+    """The same as a value of an expression."""
+    return timedelta(microseconds=interval_us(node, text))
+
+
+def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
+    """The Arrow type of a type in SQL."""
+    name = str(getattr(node.this, "value", node.this))
+    if name == "DECIMAL":
+        digits = _digits(node)
+        precision, scale = (*digits, 0)[:2] if digits else (38, 0)
+        with text.located(at):
+            return _decimal(precision, scale)
+    if node.expressions and not (name.startswith("TIMESTAMP") and _digits(node) == [6]):
+        raise text.error(at, f"{node.sql()} {_LENGTHS.get(name, 'has no length here')}")
+    found = _TYPES.get(name)
+    if found is None or node.args.get("nested"):
+        known = ", ".join(dict.fromkeys([*_TYPES, "DECIMAL(p, s)"]))
+        raise text.error(at, f"no type {node.sql()}; the types are: {known}")
+    return found
+
+
+def _digits(node: exp.DataType) -> list[int]:
+    return [int(part.name) for part in node.expressions]
+
+
+def _decimal(precision: int, scale: int) -> pa.DataType:
+    from planner.errors import InvalidPlanError
+
+    try:
+        return pa.decimal128(precision, scale)
+    except ValueError as error:
+        raise InvalidPlanError(str(error)) from None
+
+
+def time_literal(node: exp.Cast, to: pa.DataType, text: SqlText) -> Any:
+    """The moment of ``TIMESTAMP '...'`` or ``DATE '...'``; None: it is another cast."""
+    value = node.this
+    if not (isinstance(value, exp.Literal) and value.is_string and pa.types.is_temporal(to)):
+        return None
+    with text.located(value):
+        moment = _EPOCH + timedelta(microseconds=time_us(value.name))
+    return moment.date() if pa.types.is_date(to) else moment
+
+
+def literal_member(node: exp.Expr, text: SqlText) -> Any:
+    """The value of a literal in a list, times included; None: it is NULL or an expression."""
+    inner = node.this if isinstance(node, exp.Paren | exp.Neg) else node
+    if isinstance(inner, exp.Literal | exp.Boolean | exp.Paren | exp.Neg):
+        return plain_value(node, text)
+    if type(node) is exp.Cast:
+        return time_literal(node, data_type(node.to, node, text), text)
+    return None
+
+
+def plain_value(node: exp.Expr, text: SqlText) -> Any:
+    """A literal number, string or truth value as a Python value."""
+    if isinstance(node, exp.Paren):
+        return plain_value(node.this, text)
+    if isinstance(node, exp.Neg):
+        value = plain_value(node.this, text)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return -value
+    if isinstance(node, exp.Literal):
+        if node.is_string:
+            return node.name
+        whole = node.name.isdigit()
+        return int(node.name) if whole else float(node.name)
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if isinstance(node, exp.Null):
+        raise text.error(node, "NULL here makes all of it NULL; a literal is needed")
+    raise text.error(node, "a literal is needed here")

@@ -1,0 +1,323 @@
+"""A text in SQL as sqlglot's trees, each node of which can be found again in the text.
+
+sqlglot's own grammar, with three things of ours: ``CREATE STREAM`` is read as ``CREATE TABLE``, the
+options in ``WITH (...)`` are any ``name = expression``, and nothing is passed on unparsed.
+
+Source: sqlglot keeps the place of identifiers, literals and names of functions; for the others the
+place is that of their first part, of their operator, or of the token that was read last.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.errors import ExpressionTypeError
+from planner.sql.reading.errors import SqlError, sql_type
+from rstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+E = TypeVar("E", bound=exp.Expr)
+Place = tuple[int, int]
+_MISSING = re.compile(r"Missing (.+) from (\d+):(\d+)")
+_REQUIRED = re.compile(r"Required keyword: '(\w+)' missing for <class '.*\.(\w+)'>")
+_FIRST_WORDS = ("SELECT", "WITH", "CREATE", "INSERT")
+_INFIX = (exp.Binary, exp.SetOperation, exp.In, exp.Between)
+#: Nodes that are found by the keyword they begin with.
+_WORDS = {
+    exp.Select: TokenType.SELECT,
+    exp.Create: TokenType.CREATE,
+    exp.Insert: TokenType.INSERT,
+    exp.With: TokenType.WITH,
+    exp.Case: TokenType.CASE,
+    exp.Exists: TokenType.EXISTS,
+    exp.Join: TokenType.JOIN,
+    exp.Where: TokenType.WHERE,
+    exp.Group: TokenType.GROUP_BY,
+    exp.Having: TokenType.HAVING,
+    exp.Order: TokenType.ORDER_BY,
+    exp.Limit: TokenType.LIMIT,
+    exp.Offset: TokenType.OFFSET,
+}
+_SHOWN_CHARACTERS = 40
+#: Operators of several words, or without a place of their own.
+_SPELLED: dict[type[exp.Expr], str] = {
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+    exp.BitwiseNot: "~",
+    exp.Not: "NOT",
+    exp.Neg: "-",
+    exp.Case: "CASE",
+    exp.Cast: "CAST",
+    exp.TryCast: "TRY_CAST",
+    exp.Extract: "EXTRACT",
+    exp.Trim: "TRIM",
+    exp.WithinGroup: "WITHIN GROUP",
+    exp.IgnoreNulls: "IGNORE NULLS",
+    exp.RespectNulls: "RESPECT NULLS",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """The text, its tokens, and errors that point into it."""
+
+    text: str
+    tokens: tuple[Token, ...]
+
+    def error(self, node: exp.Expr, reason: str) -> SqlError:
+        """``reason`` with the place of ``node``."""
+        return self.error_at(self.place(node), reason)
+
+    def error_at(self, place: Place, reason: str) -> SqlError:
+        """``reason`` at the characters ``[place[0], place[1])`` (of their first line)."""
+        start, end = place
+        first = self.text.rfind("\n", 0, start) + 1
+        last = self.text.find("\n", start)
+        last = len(self.text) if last < 0 else last
+        width = max(1, min(end, last) - start)
+        line = self.text.count("\n", 0, start) + 1
+        return SqlError(reason, self.text[first:last], line, start - first + 1, width)
+
+    @contextmanager
+    def located(self, node: exp.Expr) -> Iterator[None]:
+        """What the fluent interface says to a mistake is said at ``node``."""
+        try:
+            yield
+        except SqlError:
+            raise
+        except ExpressionTypeError as error:
+            types = " and ".join(map(sql_type, error.types))
+            raise self.error(node, f"{self.spelled(node)} does not take {types}") from None
+        except UsageError as error:
+            raise self.error(node, str(error)) from None
+
+    def place(self, node: exp.Expr) -> Place:
+        """Where ``node`` is: its operator, its first part, or the next node around it."""
+        around: exp.Expr | None = node
+        while around is not None:  # ends at the root
+            found = self._own_place(around)
+            if found is not None:
+                return found
+            around = around.parent
+        return (0, 1)
+
+    def spelled(self, node: exp.Expr) -> str:
+        """What SQL calls the node: the name or operator as it is written, else all of it."""
+        if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) and node.name:
+            return node.name.upper()
+        start, end = self.place(node)
+        written = self.text[start:end].upper()
+        if isinstance(node, exp.Func) and "start" in node.meta and written.isidentifier():
+            is_call = self.text[end:].lstrip().startswith("(")
+            if is_call or written in node.sql_names():
+                return written
+        if type(node) in _SPELLED:
+            return _SPELLED[type(node)]
+        called = self._called(node) if isinstance(node, exp.Func) else None
+        if called is not None:
+            return called
+        if isinstance(node, _INFIX) and type(node) is not exp.Dot:
+            return written
+        if isinstance(node, exp.Func):
+            return node.sql_name()
+        shown = node.sql()
+        return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}..."
+
+    def _called(self, node: exp.Func) -> str | None:
+        """The name before the parenthesis around a function's first part, if it is one of it."""
+        first = self._first(node)
+        before = [t for t in self.tokens if t.start < first[0]] if first else []
+        for bracket, word in itertools.pairwise(reversed(before)):
+            if bracket.token_type is TokenType.L_PAREN:
+                name = word.text.upper()
+                return name if name in (*node.sql_names(), *Parser.FUNCTION_PARSERS) else None
+        return None
+
+    def statement(self, node: exp.Expr) -> Place:
+        """The first word of the statement that ``node`` is."""
+        end = self.place(node)[1]
+        ended = True
+        place = (0, 1)
+        for token in self.tokens:
+            if token.start >= end:
+                break
+            if ended:
+                place = (token.start, token.end + 1)
+            ended = token.token_type is TokenType.SEMICOLON
+        return place
+
+    def token_after(self, node: exp.Expr, *, skip: tuple[TokenType, ...] = ()) -> Place | None:
+        """The token behind all of ``node``; none if the node is missing."""
+        walked = node.walk() if isinstance(node, exp.Expr) else ()
+        ends = [n.meta["end"] for n in walked if "end" in n.meta]
+        past = (TokenType.R_PAREN, *skip)
+        for token in self.tokens if ends else ():
+            if token.start > max(ends) and token.token_type not in past:
+                return (token.start, token.end + 1)
+        return None
+
+    def _own_place(self, node: exp.Expr) -> Place | None:
+        if "start" in node.meta:
+            return (node.meta["start"], node.meta["end"] + 1)
+        for kind, word in _WORDS.items():
+            if isinstance(node, kind):
+                return self._word_before(node, word)
+        if isinstance(node, _INFIX) and not isinstance(node, exp.Dot):
+            return self.token_after(node.this) or self._first(node)
+        if isinstance(node, exp.Cast):
+            skip = (TokenType.ALIAS, TokenType.DCOLON)
+            return self.token_after(node.this, skip=skip) or self._first(node)
+        return self._first(node)
+
+    def _word_before(self, node: exp.Expr, word: TokenType) -> Place | None:
+        """The keyword that the node begins with: the last one before its first part."""
+        first = self._first(node)
+        if first is None:
+            return None
+        for token in reversed(self.tokens):
+            if token.token_type is word and token.end < first[0]:
+                return (token.start, token.end + 1)
+        return first
+
+    def _first(self, node: exp.Expr) -> Place | None:
+        places = [(n.meta["start"], n.meta["end"] + 1) for n in node.walk() if "start" in n.meta]
+        return min(places, default=None)
+
+
+class _StreamParser(Parser):
+    """The grammar of sqlglot's own dialect, with the differences that the module names."""
+
+    def expression(
+        self, instance: E, token: Token | None = None, comments: list[str] | None = None
+    ) -> E:
+        if token is None and self._prev and all("start" not in n.meta for n in instance.walk()):
+            instance.update_positions(self._prev)
+        return super().expression(instance, token, comments)
+
+    def _parse_property(self) -> exp.Expr | list[exp.Expr] | None:
+        name = self._curr
+        if name and name.token_type is TokenType.WITH:
+            return super()._parse_property()
+        if not (name and self._next and self._next.token_type is TokenType.EQ):
+            return None
+        self._advance(2)
+        value = self._parse_disjunction()
+        if value is None:
+            self.raise_error("an option needs a value")
+        option = exp.Property(this=exp.var(name.text), value=value)
+        option.update_positions(name)
+        return option
+
+    def _parse_function(self, *args: Any, **options: Any) -> exp.Expr | None:
+        """What builds a node of a function fails in Python's words where arguments are missing."""
+        name = self._curr
+        try:
+            return super()._parse_function(*args, **options)
+        except (LookupError, AttributeError, TypeError, ValueError):
+            self.raise_error(f"{name.text.upper()} does not take these arguments", name)
+            raise
+
+    def _parse_as_command(self, start: Token) -> exp.Command:
+        self.raise_error("this cannot be read here", self._curr or start)
+        return super()._parse_as_command(start)
+
+
+def parse(text: str) -> tuple[SqlText, list[exp.Expr]]:
+    """The statements of a text.
+
+    Raises:
+        SqlError: it is no SQL.
+    """
+    dialect = Dialect()
+    try:
+        tokens = tuple(_adapted(dialect.tokenize(text)))
+    except TokenError as error:
+        _raise_token_error(SqlText(text, ()), error)
+    source = SqlText(text, tokens)
+    for before, token in itertools.pairwise(tokens):
+        place = (token.start, token.end + 1)
+        if before.token_type is token.token_type is TokenType.COMMA:
+            raise source.error_at(place, "there is nothing between commas")
+        adjacent = token.start == before.end + 1 and token.token_type is TokenType.VAR
+        if before.token_type is TokenType.NUMBER and adjacent:
+            raise source.error_at(place, "this cannot follow a number; quote it as '5s'")
+    try:
+        parsed = _StreamParser(dialect=dialect).parse(list(tokens), text)
+    except ParseError as error:
+        _raise_parse_error(source, error)
+    except RecursionError:
+        raise source.error_at((0, 1), "this is nested too deeply") from None
+    return source, [statement for statement in parsed if statement is not None]
+
+
+def _adapted(tokens: list[Token]) -> Iterator[Token]:
+    """``STREAM`` after ``CREATE`` means a table to sqlglot; ``SESSION(`` is a function here."""
+    before: Token | None = None
+    for at, token in enumerate(tokens):
+        after = tokens[at + 1] if at + 1 < len(tokens) else None
+        kind = token.token_type
+        if before and before.token_type is TokenType.CREATE and token.text.upper() == "STREAM":
+            kind = TokenType.TABLE
+        if kind is TokenType.SESSION and after and after.token_type is TokenType.L_PAREN:
+            kind = TokenType.VAR
+        before = token
+        yield Token(kind, token.text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def _raise_token_error(source: SqlText, error: TokenError) -> NoReturn:
+    found = _MISSING.search(str(error.__cause__ or error))
+    if found is None:
+        at = max(0, len(source.text.rstrip()) - 1)
+        raise source.error_at((at, at + 1), "the text ends inside of something") from None
+    quote, line = found[1], int(found[2])
+    lines = source.text.split("\n")
+    at = sum(len(before) + 1 for before in lines[: line - 1]) + int(found[3])
+    at = source.text.find(quote, max(0, at - 1))
+    place = (at, at + 1) if at >= 0 else (0, 1)
+    raise source.error_at(place, f"{quote} is opened and never closed") from None
+
+
+def _check_first_words(source: SqlText) -> None:
+    """A word that begins no statement is what is wrong, whatever was made of what follows."""
+    begins = True
+    for token in source.tokens:
+        if begins and token.token_type is TokenType.VAR:
+            near = get_close_matches(token.text.upper(), _FIRST_WORDS, n=1, cutoff=0.6)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            place = (token.start, token.end + 1)
+            raise source.error_at(
+                place, f"a statement is CREATE STREAM, SELECT or INSERT INTO{hint}"
+            )
+        begins = token.token_type is TokenType.SEMICOLON
+
+
+def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
+    _check_first_words(source)
+    told = error.errors[0]
+    words = str(told["description"])
+    required = _REQUIRED.search(words)
+    if required is not None:
+        words = f"a part of {required[2].upper()} is missing here"
+    words = words.partition(" but got <Token")[0]
+    words = words.replace("Invalid expression / Unexpected token", "this is not expected here")
+    words = words.replace("Expecting ", "expected ").replace("Expected ", "expected ")
+    line, width = int(told["line"]), max(1, len(str(told["highlight"])))
+    first = sum(len(before) + 1 for before in source.text.split("\n")[: line - 1])
+    start = max(first, first + int(told["col"]) - width)
+    raise source.error_at((start, start + width), words) from None

@@ -1,0 +1,135 @@
+"""What is read of each node of a statement: anything else that a node has is refused.
+
+The parser of SQL knows many dialects and hangs what they say on its nodes. A part that no line of
+the translation reads would be ignored without a word, so every statement is checked against this
+table after it was compiled. A kind of node that is not in it is refused where it stands, unless it
+is the call of a function of the user's, which takes all its arguments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.sql.reading.parsing import SqlText
+
+_TWO = ("this", "expression")
+_LIST = ("this", "expressions")
+
+#: Kind of node -> the parts of it that the translation reads.
+READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
+    # Statements.
+    exp.Create: ("this", "expression", "kind", "properties"),
+    exp.Insert: (*_TWO, "with_"),
+    exp.Schema: _LIST,
+    exp.ColumnDef: ("this", "kind"),
+    exp.Properties: ("expressions",),
+    exp.Property: ("this", "value"),
+    # Queries.
+    exp.Select: ("with_", "expressions", "from_", "joins", "where", "group", "having"),
+    exp.Union: (*_TWO, "with_"),
+    exp.Subquery: ("this", "alias", "with_"),
+    exp.With: ("expressions",),
+    exp.CTE: ("this", "alias"),
+    exp.From: ("this",),
+    exp.Table: ("this", "alias"),
+    exp.TableAlias: ("this",),
+    exp.Join: ("this", "side", "kind", "on", "using"),
+    exp.Where: ("this",),
+    exp.Group: ("expressions",),
+    exp.Having: ("this",),
+    exp.Exists: ("this",),
+    exp.Alias: ("this", "alias"),
+    exp.Star: ("except_",),
+    exp.Column: ("this", "table"),
+    exp.Identifier: ("this", "quoted"),
+    exp.Var: ("this",),
+    # Values.
+    exp.Literal: ("this", "is_string"),
+    exp.Boolean: ("this",),
+    exp.Null: (),
+    exp.Interval: ("this", "unit"),
+    exp.DataType: _LIST,
+    exp.DataTypeParam: ("this",),
+    exp.Paren: ("this",),
+    exp.Neg: ("this",),
+    exp.Not: ("this",),
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod), _TWO),
+    **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE), _TWO),
+    **dict.fromkeys((exp.And, exp.Or, exp.Is, exp.Nullif), _TWO),
+    exp.DPipe: (*_TWO, "safe"),
+    exp.Between: ("this", "low", "high", "symmetric"),
+    exp.In: _LIST,
+    exp.Like: (*_TWO, "negate"),
+    exp.Escape: _TWO,
+    exp.Case: ("this", "ifs", "default"),
+    exp.If: ("this", "true", "false"),
+    exp.Coalesce: _LIST,
+    exp.Concat: ("expressions", "safe"),
+    exp.Cast: ("this", "to"),
+    exp.TryCast: ("this", "to", "safe"),
+    exp.Extract: _TWO,
+    # Functions.
+    exp.Anonymous: _LIST,
+    **dict.fromkeys((exp.Abs, exp.Floor, exp.Ceil, exp.Sqrt), ("this",)),
+    **dict.fromkeys((exp.Upper, exp.Lower, exp.Length), ("this",)),
+    **dict.fromkeys((exp.Year, exp.Month, exp.Day, exp.DayOfYear), ("this",)),
+    **dict.fromkeys((exp.Hour, exp.Minute, exp.Second), ("this",)),
+    exp.Round: ("this", "decimals"),
+    exp.Trim: _TWO,
+    **dict.fromkeys((exp.StartsWith, exp.EndsWith, exp.Contains, exp.RegexpLike, exp.Split), _TWO),
+    exp.Replace: (*_TWO, "replacement"),
+    exp.RegexpReplace: (*_TWO, "replacement"),
+    exp.SplitPart: ("this", "delimiter", "part_index"),
+    exp.Substring: ("this", "start", "length"),
+    **dict.fromkeys((exp.DateTrunc, exp.TimestampTrunc), ("this", "unit")),
+    # Aggregates.
+    exp.AnonymousAggFunc: _LIST,
+    exp.Count: ("this", "big_int"),
+    exp.Distinct: ("expressions",),
+    exp.Filter: _TWO,
+    **dict.fromkeys(
+        (exp.Sum, exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median), ("this",)
+    ),
+    **dict.fromkeys((exp.Variance, exp.VariancePop), ("this",)),
+    **dict.fromkeys((exp.Stddev, exp.StddevSamp, exp.StddevPop), ("this",)),
+    exp.Quantile: ("this", "quantile"),
+    **dict.fromkeys((exp.ArgMax, exp.ArgMin), _TWO),
+}
+
+
+def check_whole(statement: exp.Expr, text: SqlText) -> None:
+    """Refuses what lacks a part that it has to have, as a function without its arguments.
+
+    Raises:
+        SqlError: there is such a node.
+    """
+    for node in statement.walk():
+        for name, is_needed in node.arg_types.items():
+            if is_needed and node.args.get(name) is None:
+                raise text.error(node, f"{text.spelled(node)} lacks an argument")
+
+
+def check_parts(statement: exp.Expr, own: Mapping[str, object], text: SqlText) -> None:
+    """Refuses what a statement says and no line of the translation has read.
+
+    Raises:
+        SqlError: there is such a part.
+    """
+    for node in statement.walk():
+        known = READ.get(type(node))
+        is_own = isinstance(node, exp.Func) and node.sql_name().lower() in own
+        for name, part in node.args.items():
+            if not part or part == [None] or (known is not None and name in known):
+                continue
+            if known is None and is_own and not isinstance(part, bool | str):
+                continue
+            at = part if isinstance(part, exp.Expr) else node
+            said = part.upper() if isinstance(part, str) else name.strip("_").upper()
+            if isinstance(node, exp.Func):
+                raise text.error(at, f"this form of {text.spelled(node)} is not supported")
+            raise text.error(at, f"{said} is not supported here")

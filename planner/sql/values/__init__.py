@@ -1,0 +1,1 @@
+"""Scalar expressions, aggregates, windows, and the names they may use."""

@@ -1,0 +1,164 @@
+"""The aggregates of SQL: what they are called here, and ``FILTER (WHERE ...)``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from planner.api import agg
+from planner.api.expressions import Expr, lit, when
+from planner.sql.reading.hints import HINTS
+from planner.sql.reading.literals import plain_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from planner.api.agg import Agg
+    from planner.sql.values.expressions import Expressions
+    from rvertex.aggregates.user_defined import UserAggregate
+
+_OF_ONE: dict[type[exp.Expr], Callable[[Expr], Agg]] = {
+    exp.Sum: agg.sum,
+    exp.Avg: agg.mean,
+    exp.Min: agg.min,
+    exp.Max: agg.max,
+    exp.First: agg.first,
+    exp.Last: agg.last,
+    exp.Variance: agg.variance,
+    exp.VariancePop: lambda x: agg.variance(x, ddof=0),
+    exp.Stddev: agg.stddev,
+    exp.StddevSamp: agg.stddev,
+    exp.StddevPop: lambda x: agg.stddev(x, ddof=0),
+    exp.Median: lambda x: agg.quantile(x, 0.5),
+}
+#: Those that sqlglot has no node for, and how many literals they take.
+_NAMED: dict[str, tuple[Callable[..., Agg], int]] = {
+    "product": (agg.product, 0),
+    "top_k": (agg.top_k, 1),
+}
+#: They see nulls, so a condition cannot be made of them.
+_SEE_NULLS = (exp.First, exp.Last)
+KNOWN = (
+    "COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, "
+    "QUANTILE, PRODUCT, TOP_K, MAX_BY, MIN_BY"
+)
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether the node is an aggregate, with its FILTER."""
+    return isinstance(node, exp.AggFunc | exp.Filter)
+
+
+def has_aggregate(node: exp.Expr) -> bool:
+    """Whether there is one in the node, outside of subqueries."""
+    if isinstance(node, exp.Subquery | exp.Select):
+        return False
+    return is_aggregate(node) or any(has_aggregate(part) for part in node.iter_expressions())
+
+
+def marked(statement: exp.Expr, aggregates: Mapping[str, UserAggregate]) -> exp.Expr:
+    """The statement, in which calls of aggregates by name are known as such."""
+
+    def mark(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Anonymous):
+            return node
+        if node.name.lower() not in _NAMED and node.name.lower() not in aggregates:
+            return node
+        made = exp.AnonymousAggFunc(this=node.name, expressions=node.expressions)
+        made.meta.update(node.meta)
+        return made
+
+    return statement.transform(mark, copy=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregates:
+    """Builds aggregates over what ``before`` compiles."""
+
+    before: Expressions
+    own: Mapping[str, UserAggregate]
+
+    def build(self, node: exp.Expr) -> Agg:
+        """The aggregate of a node for which :func:`is_aggregate` holds."""
+        text = self.before.text
+        condition: Expr | None = None
+        if isinstance(node, exp.Filter):
+            condition = self.before.compile(node.args["expression"].this)
+            node = node.this
+            sees_nulls = isinstance(node, _SEE_NULLS) or self._own(node) is not None
+            if sees_nulls or not isinstance(node, exp.AggFunc):
+                raise text.error(node, f"{said(node)} takes no FILTER; use WHERE or CASE")
+        for part in node.iter_expressions():
+            if has_aggregate(part):
+                raise text.error(part, "an aggregate cannot stand inside of another")
+        if isinstance(node, exp.Count):
+            return self._count(node, condition)
+        if type(node) is exp.AnonymousAggFunc and node.name:
+            return self._by_name(node, condition)
+        if type(node) is exp.Quantile:
+            q = plain_value(node.args["quantile"], text)
+            return self._made(node, lambda x: agg.quantile(x, q), node.this, condition)
+        if isinstance(node, exp.ArgMax | exp.ArgMin):
+            return self._ranked(node, condition)
+        make = _OF_ONE.get(type(node))
+        if make is None:
+            hint = HINTS.get(text.spelled(node)) or HINTS.get(said(node)) or f"there are {KNOWN}"
+            reason = f"the aggregate {text.spelled(node)} is not supported; {hint}"
+            raise text.error(node, reason)
+        if isinstance(node.this, exp.Distinct) or node.expressions:
+            raise text.error(node, f"{said(node)} of several or DISTINCT values is not supported")
+        return self._made(node, make, node.this, condition)
+
+    def _count(self, node: exp.Count, condition: Expr | None) -> Agg:
+        value = node.this
+        if isinstance(value, exp.Distinct) and len(value.expressions) == 1:
+            return self._made(node, agg.count_distinct, value.expressions[0], condition)
+        if isinstance(value, exp.Distinct) or node.expressions:
+            raise self.before.text.error(node, "COUNT takes one value")
+        if value is not None and not isinstance(value, exp.Star):
+            return self._made(node, agg.count, value, condition)
+        return agg.count() if condition is None else agg.count(_where(condition, lit(1)))
+
+    def _ranked(self, node: exp.ArgMax | exp.ArgMin, condition: Expr | None) -> Agg:
+        make = agg.max_by if isinstance(node, exp.ArgMax) else agg.min_by
+        value, rank = self.before.compile(node.this), self.before.compile(node.expression)
+        if node.args.get("count"):
+            raise self.before.text.error(node, f"{said(node)} takes two values")
+        with self.before.text.located(node):
+            return make(value, _where(condition, rank))
+
+    def _by_name(self, node: exp.Expr, condition: Expr | None) -> Agg:
+        text, given = self.before.text, node.expressions
+        own = self._own(node)
+        if own is not None:
+            if len(given) != 1:
+                raise text.error(node, f"{said(node)} takes one value")
+            return self._made(node, lambda x: agg.user(own, x), given[0], condition)
+        make, literals = _NAMED[node.name.lower()]
+        if len(given) != 1 + literals:
+            raise text.error(node, f"{said(node)} takes {1 + literals} arguments")
+        more: list[Any] = [plain_value(part, text) for part in given[1:]]
+        return self._made(node, lambda x: make(x, *more), given[0], condition)
+
+    def _made(
+        self, node: exp.Expr, make: Callable[[Expr], Agg], value: exp.Expr, condition: Expr | None
+    ) -> Agg:
+        compiled = _where(condition, self.before.compile(value))
+        with self.before.text.located(node):
+            return make(compiled)
+
+    def _own(self, node: exp.Expr) -> UserAggregate | None:
+        return self.own.get(node.name.lower()) if isinstance(node, exp.AnonymousAggFunc) else None
+
+
+def _where(condition: Expr | None, value: Expr) -> Expr:
+    return value if condition is None else when(condition).then(value).otherwise(None)
+
+
+def said(node: exp.Expr) -> str:
+    """What an aggregate is called in SQL."""
+    if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
+        return node.name.upper()
+    return node.sql_name() if isinstance(node, exp.Func) else node.sql()

@@ -1,0 +1,285 @@
+"""Expressions of SQL as expressions of the fluent interface, typed as they are built.
+
+Every part is resolved against the stream it is over, so a type error is told at the innermost part
+that has it. Names of columns are exact; names of functions and keywords are not.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+from sqlglot import exp
+
+from planner.api.expressions import Expr, as_node, coalesce, col, lit, when
+from planner.expressions.types import is_text
+from planner.sql.reading.errors import SqlError, sql_type
+from planner.sql.reading.hints import HINTS
+from planner.sql.reading.literals import (
+    data_type,
+    interval,
+    literal_member,
+    plain_value,
+    time_literal,
+)
+from planner.sql.values import functions
+from planner.sql.values.windowing import OVER, is_window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from planner.sql.reading.parsing import SqlText
+    from planner.sql.values.scope import Scope
+
+_BINARY: dict[type[exp.Expr], Callable[[Expr, Expr], Expr]] = {
+    exp.Add: Expr.__add__,
+    exp.Sub: Expr.__sub__,
+    exp.Mul: Expr.__mul__,
+    exp.Div: Expr.__truediv__,
+    exp.IntDiv: Expr.__floordiv__,
+    exp.Mod: Expr.__mod__,
+    exp.EQ: Expr.__eq__,
+    exp.NEQ: Expr.__ne__,
+    exp.LT: Expr.__lt__,
+    exp.LTE: Expr.__le__,
+    exp.GT: Expr.__gt__,
+    exp.GTE: Expr.__ge__,
+    exp.And: Expr.__and__,
+    exp.Or: Expr.__or__,
+}
+AGGREGATE_NEEDS_GROUP = (
+    "an aggregate needs GROUP BY with a window, as GROUP BY user, TUMBLE('5 seconds')"
+)
+
+
+@dataclass
+class Expressions:
+    """Compiles expressions over the columns of ``scope``."""
+
+    text: SqlText
+    scope: Scope
+    #: The user's own, by lower-case name.
+    functions: Mapping[str, Callable[..., Expr]]
+    #: Asked first: keys and aggregates of a grouped query.
+    special: Callable[[exp.Expr], Expr | None] = field(default=lambda _node: None)
+
+    def compile(self, node: exp.Expr) -> Expr:
+        """The expression, known to fit the stream's types.
+
+        Raises:
+            SqlError: it does not, or there is no such function.
+        """
+        made = self.special(node)
+        if made is None:
+            made = self._build(node)
+            made = ~made if node.args.get("negate") else made
+        with self.text.located(node):
+            made.output_type(self.scope.stream.schema)
+        return made
+
+    def column(self, node: exp.Expr) -> Expr:
+        """The same, for a column of an answer, which has to have a type."""
+        made = self.compile(node)
+        if made.output_type(self.scope.stream.schema) == pa.null():
+            reason = "this is always null; give it a type: CAST(NULL AS BIGINT)"
+            raise self.text.error(node, reason)
+        return made
+
+    def _build(self, node: exp.Expr) -> Expr:
+        operator = _BINARY.get(type(node))
+        if operator is not None:
+            left, right = self.compile(node.this), self.compile(node.args["expression"])
+            return operator(left, right)
+        if isinstance(node, exp.AggFunc | exp.Filter):
+            raise self.text.error(node, AGGREGATE_NEEDS_GROUP)
+        method = self._METHODS.get(type(node))
+        if method is not None:
+            made: Expr = method(self, node)
+            return made
+        return self._function(node)
+
+    def _function(self, node: exp.Expr) -> Expr:
+        own = self._own(node)
+        if own is not None:
+            return own
+        if type(node) in functions.CALLS:
+            names, build = functions.CALLS[type(node)]
+            functions.reject_others(node, names, self.text)
+            return build(*(self.compile(node.args[n]) for n in names if node.args.get(n)))
+        if isinstance(node.this, exp.Expr) and functions.takes_literals(node):
+            value = self.compile(node.this)
+            return functions.with_literals(node, value, self.text)
+        raise not_supported(node, self.text)
+
+    def _own(self, node: exp.Expr) -> Expr | None:
+        """A function of the user's, or one that sqlglot has no node for."""
+        if not isinstance(node, exp.Func):
+            return None
+        name = (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
+        build = self.functions.get(name)
+        if build is None and isinstance(node, exp.Anonymous):
+            build = functions.NAMED.get(name)
+        if build is None:
+            return None
+        given = node.expressions if isinstance(node, exp.Anonymous) else _arguments(node)
+        values = [self.compile(part) for part in given]
+        try:
+            inspect.signature(build).bind(*values)
+        except TypeError:
+            raise self.text.error(node, f"{name}() does not take {len(values)} arguments") from None
+        with self.text.located(node):
+            return Expr(as_node(build(*values)))
+
+    def _column(self, node: exp.Column) -> Expr:
+        if isinstance(node.this, exp.Star):
+            raise self.text.error(node, "* is a list of columns, not a value")
+        return col(self.scope.column(node, self.text))
+
+    def _literal(self, node: exp.Expr) -> Expr:
+        with self.text.located(node):
+            return lit(plain_value(node, self.text))
+
+    def _cast(self, node: exp.Cast) -> Expr:
+        to = data_type(node.to, node, self.text)
+        if type(node) is exp.TryCast:
+            return self.compile(node.this).try_cast(to)
+        moment = time_literal(node, to, self.text)
+        return lit(moment) if moment is not None else self.compile(node.this).cast(to)
+
+    def _case(self, node: exp.Case) -> Expr:
+        of = None if node.this is None else self.compile(node.this)
+        chain = None
+        for branch in node.args["ifs"]:
+            asked = self.compile(branch.this)
+            condition = asked if of is None else of == asked
+            start = when(condition) if chain is None else chain.when(condition)
+            chain = start.then(self.compile(branch.args["true"]))
+        assert chain is not None, node
+        default = node.args.get("default")
+        return chain.otherwise(None if default is None else self.compile(default))
+
+    def _in(self, node: exp.In) -> Expr:
+        if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
+            raise self.text.error(node, "IN takes a list of values; use a JOIN or EXISTS")
+        value = self.compile(node.this)
+        literals: list[Any] = []
+        tests: list[Expr] = []
+        for part in node.expressions:
+            member = literal_member(part, self.text)
+            if member is None:
+                with self.text.located(node):
+                    tests.append(value == self.compile(part))
+            else:
+                literals.append(member)
+        if literals:
+            tests.insert(0, value.is_in(literals))
+        return reduce(Expr.__or__, tests)
+
+    def _is(self, node: exp.Is) -> Expr:
+        value, what = self.compile(node.this), node.args["expression"]
+        if isinstance(what, exp.Null):
+            return value.is_null()
+        if isinstance(what, exp.Boolean):
+            return (value == bool(what.this)).fill_null(False)
+        raise self.text.error(node, "IS takes NULL, TRUE or FALSE")
+
+    def _not(self, node: exp.Not) -> Expr:
+        inner = node.this
+        if isinstance(inner, exp.Is) and isinstance(inner.args["expression"], exp.Null):
+            return self.compile(inner.this).is_not_null()
+        return ~self.compile(inner)
+
+    def _between(self, node: exp.Between) -> Expr:
+        low, high = self.compile(node.args["low"]), self.compile(node.args["high"])
+        value = self.compile(node.this)
+        made = value.between(low, high)
+        return made | value.between(high, low) if node.args.get("symmetric") else made
+
+    def _extract(self, node: exp.Extract) -> Expr:
+        value = self.compile(node.args["expression"])
+        return functions.extract(node.this.name, value, node, self.text)
+
+    def _concat(self, node: exp.Expr) -> Expr:
+        is_operator = isinstance(node, exp.DPipe)
+        parts = [node.this, node.args["expression"]] if is_operator else node.expressions
+        values = []
+        for part in parts:
+            value = self.compile(part)
+            kind = value.output_type(self.scope.stream.schema)
+            if not (is_text(kind) or pa.types.is_null(kind)):
+                of = sql_type(str(kind))
+                reason = f"{self.text.spelled(node)} takes text, not {of}; write CAST(x AS VARCHAR)"
+                raise self.text.error(part, reason)
+            values.append(value.cast(str) if pa.types.is_null(kind) else value)
+        return functions.concat(values)
+
+    def _escape(self, node: exp.Escape) -> Expr:
+        like, escape = node.this, plain_value(node.args["expression"], self.text)
+        if type(like) is not exp.Like or not isinstance(escape, str) or len(escape) > 1:
+            raise self.text.error(node, "write s LIKE 'pattern' ESCAPE '!', with one character")
+        pattern = plain_value(like.args["expression"], self.text)
+        with self.text.located(node):
+            made = functions.like(self.compile(like.this), str(pattern), escape)
+        return ~made if like.args.get("negate") else made
+
+    def _exists(self, node: exp.Expr) -> Expr:
+        raise self.text.error(node, "EXISTS stands alone in WHERE or between ANDs")
+
+    def _over(self, node: exp.Expr) -> Expr:
+        raise self.text.error(node, OVER)
+
+    def _subquery(self, node: exp.Expr) -> Expr:
+        raise self.text.error(node, "a subquery stands in FROM, or in WHERE after EXISTS")
+
+    #: By kind of node: a kind derived from another means something else.
+    _METHODS: ClassVar[dict[type[exp.Expr], Callable[..., Expr]]] = {
+        exp.Paren: lambda self, node: self.compile(node.this),
+        exp.Column: _column,
+        exp.Literal: _literal,
+        exp.Boolean: _literal,
+        exp.Null: lambda _self, _node: lit(None),
+        exp.Neg: lambda self, node: (
+            self._literal(node)
+            if isinstance(node.this, exp.Literal) and not node.this.is_string
+            else -self.compile(node.this)
+        ),
+        exp.Interval: lambda self, node: lit(interval(node, self.text)),
+        exp.Cast: _cast,
+        exp.Case: _case,
+        exp.In: _in,
+        exp.Is: _is,
+        exp.Not: _not,
+        exp.Between: _between,
+        exp.Extract: _extract,
+        exp.Coalesce: lambda self, node: coalesce(*map(self.compile, _arguments(node))),
+        exp.Concat: _concat,
+        exp.DPipe: _concat,
+        exp.Escape: _escape,
+        exp.TryCast: _cast,
+        exp.Subquery: _subquery,
+        exp.Select: _subquery,
+        exp.Exists: _exists,
+        exp.Window: _over,
+    }
+
+
+def _arguments(node: exp.Expr) -> list[exp.Expr]:
+    """The arguments of a function in the order in which sqlglot lists them."""
+    given: list[exp.Expr] = []
+    for part in node.args.values():
+        given += [p for p in (part if isinstance(part, list) else [part]) if p is not None]
+    return [part for part in given if isinstance(part, exp.Expr)]
+
+
+def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
+    """That there is no such thing, in SQL's words, and what there is instead."""
+    said = text.spelled(node)
+    if is_window(node):
+        where = "it stands in GROUP BY, and window_start and window_end tell its bounds"
+        return text.error(node, f"the function {said} is not supported here: {where}")
+    hint = HINTS.get(said) or (HINTS.get(node.sql_name()) if isinstance(node, exp.Func) else None)
+    what = "the function " if isinstance(node, exp.Func) and said.isidentifier() else ""
+    return text.error(node, f"{what}{said} is not supported" + (f"; {hint}" if hint else ""))

@@ -1,0 +1,45 @@
+"""The streams that a statement may name, and what compiling it needs besides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sqlglot import exp
+
+    from planner.api.expressions import Expr
+    from planner.api.stream import Stream
+    from planner.sql.reading.parsing import SqlText
+    from rvertex.aggregates.user_defined import UserAggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What is known where a statement stands."""
+
+    text: SqlText
+    streams: Mapping[str, Callable[[], Stream]]
+    functions: Mapping[str, Callable[..., Expr]]
+    aggregates: Mapping[str, UserAggregate]
+
+    def stream(self, node: exp.Table) -> Stream:
+        """The stream of that name."""
+        make = self.streams.get(node.name)
+        if make is None:
+            near = get_close_matches(node.name, self.streams, n=1, cutoff=0.6)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            known = ", ".join(self.streams) or "(none)"
+            raise self.text.error(
+                node,
+                f"no stream {node.name!r}{hint} The streams are: {known}; others are declared by "
+                f"CREATE STREAM {node.name} WITH (path = '...', vs = ...)",
+            )
+        return make()
+
+    def adding(self, name: str, stream: Stream) -> Names:
+        """These, and one more (which hides another of that name)."""
+        return replace(self, streams={**self.streams, name: lambda: stream})

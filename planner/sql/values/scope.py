@@ -1,0 +1,90 @@
+"""Which columns a place in a statement may name, and what they are called in the stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from rstream.items.batch import VE, VS
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from planner.api.stream import Stream
+    from planner.sql.reading.parsing import SqlText
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """A column as the statement sees it."""
+
+    relation: str
+    name: str
+    #: What the stream calls it.
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A stream and the columns of its relations, in the order in which ``*`` gives them."""
+
+    stream: Stream
+    columns: tuple[Visible, ...]
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The names of its relations, in order."""
+        return tuple(dict.fromkeys(c.relation for c in self.columns))
+
+    def candidates(self, node: exp.Column) -> tuple[str, ...]:
+        """The stream's columns that a name may mean."""
+        name, relation = node.name, node.table
+        if name in (VS, VE) and not relation:
+            return (name,)
+        found = (c for c in self.columns if c.name == name and relation in ("", c.relation))
+        return tuple(dict.fromkeys(c.column for c in found))
+
+    def column(self, node: exp.Column, text: SqlText) -> str:
+        """The one column that a name means."""
+        if node.args.get("db") is not None:
+            raise text.error(node.args["db"], "a column is name or relation.name")
+        found = self.candidates(node)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            owners = " and ".join(c.relation for c in self.columns if c.name == node.name)
+            raise text.error(node.this, f"{node.name!r} is in {owners}; write which")
+        if node.table and node.table not in self.relations:
+            here = ", ".join(self.relations)
+            raise text.error(node.args["table"], f"no relation {node.table!r} here but {here}")
+        raise text.error(node.this, self._no_column(node.name, node.table))
+
+    def visible_in(self, relation: str) -> tuple[Visible, ...]:
+        """The columns of one relation; of all without a name."""
+        return tuple(c for c in self.columns if relation in ("", c.relation))
+
+    def with_stream(self, stream: Stream) -> Scope:
+        """The same columns of another stream."""
+        return replace(self, stream=stream)
+
+    def _no_column(self, name: str, relation: str) -> str:
+        known = tuple(dict.fromkeys(c.name for c in self.visible_in(relation)))
+        near = get_close_matches(name, known, n=1, cutoff=0.6)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        of = f" in {relation!r}" if relation else ""
+        return f"no column {name!r}{of}{hint} The columns are: {', '.join(known) or '(none)'}"
+
+
+def scope_of(stream: Stream, relation: str) -> Scope:
+    """All columns of one relation."""
+    names = stream.schema.names
+    return Scope(stream, tuple(Visible(relation, name, name) for name in names))
+
+
+def free_name(wanted: str, taken: set[str]) -> str:
+    """``wanted``, with underscores added until it is not taken; takes it."""
+    while wanted in taken:
+        wanted += "_"
+    taken.add(wanted)
+    return wanted

@@ -1,0 +1,66 @@
+"""The windows that GROUP BY may name: HOP, TUMBLE, SNAPSHOT, SESSION and COUNT_WINDOW."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.logical.windows import count_window, hopping, session, snapshot, tumbling
+from planner.sql.reading.literals import interval_us, plain_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.logical.windows import AnyWindow
+    from planner.sql.reading.parsing import SqlText
+
+#: Name -> what it takes; a name with ``?`` may be left out.
+_WINDOWS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
+    "HOP": (hopping, ("size", "every", "offset?")),
+    "TUMBLE": (tumbling, ("size", "offset?")),
+    "SNAPSHOT": (snapshot, ()),
+    "SESSION": (session, ("gap", "max?")),
+    "COUNT_WINDOW": (count_window, ("events",)),
+}
+NEEDED = (
+    "GROUP BY needs a window: HOP(size, every), TUMBLE(size), SNAPSHOT(), SESSION(gap) or "
+    "COUNT_WINDOW(events)"
+)
+
+OVER = "OVER is not supported; aggregate with GROUP BY and a window, such as SESSION(gap)"
+
+
+def is_window(node: exp.Expr) -> bool:
+    """Whether a part of GROUP BY is a window."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in _WINDOWS
+
+
+def window_of(node: exp.Expr, text: SqlText) -> AnyWindow:
+    """The window of such a part."""
+    name = node.name.upper()
+    make, wanted = _WINDOWS[name]
+    least = sum(not what.endswith("?") for what in wanted)
+    given = node.expressions
+    if not least <= len(given) <= len(wanted):
+        shown = ", ".join(f"[{w[:-1]}]" if w.endswith("?") else w for w in wanted)
+        raise text.error(node, f"write {name}({shown})")
+    if name == "COUNT_WINDOW":
+        values = [plain_value(part, text) for part in given]
+    else:
+        values = [
+            _length(part, text, least=0 if what == "offset?" else 1)
+            for part, what in zip(given, wanted, strict=False)
+        ]
+    with text.located(node):
+        return make(*values)
+
+
+def _length(node: exp.Expr, text: SqlText, *, least: int) -> int:
+    """A duration of at least ``least`` microseconds; a number is in microseconds."""
+    number = isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
+    us = int(node.name) if number else interval_us(node, text)
+    if us < least:
+        what = "a window has to be longer than zero" if least else "an offset is not negative"
+        raise text.error(node, what)
+    return us

@@ -1,0 +1,289 @@
+"""Batches of items as Parquet segments; :class:`SegmentFile` is the way back.
+
+A segment of a stream inside a job has the column ``_seq`` first, then the item columns; one that
+users read is a clean table (:mod:`rstream.format.table`). The footer says, as JSON under
+:data:`FOOTER_KEY`: format version, stream, ``lo``, ``hi``, columns and the content digest of each
+row group (see :mod:`rstream.items.digest`; over items, not over file bytes); of a table also what
+its rows do not say. Version 1 said a number of rows too, that of all row groups but the last; since
+then they end where batches do. Version 2 had no tables.
+
+Invariants: (1) row groups hold consecutive seqs; one of a table that has no event stands in the
+footer alone; (2) the sum of the row group digests is the digest of ``[lo, hi)``; (3) a digest that
+came with a batch is taken over, not made from what is written: what changed on the way is found
+when it is read.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rstream.format.row_groups import (
+    REPEATS_MIN,
+    decoded_row_bytes,
+    digest_of,
+    have_one_dictionary,
+    pays,
+    row_groups,
+)
+from rstream.format.segment_file import CTIS_KEY, FOOTER_KEY, SegmentFile, describe
+from rstream.format.table import PackedCtis, only_rows, with_few_ctis
+from rstream.items.batch import KIND, SEQ, VS, Items, payload_schema
+from rstream.items.dictionaries import (
+    batch_bytes,
+    compact,
+    is_dictionary,
+    is_form_of,
+    join_batches,
+    plain_array,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rstream.format.table import TableForm
+
+__all__ = ["FORMAT_VERSION", "SegmentEncoder", "SegmentFile", "encode_segment"]
+
+FORMAT_VERSION = 3
+#: Where Arrow's readers look for the types of the columns.
+_ARROW_KEY = "ARROW:schema"
+ROW_GROUP_ROWS_MAX = 1 << 17
+ROW_GROUP_BYTES_MAX = 8 << 20
+#: What the values of dictionaries in a row group may take once it is read: the file says plain. By
+#: their mean length, and if all were the longest; then Arrow still counts their bytes in 32 bits.
+ROW_GROUP_DECODED_BYTES_MAX = 64 << 20
+ROW_GROUP_LONGEST_BYTES_MAX = 1 << 30
+#: Rows that are looked at to see what pays.
+_SAMPLE_ROWS = 1 << 14
+#: A column is compressed where that takes a fifth away.
+_PAYING_SHARE = 0.8
+#: What pays for a column is looked at again after so many segments.
+_SEGMENTS_PER_LOOK = 16
+
+
+class SegmentEncoder:
+    """Makes the segments of a stream; what pays for its columns it asks now and then.
+
+    The files say that their columns are those of ``schema`` (None: of the batches), also where text
+    is written as the dictionaries that it came in. With a ``form`` they are tables.
+    """
+
+    def __init__(
+        self, stream: str, schema: pa.Schema | None = None, form: TableForm | None = None
+    ) -> None:
+        self._stream = stream
+        self._schema = schema
+        self._form = form
+        #: The form of the item columns in a file and how they are written, as last found out.
+        self._written: pa.Schema | None = None
+        self._options: dict[str, Any] = {}
+        self._segments = 0
+
+    def encode(
+        self,
+        first_seq: int,
+        batches: Sequence[pa.RecordBatch],
+        digests: Sequence[bytes] = (),
+    ) -> pa.Buffer:
+        """The bytes of a segment that holds consecutive ``batches``, at least one row.
+
+        ``digests``: those of the batches, empty where it is not known. Copies only what is small.
+        """
+        rows = sum(batch.num_rows for batch in batches)
+        assert rows > 0
+        group_rows = _group_rows(batches, rows)
+        sink = pa.BufferOutputStream()
+        told: list[str] = []
+        ends: list[int] = []
+        groups = row_groups(first_seq, batches, digests, group_rows)
+        first = next(groups)
+        schema = self._schema or first[0].batch.schema
+        declared = _file_schema(schema, self._form)
+        items, options = self._options_for(max(first, key=lambda p: p.batch.num_rows), schema)
+        written = _file_schema(items, self._form)
+        is_declared = written.equals(declared)
+        with pq.ParquetWriter(sink, written, store_schema=is_declared, **options) as writer:
+            for parts in itertools.chain([first], groups):
+                told.append(digest_of(parts).hexdigest())
+                ends.append(parts[-1].next_seq)
+                table = _table(parts, items, self._form)
+                if table.num_rows:
+                    writer.write_table(table, group_rows)
+            footer = {
+                "version": FORMAT_VERSION,
+                "stream": self._stream,
+                "lo": first_seq,
+                "hi": first_seq + rows,
+                "columns": describe(declared),
+                "digests": told,
+            }
+            if self._form is not None:
+                ctis = PackedCtis.of(batches)
+                table_info = self._form.to_json(payload_schema(schema).names)
+                footer["table"] = {**table_info, "ends": ends, "ctis": len(ctis.rows)}
+                writer.add_key_value_metadata({CTIS_KEY.decode(): ctis.dumps()})
+            writer.add_key_value_metadata({FOOTER_KEY.decode(): json.dumps(footer)})
+            if not is_declared:
+                types = base64.b64encode(declared.serialize().to_pybytes()).decode()
+                writer.add_key_value_metadata({_ARROW_KEY: types})
+        return sink.getvalue()
+
+    def _options_for(self, part: Items, schema: pa.Schema) -> tuple[pa.Schema, dict[str, Any]]:
+        """The form of each item column, and how the columns of a file are written."""
+        written = _written(part.batch, schema)
+        is_known = self._written is not None and written.equals(self._written)
+        if not is_known or self._segments % _SEGMENTS_PER_LOOK == 0:
+            sample = part.head(_SAMPLE_ROWS)
+            self._segments = 0
+            options = _writer_options(written, sample, self._form)
+            self._written, self._options = written, options
+            if sample.batch.num_rows < _SAMPLE_ROWS:
+                return written, self._options
+        self._segments += 1
+        return written, self._options
+
+
+def encode_segment(
+    stream: str,
+    first_seq: int,
+    batches: Sequence[pa.RecordBatch],
+    *,
+    schema: pa.Schema | None = None,
+    form: TableForm | None = None,
+) -> pa.Buffer:
+    """One segment alone; see :class:`SegmentEncoder`."""
+    return SegmentEncoder(stream, schema, form).encode(first_seq, batches)
+
+
+def _group_rows(batches: Sequence[pa.RecordBatch], rows: int) -> int:
+    """How many rows a row group has at most: bounded as they are carried, and as they are read."""
+    row_bytes = max(sum(map(batch_bytes, batches)) // rows, 1)
+    mean, longest = decoded_row_bytes(batches)
+    return max(
+        min(
+            ROW_GROUP_ROWS_MAX,
+            ROW_GROUP_BYTES_MAX // row_bytes,
+            ROW_GROUP_DECODED_BYTES_MAX // max(mean, 1),
+            ROW_GROUP_LONGEST_BYTES_MAX // max(longest, 1),
+        ),
+        1,
+    )
+
+
+def _file_schema(items: pa.Schema, form: TableForm | None) -> pa.Schema:
+    if form is not None:
+        return form.file_schema(items)
+    return pa.schema([pa.field(SEQ, pa.int64(), nullable=False), *items])
+
+
+def _table(parts: list[Items], written: pa.Schema, form: TableForm | None) -> pa.Table:
+    """A row group in the form in which it is written; ``written``: that of the item columns."""
+    schema = _file_schema(written, form)
+    batches = [part.batch for part in parts]
+    if form is not None:
+        batches = [few for batch in batches if (few := with_few_ctis(batch)).num_rows]
+    if batches and not have_one_dictionary(batches):
+        batches = [join_batches(batches)]
+    seq = parts[0].first_seq
+    chunks: list[pa.RecordBatch] = []
+    for batch in batches:
+        columns = _columns(batch, written)
+        if form is not None:
+            columns = form.columns(batch, columns[3:])
+            chunks += only_rows(batch, pa.RecordBatch.from_arrays(columns, schema=schema))
+            continue
+        columns.insert(0, pa.array(np.arange(seq, seq + batch.num_rows)))
+        chunks.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+        seq += batch.num_rows
+    return pa.Table.from_batches(chunks, schema=schema)
+
+
+def _written(first: pa.RecordBatch, declared: pa.Schema) -> pa.Schema:
+    """The form of each column in a file: a dictionary whose values come again is taken over."""
+    assert is_form_of(first.schema, declared), (first.schema, declared)
+    kinds = [
+        column.type if is_dictionary(column.type) and pays(column) else field.type
+        for column, field in zip(first.columns, declared, strict=True)
+    ]
+    return pa.schema([f.with_type(kind) for f, kind in zip(declared, kinds, strict=True)])
+
+
+def _columns(batch: pa.RecordBatch, written: pa.Schema) -> list[pa.Array]:
+    """The columns of a row group in the form in which they are written."""
+    columns = []
+    for column, field in zip(batch.columns, written, strict=True):
+        if not is_dictionary(field.type):
+            columns.append(plain_array(column))
+        elif not is_dictionary(column.type):
+            columns.append(column.cast(field.type))
+        else:
+            columns.append(column if pays(column) else compact(column))
+    return columns
+
+
+def _repeating(sample: pa.RecordBatch, written: pa.Schema) -> list[str]:
+    """The columns of text whose values come again and again: as dictionaries they cost less."""
+    rows = sample.num_rows
+    return [
+        field.name
+        for field in written
+        if pa.types.is_string(field.type)
+        and rows >= _SAMPLE_ROWS
+        and pc.count_distinct(plain_array(sample.column(field.name))).as_py() * REPEATS_MIN <= rows
+    ]
+
+
+def _writer_options(written: pa.Schema, sample: Items, form: TableForm | None) -> dict[str, Any]:
+    """Cheap first: integers as deltas and lz4, a third faster than plain lz4 and half the size.
+
+    Dictionaries where the data has them, and for text that repeats: there they halve the time.
+    Columns that lz4 makes little of are left as they are: to try costs up to four times what it is
+    to write them. BYTE_STREAM_SPLIT would be faster still, but not every reader knows it for
+    integers. What an item is, nearly always the same, is left to lz4 alone.
+    """
+    schema = _file_schema(written, form)
+    dictionaries = [f.name for f in schema if pa.types.is_dictionary(f.type)]
+    dictionaries += _repeating(sample.batch, written)
+    integers = [f.name for f in schema if _is_stored_as_integer(f.type) and f.name != KIND]
+    options = {
+        "compression": "lz4",
+        # Else the items of a list come back under another name, and the schema as another one.
+        "use_compliant_nested_type": False,
+        "use_dictionary": dictionaries or False,
+        "write_statistics": [SEQ, VS] if form is None else [n for n in (form.start, form.end) if n],
+        "column_encoding": dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+    }
+    if sample.batch.num_rows >= _SAMPLE_ROWS:
+        options["compression"] = _compression(_table([sample], written, form), options)
+    return options
+
+
+def _compression(sample: pa.Table, options: dict[str, Any]) -> str | dict[str, str]:
+    """By column, where all are flat: whether lz4 makes enough of it is tried out."""
+    schema = sample.schema
+    if sample.num_rows == 0 or any(pa.types.is_nested(f.type) for f in schema):
+        return "lz4"
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, schema, **options) as writer:
+        writer.write_table(sample)
+    found = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
+    columns = [found.column(k) for k in range(found.num_columns)]
+    return {
+        name: "lz4"
+        if c.total_compressed_size <= c.total_uncompressed_size * _PAYING_SHARE
+        else "none"
+        for name, c in zip(schema.names, columns, strict=True)
+    }
+
+
+def _is_stored_as_integer(kind: pa.DataType) -> bool:
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind)
+    return bool(pa.types.is_integer(kind) or is_time)

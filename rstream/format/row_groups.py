@@ -1,0 +1,131 @@
+"""How the batches of a segment become row groups: few copies, and no digest made a second time.
+
+A batch comes with its digest where that is known. A row group ends before such a batch rather than
+within it, if it is half full; its digest is the sum of those of its parts.
+
+Invariants: (1) the parts of the groups are the rows of the batches, in order; (2) how rows without
+a digest were cut into batches does not show; (3) no group has more than ``rows_max`` rows, and all
+but the last have half of that. Pure: does no I/O.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.items.batch import Items
+from rstream.items.dictionaries import Known, is_dictionary, join_batches
+from rstream.items.digest import StreamDigest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+#: Text is written as a dictionary where its rows have each value so often on average.
+REPEATS_MIN = 3
+
+
+def row_groups(
+    first_seq: int, batches: Sequence[pa.RecordBatch], digests: Sequence[bytes], rows_max: int
+) -> Iterator[list[Items]]:
+    """The rows of ``batches``, so many at a time; ``digests``: of each, empty if not known."""
+    parts: list[Items] = []
+    rows, seq = 0, first_seq
+    for batch, digest in zip(batches, digests or [b""] * len(batches), strict=True):
+        rest = Items(seq, batch, digest)
+        if digest and rows * 2 >= rows_max and rows + batch.num_rows > rows_max:
+            yield _few(parts)
+            parts, rows = [], 0
+        while rest.batch.num_rows:
+            part = rest.head(rows_max - rows)
+            parts.append(part)
+            rows += part.batch.num_rows
+            seq = part.next_seq
+            rest = rest.from_seq(seq)
+            if rows == rows_max:
+                yield _few(parts)
+                parts, rows = [], 0
+    if parts:
+        yield _few(parts)
+
+
+def decoded_row_bytes(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
+    """What a row of at least one takes in place of its indices: by the mean value, the longest."""
+    found: dict[Known, tuple[int, int]] = {}
+    total = rows = longest = 0
+    schema, carried = batches[0].schema, _carried(batches[0].schema)
+    for batch in batches:
+        if not batch.schema.equals(schema):
+            schema, carried = batch.schema, _carried(batch.schema)
+        rows += batch.num_rows
+        mean = most = 0
+        for k in carried:
+            known = Known(batch.column(k).dictionary)
+            widths = found.get(known) or found.setdefault(known, _value_bytes(known.values))
+            mean, most = mean + widths[0], most + widths[1]
+        total += batch.num_rows * mean
+        longest = max(longest, most)
+    return total // rows, longest
+
+
+def _value_bytes(values: pa.Array) -> tuple[int, int]:
+    """Of the values of a dictionary: what one takes on average, and the longest."""
+    if len(values) == 0:
+        return 0, 0
+    mean = -(-int(values.nbytes) // len(values))
+    kind = values.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not is_text and not pa.types.is_binary(kind) and not pa.types.is_large_binary(kind):
+        return mean, mean
+    longest = pc.max(pc.binary_length(values)).as_py()
+    return mean, int(longest or 0)
+
+
+def digest_of(parts: Sequence[Items]) -> StreamDigest:
+    """The digest of a row group."""
+    digest = StreamDigest()
+    for part in parts:
+        if part.digest:
+            digest.add(StreamDigest.from_bytes(part.digest))
+        else:
+            digest.update(part.first_seq, part.batch)
+    return digest
+
+
+def have_one_dictionary(batches: Sequence[pa.RecordBatch]) -> bool:
+    """Whether each column has one that pays in every batch: the writer takes no second one."""
+    if len(batches) == 1:
+        return True
+    schema = batches[0].schema
+    if not all(batch.schema.equals(schema) for batch in batches):
+        return False
+    return all(
+        pays(batch.column(k))
+        and Known(batch.column(k).dictionary) == Known(batches[0].column(k).dictionary)
+        for k in _carried(schema)
+        for batch in batches
+    )
+
+
+def _carried(schema: pa.Schema) -> list[int]:
+    """The columns that are dictionaries."""
+    return [k for k, kind in enumerate(schema.types) if is_dictionary(kind)]
+
+
+def pays(column: pa.DictionaryArray) -> bool:
+    """Whether each value of a dictionary occurs often enough."""
+    return len(column.dictionary) * REPEATS_MIN <= len(column)
+
+
+def _few(parts: list[Items]) -> list[Items]:
+    """The same rows, those without a digest in fewer batches."""
+    few: list[Items] = []
+    for is_known, some in itertools.groupby(parts, key=lambda part: bool(part.digest)):
+        if is_known:
+            few += some
+        else:
+            rest = list(some)
+            few.append(Items(rest[0].first_seq, join_batches([part.batch for part in rest])))
+    return few

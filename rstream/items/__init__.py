@@ -1,0 +1,1 @@
+"""Batches of items: their columns, their dictionaries, their hashes and digests."""

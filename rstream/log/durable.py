@@ -1,0 +1,379 @@
+"""The durable part of one stream: its folder of segments and its persisted low-water mark.
+
+The low-water mark is written to ``_low_water_mark`` before the first segment below it is deleted,
+so that a crash in between, or a segment that a slow replica wrote again, is never taken for a hole.
+A stream that is complete has a seal, which names its segments; others are not looked at.
+
+Invariants: (1) the index holds only segments that exist or existed; a vanished one is found out
+when it is opened, and the listing is read again; (2) a segment that is whole is never overwritten.
+A damaged one is set aside by who writes the stream: its name is then free, and what it held counts
+as lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.errors import CorruptSegmentError, InvalidBatchError, SequenceGapError, StoreError
+from rstream.format.codec import SegmentEncoder, SegmentFile
+from rstream.log.tail import Cut
+from rstream.store.part_files import place_of
+from rstream.store.segment_names import SegmentIndex, parse_segment_name, segment_name
+from rstream.types import SeqRange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rstream.format.table import TableForm
+    from rstream.items.batch import Items
+    from rstream.log.background import Background
+    from rstream.store.protocol import BlobStore
+
+MARK_NAME = "_low_water_mark"
+SEAL_NAME = "_sealed"
+#: Around the name of a segment that was found damaged: neither who passes over what begins with an
+#: underscore nor who takes all that matches ``*.parquet`` reads it.
+DAMAGED, ASIDE = "_damaged-", ".aside"
+
+
+class DurableLog:
+    """Segments of one stream in one folder. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        store: BlobStore,
+        stream: str,
+        *,
+        schema: pa.Schema | None = None,
+        form: TableForm | None = None,
+    ) -> None:
+        """``schema``: that of the items as files have it; None: that of what is written.
+
+        ``form``: what is written are clean tables.
+        """
+        self._store = store
+        self._encoder = SegmentEncoder(stream, schema, form)
+        self.stream = stream
+        self._lock = threading.Lock()
+        #: A listing, and what was written while it was made, belong together.
+        self._listing_lock = threading.Lock()
+        self._collect_lock = threading.Lock()
+        self._index = SegmentIndex()
+        self._mark = 0
+        #: Segments below the persisted mark: a crash came before their deletion.
+        self._leftovers: list[SeqRange] = []
+        self.refresh()
+
+    @property
+    def uri(self) -> str:
+        return self._store.uri
+
+    @property
+    def mark(self) -> int:
+        """The persisted low-water mark."""
+        return self._mark
+
+    @property
+    def first_seq(self) -> int | None:
+        """The lowest durable seq at or above the mark."""
+        with self._lock:
+            first = self._index.first_seq
+        return None if first is None else max(first, self._mark)
+
+    def refresh(self) -> None:
+        """Read the listing again."""
+        with self._listing_lock:
+            names = self._store.list()
+            has_mark = MARK_NAME in names
+            sealed = sealed_names(self._store) if SEAL_NAME in names else None
+            if sealed is not None:
+                names = sorted(set(names).intersection(sealed))
+            ranges = [seqs for name in names if (seqs := parse_segment_name(name)) is not None]
+            mark = self._read_mark(ranges) if has_mark else 0
+            with self._lock:
+                self._mark = max(self._mark, mark)
+                self._index.refresh([s for s in ranges if s.hi > self._mark])
+                self._leftovers = [s for s in ranges if s.hi <= mark]
+
+    def _read_mark(self, ranges: Sequence[SeqRange]) -> int:
+        """The persisted mark; where its file is cut, what the deletions have left says it.
+
+        Without an end of line it is cut, or an earlier version wrote it: then it is not too high.
+        """
+        data = self._store.get(MARK_NAME)
+        digits = data.removesuffix(b"\n")
+        found = int(digits) if digits.isdigit() else 0
+        if found and data.endswith(b"\n"):
+            return found
+        return max(found, min((seqs.lo for seqs in ranges), default=0))
+
+    def segments(self) -> list[SeqRange]:
+        """Those that are known, sorted."""
+        with self._lock:
+            return self._index.segments()
+
+    def lookup(self, seq: int) -> SeqRange | None:
+        """The segment that holds ``seq``."""
+        with self._lock:
+            return self._index.lookup(seq)
+
+    def contiguous_end(self, seq: int) -> int:
+        """The end of what is durable without a hole from ``seq`` on."""
+        with self._lock:
+            return self._index.contiguous_end(seq)
+
+    def end(self) -> int:
+        """The end of the contiguous durable part."""
+        with self._lock:
+            first = self._index.first_seq
+            return self._index.contiguous_end(max(self._mark, first or 0))
+
+    def resume_at(self, start_seq: int | None, *, is_volatile: bool) -> tuple[int, int]:
+        """The low-water mark, and the next seq to write, of a writer that goes on at ``start_seq``.
+
+        Raises:
+            SequenceGapError: it would leave a gap after what is durable; a volatile stream may.
+        """
+        if is_volatile:
+            end = self.end() if start_seq is None else self.contiguous_end(start_seq)
+            return self._mark, end
+        first = self.first_seq or 0  # above the mark only if what was there is gone
+        first = max(self._mark, first if start_seq is None else min(first, start_seq))
+        end = self.contiguous_end(first)
+        if start_seq is not None and start_seq > end:
+            raise SequenceGapError(self.stream, start_seq, end)
+        return first, end
+
+    def holes(self) -> list[SeqRange]:
+        """Ranges that no segment has, between the lowest and the highest seq."""
+        with self._lock:
+            return self._index.holes()
+
+    def write(self, items: Items | Cut) -> None:
+        """Make a segment of ``items``; what is there under its name already stays."""
+        cut = items if isinstance(items, Cut) else Cut.of([items])
+        seqs = SeqRange(cut.first_seq, cut.next_seq)
+        name = segment_name(seqs)
+        if not self._has_whole(seqs):
+            data = self._encoder.encode(cut.first_seq, cut.batches, cut.digests)
+            try:
+                self._store.put(name, data)
+            except StoreError:
+                self._remove_torn(seqs)
+                raise
+        with self._listing_lock, self._lock:
+            self._index.add(seqs)
+
+    def _has_whole(self, seqs: SeqRange) -> bool:
+        """Whether there is such a segment, not half of one (where puts are not atomic)."""
+        if not self._store.exists(segment_name(seqs)):
+            return False
+        try:
+            self.open(seqs).close()
+        except (CorruptSegmentError, FileNotFoundError):
+            return False
+        return True
+
+    def set_aside(self, seqs: SeqRange) -> None:
+        """Take a damaged segment out of the stream; what is left of it lies beside."""
+        name = segment_name(seqs)
+        with contextlib.suppress(FileNotFoundError):
+            self._store.put(f"{DAMAGED}{name}{ASIDE}", self._store.get(name))
+            self._store.delete(name)
+        with self._listing_lock, self._lock:
+            self._index.remove(seqs)
+
+    def _set_aside_torn(self) -> None:
+        """Set aside what a crash has left half written at the end."""
+        while (seqs := self._last()) is not None and not self._has_whole(seqs):
+            self.set_aside(seqs)
+
+    def _last(self) -> SeqRange | None:
+        with self._lock:
+            return max(self._index.segments(), default=None)
+
+    def _remove_torn(self, seqs: SeqRange) -> None:
+        """After a put that failed: where puts are not atomic, half a segment may be there.
+
+        A whole one stays: another writer of the stream has put it, and counts on it.
+        """
+        with contextlib.suppress(StoreError, FileNotFoundError):
+            try:
+                self.open(seqs).close()
+            except CorruptSegmentError:
+                self._store.delete(segment_name(seqs))
+
+    def has_below(self, mark: int) -> bool:
+        """Whether :meth:`collect` would delete anything."""
+        with self._lock:
+            first = self._index.first_seq
+            if first is None or first >= mark:
+                return bool(self._leftovers)
+            return bool(self._leftovers or self._index.wholly_below(mark))
+
+    def collect(self, mark: int, *, is_final: bool = True) -> int:
+        """Delete segments wholly below ``mark``; returns how many.
+
+        ``is_final`` False: another writer may go on further back, so the mark is not persisted.
+
+        Raises:
+            StoreError: a deletion failed; the rest is deleted by the next call.
+        """
+        with self._collect_lock:
+            with self._lock:
+                left, doomed = self._leftovers, self._index.wholly_below(mark)
+            if not left and not doomed:
+                return 0
+            if doomed:
+                self._mark = max(self._mark, mark)
+            if doomed and is_final:
+                if self._store.exists(MARK_NAME):  # a replaced writer may be behind
+                    self._mark = max(self._mark, self._read_mark(doomed))
+                self._store.put(MARK_NAME, b"%d\n" % self._mark)
+            for seqs in left:
+                self._store.delete(segment_name(seqs))
+            self._leftovers = []
+            for seqs in doomed:
+                self._store.delete(segment_name(seqs))
+                with self._lock:
+                    self._index.remove(seqs)
+            return len(left) + len(doomed)
+
+    def finish_collecting(self, background: Background) -> None:
+        """Delete what a crash has left below the mark."""
+        if self._leftovers:
+            background.submit(lambda: self.collect(self._mark))
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        with self._lock:
+            self._index.check()
+            assert self._mark >= 0, self._mark
+
+    def open(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
+        """Open one segment. Raises FileNotFoundError if it was deleted, CorruptSegmentError."""
+        path = place_of(self._store, segment_name(seqs))
+        try:
+            return SegmentFile(self._store.open(segment_name(seqs)), path, seqs, columns=columns)
+        except CorruptSegmentError:
+            return self.open_again(seqs, columns)
+
+    def open_again(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
+        """Open one segment from a fresh copy in memory: tells a bad read from a bad file."""
+        data = pa.BufferReader(self._store.get(segment_name(seqs)))
+        path = place_of(self._store, segment_name(seqs))
+        return SegmentFile(data, path, seqs, columns=columns)
+
+    def read_schema(self) -> pa.Schema | None:
+        """The item schema of the last segment, None if there is no segment.
+
+        Raises:
+            CorruptSegmentError: the last segment cannot be opened.
+        """
+        file = self._open_last()
+        if file is None:
+            return None
+        with contextlib.closing(file):
+            return file.schema
+
+    def read_form(self) -> TableForm | None:
+        """As what the last segment was written; None: a row for every item, or no segment.
+
+        Raises:
+            CorruptSegmentError: the last segment cannot be opened.
+        """
+        file = self._open_last()
+        if file is None:
+            return None
+        with contextlib.closing(file):
+            return file.form
+
+    def _open_last(self) -> SegmentFile | None:
+        segments = self.segments()
+        return self.open(segments[-1]) if segments else None
+
+    def check_schema(self, schema: pa.Schema, *, set_aside_torn: bool = False) -> None:
+        """Refuse a folder that holds another kind of item, or one whose last segment is damaged.
+
+        ``set_aside_torn``: it is set aside, and what it held is to be written again.
+        """
+        if set_aside_torn:
+            self._set_aside_torn()
+        found = self.read_schema()
+        if found is not None and not found.equals(schema, check_metadata=False):
+            raise InvalidBatchError(self.stream, f"{self.uri} holds {found}, expected {schema}")
+
+
+def sealed_names(store: BlobStore) -> tuple[str, ...] | None:
+    """The segments of a complete stream, in order; None while it is not complete.
+
+    A seal that cannot be read is none: what it would leave out is only there a second time.
+    """
+    try:
+        return tuple(json.loads(store.get(SEAL_NAME))["segments"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+class SegmentCursor:
+    """Reads the durable part forward, one row group at a time. Owned by one reader."""
+
+    def __init__(
+        self, log: DurableLog, *, columns: Sequence[str] | None = None, verify: bool = True
+    ) -> None:
+        self._log = log
+        self._columns = columns
+        self._verify = verify
+        self._file: SegmentFile | None = None
+        self._rest: Items | None = None
+
+    def read(self, seq: int, items_max: int) -> Items | None:
+        """Items from ``seq`` on, at most ``items_max``; None if no segment has ``seq``."""
+        rest = self._rest
+        if rest is None or not rest.first_seq <= seq < rest.next_seq:
+            rest = self._load(seq)
+            if rest is None:
+                self.close()
+                return None
+        rest = rest.from_seq(seq)
+        taken = rest.head(items_max)
+        self._rest = rest.from_seq(taken.next_seq)
+        return taken
+
+    def close(self) -> None:
+        """Release the open file."""
+        self._rest = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _load(self, seq: int) -> Items | None:
+        """The row group from ``seq`` on; the listing is read again if its segment is not there."""
+        for attempt in range(2):
+            if attempt:
+                self.close()
+                self._log.refresh()
+            try:
+                if self._file is None or seq not in self._file.info.seqs:
+                    self.close()
+                    seqs = self._log.lookup(seq)
+                    if seqs is None:
+                        continue
+                    self._file = self._log.open(seqs, self._columns)
+                return self._read_group(self._file, seq)
+            except FileNotFoundError:
+                continue
+        return None
+
+    def _read_group(self, file: SegmentFile, seq: int) -> Items:
+        try:
+            return file.read_group(seq, verify=self._verify)
+        except CorruptSegmentError:  # or a read that went wrong: look at a fresh copy
+            self.close()
+            self._file = self._log.open_again(file.info.seqs, self._columns)
+            return self._file.read_group(seq, verify=self._verify)

@@ -1,0 +1,142 @@
+"""Flushing: moves cuts of a stream's tail into segments, away from the critical path.
+
+:class:`FlushPolicy` says when and how much (pure), :class:`Flusher` does it.
+
+At most one cut of a stream is on its way, so segments appear in order and a crash leaves no hole.
+After each segment the flusher goes to the end of the background's queue: many streams share its
+threads fairly.
+
+Invariants: (1) ``_is_running`` iff a task is queued or runs; (2) it is only cleared together with
+the answer "nothing to take", under the stream's lock, so no kick is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rstream.errors import StoreError, StreamEngineError
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from rstream.limits import StreamLimits
+    from rstream.log.background import Background
+    from rstream.log.tail import Cut, VolatileTail
+
+
+class FlushPolicy:
+    """When to cut a segment, and where. Guarded by the stream's lock.
+
+    An async stream cuts when it has enough unflushed, or was asked to (by its timer, by ``flush``,
+    by a full tail). A volatile one only when asked to, or to spill: once its tail has stayed full
+    for ``spill_after_s`` with nothing consumed it spills whenever it is full, until something is
+    consumed. That is how a MERGE that waits elsewhere cannot block its writer for ever.
+    """
+
+    def __init__(self, limits: StreamLimits, *, is_volatile: bool) -> None:
+        self._limits = limits
+        self._is_volatile = is_volatile
+        self._requested_seq = 0
+        self._is_spilling = False
+        self._full_since_s: float | None = None
+
+    def request(self, seq: int) -> None:
+        """Have everything below ``seq`` flushed."""
+        self._requested_seq = max(self._requested_seq, seq)
+
+    def note_full(self, now_s: float) -> bool:
+        """The tail is full; whether this is news."""
+        if self._full_since_s is not None:
+            return False
+        self._full_since_s = now_s
+        return True
+
+    def note_progress(self) -> None:
+        """Something was consumed."""
+        self._full_since_s = None
+        self._is_spilling = False
+
+    def spill_if_stuck(self, now_s: float) -> bool:
+        """The tail is full: whether it is to spill, because it has been full for too long."""
+        since_s = self._full_since_s
+        if since_s is not None and now_s - since_s >= self._limits.spill_after_s:
+            self._is_spilling = True
+        return self._is_spilling
+
+    def is_due(self, tail: VolatileTail) -> bool:
+        """Whether there is something to cut now."""
+        limits = self._limits
+        if self._requested_seq > tail.flushing_seq:
+            return True
+        if self._is_spilling and tail.bytes >= limits.tail_bytes_max:
+            return True
+        return not self._is_volatile and (
+            tail.unflushed_bytes >= limits.segment_bytes_max
+            or tail.next_seq - tail.flushing_seq >= limits.segment_rows_max
+        )
+
+    def take(self, tail: VolatileTail) -> Cut | None:
+        """The next cut, None if there is nothing to do."""
+        if not self.is_due(tail):
+            return None
+        limits = self._limits
+        bytes_max = limits.segment_bytes_max
+        if self._is_spilling and self._requested_seq <= tail.flushing_seq:
+            half = limits.tail_bytes_max // 2
+            bytes_max = min(bytes_max, max(half, tail.bytes - half))
+        return tail.cut(limits.segment_rows_max, bytes_max)
+
+
+class Flusher:
+    """Runs ``take -> write -> done`` while ``take`` gives something.
+
+    Args:
+        lock: the stream's lock; held while ``take`` is called.
+        take: the next cut, or None.
+        write: makes the cut durable; called without the lock.
+        done: told the cut and what went wrong, or None; called without the lock.
+    """
+
+    def __init__(
+        self,
+        background: Background,
+        lock: threading.Condition,
+        *,
+        take: Callable[[], Cut | None],
+        write: Callable[[Cut], None],
+        done: Callable[[Cut, StreamEngineError | None], None],
+    ) -> None:
+        self._background = background
+        self._lock = lock
+        self._take, self._write, self._done = take, write, done
+        self._is_running = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._is_running
+
+    def kick(self) -> None:
+        """Look whether there is something to flush, soon."""
+        with self._lock:
+            if self._is_running:
+                return
+            self._is_running = True
+        self._background.submit(self._run)
+
+    def _run(self) -> None:
+        with self._lock:
+            cut = self._take()
+            if cut is None:
+                self._is_running = False
+                self._lock.notify_all()
+                return
+        error: StreamEngineError | None = None
+        try:
+            self._write(cut)
+        except StreamEngineError as failure:
+            error = failure
+        except Exception as failure:  # never lost: it is raised by the next write or flush
+            error = StoreError(f"[{cut.first_seq}, {cut.next_seq})", repr(failure))
+        self._done(cut, error)
+        self._background.submit(self._run)

@@ -1,0 +1,105 @@
+"""The end of a stream: each item in exactly one segment, and a list of the segments that it is.
+
+Writers that did not know of each other (a replaced instance that lived on for a moment) may have
+cut segments at different places. Readers of this project tolerate that; a plain Parquet reader of
+the folder would see items twice. What is written anew is there before what it replaces is deleted,
+so a crash in between leaves overlap, never a hole. A writer that is taken for gone may still wake
+up and flush: :func:`seal` therefore names the segments of a complete stream, and readers of the
+folder see no others from then on.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.errors import SequenceLostError
+from rstream.items.batch import Items
+from rstream.log.durable import SEAL_NAME, DurableLog, SegmentCursor, sealed_names
+from rstream.store.blobs import open_store
+from rstream.store.segment_names import parse_segment_name, segment_name
+from rstream.types import SeqRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rstream.store.protocol import BlobStore
+
+
+def remove_overlap(uri_or_store: str | BlobStore) -> int:
+    """Make the segments of a folder disjoint; gives how many files were deleted.
+
+    Only while nobody writes to the stream. One listing where there is nothing to do.
+    """
+    store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
+    return _disjoint(store)[1]
+
+
+def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
+    """Say that the stream is complete; gives the names of its segments, in order.
+
+    Done again, it keeps to what was said first, if that can be read.
+
+    Raises:
+        SequenceLostError: there is a hole between its segments, or before the first.
+    """
+    store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
+    names = sealed_names(store)
+    if names is None:
+        ranges = _disjoint(store)[0]
+        end = DurableLog(store, store.uri).mark
+        for seqs in ranges:
+            if seqs.lo > end:
+                raise SequenceLostError(store.uri, end)
+            end = seqs.hi
+        names = tuple(segment_name(seqs) for seqs in ranges)
+        store.put(SEAL_NAME, json.dumps({"segments": names}, indent=1).encode())
+    return names
+
+
+def _disjoint(store: BlobStore) -> tuple[list[SeqRange], int]:
+    """Which segments stay, of those that are there now, in order; and how many were deleted.
+
+    What a writer that is not gone adds meanwhile is neither looked at nor named.
+    """
+    names = [parse_segment_name(name) for name in store.list()]
+    deleted = 0
+    end = 0
+    kept: dict[SeqRange, None] = {}
+    for seqs in _by_start(seqs for seqs in names if seqs is not None):
+        if seqs in kept:
+            continue
+        if seqs.lo >= end:
+            kept[seqs] = None
+        else:
+            if seqs.hi > end:
+                rest = SeqRange(end, seqs.hi)
+                _copy(store, rest)
+                kept[rest] = None
+            store.delete(segment_name(seqs))
+            deleted += 1
+        end = max(end, seqs.hi)
+    return list(kept), deleted
+
+
+def _by_start(segments: Iterable[SeqRange]) -> list[SeqRange]:
+    """By first seq, of several the longest first."""
+    return sorted(segments, key=lambda seqs: (seqs.lo, -seqs.hi))
+
+
+def _copy(store: BlobStore, seqs: SeqRange) -> None:
+    """Write the items of ``seqs`` as a segment of their own."""
+    found = DurableLog(store, store.uri)
+    log = DurableLog(store, store.uri, form=found.read_form())
+    cursor = SegmentCursor(log)
+    batches: list[pa.RecordBatch] = []
+    seq = seqs.lo
+    while seq < seqs.hi:
+        items = cursor.read(seq, seqs.hi - seq)
+        assert items is not None, f"{store.uri}: seq {seq} vanished"
+        batches.append(items.batch)
+        seq = items.next_seq
+    cursor.close()
+    log.write(Items(seqs.lo, pa.concat_batches(batches)))

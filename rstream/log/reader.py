@@ -1,0 +1,221 @@
+"""Readers: contiguous cursors over a stream from a registered sequence number.
+
+:class:`LocalReader` lives in the writer's process: it reads the tail by reference and, below it,
+Parquet. :class:`SegmentReader` reads the folder of a stream that another process writes.
+
+Invariants: (1) what a reader returns is contiguous from where it was registered, across the seam of
+memory and Parquet, without gap or repeat; (2) a reader holds at most one row group.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from rstream.clock import SystemClock
+from rstream.errors import (
+    SequenceDiscardedError,
+    SequenceLostError,
+    StoreError,
+)
+from rstream.items.batch import Items, event_schema, only_events, payload_schema
+from rstream.items.dictionaries import as_declared
+from rstream.log.durable import DurableLog, SegmentCursor
+from rstream.store.blobs import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rstream.store.protocol import BlobStore
+
+
+READ_ITEMS_MAX = 1 << 16
+REFRESH_INTERVAL_S = 0.1
+
+
+class StreamReader(Protocol):
+    """A cursor that only moves forward. To rewind, register again."""
+
+    @property
+    def next_seq(self) -> int:
+        """The seq of the next item to be returned."""
+        ...
+
+    def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
+        """The next items, at least one and at most ``max_items``; None if none is ready now."""
+        ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until ``read_next`` has something, at most ``timeout_s``; whether it has."""
+        ...
+
+    def close(self) -> None:
+        """Release what the reader holds."""
+        ...
+
+
+class TailedStream(Protocol):
+    """The stream, as its readers in the same process see it."""
+
+    @property
+    def stream_id(self) -> str: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def first_seq(self) -> int:
+        """The low-water mark: the first item that is not discarded."""
+
+    def read_tail(self, seq: int, max_items: int) -> tuple[bool, Items | None]:
+        """Whether ``seq`` is in memory or not written yet, and items from there on."""
+
+    def wait_for(self, seq: int, timeout_s: float) -> bool:
+        """Wait until there is an item ``seq``; whether there is."""
+
+
+class LocalReader:
+    """A reader in the process of the writer."""
+
+    def __init__(self, stream: TailedStream, seq: int, log: DurableLog) -> None:
+        self._stream = stream
+        self._seq = seq
+        self._log = log
+        self._cursor = SegmentCursor(log)
+
+    @property
+    def next_seq(self) -> int:
+        return self._seq
+
+    def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
+        """See :class:`StreamReader`.
+
+        Raises:
+            SequenceDiscardedError: the next item was garbage collected.
+            SequenceLostError: the next item is neither in memory nor durable.
+            CorruptSegmentError: the segment that holds it is damaged.
+        """
+        in_memory, items = self._stream.read_tail(self._seq, max_items)
+        if not in_memory:
+            items = self._read_durable(max_items)
+        if items is None:
+            return None
+        assert items.first_seq == self._seq, (items.first_seq, self._seq)
+        self._seq = items.next_seq
+        return Items(items.first_seq, as_declared(items.batch, self._stream.schema))
+
+    def wait(self, timeout_s: float) -> bool:
+        return self._stream.wait_for(self._seq, timeout_s)
+
+    def close(self) -> None:
+        self._cursor.close()
+
+    def _read_durable(self, max_items: int) -> Items:
+        mark = self._stream.first_seq
+        if self._seq < mark:
+            raise SequenceDiscardedError(self._stream.stream_id, self._seq, mark)
+        items = self._cursor.read(self._seq, max_items)
+        if items is None:
+            raise SequenceLostError(self._stream.stream_id, self._seq)
+        return items
+
+
+class SegmentReader:
+    """A reader of a stream's folder, also while another process lets it grow."""
+
+    def __init__(
+        self,
+        store: BlobStore,
+        seq: int | None,
+        *,
+        columns: Sequence[str] | None = None,
+        verify: bool = True,
+    ) -> None:
+        self._log = DurableLog(store, store.uri)
+        self._cursor = SegmentCursor(self._log, columns=columns, verify=verify)
+        self._clock = SystemClock()
+        self._is_closed = threading.Event()
+        self._seq = (self._log.first_seq or 0) if seq is None else seq
+
+    @property
+    def next_seq(self) -> int:
+        return self._seq
+
+    @property
+    def durable_seq(self) -> int:
+        """The end of what is durable, when the listing was last read."""
+        return self._log.contiguous_end(self._seq)
+
+    def read_schema(self) -> pa.Schema | None:
+        """The item schema, None while there is no segment."""
+        return self._log.read_schema()
+
+    def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
+        """See :class:`StreamReader`; reads the listing again when it comes to the end.
+
+        Raises:
+            SequenceDiscardedError: the next item was garbage collected.
+            SequenceLostError: there are later items, but not this one.
+        """
+        items = self._cursor.read(self._seq, max_items)
+        if items is not None:
+            self._seq = items.next_seq
+            return items
+        if self._seq < self._log.mark:
+            raise SequenceDiscardedError(self._log.stream, self._seq, self._log.mark)
+        first_seq = self._log.first_seq
+        if first_seq is not None and self._seq < first_seq:
+            raise SequenceLostError(self._log.stream, self._seq)
+        return None
+
+    def wait(self, timeout_s: float) -> bool:
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        while self._log.lookup(self._seq) is None:
+            left_s = deadline_s - self._clock.monotonic_s()
+            if left_s <= 0 or self._is_closed.wait(min(left_s, REFRESH_INTERVAL_S)):
+                return False
+            self._log.refresh()
+        return True
+
+    def close(self) -> None:
+        self._is_closed.set()
+        self._cursor.close()
+
+
+def open_reader(
+    uri_or_store: str | BlobStore,
+    from_seq: int | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    verify: bool | None = None,
+) -> SegmentReader:
+    """A reader of the durable part of a stream that somebody else writes.
+
+    ``from_seq`` None: from the first item that is kept. ``columns``: payload columns to read.
+    ``verify``: check content digests, which needs all columns; None: unless some are selected.
+    """
+    store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
+    verify = columns is None if verify is None else verify
+    return SegmentReader(store, from_seq, columns=columns, verify=verify)
+
+
+def read_events(uri_or_store: str | BlobStore, *, columns: Sequence[str] | None = None) -> pa.Table:
+    """The durable events of one stream's folder: ``_vs, _ve, payload`` in sequence order.
+
+    Raises:
+        StoreError: the folder holds no segment.
+    """
+    reader = open_reader(uri_or_store, columns=columns)
+    schema = reader.read_schema()
+    if schema is None:
+        raise StoreError(str(uri_or_store), "no segment of a stream is there")
+    batches = []
+    while (items := reader.read_next()) is not None:
+        batches.append(only_events(items.batch))
+    reader.close()
+    payload = payload_schema(schema)
+    if columns is not None:
+        payload = pa.schema([payload.field(name) for name in columns])
+    return pa.Table.from_batches(batches, schema=event_schema(payload))

@@ -1,0 +1,54 @@
+"""Making a cut durable in a folder that others may write to: replicas, and a writer replaced.
+
+The first write of a seq wins. Before a cut is written the listing is read again; what others made
+durable meanwhile is not written a second time, and in verify mode compared. Two writers may still
+write the same at the same moment: readers tolerate overlap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rstream.items.batch import Items
+from rstream.log.conflicts import check_same
+from rstream.log.durable import SegmentCursor
+
+if TYPE_CHECKING:
+    from rstream.log.durable import DurableLog
+    from rstream.log.tail import Cut
+
+
+class SharedWriter:
+    """Writes cuts of one stream as long as nobody else has."""
+
+    def __init__(self, log: DurableLog, *, verify: bool) -> None:
+        self._log = log
+        self._verify = verify
+        #: Items that others had made durable.
+        self.taken_over = 0
+
+    def write(self, cut: Cut) -> None:
+        """Make ``cut`` durable.
+
+        Raises:
+            SequenceConflictError: (verify mode) what others wrote differs.
+        """
+        self._log.refresh()
+        there = min(self._log.contiguous_end(cut.first_seq), cut.next_seq)
+        if there > cut.first_seq:
+            self._take_over(cut.below(there))
+        if there < cut.next_seq:
+            self._log.write(cut.from_seq(there))
+
+    def _take_over(self, cut: Cut) -> None:
+        self.taken_over += cut.next_seq - cut.first_seq
+        if not self._verify:
+            return
+        cursor = SegmentCursor(self._log)
+        seq = cut.first_seq
+        try:
+            for batch in cut.batches:
+                check_same(self._log.stream, cursor.read, Items(seq, batch))
+                seq += batch.num_rows
+        finally:
+            cursor.close()

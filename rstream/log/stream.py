@@ -1,0 +1,399 @@
+"""RStream: a numbered, replayable log of items; the facade over tail, flusher and segments.
+
+Regions: collected | durable (Parquet) | volatile (memory). Laws: the first write of a seq wins,
+later ones are dropped and counted (in verify mode compared); what is read at seq was written there;
+a gap, a read below the low-water mark and one past the end are three named errors; a full tail
+blocks the writer and never drops. ``_write_lock`` serialises writers. ``_state`` guards all state;
+nothing does I/O under it. Any thread may call ``on_change``. Source: StreamScope NSDI'16.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from rstream.clock import Clock, SystemClock
+from rstream.errors import (
+    BackPressureError,
+    SequenceDiscardedError,
+    SequenceGapError,
+    SequenceNotReadyError,
+    StoreError,
+    StreamEngineError,
+)
+from rstream.items.batch import Items, item_schema, validate_items
+from rstream.limits import Durability, StreamLimits
+from rstream.log.background import Background, ThreadBackground
+from rstream.log.conflicts import check_same
+from rstream.log.durable import DurableLog
+from rstream.log.flush import Flusher, FlushPolicy
+from rstream.log.reader import LocalReader, StreamReader
+from rstream.log.shared import SharedWriter
+from rstream.log.tail import Cut, VolatileTail
+from rstream.store.blobs import open_store, remove_temporaries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from rstream.format.table import TableForm
+    from rstream.store.protocol import BlobStore
+
+
+class RStream:
+    """One stream, opened by (one of) its writers. Make it with :meth:`open`."""
+
+    def __init__(
+        self,
+        log: DurableLog,
+        payload: pa.Schema,
+        *,
+        start_seq: int | None,
+        durability: Durability,
+        limits: StreamLimits,
+        background: Background | None,
+        clock: Clock,
+        verify: bool,
+        shared: bool,
+        on_change: Callable[[], None] | None,
+    ) -> None:
+        self.stream_id = log.stream
+        self.payload = payload
+        self.schema = item_schema(payload)
+        self.durability, self.limits = durability, limits
+        self.duplicates, self._log = 0, log
+        is_volatile = durability == "volatile"
+        self._first_seq, next_seq = log.resume_at(start_seq, is_volatile=is_volatile)
+        self._tail = VolatileTail(next_seq)
+        self._clock, self._verify, self.on_change = clock, verify, on_change
+        self._background = background or ThreadBackground("rstream-flush")
+        self._owns_background = background is None
+        self._state, self._write_lock = threading.Condition(), threading.Lock()
+        write = SharedWriter(log, verify=verify).write if shared else log.write
+        self._flusher = Flusher(
+            self._background, self._state, take=self._take, write=write, done=self._flushed
+        )
+        self._policy = FlushPolicy(limits, is_volatile=is_volatile)
+        self._failure: StreamEngineError | None = None
+        self._is_timer_set = self._is_read = self._is_closed = False
+        log.finish_collecting(self._background)
+
+    @classmethod
+    def open(
+        cls,
+        uri_or_store: str | BlobStore,
+        payload: pa.Schema,
+        *,
+        stream_id: str = "",
+        start_seq: int | None = None,
+        durability: Durability = "async",
+        limits: StreamLimits | None = None,
+        background: Background | None = None,
+        clock: Clock | None = None,
+        verify: bool = False,
+        shared: bool = False,
+        form: TableForm | None = None,
+        on_change: Callable[[], None] | None = None,
+    ) -> RStream:
+        """Open the stream in a folder for writing; what a crash left half written is removed.
+
+        ``start_seq``: where the writer goes on (None: at the durable end); below the durable end,
+        what it writes is dropped. ``shared``: replicas write it too. ``form``: of clean tables.
+
+        Raises:
+            SequenceGapError: ``start_seq`` is past the durable end and the stream is not volatile.
+            CorruptSegmentError: the last segment is damaged and there is no ``start_seq``.
+            InvalidBatchError: the folder holds items of another payload.
+        """
+        store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
+        remove_temporaries(store)
+        log = DurableLog(store, stream_id or store.uri, schema=item_schema(payload), form=form)
+        log.check_schema(item_schema(payload), set_aside_torn=start_seq is not None)
+        return cls(
+            log,
+            payload,
+            start_seq=start_seq,
+            durability=durability,
+            limits=limits or StreamLimits(),
+            background=background,
+            clock=clock or SystemClock(),
+            verify=verify,
+            shared=shared,
+            on_change=on_change,
+        )
+
+    @property
+    def first_seq(self) -> int:
+        """The low-water mark: nothing below it can be read."""
+        return self._first_seq
+
+    @property
+    def durable_seq(self) -> int:
+        """The end of what survives this process (or, if volatile, is not needed)."""
+        return self._tail.durable_seq
+
+    @property
+    def next_seq(self) -> int:
+        """The next seq to write."""
+        return self._tail.next_seq
+
+    @property
+    def tail_bytes(self) -> int:
+        return self._tail.bytes
+
+    @property
+    def tail_first_seq(self) -> int:
+        return self._tail.first_seq
+
+    def append(self, batch: pa.RecordBatch) -> int:
+        """Write at the end."""
+        return self.write(self.next_seq, batch)
+
+    def write(
+        self, seq: int, batch: pa.RecordBatch, *, is_valid: bool = False, digest: bytes = b""
+    ) -> int:
+        """Write items from ``seq`` on, whose digest may be known; returns how many were new.
+
+        Items there already are dropped and counted. Blocks while full. ``is_valid`` is not checked.
+
+        Raises:
+            SequenceGapError: ``seq > next_seq``.
+            InvalidBatchError: the batch is not one of this stream's items.
+            BackPressureError: no room within ``limits.write_wait_s``.
+            SequenceConflictError: (verify mode) a dropped item differs from what is there.
+            StoreError: an earlier flush failed (it is tried again), or this sync write did.
+        """
+        if not is_valid:
+            validate_items(self.stream_id, batch, self.schema)
+        with self._write_lock:
+            self._raise_failure()
+            next_seq = self._tail.next_seq
+            if seq > next_seq:
+                raise SequenceGapError(self.stream_id, seq, next_seq)
+            repeated = min(next_seq - seq, batch.num_rows)
+            if repeated:
+                self._drop_repeated(seq, batch.slice(0, repeated))
+                batch, digest = batch.slice(repeated), b""
+            if batch.num_rows == 0:
+                return 0
+            if self.durability == "sync":
+                self._log.write(Items(next_seq, batch, digest))
+            else:
+                self._wait_for_room()
+            self._append(batch, digest)
+        self._changed()
+        return int(batch.num_rows)
+
+    def has_room(self) -> bool:
+        """Whether a write would not block now. Full after a failed flush: raises StoreError."""
+        if self._tail.bytes < self.limits.tail_bytes_max:
+            return True
+        with self._state:
+            self._raise_failure()
+            return self._relieve()
+
+    def register(self, seq: int, *, ahead: bool = False) -> StreamReader:
+        """A reader whose first item is ``seq``.
+
+        ``ahead``: it may be past the end; the reader then waits until the stream has come so far.
+
+        Raises:
+            SequenceDiscardedError: ``seq`` is below the low-water mark.
+            SequenceNotReadyError: ``seq`` is past the end (``next_seq`` itself is fine).
+        """
+        with self._state:
+            if seq < self._first_seq:
+                raise SequenceDiscardedError(self.stream_id, seq, self._first_seq)
+            if seq > self._tail.next_seq and not ahead:
+                raise SequenceNotReadyError(self.stream_id, seq, self._tail.next_seq)
+            self._is_read = True
+        return LocalReader(self, seq, self._log)
+
+    def garbage_collect(self, seq: int) -> None:
+        """Nobody needs what is below ``seq``: move the low-water mark there (never back).
+
+        Frees memory (if not volatile only what is durable) and whole segments.
+        """
+        with self._state:
+            mark = min(seq, self._tail.next_seq)
+            if mark <= self._first_seq:
+                return
+            self._first_seq = mark
+            if self.durability == "volatile":
+                self._tail.mark_durable(max(mark, self._tail.durable_seq))
+            was_full = self._tail.bytes >= self.limits.tail_bytes_max
+            self._tail.drop_below(mark)
+            self._policy.note_progress()
+            self._state.notify_all()
+            collectable = min(mark, self._tail.durable_seq)
+        if self._log.has_below(collectable):
+            final = self.durability != "volatile"
+            self._background.submit(lambda: self._log.collect(collectable, is_final=final))
+        if was_full:
+            self._changed()
+
+    def flush(self, timeout_s: float = 60.0) -> int:
+        """Make everything written so far durable; returns ``durable_seq``.
+
+        Raises:
+            StoreError: it failed, or took longer than ``timeout_s``.
+        """
+        target = self._tail.next_seq
+        self.request_flush()
+        with self._state:
+            self._background.wait_for(
+                self._state, lambda: bool(self._failure) or self.durable_seq >= target, timeout_s
+            )
+            self._raise_failure()
+            if self._tail.durable_seq < target:
+                raise StoreError(self._log.uri, f"flush took longer than {timeout_s:g} s")
+            return self._tail.durable_seq
+
+    def request_flush(self) -> None:
+        """Have everything written so far flushed soon; returns at once."""
+        with self._state:
+            self._raise_failure()
+            self._policy.request(self._tail.next_seq)
+        self._flusher.kick()
+
+    def close(self, *, flush: bool = True) -> None:
+        """Write no more. An async stream is flushed first, unless told not to.
+
+        Raises:
+            StoreError: that failed; the stream is closed all the same.
+        """
+        if self._is_closed:
+            return
+        try:
+            if flush and self.durability == "async":
+                self._failure = None  # this is the retry
+                self.flush(self.limits.close_wait_s)
+        finally:
+            with self._state:
+                self._is_closed = True
+                self._state.notify_all()
+            if self._owns_background:
+                self._background.close()
+
+    def read_tail(self, seq: int, items_max: int) -> tuple[bool, Items | None]:
+        """For readers: whether ``seq`` is not below memory, and the items from there."""
+        with self._state:
+            if seq < self._tail.first_seq:
+                return False, None
+            return True, None if seq > self._tail.next_seq else self._tail.read(seq, items_max)
+
+    def wait_for(self, seq: int, timeout_s: float) -> bool:
+        """For readers: wait until ``seq`` is written or the stream is closed."""
+        with self._state:
+            self._state.wait_for(lambda: self._tail.next_seq > seq or self._is_closed, timeout_s)
+            return self._tail.next_seq > seq
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self._log.check()
+        with self._state:
+            self._tail.check()
+            assert self._first_seq <= self._tail.next_seq, (self._first_seq, self._tail.next_seq)
+
+    def _append(self, batch: pa.RecordBatch, digest: bytes) -> None:
+        with self._state:
+            self._tail.append(batch, digest)
+            if self.durability == "sync":
+                self._tail.mark_durable(self._tail.next_seq)
+                self._trim()
+            self._state.notify_all()
+            is_full = self._tail.bytes >= self.limits.tail_bytes_max
+            if self.durability == "volatile":
+                if is_full and self._policy.note_full(self._clock.monotonic_s()):
+                    self._background.submit_later(self.limits.spill_after_s, self._spill_if_stuck)
+                return
+            if self.durability == "async" and not self._is_timer_set:
+                self._is_timer_set = True
+                delay_s = self.limits.flush_interval_ms / 1e3
+                self._background.submit_later(delay_s, self._on_flush_timer)
+            if self._policy.is_due(self._tail):
+                self._flusher.kick()
+
+    def _drop_repeated(self, seq: int, batch: pa.RecordBatch) -> None:
+        """Count items that are there already; in verify mode compare what can still be read."""
+        self.duplicates += batch.num_rows
+        if not self._verify:
+            return
+        given = Items(seq, batch).from_seq(min(max(seq, self._first_seq), seq + batch.num_rows))
+        reader = LocalReader(self, given.first_seq, self._log)
+        check_same(self.stream_id, lambda _, rows: reader.read_next(rows), given)
+        reader.close()
+
+    def _wait_for_room(self) -> None:
+        limits = self.limits
+        deadline_s = self._clock.monotonic_s() + limits.write_wait_s
+        waited_s = 0.0
+        with self._state:
+            while not self.has_room():
+                self._raise_failure()
+                left_s = min(deadline_s - self._clock.monotonic_s(), limits.write_wait_s - waited_s)
+                if left_s <= 0:
+                    raise BackPressureError(self.stream_id, limits.write_wait_s)
+                step_s = min(left_s, limits.spill_after_s)
+                if not self._state.wait(step_s):
+                    waited_s += step_s
+
+    def _trim(self) -> None:
+        """Keep of what is durable at most half a tail, for readers, if there are any."""
+        self._tail.drop_until(self.limits.tail_bytes_max // 2 if self._is_read else 0)
+
+    def _relieve(self) -> bool:
+        """The tail is full: free what may go, and see to it that more may. Holds ``_state``."""
+        self._trim()
+        if self._tail.bytes < self.limits.tail_bytes_max:
+            return True
+        if self.durability == "async":
+            self._policy.request(self._tail.next_seq)
+            self._flusher.kick()
+        elif self.durability == "volatile":
+            self._policy.note_full(self._clock.monotonic_s())
+            self._spill_if_stuck()
+        return self._tail.bytes < self.limits.tail_bytes_max
+
+    def _spill_if_stuck(self) -> None:
+        with self._state:
+            is_full = self._tail.bytes >= self.limits.tail_bytes_max
+            if is_full and self._policy.spill_if_stuck(self._clock.monotonic_s()):
+                self._flusher.kick()
+
+    def _on_flush_timer(self) -> None:
+        with self._state:
+            self._is_timer_set = False
+            self._policy.request(self._tail.next_seq)
+        self._flusher.kick()
+
+    def _take(self) -> Cut | None:
+        """The next cut to flush, none once closed. Holds ``_state``."""
+        is_over = self._is_closed or self._failure is not None
+        return None if is_over else self._policy.take(self._tail)
+
+    def _flushed(self, cut: Cut, error: StreamEngineError | None) -> None:
+        with self._state:
+            if error is None:
+                end = max(self._log.contiguous_end(cut.next_seq), self._tail.durable_seq)
+                self._tail.mark_durable(min(end, self._tail.next_seq))  # others may be ahead
+                self._tail.drop_below(self._first_seq)
+                self._trim()
+            else:
+                self._failure = error
+                self._tail.abandon_flush()
+            self._state.notify_all()
+        self._changed()
+
+    def _raise_failure(self) -> None:
+        with self._state:
+            if self._is_closed:
+                raise StoreError(self._log.uri, "the stream is closed")
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()

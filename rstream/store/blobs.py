@@ -1,0 +1,331 @@
+"""Named immutable byte strings in a folder: on a disk, in memory, in an object store.
+
+A put is atomic: locally a temporary name, then a rename; an object store has a single put. When it
+returns, the blob is durable: locally the file and its folder were synced, unless told not to. Names
+that end in ``.tmp`` are leftovers of a crash; listings do not show them, :func:`remove_temporaries`
+removes them. Every operation is retried :data:`ATTEMPTS_MAX` times, each attempt has
+:data:`ATTEMPT_WAIT_S`, and what still fails is a :class:`StoreError`.
+
+``put_new`` creates exclusively: of several writers of one name one wins. That holds on local file
+systems, in memory and on S3; elsewhere looking and putting are two steps
+(:attr:`FsspecBlobs.is_exclusive`). The correctness of streams does not rest on it.
+
+The only file that knows fsspec.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import fsspec
+import pyarrow as pa
+
+from rstream.errors import StoreError
+from rstream.store.limited import with_limit
+from rstream.store.local_files import TEMPORARY, make_folder, put_file, sync_folder
+from rstream.store.part_files import PartFiles, split_part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rstream.store.protocol import BlobStore, Paths
+
+T = TypeVar("T")
+#: With the delays between them an outage of three seconds goes by unnoticed.
+ATTEMPTS_MAX = 6
+#: Blobs that one ``get_many`` reads at a time.
+READERS_MAX = 8
+ATTEMPT_WAIT_S = 60.0
+RETRY_DELAY_S = 0.05
+#: Protocols whose ``pipe_file`` can create exclusively.
+_CONDITIONAL = ("s3", "s3a")
+_look_and_put = threading.Lock()
+#: Retrying is done here, once; botocore's own retries would multiply with it.
+S3_OPTIONS: dict[str, Any] = {
+    "use_listings_cache": False,
+    "config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"max_attempts": 1}},
+}
+
+
+class MemoryBlobs:
+    """A store in a dictionary, for tests and simulation. ``child`` shares the dictionary."""
+
+    def __init__(self, blobs: dict[str, bytes] | None = None, root: str = "") -> None:
+        self.blobs: dict[str, bytes] = {} if blobs is None else blobs
+        self._root = root
+
+    @property
+    def uri(self) -> str:
+        return f"blobs://{self._root}"
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        self.blobs[self._root + path] = bytes(data)
+
+    def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
+        mine = bytes(data)
+        return self.blobs.setdefault(self._root + path, mine) == mine
+
+    def get(self, path: str) -> bytes:
+        try:
+            return self.blobs[self._root + path]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
+        return [_get_or_none(self, path) for path in paths]
+
+    def open(self, path: str) -> pa.NativeFile:
+        return pa.BufferReader(self.get(path))
+
+    def list(self, folder: str = "") -> Paths:
+        prefix = self._root + (folder.rstrip("/") + "/" if folder else "")
+        names = (name for name in list(self.blobs) if name.startswith(prefix))
+        return sorted(n[len(self._root) :] for n in names if not n.endswith(TEMPORARY))
+
+    def temporaries(self) -> Paths:
+        """Leftovers of crashed puts."""
+        names = (n for n in list(self.blobs) if n.startswith(self._root))
+        return sorted(n[len(self._root) :] for n in names if n.endswith(TEMPORARY))
+
+    def delete(self, path: str) -> None:
+        self.blobs.pop(self._root + path, None)
+
+    def exists(self, path: str) -> bool:
+        return self._root + path in self.blobs
+
+    def size(self, path: str) -> int:
+        return len(self.get(path))
+
+    def without_fsync(self) -> MemoryBlobs:
+        """See :func:`unsynced`."""
+        return self
+
+    def child(self, folder: str) -> MemoryBlobs:
+        return MemoryBlobs(self.blobs, f"{self._root}{folder.strip('/')}/")
+
+
+class FsspecBlobs:
+    """A store on any fsspec file system."""
+
+    def __init__(self, fs: Any, root: str, *, fsync: bool = True) -> None:
+        self._fs = fs
+        self._root = root.rstrip("/")
+        self._fsync = fsync
+        protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+        self._is_local = protocol in ("file", "local")
+        self._needs_timeout = protocol not in ("file", "local", "memory")
+        self._has_folders = protocol in ("file", "local", "memory")
+        self._made_folders: set[str] = set()
+        self._protocol = protocol
+
+    @property
+    def uri(self) -> str:
+        return f"{self._protocol}://{self._root.lstrip('/') if not self._is_local else self._root}"
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether of several ``put_new`` of one name one wins, at whatever moments they come."""
+        return self._is_local or self._protocol in ("memory", *_CONDITIONAL)
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        self._attempt(path, lambda: self._write(path, data, is_new=False))
+
+    def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
+        try:
+            self._attempt(path, lambda: self._write(path, data, is_new=True))
+        except FileExistsError:
+            is_mine = self.get(path) == bytes(data)
+            if is_mine and self._is_local and self._fsync:
+                self._attempt(path, lambda: sync_folder(self._full(path).rpartition("/")[0]))
+            return is_mine
+        return True
+
+    def get(self, path: str) -> bytes:
+        data: bytes = self._attempt(path, lambda: self._fs.cat_file(self._full(path)))
+        return data
+
+    def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
+        if len(paths) <= 1:
+            return [_get_or_none(self, path) for path in paths]
+        with ThreadPoolExecutor(min(READERS_MAX, len(paths)), "blob-reader") as readers:
+            return list(readers.map(lambda path: _get_or_none(self, path), paths))
+
+    def open(self, path: str) -> pa.NativeFile:
+        full = self._full(path)
+        if self._is_local:
+            return self._attempt(path, lambda: pa.OSFile(full, "rb"))
+        return self._attempt(path, lambda: pa.PythonFile(self._fs.open(full, "rb"), mode="r"))
+
+    def list(self, folder: str = "") -> Paths:
+        return [name for name in self._find(folder) if not name.endswith(TEMPORARY)]
+
+    def temporaries(self) -> Paths:
+        """Leftovers of crashed puts."""
+        return [name for name in self._find("") if name.endswith(TEMPORARY)]
+
+    def delete(self, path: str) -> None:
+        def remove() -> None:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.rm_file(self._full(path))
+
+        self._attempt(path, remove)
+
+    def exists(self, path: str) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return self.size(path) >= 0
+        return False
+
+    def size(self, path: str) -> int:
+        return int(self.info(path)["size"])
+
+    def info(self, path: str) -> dict[str, Any]:
+        """What the file system says of a blob: its size, and when it was written or an etag."""
+
+        def stat() -> dict[str, Any]:
+            self._fs.invalidate_cache()
+            return dict(self._fs.info(self._full(path)))
+
+        return self._attempt(path, stat)
+
+    def infos(self) -> dict[str, dict[str, Any]]:
+        """The same of all blobs, by path."""
+        return self._find("", detail=True)
+
+    def child(self, folder: str) -> FsspecBlobs:
+        return FsspecBlobs(self._fs, self._full(folder.strip("/")), fsync=self._fsync)
+
+    def without_fsync(self) -> FsspecBlobs:
+        """See :func:`unsynced`."""
+        return FsspecBlobs(self._fs, self._root, fsync=False)
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def _find(self, folder: str, *, detail: bool = False) -> dict[str, Any]:
+        def find() -> dict[str, Any]:
+            self._fs.invalidate_cache()
+            found = self._fs.find(self._full(folder.strip("/")), detail=detail)
+            return found if detail else dict.fromkeys(found)
+
+        try:
+            found = self._attempt(folder, find)
+        except FileNotFoundError:
+            return {}
+        skip = len(self._root) + 1
+        below = f"{self._full(folder.strip('/'))}/"  # s3fs may give the folder itself
+        return {name[skip:]: found[name] for name in sorted(found) if name.startswith(below)}
+
+    def _make_folder(self, folder: str) -> None:
+        if folder in self._made_folders:
+            return
+        try:
+            if self._is_local:
+                make_folder(folder, sync=self._fsync)
+            else:
+                self._fs.makedirs(folder, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(str(error)) from error
+        self._made_folders.add(folder)
+
+    def _write(self, path: str, data: bytes | pa.Buffer, *, is_new: bool) -> None:
+        """Write the blob. Raises FileExistsError if it has to be new and is not."""
+        full = self._full(path)
+        write = self._put_local if self._is_local else self._put_whole
+        try:
+            if self._has_folders:
+                self._make_folder(full.rpartition("/")[0])
+            write(full, data, is_new)
+        except FileNotFoundError as error:  # the folder or the temporary was removed
+            self._made_folders.clear()
+            raise OSError(str(error)) from error
+
+    def _put_whole(self, full: str, data: bytes | pa.Buffer, is_new: bool) -> None:
+        if not is_new:
+            self._fs.pipe_file(full, bytes(data))
+        elif self._protocol in _CONDITIONAL:
+            self._fs.pipe_file(full, bytes(data), mode="create")
+        else:
+            with _look_and_put:
+                if self._fs.exists(full):
+                    raise FileExistsError(full)
+                self._fs.pipe_file(full, bytes(data))
+
+    def _put_local(self, full: str, data: bytes | pa.Buffer, is_new: bool) -> None:
+        put_file(full, data, is_new=is_new, sync=self._fsync)
+
+    def _attempt(self, path: str, operation: Callable[[], T]) -> T:
+        """Run with retries; that a file is not there, or is, is an answer, not a failure."""
+        reason = ""
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt:
+                time.sleep(RETRY_DELAY_S * 2**attempt)
+            try:
+                return with_limit(operation, ATTEMPT_WAIT_S) if self._needs_timeout else operation()
+            except (FileNotFoundError, FileExistsError):
+                raise
+            except Exception as error:  # whatever a file system raises; named after the last try
+                reason = f"{type(error).__name__}: {error}"
+                if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError):
+                    break
+        raise StoreError(f"{self.uri}/{path}", reason)
+
+
+def open_store(uri: str, *, fsync: bool = True, **storage_options: Any) -> BlobStore:
+    """The store at ``uri``: a path, ``file://``, ``memory://``, ``s3://bucket/...``, ...
+
+    ``<folder>/<name>-*``: one stream's files of a folder (:mod:`rstream.store.part_files`).
+    ``storage_options`` go to the fsspec file system; endpoint and credentials may come from the
+    environment as the file system reads them. ``fsync``: what was put on a local disk survives a
+    loss of power; :func:`unsynced` does without.
+
+    Raises:
+        StoreError: the protocol is unknown or its package is not installed.
+    """
+    if not uri:
+        raise StoreError("(no path)", "the path is empty")
+    if "://" not in uri:
+        uri = f"file://{os.path.abspath(uri)}"
+    protocol = uri.partition("://")[0].partition("::")[0]
+    if protocol not in (*fsspec.available_protocols(), *fsspec.registry):
+        raise StoreError(uri, f"Protocol not known: {protocol!r}")
+    if uri.startswith("s3://"):
+        storage_options = {**S3_OPTIONS, **storage_options}
+    try:
+        fs, root = fsspec.core.url_to_fs(uri, **storage_options)
+    except (ImportError, ValueError) as error:
+        raise StoreError(uri, str(error)) from error
+    folder, part = split_part(root)
+    store = FsspecBlobs(fs, folder, fsync=fsync)
+    return PartFiles(store, part) if part else store
+
+
+def unsynced(store: BlobStore) -> BlobStore:
+    """The same store, in which puts on a local disk are left to the system to write."""
+    if isinstance(store, PartFiles):
+        return PartFiles(unsynced(store.folder), store.name)
+    if isinstance(store, FsspecBlobs | MemoryBlobs):
+        return store.without_fsync()
+    return store
+
+
+def remove_temporaries(store: BlobStore) -> int:
+    """Remove what crashed puts left; returns how many. Only while nobody else writes."""
+    part = store if isinstance(store, PartFiles) else None
+    folder = store if part is None else part.folder
+    if not isinstance(folder, MemoryBlobs | FsspecBlobs):
+        return 0
+    names = [n for n in folder.temporaries() if part is None or part.is_own(n)]
+    for name in names:
+        folder.delete(name)
+    return len(names)
+
+
+def _get_or_none(store: BlobStore, path: str) -> bytes | None:
+    with contextlib.suppress(FileNotFoundError):
+        return store.get(path)
+    return None

@@ -1,0 +1,122 @@
+"""Several streams in one folder: the files of each have a name of its own in front.
+
+``<folder>/<name>-*`` is the place of the stream with the segments ``<name>-<lo>-<hi>.parquet`` and
+other files ``_<name>-...`` in ``<folder>``, so that whoever reads the folder as a table sees the
+segments of all streams and nothing else.
+
+Invariant: streams whose names differ share no file: a name is followed by ``-`` and twenty digits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rstream.store.segment_names import parse_segment_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from rstream.store.protocol import BlobStore, Paths
+
+_END = "-*"
+
+
+def part_name(index: int) -> str:
+    """What the stream of vertex ``index`` is called."""
+    return f"part-{index}"
+
+
+def part_uri(folder: str, name: str) -> str:
+    """The place of the stream ``name`` in a folder that it shares with others."""
+    assert name, folder
+    assert "/" not in name, name
+    return f"{folder.rstrip('/')}/{name}{_END}"
+
+
+def split_part(uri: str) -> tuple[str, str]:
+    """The folder and the stream's name; an empty name if it has the folder for itself."""
+    if not uri.endswith(_END):
+        return uri, ""
+    folder, _, name = uri.removesuffix(_END).rpartition("/")
+    return folder, name
+
+
+def place_of(store: BlobStore, path: str) -> str:
+    """Where a file of a store is, for people."""
+    if isinstance(store, PartFiles):
+        return f"{store.folder.uri}/{store.name_in_folder(path)}"
+    return f"{store.uri}/{path}"
+
+
+class PartFiles:
+    """The files of one stream among those of others; for it they are a folder of its own."""
+
+    def __init__(self, folder: BlobStore, name: str) -> None:
+        self._folder = folder
+        self._name = name
+
+    @property
+    def uri(self) -> str:
+        return part_uri(self._folder.uri, self._name)
+
+    @property
+    def folder(self) -> BlobStore:
+        """The store that it shares with others."""
+        return self._folder
+
+    @property
+    def name(self) -> str:
+        """What its files have in front."""
+        return self._name
+
+    def name_in_folder(self, path: str) -> str:
+        """How a file is called there."""
+        is_segment = parse_segment_name(path) is not None
+        return f"{'' if is_segment else '_'}{self._name}-{path.lstrip('_')}"
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        self._folder.put(self.name_in_folder(path), data)
+
+    def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
+        return self._folder.put_new(self.name_in_folder(path), data)
+
+    def get(self, path: str) -> bytes:
+        return self._folder.get(self.name_in_folder(path))
+
+    def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
+        return self._folder.get_many([self.name_in_folder(path) for path in paths])
+
+    def open(self, path: str) -> pa.NativeFile:
+        return self._folder.open(self.name_in_folder(path))
+
+    def list(self, folder: str = "") -> Paths:
+        if folder:
+            return []
+        names = (self._own_name(name) for name in self._folder.list())
+        return sorted(name for name in names if name)
+
+    def delete(self, path: str) -> None:
+        self._folder.delete(self.name_in_folder(path))
+
+    def exists(self, path: str) -> bool:
+        return self._folder.exists(self.name_in_folder(path))
+
+    def size(self, path: str) -> int:
+        return self._folder.size(self.name_in_folder(path))
+
+    def child(self, folder: str) -> BlobStore:
+        raise AssertionError(f"{self.uri} has no folder {folder}")
+
+    def is_own(self, name: str) -> bool:
+        """Whether a name in the folder is that of one of its files, be it a temporary one."""
+        return name.lstrip("._").startswith(f"{self._name}-")
+
+    def _own_name(self, name: str) -> str:
+        """A file's name without the stream's; empty if it is another's."""
+        prefix = f"{self._name}-"
+        if name.startswith(f"_{prefix}"):
+            return f"_{name.removeprefix(f'_{prefix}')}"
+        own = name.removeprefix(prefix)
+        return own if own != name and parse_segment_name(own) is not None else ""

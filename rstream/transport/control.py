@@ -1,0 +1,219 @@
+"""The control protocol: frames in both directions over one connection per peer.
+
+A frame is its number, one byte and what follows: a message, a heartbeat, or goodbye. Each side
+says something at least every :data:`HEARTBEAT_S` and takes the other for gone after
+:data:`SILENCE_S` without a frame (a broken connection is noticed at once, this is for peers that
+hang). Knows nothing of Flight: a connection is given as two functions.
+
+Invariants: (1) messages are handed over in the order in which they were sent, each once, up to the
+end of the line, whatever the transport does: a copy is ignored, a gap ends the line, and a loss
+shows at the latest with the next heartbeat (:mod:`rstream.transport.line_order`); (2) the writer
+thread ends with :meth:`Link.close`, with the connection, or with the silence.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from queue import Empty, Full, Queue
+from typing import TYPE_CHECKING
+
+from rstream.clock import SystemClock
+from rstream.errors import OperatingError
+from rstream.transport.line_order import InOrder, Numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HEARTBEAT_S = 5.0
+SILENCE_S = 20.0
+#: Messages that wait to be sent to one peer; a peer this far behind is cut off.
+OUTBOX_MESSAGES_MAX = 10_000
+JOIN_WAIT_S = 5.0
+_log = logging.getLogger(__name__)
+_HEARTBEAT = b"\0"
+_MESSAGE = b"\1"
+_GOODBYE = b"\2"
+
+
+class DisconnectedError(OperatingError):
+    """The peer of a control connection is gone."""
+
+    def __init__(self, peer: str) -> None:
+        super().__init__(peer)
+        self.peer = peer
+
+    def __str__(self) -> str:
+        return f"peer {self.peer} is not connected"
+
+
+class Link:
+    """One side of one connection.
+
+    Args:
+        write: sends a frame; any exception means that the connection is gone.
+        name: of the peer.
+        on_silent: called once, from the writer thread or by ``put``, if the peer hangs.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        name: str,
+        on_silent: Callable[[], None],
+        *,
+        heartbeat_s: float = HEARTBEAT_S,
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        self._write = write
+        self._name = name
+        self._on_silent = on_silent
+        self._numbered, self._order = Numbered(), InOrder()
+        self._heartbeat_s, self._silence_s = heartbeat_s, silence_s
+        self._clock = SystemClock()
+        self._heard_s = self._clock.monotonic_s()
+        self._queue: Queue[bytes] = Queue(OUTBOX_MESSAGES_MAX)
+        self._is_closed = False
+        self._is_cut_off = False
+        #: Taken for good by whoever tells the silence.
+        self._silence = threading.Lock()
+        self._queue.put(_HEARTBEAT)
+        self._thread = threading.Thread(target=self._send, name=f"control-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def put(self, message: bytes) -> bool:
+        """Queue a message; False if the connection is gone or the peer is too far behind.
+
+        Looks for silence too: a write to a peer that hangs may block the writer thread.
+        """
+        if self._is_closed or self._ends_by_silence():
+            return False
+        try:
+            self._queue.put_nowait(_MESSAGE + message)
+        except Full:
+            self._is_closed = self._is_cut_off = True
+            return False
+        return True
+
+    def receive(self, read: Callable[[], bytes], on_message: Callable[[bytes], None]) -> None:
+        """Hand over messages until the line ends: a goodbye, a gap, or ``read`` raises anything."""
+        while True:  # ends with the line
+            try:
+                frame = read()
+            except Exception:  # however the transport says that it is over
+                return
+            self._heard_s = self._clock.monotonic_s()
+            verdict, content = self._order.open(frame)
+            if verdict == "broken":
+                _log.warning("a message of %s is missing or late: its line ends", self._name)
+                return
+            if verdict == "ignore":
+                continue
+            if content[:1] == _GOODBYE:
+                return
+            if content[:1] == _MESSAGE:
+                on_message(content[1:])
+
+    def close(self) -> None:
+        """Send what is queued, say goodbye, and stop."""
+        if not self._is_closed:
+            self._is_closed = True
+            try:
+                self._queue.put_nowait(_GOODBYE)
+            except Full:
+                self._is_cut_off = True
+        if self._thread is not threading.current_thread():
+            self._thread.join(JOIN_WAIT_S)
+
+    def _send(self) -> None:
+        while True:  # ends with close(), the connection or the silence
+            try:
+                frame = self._queue.get(timeout=self._heartbeat_s)
+            except Empty:
+                frame = _HEARTBEAT
+            try:
+                self._write(self._numbered.frame(frame))
+            except Exception:  # the receiving side notices the same and reports it
+                self._is_closed = True
+                return
+            if self._ends_by_silence():
+                return
+            if frame is _GOODBYE or (self._is_cut_off and self._queue.empty()):
+                return
+
+    def _ends_by_silence(self) -> bool:
+        if self._clock.monotonic_s() - self._heard_s <= self._silence_s:
+            return False
+        self._is_closed = True
+        if self._silence.acquire(blocking=False):
+            self._on_silent()
+        return True
+
+
+class Hub:
+    """The links of a control server, one per peer. Safe to use from many threads.
+
+    ``on_connect(peer)``, ``on_message(peer, bytes)`` and ``on_disconnect(peer)`` are called in this
+    order from the thread that serves the peer (the last from another one if the peer hangs).
+
+    Invariant: a peer has at most one link, the newest; only the loss of that one is reported.
+    """
+
+    def __init__(
+        self,
+        on_message: Callable[[str, bytes], None],
+        on_connect: Callable[[str], None],
+        on_disconnect: Callable[[str], None],
+    ) -> None:
+        self._on_message = on_message
+        self._on_connect, self._on_disconnect = on_connect, on_disconnect
+        self._links: dict[str, Link] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    @property
+    def peers(self) -> list[str]:
+        """Who is connected."""
+        with self._lock:
+            return sorted(self._links)
+
+    def serve(self, peer: str, write: Callable[[bytes], None], read: Callable[[], bytes]) -> None:
+        """One connection, from its start to its end; it replaces an older one of the peer."""
+        link = Link(write, peer, lambda: self._ended(peer, link))
+        with self._lock:
+            old, self._links[peer] = self._links.get(peer), link
+        if old is not None:
+            old.close()
+        self._on_connect(peer)
+        try:
+            link.receive(read, lambda message: self._on_message(peer, message))
+        finally:
+            link.close()
+            self._ended(peer, link)
+
+    def send(self, peer: str, message: bytes) -> None:
+        """Queue a message. Raises DisconnectedError if the peer is gone."""
+        with self._lock:
+            link = self._links.get(peer)
+        if link is None or not link.put(message):
+            raise DisconnectedError(peer)
+
+    def close(self) -> None:
+        """Say goodbye to everybody; ends are no longer reported."""
+        self._is_closed = True
+        with self._lock:
+            links = list(self._links.values())
+        for link in links:
+            link.close()
+
+    def _ended(self, peer: str, link: Link) -> None:
+        with self._lock:
+            if self._links.get(peer) is not link:
+                return
+            del self._links[peer]
+        if not self._is_closed:
+            self._on_disconnect(peer)

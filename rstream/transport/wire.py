@@ -1,0 +1,155 @@
+"""Batches as they go to another host: indices in the batch, dictionaries beside it, each once.
+
+Arrow Flight's generators cannot send dictionaries. So a column that is one travels as its indices,
+and the values in the message's metadata, in one of :data:`SLOTS` numbered places: a batch names the
+place of each of its dictionaries, and says what is there if the receiver does not have it yet. Both
+ends forget the same places, by how long what was sent is: the oldest, until there is room.
+
+Invariants: (1) what is decoded equals what was encoded, if every message is decoded in order; (2) a
+column's dictionaries were sent in at most :data:`KEPT_BYTES_MAX`, or there is but one.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import pyarrow as pa
+
+from rstream.items.batch import Items
+from rstream.items.dictionaries import Known, batch_bytes, is_dictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Dictionaries of a column that both ends remember.
+SLOTS = 8
+#: What they were sent in takes so much at most; a larger one is remembered alone.
+KEPT_BYTES_MAX = 8 << 20
+#: A message takes about so much, or is one row: gRPC keeps the memory of the largest ones.
+MESSAGE_BYTES_MAX = 8 << 20
+_SEQ = struct.Struct("<q")
+_MARK = {b"dictionary": b"1"}
+
+
+def wire_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of ``schema`` as they travel."""
+    return pa.schema(
+        pa.field(f.name, f.type.index_type, metadata=_MARK) if is_dictionary(f.type) else f
+        for f in schema
+    )
+
+
+def in_messages(items: Items) -> Iterator[Items]:
+    """The items, so many at a time as fit into a message; most do at once."""
+    nbytes = max(batch_bytes(items.batch), MESSAGE_BYTES_MAX)
+    rows_max = max(items.batch.num_rows * MESSAGE_BYTES_MAX // nbytes, 1)
+    while items.batch.num_rows > rows_max:
+        yield items.head(rows_max)
+        items = items.from_seq(items.first_seq + rows_max)
+    yield items
+
+
+class _Places:
+    """Which places of a column are taken, the oldest first: the same on both ends."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[int, int] = {}
+
+    def put(self, nbytes: int) -> tuple[int, list[int]]:
+        """The place of what is ``nbytes`` long, and the places that are forgotten before."""
+        forgotten: list[int] = []
+        while self._bytes and (
+            len(self._bytes) == SLOTS or sum(self._bytes.values()) + nbytes > KEPT_BYTES_MAX
+        ):
+            forgotten.append(next(iter(self._bytes)))
+            del self._bytes[forgotten[-1]]
+        place = next(k for k in range(SLOTS) if k not in self._bytes)
+        self._bytes[place] = nbytes
+        return place, forgotten
+
+
+class WireEncoder:
+    """One end of a connection: from batches of ``schema`` to messages."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = wire_schema(schema)
+        #: A message without rows.
+        self.nothing = pa.RecordBatch.from_pylist([], schema=self.schema)
+        self._dictionaries = [i for i, f in enumerate(schema) if is_dictionary(f.type)]
+        self._sent: list[dict[Known, int]] = [{} for _ in schema]
+        self._places = [_Places() for _ in schema]
+
+    def encode(self, items: Items) -> tuple[pa.RecordBatch, bytes]:
+        """The batch without its dictionaries; its first seq and what is to be told of these."""
+        batch, seq = items.batch, _SEQ.pack(items.first_seq)
+        if self.schema.equals(batch.schema):
+            return batch, seq
+        columns, told = [], []
+        for i, column in enumerate(batch.columns):
+            if is_dictionary(column.type):
+                told.append(self._told(i, column.dictionary))
+                column = column.indices
+            columns.append(column)
+        found = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return found, seq + msgpack.packb(told)
+
+    def new_bytes(self, batch: pa.RecordBatch) -> int:
+        """What dictionaries of ``batch`` take that the other end would have to be told."""
+        found = [(self._sent[i], batch.column(i).dictionary) for i in self._dictionaries]
+        return sum(values.nbytes for sent, values in found if Known(values) not in sent)
+
+    def _told(self, i: int, values: pa.Array) -> tuple[int, bytes | None]:
+        """Where the values are in the memory of the other end, and themselves if they are new."""
+        known, sent = Known(values), self._sent[i]
+        if known in sent:
+            return sent[known], None
+        data = _to_bytes(values)
+        place, forgotten = self._places[i].put(len(data))
+        if forgotten:
+            self._sent[i] = sent = {k: at for k, at in sent.items() if at not in forgotten}
+        sent[known] = place
+        return place, data
+
+
+class WireDecoder:
+    """The other end."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """``schema``: as it travels."""
+        self._at = [i for i, f in enumerate(schema) if f.metadata == _MARK]
+        self._known: list[dict[int, pa.Array]] = [{} for _ in self._at]
+        self._places = [_Places() for _ in self._at]
+
+    def decode(self, batch: pa.RecordBatch, message: bytes) -> Items:
+        """What was encoded."""
+        (first_seq,) = _SEQ.unpack_from(message)
+        if not self._at:
+            return Items(first_seq, batch)
+        columns: list[Any] = list(batch.columns)
+        names = batch.schema.names
+        fields = [pa.field(f.name, f.type, f.nullable) for f in batch.schema]
+        entries = msgpack.unpackb(message[_SEQ.size :])
+        for k, (i, (place, data)) in enumerate(zip(self._at, entries, strict=True)):
+            known = self._known[k]
+            if data is not None:
+                _, forgotten = self._places[k].put(len(data))
+                for old in forgotten:
+                    del known[old]
+                known[place] = _from_bytes(data)
+            columns[i] = pa.DictionaryArray.from_arrays(columns[i], known[place])
+            fields[i] = pa.field(names[i], columns[i].type)
+        return Items(first_seq, pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
+
+
+def _to_bytes(values: pa.Array) -> bytes:
+    sink = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_arrays([values], names=["values"])
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _from_bytes(data: bytes) -> pa.Array:
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_next_batch().column(0)

@@ -1,0 +1,1 @@
+"""Aggregate functions: one accumulator each, and how partial results merge."""

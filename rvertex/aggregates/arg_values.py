@@ -1,0 +1,71 @@
+"""``max_by`` and ``min_by`` where the rank is text, bytes or a decimal: any values Arrow can sort.
+
+The same as :class:`rvertex.aggregates.arg_extremes.Ranked`, which has numbers for ranks: of equal
+ranks the earliest row is taken, by ``vs``, then in sequence order.
+
+Invariants: those of :mod:`rvertex.aggregates.accumulators`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.items.dictionaries import plain_array
+from rvertex.aggregates.arg_extremes import with_rank
+from rvertex.events.arrays import numbers, whole
+from rvertex.events.group_arrays import ArrowStore
+from rvertex.events.group_scan import heads_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.aggregates.accumulators import Rows, Saved
+
+
+class RankedByValue:
+    """The struct with the greatest (``is_max``) or least rank per group."""
+
+    def __init__(self, column: str, kind: pa.DataType, *, is_max: bool) -> None:
+        self._column = column
+        self._kind = kind
+        self._order = "descending" if is_max else "ascending"
+        self._store = ArrowStore(kind)
+
+    def update(self, rows: Rows) -> None:
+        """Fold rows in."""
+        self._store.grow(rows.groups)
+        codes, column = with_rank(*rows.valid(self._column))
+        if len(codes) == 0:
+            return
+        touched = np.unique(codes)
+        carried = self._store.values(touched)
+        is_there = carried.is_valid()
+        carried, kept = carried.filter(is_there), touched[is_there.to_numpy(zero_copy_only=False)]
+        parts = [plain_array(column.field(k)) for k in range(3)]
+        fields = [pa.concat_arrays([carried.field(k), parts[k]]) for k in range(3)]
+        code = np.concatenate([kept, codes])
+        table = pa.table({"code": code, "rank": fields[0], "vs": fields[1]})
+        # Stable, and what is carried comes first: of equal rows the earlier one is taken.
+        keys = [("code", "ascending"), ("rank", self._order), ("vs", "ascending")]
+        order = pc.sort_indices(table, sort_keys=keys)
+        first = order.filter(pa.array(heads_of(code[order.to_numpy()])))
+        best = pa.StructArray.from_arrays(
+            [field.take(first) for field in fields], fields=list(self._kind)
+        )
+        self._store.put(touched, best)
+
+    def columns(self) -> list[pa.Array]:
+        """The structs, null where there is none."""
+        return [self._store.values()]
+
+    def save(self) -> list[Saved]:
+        """The structs by reference."""
+        return [*self._store.save()]
+
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        """Continue from what ``save`` returned."""
+        self._store.restore(state[0], numbers(whole(state[1])))

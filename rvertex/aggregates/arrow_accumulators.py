@@ -1,0 +1,126 @@
+"""Accumulators over values of any Arrow type: first and last, and min and max by Arrow kernels.
+
+Values rest in an :class:`~rvertex.events.group_arrays.ArrowStore`. The invariants are those of
+:mod:`rvertex.aggregates.accumulators`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.events.arrays import numbers, whole
+from rvertex.events.group_arrays import ArrowStore, GroupArray
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.aggregates.accumulators import Rows, Saved
+
+
+class ArrowFold:
+    """Min or max of a type that numpy does not know (strings, decimals), by Arrow."""
+
+    def __init__(self, column: str, kind: pa.DataType, function: str) -> None:
+        self._column = column
+        self._kind = kind
+        self._function = function
+        self._store = ArrowStore(kind)
+
+    def update(self, rows: Rows) -> None:
+        codes, column = rows.valid(self._column)
+        self._store.grow(rows.groups)
+        if len(codes) == 0:
+            return
+        if column.type != self._kind:
+            column = column.cast(self._kind)
+        touched, folded = self._folded(codes, column)
+        carried = self._store.values(touched)
+        if carried.null_count < len(carried):
+            both = pa.concat_arrays([carried, folded])
+            touched, folded = self._folded(np.concatenate([touched, touched]), both)
+        self._store.put(touched, folded)
+
+    def columns(self) -> list[pa.Array]:
+        return [self._store.values()]
+
+    def save(self) -> list[Saved]:
+        return self._store.save()
+
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        self._store.restore(state[0], numbers(whole(state[1])))
+
+    def _folded(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
+        table = pa.table({"code": codes, "value": values})
+        groups = table.group_by("code", use_threads=False).aggregate([("value", self._function)])
+        folded = groups.column(f"value_{self._function}").combine_chunks()
+        return groups.column("code").to_numpy(), folded.cast(self._kind)
+
+
+class Pick:
+    """The first or last value of a group, null or not, and its time.
+
+    Rows come in time order, so the first row is the first in time. ``by`` names a time column of
+    partial rows, which do not; they must then all be in one update.
+    """
+
+    def __init__(self, column: str, kind: pa.DataType, *, is_last: bool, by: str | None) -> None:
+        self._column = column
+        self._is_last = is_last
+        self._by = by
+        self._store = ArrowStore(kind)
+        self._times = GroupArray(np.int64, 0)
+
+    def update(self, rows: Rows) -> None:
+        codes, column, times = rows.codes, rows.column(self._column), rows.times()
+        if self._by is not None:
+            assert len(self._store) == 0, "partial rows of a window must be merged in one update"
+            times = numbers(rows.column(self._by))
+            order = np.argsort(times, kind="stable")
+            codes, column, times = codes[order], column.take(pa.array(order)), times[order]
+        known = self._store.grow(rows.groups)
+        picked = _last_rows(codes, rows.groups) if self._is_last else _first_rows(codes, known)
+        if len(picked) == 0:
+            return
+        if len(picked) < len(codes):
+            codes, column, times = codes[picked], column.take(pa.array(picked)), times[picked]
+        self._times.writable(rows.groups)[codes] = times
+        self._store.put(codes, column)
+
+    def columns(self) -> list[pa.Array]:
+        return [self._store.values(), pa.array(self._times.shared())]
+
+    def save(self) -> list[Saved]:
+        return [*self._store.save(), pa.array(self._times.shared())]
+
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        self._store.restore(state[0], numbers(whole(state[1])))
+        self._times.adopt(numbers(whole(state[2])))
+
+
+def _first_rows(codes: np.ndarray, known: int) -> np.ndarray:
+    """The first row of each code of at least ``known``. Codes are given by first appearance."""
+    if len(codes) == 0 or int(codes.max()) < known:
+        return np.empty(0, np.int64)
+    rows = np.flatnonzero(codes >= known)
+    fresh = codes[rows]
+    first = np.empty(int(fresh.max()) - known + 1, np.int64)
+    first[:] = -1
+    first[fresh[::-1] - known] = rows[::-1]
+    picked: np.ndarray = first[first >= 0]
+    return picked
+
+
+def _last_rows(codes: np.ndarray, groups: int) -> np.ndarray:
+    """The last row of each code."""
+    if groups <= 4 * len(codes):
+        rows = np.full(groups, -1)
+        # Of repeated indices the last assignment stays.
+        rows[codes] = np.arange(len(codes))
+        picked: np.ndarray = rows[rows >= 0]
+        return picked
+    reversed_last = np.unique(codes[::-1], return_index=True)[1]
+    last: np.ndarray = len(codes) - 1 - reversed_last
+    return last

@@ -1,0 +1,287 @@
+"""Distinct values of groups: what ``count_distinct`` keeps, in eight bytes a value and group.
+
+Values get codes; what is kept is *words* of group, value code and, where several columns are kept
+together, which of them have the value, packed into 64 bits, in sorted runs of growing length: rows
+cost a sort of their own few, and runs are merged when they are about as long as what came after
+them, so a word is moved a logarithmic number of times. Columns that are one column, filtered in
+several ways, so cost no more than that one: each of their rows is one word.
+
+Invariants: (1) exact: 0.0 equals -0.0, NaN equals NaN; (2) a run has each pair of group and value
+once, ascending, and is never changed; (3) a column depends on the sets of values alone: the lists
+are ascending.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rvertex.aggregates.value_codes import CODE_BITS, ValueCodes
+from rvertex.errors import TooManyGroupsError, TooManyValuesError
+from rvertex.events.arrays import numbers
+from rvertex.events.timeline import group_starts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rvertex.aggregates.accumulators import Rows, Saved
+
+#: Columns that are kept together: a bit for each in every word.
+COLUMNS_MAX = 4
+_WORD_BITS = 63
+_WORD_BYTES = 8
+#: Offsets of lists are int32.
+_LISTED_MAX = 2**31 - 1
+#: What becomes of so many rows at a time is all that an update holds beside the runs.
+_PIECE_MAX_ROWS = 1 << 18
+
+
+def kept_together(kind: pa.DataType) -> pa.DataType:
+    """An element of the lists of several columns: a value, and a bit for each that has it."""
+    return pa.struct([("value", kind), ("seen", pa.uint8())])
+
+
+def counted(lane: pa.Array, place: int) -> pa.Array:
+    """The number of different values of the ``place``-th column of a lane, int64."""
+    kind = lane.type
+    if pa.types.is_integer(kind):
+        return lane
+    if pa.types.is_struct(kind):
+        return pc.struct_field(lane, place)
+    if not pa.types.is_struct(kind.value_type):
+        return pc.list_value_length(lane).cast(pa.int64())
+    seen = pc.struct_field(lane.values, 1).to_numpy()
+    before = np.concatenate([[0], np.cumsum(seen >> place & 1, dtype=np.int64)])
+    return pa.array(np.diff(before[lane.offsets.to_numpy()]))
+
+
+class Distinct:
+    """The different values of each group as lists; of lists of them (``lane``) their number.
+
+    With several ``columns`` the lists are of :func:`kept_together`, the numbers a struct.
+    """
+
+    def __init__(self, columns: Sequence[str], kind: pa.DataType, lane: str | None = None) -> None:
+        """``kind``: of the values. ``lane``: the column of lists of other such lanes."""
+        assert 1 <= len(columns) <= COLUMNS_MAX, columns
+        self._columns = tuple(columns)
+        self._lane = lane
+        self._codes = ValueCodes(kind)
+        self._groups = 0
+        self._seen_bits = len(columns) if len(columns) > 1 else 0
+        self._groups_max = 1 << (_WORD_BITS - CODE_BITS - self._seen_bits)
+        self._runs: list[np.ndarray] = []
+        self._is_shared = False
+
+    def update(self, rows: Rows) -> None:
+        self._groups = rows.groups
+        if rows.groups >= self._groups_max:
+            raise TooManyGroupsError("count_distinct", self._groups_max)
+        for codes, values, seen in self._found(rows):
+            words = codes << np.int64(CODE_BITS)
+            words |= self._codes_of(values)
+            if seen is not None:
+                words <<= np.int64(self._seen_bits)
+                words |= seen
+            self._push(_unique([words], self._seen_bits))
+
+    def columns(self) -> list[pa.Array]:
+        """The end: what the lists are made of is gone."""
+        bounds = np.arange(self._groups + 1) << np.int64(CODE_BITS + self._seen_bits)
+        words = self._whole()
+        offsets = np.searchsorted(words, bounds)
+        if self._lane is not None:
+            return [self._counts(words, offsets)]
+        if len(words) > _LISTED_MAX:
+            raise TooManyValuesError("different values of count_distinct", _LISTED_MAX)
+        if self._is_shared:
+            words = words.copy()
+        self._runs = []
+        self._rank(words)
+        return [self._lists(words, offsets)]
+
+    def save(self) -> list[Saved]:
+        self._is_shared = True
+        words = pa.chunked_array([pa.array(run) for run in self._runs], pa.int64())
+        return [words, *self._codes.save(), pa.array([self._groups])]
+
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        words, values, base, groups = state
+        self._codes.restore(values, base)
+        # Chunks need not be the runs that were saved.
+        runs = [numbers(chunk) for chunk in words.chunks]
+        self._runs = [_unique(runs, self._seen_bits)] if runs else []
+        self._groups = groups[0].as_py()
+
+    def _found(self, rows: Rows) -> Iterator[tuple[np.ndarray, pa.Array, np.ndarray | None]]:
+        """Groups, values, and the bits of the columns that have them, so many rows at a time."""
+        if self._lane is not None:
+            for codes, elements in _elements(*rows.valid(self._lane)):
+                yield (codes, *_parted(elements, self._seen_bits))
+            return
+        for codes, values, seen in self._given(rows):
+            for at in range(0, len(codes), _PIECE_MAX_ROWS):
+                part = slice(at, at + _PIECE_MAX_ROWS)
+                piece = values.slice(at, _PIECE_MAX_ROWS)
+                yield codes[part], piece, None if seen is None else seen[part]
+
+    def _given(self, rows: Rows) -> Iterator[tuple[np.ndarray, pa.Array, np.ndarray | None]]:
+        """The same of events: one row each if the columns are one column, filtered."""
+        if not self._seen_bits:
+            yield (*rows.valid(self._columns[0]), None)
+            return
+        columns = [rows.column(name) for name in self._columns]
+        base = pc.coalesce(*columns) if columns[0].null_count else columns[0]
+        if all(column is base or _is_part_of(column, base) for column in columns):
+            seen = np.zeros(len(base), np.uint8)
+            for place, column in enumerate(columns):
+                seen |= column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8) << place
+            some = seen > 0
+            if base.null_count:
+                yield rows.codes[some], base.drop_null(), seen[some]
+            else:
+                yield rows.codes, base, seen
+            return
+        for place, name in enumerate(self._columns):
+            codes, values = rows.valid(name)
+            yield codes, values, np.full(len(codes), 1 << place, np.uint8)
+
+    def _push(self, run: np.ndarray) -> None:
+        merged, rows = [run], len(run)
+        while self._runs and len(self._runs[-1]) <= 2 * rows:
+            merged.append(self._runs.pop())
+            rows += len(merged[-1])
+        self._runs.append(run if len(merged) == 1 else _unique(merged, self._seen_bits))
+
+    def _whole(self) -> np.ndarray:
+        if len(self._runs) > 1:
+            runs, self._runs = self._runs, []
+            self._runs, self._is_shared = [_unique(runs, self._seen_bits)], False
+        return self._runs[0] if self._runs else np.empty(0, np.int64)
+
+    def _codes_of(self, values: pa.Array) -> np.ndarray:
+        """The codes of values; if they cannot be distances any more, all are from a table."""
+        codes = self._codes.of(values)
+        if codes is None:
+            self._codes.give_up_distances()
+            runs, self._runs = self._runs, []
+            for run in runs:
+                words = run.copy()
+                self._recode(words, self._codes.again)
+                self._push(_unique([words], self._seen_bits))
+            codes = self._codes.of(values)
+        assert codes is not None
+        return codes
+
+    def _rank(self, words: np.ndarray) -> None:
+        """Sort ``words`` by group and value, in place."""
+        ranks = self._codes.ranks()
+        if ranks is not None:
+            self._recode(words, ranks.take)
+            words.sort()
+
+    def _recode(self, words: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Put other codes in place of those in ``words``."""
+        bits, codes = np.int64(self._seen_bits), np.int64(((1 << CODE_BITS) - 1) << self._seen_bits)
+        for at in range(0, len(words), _PIECE_MAX_ROWS):
+            piece = words[at : at + _PIECE_MAX_ROWS]
+            changed = change((piece & codes) >> bits) << bits
+            piece &= ~codes
+            piece |= changed
+
+    def _lists(self, words: np.ndarray, offsets: np.ndarray) -> pa.Array:
+        """Lists of the values of ``words``, which are used up."""
+        seen = np.empty(len(words) if self._seen_bits else 0, np.uint8)
+        for at in range(0, len(seen), _PIECE_MAX_ROWS):
+            piece = slice(at, at + _PIECE_MAX_ROWS)
+            seen[piece] = words[piece] & np.int64((1 << self._seen_bits) - 1)
+        words >>= np.int64(self._seen_bits)
+        words &= np.int64((1 << CODE_BITS) - 1)
+        elements = self._codes.values(words)
+        if self._seen_bits:
+            fields = list(kept_together(elements.type))
+            elements = pa.StructArray.from_arrays([elements, pa.array(seen)], fields=fields)
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements)
+
+    def _counts(self, words: np.ndarray, offsets: np.ndarray) -> pa.Array:
+        """How many words each group has; for several columns a struct of how many each has."""
+        if not self._seen_bits:
+            return pa.array(np.diff(offsets))
+        counts = np.zeros((self._seen_bits, self._groups), np.int64)
+        for at in range(0, len(words), _PIECE_MAX_ROWS):
+            piece = words[at : at + _PIECE_MAX_ROWS]
+            groups = piece >> np.int64(CODE_BITS + self._seen_bits)
+            first = groups[0]
+            groups -= first
+            for place, count in enumerate(counts):
+                found = np.bincount(groups[(piece & np.int64(1 << place)) > 0])
+                count[first : first + len(found)] += found
+        return pa.StructArray.from_arrays(list(counts), names=list(map(str, range(len(counts)))))
+
+
+def _parted(elements: pa.Array, seen_bits: int) -> tuple[pa.Array, np.ndarray | None]:
+    """Values and bits of the elements of a lane."""
+    if not seen_bits:
+        return elements, None
+    return pc.struct_field(elements, 0), pc.struct_field(elements, 1).to_numpy()
+
+
+def _elements(codes: np.ndarray, lists: pa.Array) -> Iterator[tuple[np.ndarray, pa.Array]]:
+    """The elements of lists, so many at a time, each with the code of its list."""
+    offsets, values = lists.offsets.to_numpy(), lists.values
+    for at in range(int(offsets[0]), int(offsets[-1]), _PIECE_MAX_ROWS):
+        end = min(at + _PIECE_MAX_ROWS, int(offsets[-1]))
+        first = int(np.searchsorted(offsets, at, side="right")) - 1
+        last = int(np.searchsorted(offsets, end))
+        lengths = np.diff(np.clip(offsets[first : last + 1], at, end))
+        yield np.repeat(codes[first:last], lengths), values.slice(at, end - at)
+
+
+def _is_part_of(column: pa.Array, base: pa.Array) -> bool:
+    """Whether ``column`` is null or the value of ``base`` in each row."""
+    if column.null_count == len(column):
+        return True
+    try:
+        same = pc.equal(column, base)
+    except pa.ArrowNotImplementedError:
+        return False
+    return bool(pc.all(same, min_count=0).as_py()) and same.null_count == column.null_count
+
+
+def _unique(parts: list[np.ndarray], seen_bits: int) -> np.ndarray:
+    """Each pair of group and value once with all bits of it, ascending; ``parts`` is emptied.
+
+    In memory of Arrow's pool, which is given back as it is freed.
+    """
+    memory = pa.allocate_buffer(_WORD_BYTES * sum(map(len, parts)), resizable=True)
+    words = np.frombuffer(memory, np.int64)
+    np.concatenate(parts, out=words)
+    parts.clear()
+    words.sort()
+    kept = _fold_equal(words, seen_bits)
+    del words  # Nobody may look at the memory while it shrinks: it may move.
+    memory.resize(_WORD_BYTES * kept, shrink_to_fit=True)
+    return np.frombuffer(memory, np.int64)
+
+
+def _fold_equal(words: np.ndarray, seen_bits: int) -> int:
+    """Put the different pairs of ascending ``words``, with all bits, first; how many they are."""
+    kept = 0
+    for at in range(0, len(words), _PIECE_MAX_ROWS):
+        piece = words[at : at + _PIECE_MAX_ROWS]
+        pairs = piece >> np.int64(seen_bits)
+        first = group_starts(pairs)
+        # What has been kept ends with the pair before the piece.
+        first[0] = not kept or words[kept - 1] >> np.int64(seen_bits) != pairs[0]
+        if not first.all():
+            starts = np.flatnonzero(first)
+            goes_on = int(starts[0]) if len(starts) else len(piece)
+            if goes_on:
+                words[kept - 1] |= np.bitwise_or.reduce(piece[:goes_on])
+            piece = np.bitwise_or.reduceat(piece, starts) if len(starts) else piece[:0]
+        words[kept : kept + len(piece)] = piece
+        kept += len(piece)
+    return kept

@@ -1,0 +1,225 @@
+"""Aggregates of many values whose partial results merge: in two phases, and over shared panes.
+
+A lane keeps the values of its groups as they come and makes its column of them when it is asked: of
+``variance`` and ``stddev`` a struct of count, mean and squared deviations, of ``top_k`` the list of
+values that matter. Lists shrink on the way, when they have become long. What ``count_distinct``
+keeps is in :mod:`rvertex.aggregates.distinct`.
+
+``variance``, ``stddev``: in float64; within a pane by two passes (the mean, then squared
+deviations, corrected by their sum), then panes by the rule of Chan, Golub and LeVeque, all of a
+window at once; divided by ``n - ddof``, null for ``n <= ddof``. ``top_k``: greatest first, NaN
+above all numbers.
+
+Invariant: a column depends on the values and their sequence alone. Equal values of ``top_k`` are in
+sequence order, and shrinking keeps it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rvertex.aggregates.distinct import Distinct, counted, kept_together
+from rvertex.events.arrays import doubles, numbers, one_nan
+from rvertex.events.timeline import sorting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.aggregates.accumulators import Accumulator, Rows, Saved
+
+MERGED = ("variance", "stddev", "count_distinct", "top_k")
+#: What ``variance`` and ``stddev`` are made of.
+MOMENTS = pa.struct([("n", pa.int64()), ("mean", pa.float64()), ("squares", pa.float64())])
+_SHRINK_MIN = 1 << 16
+
+
+class Values:
+    """The values of groups in sequence order. Subclasses say what becomes of them."""
+
+    def __init__(self, column: str, kind: pa.DataType) -> None:
+        """``kind``: of the values."""
+        self._column = column
+        self._kind = kind
+        self._groups = 0
+        self._codes: list[np.ndarray] = []
+        self._values: list[pa.Array] = []
+        self._rows = 0
+        self._shrink_at = _SHRINK_MIN
+
+    def update(self, rows: Rows) -> None:
+        self._groups = rows.groups
+        codes, values = self._taken(rows)
+        if len(codes) == 0:
+            return
+        self._codes.append(codes)
+        self._values.append(values)
+        self._rows += len(codes)
+        if self._rows > self._shrink_at:
+            self._hold(*self.shrink(*self._whole()))
+            self._shrink_at = max(_SHRINK_MIN, 2 * self._rows)
+
+    def columns(self) -> list[pa.Array]:
+        return [self.made(*self._whole(), self._groups)]
+
+    def save(self) -> list[Saved]:
+        codes = pa.chunked_array([pa.array(c) for c in self._codes], pa.int64())
+        values = pa.chunked_array(self._values, self._kind)
+        return [codes, values, pa.array([self._groups])]
+
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        codes, values, groups = state
+        self._codes = [numbers(chunk) for chunk in codes.chunks]
+        self._values, self._rows = list(values.chunks), len(values)
+        self._groups = groups[0].as_py()
+
+    def shrink(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
+        """The values that matter, which give the same column."""
+        return codes, values
+
+    def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
+        """The column: one value per group."""
+        raise NotImplementedError
+
+    def _taken(self, rows: Rows) -> tuple[np.ndarray, pa.Array]:
+        return rows.valid(self._column)
+
+    def _whole(self) -> tuple[np.ndarray, pa.Array]:
+        if not self._codes:
+            return np.empty(0, np.int64), pa.nulls(0, self._kind)
+        if len(self._codes) > 1:
+            self._hold(np.concatenate(self._codes), pa.concat_arrays(self._values))
+        return self._codes[0], self._values[0]
+
+    def _hold(self, codes: np.ndarray, values: pa.Array) -> None:
+        self._codes, self._values, self._rows = [codes], [values], len(codes)
+
+
+class Moments(Values):
+    """Count, mean and squared deviations of each group; kept as doubles."""
+
+    def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
+        doubled = doubles(values)
+        count = np.bincount(codes, minlength=groups)
+        some = np.maximum(count, 1)
+        with np.errstate(all="ignore"):
+            mean = np.bincount(codes, doubled, minlength=groups) / some
+            deviation = doubled - mean[codes]
+            square = np.bincount(codes, deviation * deviation, minlength=groups)
+            drift = np.bincount(codes, deviation, minlength=groups)
+            squares = np.maximum(square - drift * drift / some, 0.0)
+        return _moments(count, mean, squares)
+
+    def _taken(self, rows: Rows) -> tuple[np.ndarray, pa.Array]:
+        codes, values = rows.valid(self._column)
+        return codes, pa.array(doubles(values))
+
+
+class MergedMoments(Values):
+    """The same of partial results. Of a single one it is that."""
+
+    def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
+        counts, means, squares = (numbers(pc.struct_field(values, i)) for i in range(3))
+        some = counts > 0
+        codes, counts, means, squares = codes[some], counts[some], means[some], squares[some]
+        count = np.bincount(codes, counts, minlength=groups).astype(np.int64)
+        first = np.zeros(groups)
+        first[codes[::-1]] = means[::-1]
+        with np.errstate(all="ignore"):
+            apart = np.bincount(codes, counts * (means - first[codes]), minlength=groups)
+            mean = first + apart / np.maximum(count, 1)
+            deviation = means - mean[codes]
+            between = np.bincount(codes, counts * deviation * deviation, minlength=groups)
+            total = np.bincount(codes, squares, minlength=groups) + between
+        return _moments(count, mean, total)
+
+
+class Top(Values):
+    """The ``k`` greatest values of each group, greatest first; null for none."""
+
+    def __init__(self, column: str, kind: pa.DataType, k: int, *, merges: bool) -> None:
+        super().__init__(column, kind)
+        self._k = k
+        self._merges = merges
+
+    def shrink(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
+        columns = {"code": pa.array(codes), "value": values}
+        keys = [("code", "ascending"), ("value", "descending")]
+        if pa.types.is_floating(self._kind):
+            columns["is_nan"] = pc.is_nan(values).cast(pa.int8())
+            keys.insert(1, ("is_nan", "descending"))
+        order = pc.sort_indices(pa.table(columns), sort_keys=keys).to_numpy()
+        ranked = codes[order]
+        count = np.bincount(codes)
+        rank = np.arange(len(ranked)) - (np.cumsum(count) - count)[ranked]
+        kept = order[rank < self._k]
+        return codes[kept], values.take(pa.array(kept))
+
+    def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
+        lists = _lists(*self.shrink(codes, values), groups)
+        return pc.if_else(pc.equal(pc.list_value_length(lists), 0), None, lists)
+
+    def _taken(self, rows: Rows) -> tuple[np.ndarray, pa.Array]:
+        return rows.elements(self._column) if self._merges else rows.valid(self._column)
+
+
+def lane_type(function: str, kind: pa.DataType, columns: int = 1) -> pa.DataType:
+    """The type in partial rows of the lane of :data:`MERGED` functions over values of ``kind``."""
+    if function == "moments":
+        return MOMENTS
+    return pa.list_(kind if columns == 1 else kept_together(kind))
+
+
+def lane_of(function: str) -> str:
+    """What is kept for a function; two functions may share it."""
+    return {"variance": "moments", "stddev": "moments", "count_distinct": "distinct"}.get(
+        function, function
+    )
+
+
+def open_lane(
+    function: str, column: str, kind: pa.DataType, argument: Any, *, merges: bool
+) -> Accumulator:
+    """The accumulator of a lane of type ``kind``: of values, or (``merges``) of partial results."""
+    if function == "moments":
+        return MergedMoments(column, MOMENTS) if merges else Moments(column, pa.float64())
+    return Top(column, kind.value_type, argument, merges=merges)
+
+
+def open_distinct(
+    columns: Sequence[str], kind: pa.DataType, merged: str | None = None
+) -> Accumulator:
+    """The accumulator of a lane of different values; ``merged``: of partial results so named."""
+    value = kind.value_type
+    return Distinct(columns, value if len(columns) == 1 else value.field(0).type, merged)
+
+
+def result(function: str, lane: pa.Array, argument: Any, place: int = 0) -> pa.Array:
+    """What a function makes of its lane; ``place``: which column of it is asked for."""
+    if function == "top_k":
+        return lane
+    if function == "count_distinct":
+        return counted(lane, place)
+    count, squares = (numbers(pc.struct_field(lane, i)) for i in (0, 2))
+    with np.errstate(all="ignore"):
+        variance = squares / np.maximum(count - argument, 1)
+    found = pa.array(one_nan(variance), mask=count <= argument)
+    return found if function == "variance" else pc.sqrt(found)
+
+
+def _moments(count: np.ndarray, mean: np.ndarray, squares: np.ndarray) -> pa.Array:
+    # Without any value numpy counts in integers.
+    doubled = (one_nan(values.astype(np.float64)) for values in (mean, squares))
+    columns = [pa.array(count.astype(np.int64)), *(pa.array(values) for values in doubled)]
+    return pa.StructArray.from_arrays(columns, fields=list(MOMENTS))
+
+
+def _lists(codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
+    """The values of each group as a list, in the order given."""
+    order = sorting(codes)
+    counts = np.bincount(codes, minlength=groups)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.take(pa.array(order)))

@@ -1,0 +1,145 @@
+"""A user's aggregate that can be merged: a state per group, folded as rows come.
+
+States rest in an :class:`~rvertex.events.group_arrays.ArrowStore` as values of the type that the
+user declares, and become plain Python values when rows of their group come. So panes can be shared
+and partial results exchanged. The user owes: ``add(add(s, a), b) == add(s, a + b)``, and the same
+of ``merge``, in any order; then the result does not depend on the cutting.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.events.arrays import numbers, whole
+from rvertex.events.group_arrays import ArrowStore
+from rvertex.user_code.errors import UserResultError
+from rvertex.user_code.plain_values import arrow_column, plain_list
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.aggregates.accumulators import Rows, Saved
+
+
+class UserFold:
+    """Folds values, or (``merges``) states of partial rows, in sequence order."""
+
+    def __init__(self, column: str, custom: Custom, *, merges: bool) -> None:
+        self._column = column
+        self._name = custom.identity.partition("#")[0]
+        self._target = custom.target
+        self._merges = merges
+        self._kind: pa.DataType = custom.state_type
+        self._store = ArrowStore(self._kind)
+
+    def update(self, rows: Rows) -> None:
+        self._store.grow(rows.groups)
+        if len(rows.codes) == 0:
+            return
+        order = np.argsort(rows.codes, kind="stable")
+        codes, values = rows.codes[order], rows.column(self._column).take(pa.array(order))
+        starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        touched = codes[starts]
+        carried = plain_list(self._store.values(touched))
+        bounds = itertools.pairwise([*starts.tolist(), len(codes)])
+        folded = [
+            self._folded(state, values.slice(lo, hi - lo))
+            for state, (lo, hi) in zip(carried, bounds, strict=True)
+        ]
+        try:
+            self._store.put(touched, arrow_column(folded, self._kind))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            reason = f"its state is not {self._kind}, as state_type says: {error}"
+            raise UserResultError(self._name, reason) from None
+
+    def columns(self) -> list[pa.Array]:
+        return [self._store.values()]
+
+    def save(self) -> list[Saved]:
+        return self._store.save()
+
+    def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
+        self._store.restore(state[0], numbers(whole(state[1])))
+
+    def _folded(self, state: Any, values: pa.Array) -> Any:
+        if not self._merges:
+            return self._target.add(self._target.init() if state is None else state, values)
+        for other in plain_list(values):
+            if other is not None:
+                state = other if state is None else self._target.merge(state, other)  # type: ignore[attr-defined]
+        return state
+
+
+def user_results(custom: Custom, states: pa.Array) -> pa.Array:
+    """What the states of windows come to."""
+    target = custom.target
+    found = [
+        target.result(target.init() if state is None else state) for state in plain_list(states)
+    ]
+    return result_column(custom, found)
+
+
+def result_column(custom: Custom, found: list[Any]) -> pa.Array:
+    """What ``result`` gave, as the aggregate's type says.
+
+    Raises:
+        UserResultError: a value does not fit.
+    """
+    try:
+        return arrow_column(found, custom.target.type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        name = custom.identity.partition("#")[0]
+        raise UserResultError(name, f"its result is not {custom.target.type}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """A user aggregate in a plan. ``identity`` stands for it where plans are compared."""
+
+    identity: str
+    target: UserAggregate = field(compare=False, metadata={"fingerprint": False})
+    #: False: declared as not repeatable.
+    is_deterministic: bool = True
+
+    @property
+    def merges(self) -> bool:
+        """Whether partial states can be merged."""
+        return hasattr(self.target, "merge")
+
+    @property
+    def state_type(self) -> pa.DataType:
+        """The type of states, where they can be merged."""
+        return self.target.state_type  # type: ignore[attr-defined]
+
+    def __str__(self) -> str:
+        return self.identity
+
+
+class UserAggregate(Protocol):
+    """What a user aggregate provides; a picklable object, never changed by being called.
+
+    For each group and window: ``result(add(init(), values))``, where ``values`` holds all values in
+    sequence order, nulls too. With ``merge(state, other)`` and ``state_type``, the Arrow type of
+    its states (plain values otherwise), values come in pieces, windows share panes, and partial
+    states are exchanged instead of rows: see :mod:`rvertex.aggregates.user_defined`.
+    """
+
+    #: Type of the result.
+    type: pa.DataType
+
+    def init(self) -> Any:
+        """The state before any value."""
+        ...
+
+    def add(self, state: Any, values: pa.Array) -> Any:
+        """The state after ``values``."""
+        ...
+
+    def result(self, state: Any) -> Any:
+        """A Python value of ``type``, or None."""
+        ...

@@ -1,0 +1,110 @@
+"""Codes below 2**31 for the different values of a column, without nulls.
+
+Integers that lie close together are their own codes: their distance from a base far below the first
+ones. That takes no memory, and their order is that of the codes. All others get codes by first
+appearance from a table.
+
+Invariant: equal values have one code, different ones different codes; 0.0 equals -0.0, NaN NaN.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rvertex.events.arrays import whole
+from rvertex.keys.key_table import KeyTable
+
+if TYPE_CHECKING:
+    from rvertex.aggregates.accumulators import Saved
+
+CODE_BITS = 31
+_SPAN = 1 << CODE_BITS
+
+
+class ValueCodes:
+    """Values of ``kind`` -> codes."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._table = KeyTable([kind])
+        self._base: int | None = None
+        #: Whether the codes are distances.
+        self.is_direct = pa.types.is_signed_integer(kind)
+
+    def of(self, values: pa.Array) -> np.ndarray | None:
+        """The code of each value, int64[n]; None: they are too far apart, so codes must change."""
+        if not self.is_direct:
+            return self._table.codes([values], len(values))
+        found = values.to_numpy(zero_copy_only=True)
+        if not len(found):
+            return np.empty(0, np.int64)
+        low, high = int(found.min()), int(found.max())
+        if self._base is None:
+            self._base = max(low - _SPAN // 2, -(2**63))
+        if low < self._base or high - self._base >= _SPAN:
+            return None
+        codes: np.ndarray = found.astype(np.int64)
+        codes -= self._base
+        return codes
+
+    def give_up_distances(self) -> None:
+        """From now on codes are from the table; :meth:`again` translates."""
+        self.is_direct = False
+
+    def again(self, codes: np.ndarray) -> np.ndarray:
+        """The codes from the table of the values that had these distances."""
+        values = self._from_distances(codes.copy())
+        return self._table.codes([values], len(values))
+
+    def values(self, codes: np.ndarray) -> pa.Array:
+        """The values of codes, or of ranks if there are any; ``codes`` is used up."""
+        return self._from_distances(codes) if self.is_direct else self._sorted().take(codes)
+
+    def ranks(self) -> np.ndarray | None:
+        """The place of each code among all by value, int64[n]; None: it is that of the codes."""
+        if self.is_direct:
+            return None
+        order = self._order()
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        return rank
+
+    def save(self) -> list[Saved]:
+        """The state, by reference."""
+        base = pa.array([self._base if self.is_direct else None], pa.int64())
+        return [self._table.save()["key0"].column(0), base]
+
+    def restore(self, values: pa.ChunkedArray, base: pa.ChunkedArray) -> None:
+        """Continue from what ``save`` returned."""
+        table = {"groups": pa.table({"code": pa.nulls(len(values))})}
+        self._table.restore({**table, "key0": pa.table({"key": values})})
+        self._base = whole(base)[0].as_py()
+        self.is_direct = self.is_direct and len(values) == 0
+
+    def _from_distances(self, codes: np.ndarray) -> pa.Array:
+        codes += self._base or 0
+        values = pa.array(codes)
+        return values if values.type == self._kind else values.cast(self._kind)
+
+    def _sorted(self) -> pa.Array:
+        (values,) = self._table.keys()
+        return values.take(pa.array(self._order()))
+
+    def _order(self) -> np.ndarray:
+        (values,) = self._table.keys()
+        return _ascending(values)
+
+
+def _ascending(values: pa.Array) -> np.ndarray:
+    """The order of different values by size: int64[n]."""
+    if pa.types.is_float16(values.type):
+        values = values.cast(pa.float32())
+    try:
+        return pc.sort_indices(values).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+    except pa.ArrowNotImplementedError:  # Arrow has no order for the type, Python has.
+        plain = values.to_pylist()
+        return np.array(sorted(range(len(plain)), key=plain.__getitem__), np.int64)

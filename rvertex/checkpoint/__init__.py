@@ -1,0 +1,1 @@
+"""Checkpoints and journals: what makes a vertex restorable."""

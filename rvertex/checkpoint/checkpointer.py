@@ -1,0 +1,259 @@
+"""When an instance takes a checkpoint, and how it comes to be usable.
+
+A checkpoint is due after some time, or after some bytes of input, whichever comes first, or when it
+was asked for. Instances of one vertex take turns: each waits ``turns`` times as long. The host's
+thread makes the snapshot, by reference; all else is done in the background, one part a task, so
+that flushes of streams come in between.
+
+Invariants: (1) at most one is under way; (2) one is announced only when it is stored and the
+outputs of durable streams are durable up to it; (3) its name is never used again; (4) a closed
+instance begins to store nothing more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from rstream.errors import OperatingError
+from rvertex.checkpoint.codec import (
+    CheckpointWriter,
+    WrittenCheckpoint,
+    checkpoint_path,
+    load_checkpoint,
+)
+from rvertex.errors import CorruptCheckpointError
+from rvertex.messages import CheckpointTaken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from rstream.clock import Clock
+    from rstream.log.background import Background
+    from rstream.store.protocol import BlobStore
+    from rvertex.checkpoint.codec import LoadedCheckpoint
+    from rvertex.messages import HostNotice
+    from rvertex.vertex.spec import Snapshot, VertexSpec
+
+#: Checkpoints that may fail in a row; the next failure is the instance's.
+FAILURES_MAX = 3
+
+
+class Companions(Protocol):
+    """Files that belong to a vertex's past, and go when the checkpoints before them go."""
+
+    def names(self) -> tuple[str, ...]:
+        """Those that nothing at or after the present place needs."""
+        ...
+
+    def announced(self, names: tuple[str, ...]) -> None:
+        """A checkpoint that names these was announced."""
+        ...
+
+
+class CheckpointLimits(Protocol):
+    """What a host's limits say about checkpoints."""
+
+    @property
+    def checkpoint_interval_s(self) -> float | None:
+        """Least time between two checkpoints; None: time alone makes none due."""
+        ...
+
+    @property
+    def checkpoint_bytes_max(self) -> int | None:
+        """Bytes of input after which one is due; None: input alone makes none due."""
+        ...
+
+    @property
+    def checkpoint_inline_bytes_max(self) -> int:
+        """A piece of the state at most this large lies in the manifest."""
+        ...
+
+
+class Surroundings(Protocol):
+    """What a checkpointer needs of its host."""
+
+    store: BlobStore
+    background: Background
+    clock: Clock
+    notify: Callable[[HostNotice], None]
+
+    @property
+    def limits(self) -> CheckpointLimits:
+        """The host's limits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Instance ``number`` of ``count`` that share the work."""
+
+    number: int = 0
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    name: str
+    snapshot: Snapshot
+    is_asked: bool
+    taken_us: int
+    written: Future[WrittenCheckpoint]
+    companions: tuple[str, ...]
+
+
+class Checkpointer:
+    """Takes a snapshot when one is due, follows its upload, announces it when it is usable."""
+
+    def __init__(
+        self,
+        spec: VertexSpec,
+        epoch: int,
+        env: Surroundings,
+        *,
+        get_snapshot: Callable[[], Snapshot],
+        is_durable: Callable[[tuple[int, ...], bool], bool],
+        turn: Turn,
+        loaded: LoadedCheckpoint | None,
+        positions: tuple[int, ...],
+        companions: Companions | None = None,
+    ) -> None:
+        """``positions``: what is consumed now; ``loaded``: the checkpoint it started from."""
+        self._spec, self._epoch, self._env = spec, epoch, env
+        self._get_snapshot, self._is_durable = get_snapshot, is_durable
+        self._folder = f"checkpoints/{spec.id}"
+        inline_bytes_max = env.limits.checkpoint_inline_bytes_max
+        self._writer = CheckpointWriter(self._folder, epoch, inline_bytes_max=inline_bytes_max)
+        if loaded is not None:
+            self._writer.adopt(loaded)
+        self._companions = companions
+        self._turns = turn.count
+        #: How many intervals must pass before the next one.
+        self._wait = turn.number + 1
+        self._taken_s = env.clock.monotonic_s()
+        self._input_bytes = 0
+        self._count = self._failures = 0
+        self._last_positions = positions
+        self._is_asked = self._is_closed = False
+        self._pending: _Pending | None = None
+
+    def request(self) -> None:
+        """Take one as soon as the one under way, if any, has ended."""
+        self._is_asked = True
+
+    def note_input(self, nbytes: int) -> None:
+        """The vertex was given so much more input."""
+        self._input_bytes += nbytes
+
+    def turn(self, positions: tuple[int, ...]) -> None:
+        """Start a checkpoint if one is due, or bring the pending one to its end.
+
+        Raises:
+            OperatingError: the store failed again and again.
+        """
+        if self._pending is not None:
+            self._settle(self._pending)
+        elif self._is_asked or (positions != self._last_positions and self._is_due()):
+            self._start()
+
+    def close(self) -> None:
+        """Store nothing more."""
+        self._is_closed = True
+
+    def _is_due(self) -> bool:
+        limits = self._env.limits
+        interval_s, bytes_max = limits.checkpoint_interval_s, limits.checkpoint_bytes_max
+        if bytes_max is not None and self._input_bytes >= bytes_max * self._wait:
+            return True
+        waited_s = self._env.clock.monotonic_s() - self._taken_s
+        return interval_s is not None and waited_s >= interval_s * self._wait
+
+    def _start(self) -> None:
+        snapshot = self._get_snapshot()
+        self._taken_s, self._input_bytes = self._env.clock.monotonic_s(), 0
+        self._count += 1
+        name = checkpoint_path(self._folder, self._epoch, self._count)
+        steps = self._writer.write(snapshot, self._count, self._env.store.put)
+        now_us = self._env.clock.now_us()
+        others = () if self._companions is None else self._companions.names()
+        self._pending = _Pending(name, snapshot, self._is_asked, now_us, self._run(steps), others)
+        self._is_asked = False
+
+    def _run(self, steps: Generator[None, None, WrittenCheckpoint]) -> Future[WrittenCheckpoint]:
+        """Take the steps in the background, each as a task of its own."""
+        done: Future[WrittenCheckpoint] = Future()
+
+        def step() -> None:
+            if self._is_closed:
+                return
+            try:
+                next(steps)
+            except StopIteration as end:
+                self._delete(end.value.needless)
+                done.set_result(end.value)
+            except Exception as error:  # the future carries it to the host's thread
+                done.set_exception(error)
+            else:
+                self._env.background.submit(step)
+
+        self._env.background.submit(step)
+        return done
+
+    def _delete(self, needless: tuple[str, ...]) -> None:
+        for path in needless:
+            with contextlib.suppress(OperatingError):
+                self._env.store.delete(path)
+
+    def _settle(self, pending: _Pending) -> None:
+        if not pending.written.done():
+            return
+        error = pending.written.exception()
+        if error is not None:
+            self._fail(pending, error)
+        elif self._is_durable(pending.snapshot.outputs, pending.is_asked or self._is_asked):
+            self._pending, self._failures = None, 0
+            self._last_positions, self._wait = pending.snapshot.inputs, self._turns
+            self._announce(pending, pending.written.result())
+
+    def _fail(self, pending: _Pending, error: BaseException) -> None:
+        """Try again when the next one is due; the state of the vertex is as good as before."""
+        self._pending = None
+        self._is_asked = self._is_asked or pending.is_asked
+        self._failures += 1
+        if self._failures > FAILURES_MAX or not isinstance(error, OperatingError):
+            raise error
+
+    def _announce(self, pending: _Pending, written: WrittenCheckpoint) -> None:
+        snapshot = pending.snapshot
+        if self._companions is not None:
+            self._companions.announced(pending.companions)
+        self._env.notify(
+            CheckpointTaken(
+                self._spec.id,
+                self._epoch,
+                pending.name,
+                snapshot.inputs,
+                snapshot.outputs,
+                written.uploaded_bytes,
+                reads=snapshot.reads,
+                parts=written.parts + pending.companions,
+                taken_us=pending.taken_us,
+                asked=pending.is_asked,
+            )
+        )
+
+
+def read_checkpoint(store: BlobStore, name: str, spec: VertexSpec) -> LoadedCheckpoint:
+    """The checkpoint ``name`` of a vertex, its parts read several at once.
+
+    Raises:
+        CorruptCheckpointError: it, or a part of it, is gone or not what was written.
+        CheckpointFormatError, SnapshotSchemaError: another version wrote it, or another plan.
+    """
+    try:
+        data = store.get(name)
+    except FileNotFoundError as error:
+        raise CorruptCheckpointError(name, "the file is gone") from error
+    return load_checkpoint(data, name=name, state_schema=spec.state_schema, fetch=store.get_many)

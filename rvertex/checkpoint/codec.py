@@ -1,0 +1,347 @@
+"""Snapshots as bytes: a manifest, and the parts of the state that lie beside it.
+
+Layout of a manifest: magic, length of the header, msgpack header, Arrow IPC streams of small pieces
+one after another, blake2b-128 of all that precedes. The header gives the pieces of each table
+(:mod:`rvertex.checkpoint.chunks`) in order: an inline one by offset and length, a part by name,
+size and digest. A part is one IPC stream, uploaded once per instance and named by every checkpoint
+that has it; its name says which checkpoint uploaded it, so a name that was deleted never comes
+back.
+
+Invariants: (1) a snapshot that was encoded is decoded as it was, but for where its tables are cut
+into chunks; (2) bytes that were cut or changed are refused by name, in the manifest and in every
+part; (3) a snapshot of a vertex that has since changed its meaning is refused (``state_schema``),
+and so is one of another format: no other checkpoint of the job could be read in its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import pyarrow as pa
+
+from rvertex.checkpoint.chunks import KnownPieces, Piece, nothing_known, piece_of
+from rvertex.errors import CheckpointFormatError, CorruptCheckpointError, SnapshotSchemaError
+from rvertex.operators.protocol import OperatorState
+from rvertex.vertex.spec import ReplayFrom, Snapshot, VertexId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+#: Its number is raised with every change of the layout, and of what any operator keeps.
+MAGIC = b"SSCKPT04"
+_NUMBER_BYTES = 2
+#: A piece at most this large lies in the manifest itself.
+INLINE_BYTES_MAX = 64 << 10
+_LENGTH_BYTES = 8
+_CHECKSUM_BYTES = 16
+#: Kernels of Arrow warn of columns that begin at no multiple of this, and are slower on them.
+_ALIGNMENT_BYTES = 8
+
+#: A table of a snapshot: number of the state, name of the table.
+TableKey = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stored piece: its path below the job's root, its bytes and their digest."""
+
+    path: str
+    size_bytes: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCheckpoint:
+    """What a checkpoint consists of. ``needless``: parts of failed ones that no one names."""
+
+    parts: tuple[str, ...]
+    size_bytes: int
+    uploaded_bytes: int
+    needless: tuple[str, ...]
+
+
+class CheckpointWriter:
+    """Writes the checkpoints of one instance, and of each only what the one before has not.
+
+    Keeps what the last checkpoint consisted of in memory: of a state that shares its data with
+    snapshots that costs nothing but what has been replaced since.
+    """
+
+    def __init__(
+        self, folder: str, epoch: int, *, inline_bytes_max: int = INLINE_BYTES_MAX
+    ) -> None:
+        """``folder``: of the checkpoints of this vertex, below the job's root."""
+        self._folder = folder
+        self._epoch = epoch
+        self._inline_bytes_max = inline_bytes_max
+        self._tables: dict[TableKey, KnownPieces[Part]] = {}
+        self._parts: dict[bytes, Part] = {}
+        #: Parts of checkpoints that failed: nobody else knows them.
+        self._spare: dict[bytes, Part] = {}
+
+    def adopt(self, loaded: LoadedCheckpoint) -> None:
+        """Continue after ``loaded``: its parts need not be written again."""
+        for key, (schema, pieces) in loaded.tables.items():
+            self._tables[key] = nothing_known(schema).with_pieces(pieces)
+            self._parts |= {p.place.digest: p.place for p in pieces if p.place is not None}
+
+    def write(
+        self, snapshot: Snapshot, count: int, put: Callable[[str, pa.Buffer | bytes], None]
+    ) -> Generator[None, None, WrittenCheckpoint]:
+        """Put a checkpoint part by part, one a step, its manifest last.
+
+        What ``put`` raises ends it; the next one makes use of the parts that were put.
+        """
+        tables: dict[TableKey, KnownPieces[Part]] = {}
+        named: dict[bytes, Part] = {}
+        body = _Body(snapshot)
+        uploaded = 0
+        for number, state in enumerate(snapshot.states):
+            body.begin_state(state.header)
+            for name, table in state.tables.items():
+                key = (number, name)
+                known = self._tables.get(key) or nothing_known(table.schema)
+                pieces, cutting = known.cut(table)
+                placed: list[Piece[Part]] = []
+                body.begin_table(name, table.schema)
+                for piece in pieces:
+                    part = piece.place
+                    if part is None:
+                        data = _batch_bytes(piece.batch())
+                        if data.size <= self._inline_bytes_max:
+                            body.add_inline(data)
+                            continue
+                        part = self._known_part(data)
+                        if part is None:
+                            part = self._put(data, count, put)
+                            uploaded += part.size_bytes
+                        yield
+                    body.add_part(part)
+                    named[part.digest] = part
+                    placed.append(piece.stored_at(part))
+                tables[key] = cutting.with_pieces(placed)
+        manifest = body.manifest()
+        put(checkpoint_path(self._folder, self._epoch, count), manifest)
+        needless = tuple(p.path for d, p in self._spare.items() if d not in named)
+        self._tables, self._parts, self._spare = tables, named, {}
+        size = sum(p.size_bytes for p in named.values()) + len(manifest)
+        paths = tuple(p.path for p in named.values())
+        return WrittenCheckpoint(paths, size, uploaded + len(manifest), needless)
+
+    def _known_part(self, data: pa.Buffer) -> Part | None:
+        digest = _checksum(data)
+        return self._parts.get(digest) or self._spare.get(digest)
+
+    def _put(
+        self, data: pa.Buffer, count: int, put: Callable[[str, pa.Buffer | bytes], None]
+    ) -> Part:
+        digest = _checksum(data)
+        path = f"{self._folder}/parts/{self._epoch:08d}-{count:06d}-{digest.hex()}"
+        put(path, data)
+        part = self._spare[digest] = Part(path, data.size, digest)
+        return part
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCheckpoint:
+    """A snapshot that was read, and the pieces of its tables that are parts."""
+
+    snapshot: Snapshot
+    tables: dict[TableKey, tuple[pa.Schema, list[Piece[Part]]]]
+
+
+def checkpoint_path(folder: str, epoch: int, count: int) -> str:
+    """Where a checkpoint lies below the job's root."""
+    return f"{folder}/{epoch:08d}-{count:06d}.ckpt"
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """The snapshot as one blob without parts; linear in its state."""
+    body = _Body(snapshot)
+    for state in snapshot.states:
+        body.begin_state(state.header)
+        for name, table in state.tables.items():
+            body.begin_table(name, table.schema)
+            for batch in table.to_batches():
+                body.add_inline(_batch_bytes(batch))
+    return body.manifest()
+
+
+def decode_snapshot(data: bytes, *, name: str, state_schema: str) -> Snapshot:
+    """The snapshot in ``data``, a blob without parts. Raises as :func:`load_checkpoint`."""
+    return load_checkpoint(data, name=name, state_schema=state_schema, fetch=_no_parts).snapshot
+
+
+def load_checkpoint(
+    data: bytes,
+    *,
+    name: str,
+    state_schema: str,
+    fetch: Callable[[Sequence[str]], Sequence[bytes | None]],
+) -> LoadedCheckpoint:
+    """The snapshot whose manifest is ``data``, read from the checkpoint ``name``.
+
+    ``fetch`` reads parts, several at once; None for one that is gone.
+
+    Raises:
+        CorruptCheckpointError: the bytes are not what was written, or a part is gone.
+        CheckpointFormatError: another version wrote them.
+        SnapshotSchemaError: the checkpoint belongs to another plan.
+    """
+    header, inline = _open(data, name)
+    if header["state_schema"] != state_schema:
+        raise SnapshotSchemaError(name, header["state_schema"], state_schema)
+    parts = _fetch_parts(header, name, fetch)
+    states: list[OperatorState] = []
+    stored: dict[TableKey, tuple[pa.Schema, list[Piece[Part]]]] = {}
+    for number, state in enumerate(header["states"]):
+        tables: dict[str, pa.Table] = {}
+        for table_name, (schema_bytes, entries) in state["tables"].items():
+            schema = pa.ipc.read_schema(pa.py_buffer(schema_bytes))
+            batches: list[pa.RecordBatch] = []
+            pieces: list[Piece[Part]] = []
+            for entry in entries:
+                if len(entry) == 2:
+                    batches.append(_batch(inline[entry[0] : entry[0] + entry[1]]))
+                    continue
+                part, blob = parts[entry[0]]
+                batches.append(_batch(memoryview(blob)))
+                pieces.append(piece_of(batches[-1], part))
+            tables[table_name] = pa.Table.from_batches(batches, schema)
+            stored[number, table_name] = schema, pieces
+        states.append(OperatorState(state["header"], tables))
+    return LoadedCheckpoint(_snapshot(header, tuple(states)), stored)
+
+
+class _Body:
+    """A manifest as it comes into being."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        replay = snapshot.replay_from
+        self._states: list[dict[str, Any]] = []
+        self._entries: list[list[Any]] = []
+        self._blobs: list[pa.Buffer] = []
+        self._offset = 0
+        self._header: dict[str, Any] = {
+            "vertex": snapshot.vertex,
+            "state_schema": snapshot.state_schema,
+            "inputs": list(snapshot.inputs),
+            "outputs": list(snapshot.outputs),
+            "digests": list(snapshot.digests),
+            "events_in": snapshot.events_in,
+            "events_out": snapshot.events_out,
+            "is_final": snapshot.is_final,
+            "replay_from": None
+            if replay is None
+            else [list(replay.inputs), replay.input_state.header],
+            "states": self._states,
+        }
+        assert replay is None or not replay.input_state.tables, "positions have no tables"
+
+    def begin_state(self, header: dict[str, Any]) -> None:
+        self._states.append({"header": header, "tables": {}})
+
+    def begin_table(self, name: str, schema: pa.Schema) -> None:
+        self._entries = []
+        self._states[-1]["tables"][name] = [schema.serialize().to_pybytes(), self._entries]
+
+    def add_inline(self, data: pa.Buffer) -> None:
+        self._entries.append([self._offset, data.size])
+        self._blobs.append(data)
+        self._offset += data.size
+
+    def add_part(self, part: Part) -> None:
+        self._entries.append([part.path, part.size_bytes, part.digest])
+
+    def manifest(self) -> bytes:
+        header = msgpack.packb(self._header)
+        length = len(header).to_bytes(_LENGTH_BYTES, "little")
+        body = b"".join([MAGIC, length, header, *self._blobs])
+        return body + _checksum(body)
+
+
+def _open(data: bytes, name: str) -> tuple[dict[str, Any], memoryview]:
+    """Header and inline pieces of a manifest."""
+    view = memoryview(data)
+    start = len(MAGIC) + _LENGTH_BYTES
+    magic = bytes(view[: len(MAGIC)])
+    if len(data) < start + _CHECKSUM_BYTES or not magic.startswith(MAGIC[:-_NUMBER_BYTES]):
+        raise CorruptCheckpointError(name, "it does not begin as a checkpoint does")
+    if _checksum(view[:-_CHECKSUM_BYTES]) != bytes(view[-_CHECKSUM_BYTES:]):
+        raise CorruptCheckpointError(name, "its checksum does not match")
+    if magic != MAGIC:
+        raise CheckpointFormatError(name, magic.decode(errors="replace"), MAGIC.decode())
+    length = int.from_bytes(view[len(MAGIC) : start], "little")
+    header = msgpack.unpackb(view[start : start + length], strict_map_key=False)
+    return header, view[start + length : -_CHECKSUM_BYTES]
+
+
+def _fetch_parts(
+    header: dict[str, Any],
+    name: str,
+    fetch: Callable[[Sequence[str]], Sequence[bytes | None]],
+) -> dict[str, tuple[Part, bytes]]:
+    wanted = {
+        entry[0]: Part(*entry)
+        for state in header["states"]
+        for _, entries in state["tables"].values()
+        for entry in entries
+        if len(entry) == 3
+    }
+    found: dict[str, tuple[Part, bytes]] = {}
+    for (path, part), blob in zip(wanted.items(), fetch(list(wanted)), strict=True):
+        if blob is None:
+            raise CorruptCheckpointError(name, f"its part {path} is gone")
+        if len(blob) != part.size_bytes or _checksum(blob) != part.digest:
+            raise CorruptCheckpointError(name, f"the checksum of its part {path} does not match")
+        found[path] = part, blob
+    return found
+
+
+def _snapshot(header: dict[str, Any], states: tuple[OperatorState, ...]) -> Snapshot:
+    replay = header["replay_from"]
+    return Snapshot(
+        vertex=VertexId(header["vertex"]),
+        state_schema=header["state_schema"],
+        inputs=tuple(header["inputs"]),
+        outputs=tuple(header["outputs"]),
+        digests=tuple(header["digests"]),
+        states=states,
+        events_in=header["events_in"],
+        events_out=header["events_out"],
+        is_final=header["is_final"],
+        replay_from=None
+        if replay is None
+        else ReplayFrom(tuple(replay[0]), OperatorState(replay[1])),
+    )
+
+
+def _no_parts(paths: Sequence[str]) -> Sequence[bytes | None]:
+    return [None for _ in paths]
+
+
+def _batch_bytes(batch: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def aligned(data: pa.Buffer) -> pa.Buffer:
+    """The same bytes where Arrow wants its columns to begin: copied only if they lie elsewhere."""
+    if data.address % _ALIGNMENT_BYTES == 0:
+        return data
+    copy = pa.allocate_buffer(data.size)
+    memoryview(copy)[:] = memoryview(data)
+    return copy
+
+
+def _batch(data: memoryview) -> pa.RecordBatch:
+    return pa.ipc.open_stream(aligned(pa.py_buffer(data))).read_next_batch()
+
+
+def _checksum(data: bytes | memoryview | pa.Buffer) -> bytes:
+    return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()

@@ -1,0 +1,56 @@
+"""Arithmetic of lifetimes that never leaves the time axis ``[MIN_TIME, INF_TIME]``.
+
+Invariants: (1) ``INF_TIME`` is for ever: no duration moves it; (2) what would reach beyond the axis
+is cut at its end, it never wraps around.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, int64_column
+from rstream.types import INF_TIME, MIN_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.events.run import Run
+
+
+def moved(times: np.ndarray, duration: int) -> np.ndarray:
+    """``times`` int64[n] moved by ``duration`` microseconds, cut at the ends of the axis."""
+    if duration >= 0:
+        last = np.int64(INF_TIME - duration)
+        return np.where(times > last, INF_TIME, np.minimum(times, last) + np.int64(duration))
+    first = np.int64(min(MIN_TIME - duration, INF_TIME))
+    out = np.maximum(times, first) + np.int64(duration)
+    return np.where(times == INF_TIME, INF_TIME, np.where(times < first, MIN_TIME, out))
+
+
+def after(times: np.ndarray) -> np.ndarray:
+    """The instants that follow ``times`` int64[n]; INF_TIME follows itself."""
+    return moved(times, 1)
+
+
+def with_times(
+    events: pa.RecordBatch, *, vs: np.ndarray | None = None, ve: np.ndarray | None = None
+) -> pa.RecordBatch:
+    """``events`` with other starts or ends (zero copy of the rest)."""
+    columns = list(events.columns)
+    for name, times in ((VS, vs), (VE, ve)):
+        if times is not None:
+            columns[events.schema.get_field_index(name)] = pa.array(times)
+    return pa.RecordBatch.from_arrays(columns, schema=events.schema)
+
+
+def frontier_after(frontier: int, ports: Sequence[Run]) -> int:
+    """The greatest time seen: after ``ports``, no event before it can come any more."""
+    for run in ports:
+        if run.events.num_rows:
+            frontier = max(frontier, int(int64_column(run.events, VS)[-1]))
+        if len(run.ctis):
+            frontier = max(frontier, int(run.ctis[-1]))
+    return frontier

@@ -1,0 +1,73 @@
+"""Stable order of int64 values: the one sort that MERGE, reordering and joining use.
+
+Few presorted runs are left to numpy's stable sort (timsort, which finds the runs). Otherwise value
+and row are packed into one integer, whose plain sort is vectorised and stable by construction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, int64_column
+
+_RUNS_MAX = 8
+
+
+def stable_order(values: np.ndarray) -> np.ndarray | None:
+    """The stable sorting permutation of ``values`` int64[n]; None if they are sorted."""
+    descents = _descents(values)
+    if descents == 0:
+        return None
+    packed, row_bits = _packed(values, descents)
+    if packed is None:
+        return np.argsort(values, kind="stable")
+    packed &= (1 << row_bits) - 1
+    return packed
+
+
+def stable_sorted(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """``values`` int64[n] sorted, and their :func:`stable_order`."""
+    descents = _descents(values)
+    if descents == 0:
+        return values, None
+    packed, row_bits = _packed(values, descents)
+    if packed is None:
+        order = np.argsort(values, kind="stable")
+        return values.take(order), order
+    in_order = packed >> row_bits
+    in_order += values.min()
+    packed &= (1 << row_bits) - 1
+    return in_order, packed
+
+
+def in_time_order(events: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
+    """``events`` sorted by ``_vs`` (stable) and the sorted times; no copy if they are sorted."""
+    vs = int64_column(events, VS)
+    order = stable_order(vs)
+    if order is None:
+        return events, vs
+    events = events.take(pa.array(order))
+    return events, int64_column(events, VS)
+
+
+def _descents(values: np.ndarray) -> int:
+    return int(np.count_nonzero(values[1:] < values[:-1]))
+
+
+def _packed(values: np.ndarray, descents: int) -> tuple[np.ndarray | None, int]:
+    """Offset from the least value and row in one integer, sorted, and how many bits the row has.
+
+    None where they do not fit into 63 bits, or few runs are sorted already.
+    """
+    row_bits = len(values).bit_length()
+    if descents < _RUNS_MAX:
+        return None, row_bits
+    low, span = int(values.min()), int(values.max()) - int(values.min())
+    if span.bit_length() + row_bits >= 64:
+        return None, row_bits
+    packed = values - low
+    packed <<= row_bits
+    packed |= np.arange(len(packed))
+    packed.sort()
+    return packed, row_bits

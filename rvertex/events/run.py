@@ -1,0 +1,127 @@
+"""A run: a piece of a stream in normal form, as it moves through the operators of a vertex.
+
+The merged sequence has one normal form: all events with ``vs < t``, then ``CTI(t)``. So a piece
+of it is fully told by its events, sorted by ``vs``, and its CTI times: where a CTI stands among the
+events follows from its time. Operators work on that pair and never see an interleaving, which is
+how many CTIs in one batch are handled in one pass.
+
+Invariants: (1) ``events`` is sorted by ``_vs``; (2) ``ctis`` int64[m] strictly increases; (3) the
+items of a run are its events and CTIs with ``CTI(t)`` after every event with ``vs < t`` and before
+every other; (4) the concatenation of a stream's runs is again in normal form. Only within a vertex
+whose source does not sort (``planner/physical/rules/skip_sort.py``), up to the aggregate that does
+not mind, do events come in any order, none of them below a CTI that came before.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import CTI, EVENT, KIND, VE, VS, int64_column, item_schema_of, kinds
+from rstream.items.dictionaries import is_dictionary, join_batches
+
+NO_CTIS = np.empty(0, np.int64)
+#: With so many events for each CTI it pays to copy what stands between them as a whole.
+_SLICE_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Events ``_vs, _ve, payload`` sorted by ``_vs``, and CTI times int64[m], increasing."""
+
+    events: pa.RecordBatch
+    ctis: np.ndarray
+
+    def check(self) -> None:
+        """Assert the invariants (linear; tests and verify mode call it)."""
+        vs = int64_column(self.events, VS)
+        assert (vs[1:] >= vs[:-1]).all(), "events are not sorted by _vs"
+        assert (self.ctis[1:] > self.ctis[:-1]).all(), "CTIs do not increase"
+
+    @property
+    def is_empty(self) -> bool:
+        return self.events.num_rows == 0 and len(self.ctis) == 0
+
+
+def to_items(run: Run) -> pa.RecordBatch:
+    """The run as a batch of items, each CTI at the place its time gives it."""
+    events, ctis = run.events, run.ctis
+    n, m = events.num_rows, len(ctis)
+    schema = item_schema_of(events.schema)
+    if m == 0:
+        columns = [pa.array(np.zeros(n, np.int8)), *events.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    at = np.searchsorted(int64_column(events, VS), ctis, side="left")
+    cti_rows = at + np.arange(m)
+    if n >= m * _SLICE_ROWS:
+        return _spliced(events, ctis, at, schema)
+    is_cti = np.zeros(n + m, bool)
+    is_cti[cti_rows] = True
+    kind = is_cti.astype(np.int8)
+    vs = np.empty(n + m, np.int64)
+    ve = np.empty(n + m, np.int64)
+    vs[is_cti] = ve[is_cti] = ctis
+    vs[~is_cti] = int64_column(events, VS)
+    ve[~is_cti] = int64_column(events, VE)
+    source = np.zeros(n + m, np.int64)
+    source[~is_cti] = np.arange(n)
+    take = pa.array(source, mask=is_cti)
+    columns = [pa.array(kind), pa.array(vs), pa.array(ve), *events.take(take).columns[2:]]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _spliced(
+    events: pa.RecordBatch, ctis: np.ndarray, at: np.ndarray, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Few CTIs: copy the slices between them, column by column, instead of gathering each row."""
+    cuts = [0, *at.tolist(), events.num_rows]
+    kind = np.full(events.num_rows + len(ctis), EVENT, np.int8)
+    kind[at + np.arange(len(ctis))] = CTI
+    times = [_with_times(int64_column(events, name), ctis, cuts) for name in (VS, VE)]
+    payload = [_with_nulls(column, cuts) for column in events.columns[2:]]
+    columns = [pa.array(kind), *map(pa.array, times), *payload]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with_times(values: np.ndarray, ctis: np.ndarray, cuts: list[int]) -> np.ndarray:
+    out = np.empty(len(values) + len(ctis), np.int64)
+    for k, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+        out[lo + k : hi + k] = values[lo:hi]
+    out[np.array(cuts[1:-1], np.int64) + np.arange(len(ctis))] = ctis
+    return out
+
+
+def _with_nulls(column: pa.Array, cuts: list[int]) -> pa.Array:
+    """The column with a null at each cut but the first and the last."""
+    if is_dictionary(column.type):
+        indices = _with_nulls(column.indices, cuts)
+        return pa.DictionaryArray.from_arrays(indices, column.dictionary)
+    null = pa.nulls(1, column.type)
+    pieces = [column.slice(0, cuts[1])]
+    for lo, hi in itertools.pairwise(cuts[1:]):
+        pieces += [null, column.slice(lo, hi - lo)]
+    return pa.concat_arrays(pieces)
+
+
+def from_items(batch: pa.RecordBatch) -> Run:
+    """The run of a batch of items in normal form (zero copy if it has no CTI)."""
+    kind = kinds(batch)
+    is_event = kind == EVENT
+    if is_event.all():
+        return Run(batch.drop_columns([KIND]), NO_CTIS)
+    ctis = int64_column(batch, VS)[~is_event]
+    keep = np.ones(len(ctis), bool)
+    keep[1:] = ctis[1:] > ctis[:-1]
+    events = batch.drop_columns([KIND]).filter(pa.array(is_event))
+    return Run(events, ctis[keep])
+
+
+def concat(runs: list[Run]) -> Run:
+    """Consecutive runs as one."""
+    assert runs
+    if len(runs) == 1:
+        return runs[0]
+    return Run(join_batches([r.events for r in runs]), np.concatenate([r.ctis for r in runs]))

@@ -1,0 +1,64 @@
+"""The rows of each port at whose time nothing more can come: all before the frontier.
+
+Rows at the frontier wait for the next step, since others of the same time may follow them. What an
+operator makes of settled rows therefore needs no thought about where the input was cut.
+
+Invariant: rows that wait have ``vs == frontier``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.items.batch import VS, int64_column
+from rstream.items.dictionaries import join_batches
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.events.lifetime import frontier_after
+from rvertex.events.reorder_buffer import empty_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.events.run import Run
+
+
+class Settled:
+    """One buffer per port; ``schemas`` are those of the events."""
+
+    def __init__(self, schemas: Sequence[pa.Schema]) -> None:
+        self._schemas = schemas
+        self._waiting: list[list[pa.RecordBatch]] = [[] for _ in schemas]
+        #: The greatest time seen.
+        self.frontier: int = MIN_TIME
+
+    def take(self, ports: Sequence[Run], seen: Sequence[Run] = ()) -> list[pa.RecordBatch]:
+        """The rows of each port that are settled by ``ports`` and ``seen`` and were not before."""
+        before, self.frontier = self.frontier, frontier_after(self.frontier, [*ports, *seen])
+        return [self._take(i, run.events, before) for i, run in enumerate(ports)]
+
+    def tables(self) -> list[pa.Table]:
+        """The rows that wait, by reference."""
+        pairs = zip(self._waiting, self._schemas, strict=True)
+        return [pa.Table.from_batches(batches, schema) for batches, schema in pairs]
+
+    def load(self, frontier: int, tables: Sequence[pa.Table]) -> None:
+        """Continue with the rows of ``tables`` waiting."""
+        self.frontier = frontier
+        self._waiting = [table.to_batches() for table in tables]
+
+    def _take(self, i: int, events: pa.RecordBatch, before: int) -> pa.RecordBatch:
+        waiting = self._waiting[i]
+        if self.frontier == before:
+            if events.num_rows:
+                waiting.append(events)
+            return empty_batch(self._schemas[i])
+        count = events.num_rows
+        if self.frontier != INF_TIME:
+            count = int(int64_column(events, VS).searchsorted(self.frontier))
+        self._waiting[i] = [events.slice(count)] if count < events.num_rows else []
+        taken = [*waiting, events.slice(0, count)] if count else waiting
+        if not taken:
+            return empty_batch(self._schemas[i])
+        return join_batches(taken)

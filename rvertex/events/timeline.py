@@ -1,0 +1,99 @@
+"""Rows by key and time: the vectorised steps that coverage, clipping and stitching share.
+
+All of it works on the rows of one step, at once for all keys.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rvertex.events.ordering import stable_order
+
+
+def sorting(codes: np.ndarray) -> np.ndarray:
+    """The stable order of int64[n] by value; the identity where they are sorted."""
+    order = stable_order(codes)
+    return np.arange(len(codes)) if order is None else order
+
+
+def group_starts(codes: np.ndarray) -> np.ndarray:
+    """Mask of the first row of each group of adjacent equal ``codes``."""
+    first = np.ones(len(codes), bool)
+    first[1:] = codes[1:] != codes[:-1]
+    return first
+
+
+def running_max(first: np.ndarray, values: np.ndarray, initial: np.ndarray) -> np.ndarray:
+    """Per group the greatest value up to and with each row, ``initial`` (per row) included.
+
+    ``first`` marks where groups begin; ``initial`` is the same for all rows of a group.
+    """
+    n = len(values)
+    order = sorting(values)
+    rank = np.empty(n, np.int64)
+    rank[order] = np.arange(n)
+    base = (np.cumsum(first) - 1) * n
+    best = np.maximum.accumulate(base + rank) - base
+    reached: np.ndarray = np.maximum(values[order[best]], initial)
+    return reached
+
+
+def before_each(first: np.ndarray, running: np.ndarray, initial: np.ndarray) -> np.ndarray:
+    """The running value before each row: ``initial`` for the first of a group."""
+    before = np.empty_like(running)
+    before[1:] = running[:-1]
+    return np.where(first, initial, before)
+
+
+class Timeline:
+    """Marks and rows of the same keys, by (code, time), marks before rows at equal time.
+
+    Both are given sorted by time.
+    """
+
+    def __init__(
+        self,
+        mark_codes: np.ndarray,
+        mark_times: np.ndarray,
+        row_codes: np.ndarray,
+        row_times: np.ndarray,
+    ) -> None:
+        codes = np.concatenate([mark_codes, row_codes])
+        by_time = np.argsort(np.concatenate([mark_times, row_times]), kind="stable")
+        order = by_time[sorting(codes[by_time])]
+        self._order, self._codes = order, codes[order]
+        self._is_mark = order < len(mark_codes)
+        self._place = np.flatnonzero(~self._is_mark)
+        self._row = order[self._place] - len(mark_codes)
+
+    def mark_at_or_before(self) -> np.ndarray:
+        """For each row the last mark of its key at or before it, -1 where none."""
+        last = np.maximum.accumulate(np.where(self._is_mark, np.arange(len(self._order)), -1))
+        return self._answer(last[self._place], none=-1)
+
+    def mark_after(self) -> np.ndarray:
+        """For each row the first mark of its key that is strictly later, -1 where none."""
+        n = len(self._order)
+        at = np.where(self._is_mark, np.arange(n), n)
+        following = np.minimum.accumulate(at[::-1])[::-1]
+        return self._answer(following[self._place], none=n)
+
+    def rows_before_marks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """(rows, marks, lo, hi): ``rows[lo[i]:hi[i]]`` have the key of ``marks[i]`` and precede it.
+
+        ``rows`` and ``marks`` are the numbers of all rows and marks, in the order of the timeline.
+        """
+        place = np.flatnonzero(self._is_mark)
+        begins = np.maximum.accumulate(
+            np.where(group_starts(self._codes), np.arange(len(self._codes)), 0)
+        )
+        rows_ahead = np.cumsum(~self._is_mark) - ~self._is_mark
+        return self._row, self._order[place], rows_ahead[begins[place]], rows_ahead[place]
+
+    def _answer(self, found: np.ndarray, none: int) -> np.ndarray:
+        exists = found != none
+        found = np.where(exists, found, 0)
+        exists &= self._codes[found] == self._codes[self._place] if len(found) else exists
+        out = np.empty(len(found), np.int64)
+        out[self._row] = np.where(exists, self._order[found], -1)
+        return out

@@ -1,0 +1,227 @@
+"""What a host offers to the vertices placed on it: stores, streams, locations, a clock.
+
+It knows where every stream is written (``Locate`` messages keep that current) and opens readers:
+by reference on the same host, over the network or a Unix socket on another, from Parquet where all
+of it is durable.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from rstream import RStream, StreamLimits, open_reader
+from rstream.errors import SequenceGapError
+from rstream.log.damage import first_hole, set_aside_damaged
+from rstream.store.blobs import unsynced
+from rvertex.checkpoint.codec import INLINE_BYTES_MAX
+from rvertex.errors import OutputLostError
+from rvertex.host.allocator import LargeSteps
+from rvertex.vertex.merge import PENDING_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rstream import BlobStore, StreamReader
+    from rstream.limits import Durability
+    from rvertex.host.wiring import StreamService, Wiring
+    from rvertex.messages import HostNotice, Locate, Site
+    from rvertex.vertex.spec import InputChannel, OutputEdge, VertexSpec
+
+
+@dataclass(frozen=True, slots=True)
+class HostLimits:
+    """Limits of one host; each has a unit in its name."""
+
+    #: Rows one read or one source chunk hands to a vertex.
+    step_rows_max: int = 65_536
+    #: A source chunk is so many times as long while it is narrow: at most ``narrow_bytes_max``.
+    narrow_steps: int = 2
+    narrow_bytes_max: int = 8 << 20
+    #: Read-ahead of MERGE per channel; whichever is reached first. One read may overshoot.
+    pending_rows_max: int = 262_144
+    pending_bytes_max: int = PENDING_BYTES_MAX
+    #: A volatile channel keeps at most this much in memory, and no more than ``stream`` says.
+    channel_bytes_max: int = 32 << 20
+    #: Least time between two checkpoints of an instance; None: time alone makes none due.
+    checkpoint_interval_s: float | None = 5.0
+    #: Bytes of input after which a checkpoint is due before that; None: input makes none due.
+    checkpoint_bytes_max: int | None = None
+    #: A piece of a state that is at most this large lies in the checkpoint's manifest.
+    checkpoint_inline_bytes_max: int = INLINE_BYTES_MAX
+    #: Longest wait for the last flush when a host is told to stop.
+    flush_wait_s: float = 60.0
+    report_interval_s: float = 0.1
+    #: A turn of a vertex that lasts longer is told to the job manager, again after as long.
+    busy_after_s: float = 2.0
+    #: Longest sleep of an idle host between two looks at its inputs.
+    idle_wait_s: float = 0.05
+    #: Least time between two attempts to attach to an unreachable writer.
+    reconnect_s: float = 0.2
+    #: Event seconds per wall second; 0: as fast as possible.
+    pace: float = 0.0
+    #: Wall time at which the first row was due, us UTC; 0: when an instance first looks.
+    pace_started_us: int = 0
+    #: Digest comparison of writes that come twice; whatever is written is checked to be items.
+    verify: bool = False
+    #: What is announced as durable is synced, where the store is a local disk.
+    fsync: bool = True
+    stream: StreamLimits = field(default_factory=StreamLimits)
+
+    def stream_limits(self, durability: Durability) -> StreamLimits:
+        """Those of a stream of that durability."""
+        if durability != "volatile" or self.stream.tail_bytes_max <= self.channel_bytes_max:
+            return self.stream
+        return replace(self.stream, tail_bytes_max=self.channel_bytes_max)
+
+
+class HostEnvironment:
+    """The surroundings of a vertex runner; owned by the host's thread."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        writers: Mapping[str, str],
+        root: str,
+        server: StreamService,
+        secret: str,
+        wiring: Wiring,
+        limits: HostLimits,
+        notify: Callable[[HostNotice], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.host = host
+        #: Stream id -> the vertex that writes it.
+        self._writers = writers
+        self.limits = limits
+        self._wiring = wiring
+        self.store = self._open_store(root)
+        self._server = server
+        self._secret = secret
+        self.background = wiring.background
+        self.clock = wiring.clock
+        self.large_steps = LargeSteps(wiring.clock)
+        self.notify = notify
+        self.wake = wake
+        self._locations: dict[str, Locate] = {}
+        self._local: dict[tuple[str, int], RStream] = {}
+
+    def _open_store(self, uri: str) -> BlobStore:
+        store = self._wiring.open_store(uri)
+        return store if self.limits.fsync else unsynced(store)
+
+    def locate(self, location: Locate) -> None:
+        """Remember where the streams of a vertex are written; older versions are ignored."""
+        known = self._locations.get(location.vertex)
+        if known is None or known.version <= location.version:
+            self._locations[location.vertex] = location
+
+    def location(self, stream: str) -> Locate | None:
+        """Where ``stream`` is written; None while unknown."""
+        return self._locations.get(self._writers[stream])
+
+    def nearest_first(self, stream: str, seq: int) -> list[Site]:
+        """The sites of ``stream``: one on this host first, or last while it is behind ``seq``."""
+        location = self.location(stream)
+        sites = [] if location is None else list(location.sites)
+        for site in sites:
+            if site.host == self.host:
+                sites.remove(site)
+                local = self._local.get((stream, site.epoch))
+                is_there = local is not None and local.next_seq >= seq
+                return [site, *sites] if is_there else [*sites, site]
+        return sites
+
+    def is_there(self, stream: str, site: Site) -> bool:
+        """Whether the site is on another host, or an open instance on this one."""
+        return site.host != self.host or (stream, site.epoch) in self._local
+
+    def open_outputs(self, spec: VertexSpec, seqs: Sequence[int]) -> list[RStream]:
+        """Open the output streams of an instance at its output seqs. May run in any thread.
+
+        Raises:
+            OutputLostError: what it wrote before is not there any more.
+            StreamEngineError: one could not be opened; then none is.
+        """
+        streams: list[RStream] = []
+        with ExitStack() as undo:
+            for edge in spec.outputs:
+                for stream_id, uri in zip(edge.streams, edge.uris, strict=True):
+                    stream = self._open_output(spec, edge, stream_id, uri, seqs[len(streams)])
+                    undo.callback(stream.close, flush=False)
+                    streams.append(stream)
+            undo.pop_all()
+        return streams
+
+    def _open_output(
+        self, spec: VertexSpec, edge: OutputEdge, stream_id: str, uri: str, seq: int
+    ) -> RStream:
+        """One stream at ``seq``; what a user will read is looked at from its beginning."""
+        store = self._open_store(uri)
+        if edge.is_sink or edge.side:
+            lost = first_hole(store, stream_id, seq)
+            if lost is not None:
+                raise OutputLostError(stream_id, lost.seqs.lo, str(lost))
+        try:
+            return RStream.open(
+                store,
+                spec.payload_of(edge),
+                stream_id=stream_id,
+                start_seq=seq,
+                durability=edge.durability,
+                limits=self.limits.stream_limits(edge.durability),
+                background=self.background,
+                clock=self.clock,
+                verify=self.limits.verify,
+                shared=spec.recovery.replicas > 1 or self.limits.verify,
+                form=edge.form,
+                on_change=self.wake,
+            )
+        except SequenceGapError as error:
+            lost = first_hole(store, stream_id, seq)
+            reason = f"{uri} ends at {error.next_seq}" if lost is None else str(lost)
+            raise OutputLostError(stream_id, error.next_seq, reason) from error
+
+    def set_aside_damaged(self, channel: InputChannel, seq: int) -> None:
+        """A segment of a channel could not be read: its writer must write it again."""
+        set_aside_damaged(self._open_store(channel.uri), channel.stream, seq)
+
+    def publish(self, streams: Sequence[RStream], epoch: int) -> None:
+        """Let readers have the streams of an instance."""
+        for stream in streams:
+            self._local[stream.stream_id, epoch] = stream
+            self._server.publish(stream.stream_id, epoch, stream)
+
+    def withdraw(self, stream: RStream, epoch: int) -> None:
+        """Take a stream of a closed instance out of service."""
+        self._server.withdraw(stream.stream_id, epoch)
+        self._local.pop((stream.stream_id, epoch), None)
+
+    def open_reader(
+        self, channel: InputChannel, site: Site | None, seq: int, *, durable_first: bool
+    ) -> StreamReader | None:
+        """A reader of ``channel`` from ``seq`` at a site (None: of what is durable).
+
+        None if the site is to be on this host and is not open (yet). ``seq`` may be ahead of the
+        site: it will come there.
+
+        Raises:
+            SequenceDiscardedError, SequenceLostError: the site does not have ``seq``.
+        """
+        if site is None:
+            return open_reader(self._wiring.open_store(channel.uri), seq)
+        if site.host == self.host:
+            local = self._local.get((channel.stream, site.epoch))
+            return None if local is None else local.register(seq, ahead=True)
+        return self._wiring.read_remote(
+            site.address,
+            self._secret,
+            channel.stream,
+            site.epoch,
+            seq,
+            self._wiring.open_store(channel.uri),
+            self.wake,
+            durable_first=durable_first,
+        )

@@ -1,0 +1,98 @@
+"""Where hosts run. ``LocalExecutor`` runs them as threads of this process.
+
+An executor starts hosts and tells how each ended, nothing more: stopping is cooperative, over the
+control link. Nothing but the executor knows whether a host is a thread or a Spark task.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from rstream.clock import SystemClock
+from rvertex.host.host import Host
+from rvertex.host.wiring import FlightWiring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from rvertex.host.host import HostSpec
+    from rvertex.host.wiring import Wiring
+    from rvertex.vertex.spec import VertexSpec
+
+
+class Executor(Protocol):
+    """Starts hosts; one executor serves one job."""
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts a job should have here."""
+        ...
+
+    @property
+    def bind(self) -> str:
+        """Interface on which the hosts of this executor can reach each other."""
+        ...
+
+    def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
+        """Start a host; returns at once. ``on_exit`` is called when it has ended."""
+        ...
+
+    def close(self, wait_s: float) -> None:
+        """Wait at most ``wait_s`` for hosts that were told to stop, then abandon them."""
+        ...
+
+
+class LocalExecutor:
+    """Hosts as threads of one process, for tests, debugging and small jobs."""
+
+    def __init__(
+        self,
+        vertices: Mapping[str, VertexSpec],
+        *,
+        hosts: int,
+        wire: Callable[[str], Wiring] = FlightWiring,
+    ) -> None:
+        assert hosts >= 1, hosts
+        self._vertices = vertices
+        self._hosts = hosts
+        self._wire = wire
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts a job should have here."""
+        return self._hosts
+
+    @property
+    def bind(self) -> str:
+        """Loopback."""
+        return "127.0.0.1"
+
+    def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
+        """Start a thread that runs the host."""
+
+        def body() -> None:
+            how = "failed"
+            try:
+                how = Host(spec, self._vertices, self._wire(spec.host)).run().how
+            except Exception as error:
+                how = f"{type(error).__name__}: {error}"
+            finally:
+                on_exit(spec.host, how)
+
+        thread = threading.Thread(target=body, name=spec.host, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def close(self, wait_s: float) -> None:
+        """Join the threads; one that hangs is left behind, as a daemon."""
+        join_all(self._threads, wait_s)
+
+
+def join_all(threads: Iterable[threading.Thread], wait_s: float) -> None:
+    """Wait for threads to end, at most ``wait_s`` for all of them together."""
+    clock = SystemClock()
+    deadline_s = clock.monotonic_s() + wait_s
+    for thread in threads:
+        thread.join(max(0.0, deadline_s - clock.monotonic_s()))

@@ -1,0 +1,386 @@
+"""An instance host: one process (a Spark task, or a thread) that runs the vertices placed on it.
+
+Theory of operation. One thread loops: perform the job manager's instructions, give every runner a
+turn, report progress. Readers on other hosts are served by the stream service's own threads;
+flushes, uploads and what it takes to open an instance are done by background threads; whatever they
+finish sets ``wake``, as does every item that arrives. An instance is *starting* while it is opened,
+and *flushing* after it was stopped, as long as not all it wrote is durable.
+
+Invariants: (1) nothing is loaded before the job manager has accepted this (host, attempt); (2) a
+host that lost its job manager writes nothing more and leaves; (3) what goes wrong in a vertex is
+reported as a value and ends only that vertex; (4) of one vertex at most one instance runs or
+starts, the newest.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import threading
+import traceback
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from rstream.errors import OperatingError, StreamEngineError
+from rvertex.checkpoint.checkpointer import Turn
+from rvertex.errors import OutputLostError
+from rvertex.host.environment import HostEnvironment, HostLimits
+from rvertex.host.failure_words import family_of, message_of
+from rvertex.host.opening import open_instance
+from rvertex.host.runner import VertexRunner
+from rvertex.host.watch import Watch
+from rvertex.messages import (
+    INSTRUCTION_CODEC,
+    NOTICE_CODEC,
+    Collect,
+    HostReady,
+    Locate,
+    OutputLost,
+    Progress,
+    StartVertex,
+    StopHost,
+    StopVertex,
+    TakeCheckpoint,
+    VertexFailed,
+    VertexProgress,
+    VertexStarted,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
+
+    from rvertex.host.opening import Opened
+    from rvertex.host.wiring import ControlLink, StreamService, Wiring
+    from rvertex.messages import HostInstruction, HostNotice
+    from rvertex.vertex.spec import VertexSpec
+
+#: A host that has nothing to do sleeps at least so long.
+SLEEP_MIN_S = 0.0001
+#: Above every epoch.
+EPOCH_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpec:
+    """What a host is told at birth; it travels inside Spark's closure."""
+
+    host: str
+    job: str
+    root: str
+    control_address: str
+    #: Not for logs or messages.
+    secret: str = field(repr=False)
+    limits: HostLimits
+    #: Interface the Flight service listens on.
+    bind: str = "127.0.0.1"
+    #: The host whose place it takes. It may hang: an executor takes back what it still holds.
+    replaces: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostExit:
+    """How a host ended: "stopped" as told, "fenced" by the job manager, or "orphaned"."""
+
+    host: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Starting:
+    order: StartVertex
+    opening: Future[Opened]
+    #: What it was told to collect meanwhile.
+    marks: dict[str, int] = field(default_factory=dict)
+
+    def abandon(self) -> None:
+        """Close what is opened, now or when it is."""
+        self.opening.add_done_callback(_close_opened)
+
+
+def _close_opened(opening: Future[Opened]) -> None:
+    if opening.exception() is None:
+        opening.result().close()
+
+
+def peer_name(host: str, attempt: int) -> str:
+    """The name under which an attempt of a host is known on the control link."""
+    return f"{host}#{attempt}"
+
+
+class Host:
+    """The loop of one instance host."""
+
+    def __init__(
+        self,
+        spec: HostSpec,
+        vertices: Mapping[str, VertexSpec],
+        wiring: Wiring,
+        *,
+        attempt: int = 0,
+    ) -> None:
+        self.spec = spec
+        self._vertices = vertices
+        self._wiring = wiring
+        self._attempt = attempt
+        self._inbox: queue.SimpleQueue[HostInstruction | None] = queue.SimpleQueue()
+        self._wake = threading.Event()
+        self._runners: dict[str, VertexRunner] = {}
+        #: Instances whose checkpoint and streams are being opened in the background.
+        self._starting: dict[str, _Starting] = {}
+        #: Instances that were stopped and still make durable what they wrote.
+        self._flushing: list[VertexRunner] = []
+        self._is_leaving = False
+        self._reported_s = wiring.clock.monotonic_s()
+        self._watch = Watch(spec.host, wiring.clock, spec.limits.busy_after_s)
+        self._server: StreamService | None = None
+        self._link: ControlLink | None = None
+        #: How it ended; empty while it runs.
+        self.how = ""
+
+    def run(self) -> HostExit:
+        """Serve until told to stop, fenced or orphaned."""
+        try:
+            self.open()
+            with self._watch.watching(self._notify):
+                while not self.how:  # ended by StopHost or the loss of the job manager
+                    self._wake.clear()
+                    if not self.turn():
+                        self._wake.wait(self._idle_s())
+        finally:
+            self.close()
+        return HostExit(self.spec.host, self.how)
+
+    def open(self) -> None:
+        """Start serving and report to the job manager."""
+        spec, wiring = self.spec, self._wiring
+        self._server = server = wiring.serve(spec.bind, spec.secret)
+        self._env = HostEnvironment(
+            host=spec.host,
+            writers={s: v.id for v in self._vertices.values() for s in v.output_streams},
+            root=spec.root,
+            server=server,
+            secret=spec.secret,
+            wiring=wiring,
+            limits=spec.limits,
+            notify=self._notify,
+            wake=self._wake.set,
+        )
+        peer = peer_name(spec.host, self._attempt)
+        self._link = wiring.connect(
+            spec.control_address, spec.secret, peer, self._receive, self._orphan
+        )
+        self._notify(
+            HostReady(spec.host, self._attempt, os.getpid(), socket.gethostname(), server.address)
+        )
+
+    def turn(self) -> bool:
+        """Perform instructions, give every runner a turn, report; whether anything was done."""
+        worked = self._perform_all()
+        if self.how:
+            return worked
+        for vertex in list(self._starting):
+            worked = self._take_over(vertex) or worked
+        for runner in list(self._runners.values()):
+            self._watch.begin(runner.spec.id, runner.epoch)
+            worked = self._guard(runner.turn, runner.spec.id, runner.epoch) or worked
+        self._watch.end()
+        for runner in list(self._flushing):
+            worked = self._end_flush(runner) or worked
+        now = self._wiring.clock.monotonic_s()
+        if now - self._reported_s >= self.spec.limits.report_interval_s:
+            self._reported_s = now
+            self._report()
+        if self._is_leaving and not self._flushing:
+            self.how = self.how or "stopped"
+        return worked
+
+    def close(self) -> None:
+        """Leave: nothing is written after this. Whatever fails, all is closed.
+
+        Raises:
+            Exception: what the first failure raised.
+        """
+        with ExitStack() as closing:
+            closing.callback(self._wiring.close)
+            if self._server is not None:
+                closing.callback(self._server.close)
+            if self._link is not None:
+                closing.callback(self._link.close)
+            for runner in [*self._runners.values(), *self._flushing]:
+                closing.callback(runner.close)
+            for starting in self._starting.values():
+                closing.callback(starting.abandon)
+            self._runners.clear()
+            self._starting.clear()
+            self._flushing.clear()
+
+    def _idle_s(self) -> float:
+        """How long to sleep: whatever arrives wakes the host, only the clock does not."""
+        waits = [w for r in self._runners.values() if (w := r.wait_s) is not None]
+        idle_s = min([self.spec.limits.idle_wait_s, *waits])
+        return max(idle_s, SLEEP_MIN_S)
+
+    def _receive(self, data: bytes) -> None:
+        """Called from the link's thread."""
+        try:
+            self._inbox.put(INSTRUCTION_CODEC.decode(data))
+        except StreamEngineError:
+            self._inbox.put(None)
+        self._wake.set()
+
+    def _orphan(self) -> None:
+        """The link broke. Called from the link's thread."""
+        self._inbox.put(None)
+        self._wake.set()
+
+    def _notify(self, notice: HostNotice) -> None:
+        assert self._link is not None
+        try:
+            self._link.send(NOTICE_CODEC.encode(notice))
+        except OperatingError:
+            self.how = self.how or "orphaned"
+
+    def _report(self) -> None:
+        rows: list[VertexProgress] = []
+        for runner in list(self._runners.values()):
+            tell = partial(_add_progress, rows, runner)
+            self._guard(tell, runner.spec.id, runner.epoch)
+        self._notify(Progress(self.spec.host, tuple(rows)))
+
+    def _perform_all(self) -> bool:
+        worked = False
+        while not self._inbox.empty():
+            worked = True
+            instruction = self._inbox.get_nowait()
+            if instruction is None:
+                self.how = self.how or "orphaned"
+                return True
+            self._perform(instruction)
+        return worked
+
+    def _perform(self, instruction: HostInstruction) -> None:
+        match instruction:
+            case Locate():
+                self._env.locate(instruction)
+            case StartVertex():
+                self._start(instruction)
+            case TakeCheckpoint(vertex=vertex, epoch=epoch):
+                runner = self._runners.get(vertex)
+                if runner is not None and runner.epoch == epoch:
+                    runner.checkpoints.request()
+            case StopVertex(vertex=vertex, epoch=epoch, flush=flush):
+                self._stop(vertex, epoch, flush=flush)
+            case Collect(marks=marks):
+                self._collect({m.stream: m.seq for m in marks})
+            case StopHost(flush=flush):
+                self._leave(flush=flush)
+            case _:
+                assert_never(instruction)
+
+    def _start(self, order: StartVertex) -> None:
+        """Begin to open an instance; one that is older gives way, one that is newer stays."""
+        self._stop(order.vertex, order.epoch, flush=False)
+        if order.vertex in self._runners or order.vertex in self._starting or self._is_leaving:
+            return
+        spec, env = self._vertices[order.vertex], self._env
+        opening = env.background.submit(lambda: open_instance(spec, order.checkpoint, env))
+        opening.add_done_callback(lambda _: self._wake.set())
+        self._starting[order.vertex] = _Starting(order, opening)
+
+    def _take_over(self, vertex: str) -> bool:
+        """Let an instance begin that has been opened."""
+        starting = self._starting[vertex]
+        if not starting.opening.done():
+            return False
+        del self._starting[vertex]
+        self._guard(lambda: self._run(starting), vertex, starting.order.epoch)
+        return True
+
+    def _run(self, starting: _Starting) -> bool:
+        order, opened = starting.order, starting.opening.result()
+        turn = Turn(order.turn, order.turns)
+        with ExitStack() as undo:
+            undo.callback(opened.close)
+            runner = VertexRunner(order.epoch, opened, self._env, turn)
+            undo.pop_all()
+        self._runners[order.vertex] = runner
+        runner.collect(starting.marks)
+        started = VertexStarted(self.spec.host, order.vertex, order.epoch, runner.vertex.consumed)
+        self._notify(started)
+        return True
+
+    def _stop(self, vertex: str, epoch: int, *, flush: bool) -> None:
+        """Close the instance of ``vertex`` unless it is newer than ``epoch``."""
+        starting = self._starting.get(vertex)
+        if starting is not None and starting.order.epoch <= epoch:
+            del self._starting[vertex]
+            starting.abandon()
+        runner = self._runners.get(vertex)
+        if runner is None or runner.epoch > epoch:
+            return
+        del self._runners[vertex]
+        self._guard(lambda: self._end(runner, flush=flush), vertex, runner.epoch)
+
+    def _end(self, runner: VertexRunner, *, flush: bool) -> bool:
+        """Close an instance now, or once all it wrote is durable."""
+        if flush:
+            runner.begin_flush()
+            self._flushing.append(runner)
+        else:
+            runner.close()
+        return True
+
+    def _end_flush(self, runner: VertexRunner) -> bool:
+        """Close a stopped instance once all it wrote is durable, or cannot be made so."""
+        try:
+            if not runner.is_flushed():
+                return False
+        except Exception as error:
+            self._report_failure(runner.spec.id, runner.epoch, error)
+        self._flushing.remove(runner)
+        self._guard(lambda: self._end(runner, flush=False), runner.spec.id, runner.epoch)
+        return True
+
+    def _collect(self, marks: Mapping[str, int]) -> None:
+        for starting in self._starting.values():
+            for stream, mark in marks.items():
+                starting.marks[stream] = max(starting.marks.get(stream, 0), mark)
+        for runner in [*self._runners.values(), *self._flushing]:
+            self._guard(partial(runner.collect, marks), runner.spec.id, runner.epoch)
+
+    def _leave(self, *, flush: bool) -> None:
+        """Stop every instance; the host ends when they have ended."""
+        self._is_leaving = True
+        for vertex in [*self._runners, *self._starting]:
+            self._stop(vertex, EPOCH_MAX, flush=flush)
+
+    def _guard(self, action: Callable[[], bool | None], vertex: str, epoch: int) -> bool:
+        """Run ``action``; what it raises becomes a notice and ends only this instance."""
+        try:
+            return bool(action())
+        except Exception as error:
+            self._report_failure(vertex, epoch, error)
+            return True
+
+    def _report_failure(self, vertex: str, epoch: int, error: Exception) -> None:
+        """An instance cannot go on: close it, whatever that raises, and say why."""
+        detail = "".join(traceback.format_exception(error))
+        runner = self._runners.get(vertex)
+        if runner is not None and runner.epoch == epoch:
+            del self._runners[vertex]
+            try:
+                runner.close()
+            except Exception as second:
+                detail += f"\nto close it failed too: {message_of(second)}"
+        if isinstance(error, OutputLostError):
+            self._notify(OutputLost(vertex, epoch, error.stream, error.seq, str(error)))
+        else:
+            self._notify(VertexFailed(vertex, epoch, family_of(error), message_of(error), detail))
+
+
+def _add_progress(rows: list[VertexProgress], runner: VertexRunner) -> None:
+    rows.append(runner.progress())

@@ -1,0 +1,366 @@
+"""A vertex runner: the one place where streams and vertex meet.
+
+One turn reads what the vertex wants, lets it execute, writes what follows and looks after its
+checkpoint. It belongs to the host's thread and never blocks: where a reader has nothing or a tail
+is full, the turn ends. Uploads of checkpoints run in the background. A step that rests on something
+that is still to become durable (a production, logged values) is *held*: its outputs are not
+written, and neither is anything else done, until it is.
+
+Invariants: (1) a checkpoint is announced only when it is stored and the outputs of its durable
+streams are durable up to it; (2) an instance is announced as finished only when all its durable
+outputs are durable; (3) no checkpoint is taken of a vertex whose last step is held.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from rstream.items.batch import VS, Items
+from rstream.items.dictionaries import batch_bytes
+from rvertex.checkpoint.checkpointer import Checkpointer
+from rvertex.checkpoint.productions import Productions
+from rvertex.errors import LimitExceededError, ReplayDifferenceError
+from rvertex.host.allocator import give_back
+from rvertex.host.input_channel import Inlet
+from rvertex.messages import ItemsLost, VertexFinished, VertexProgress
+from rvertex.sources.readers import open_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+
+    import pyarrow as pa
+
+    from rstream import RStream
+    from rvertex.checkpoint.checkpointer import Turn
+    from rvertex.checkpoint.productions import Production
+    from rvertex.host.environment import HostEnvironment
+    from rvertex.host.opening import Opened
+    from rvertex.sources.readers import SourceReader
+    from rvertex.vertex.rvertex import StepResult
+
+
+class VertexRunner:
+    """One instance: a vertex, the readers of its inputs and the streams it writes."""
+
+    def __init__(self, epoch: int, opened: Opened, env: HostEnvironment, turn: Turn) -> None:
+        spec = opened.spec
+        self.spec = spec
+        self.epoch = epoch
+        self._env = env
+        self.vertex = opened.vertex
+        self.outputs: list[RStream] = opened.outputs
+        self._durable = [
+            edge.durability != "volatile" for edge in spec.outputs for _ in edge.streams
+        ]
+        self._inlets = [Inlet(channel, env, self._report_lost) for channel in spec.inputs]
+        #: Of each output stream: nobody needs what is below, be it written or still to be written.
+        self._needless_below = [0] * len(self.outputs)
+        self._source: SourceReader | None = None
+        #: The next rows of a live source, which are read before they are due.
+        self._reading: Future[pa.RecordBatch | None] | None = None
+        self._source_ended = False
+        self._ahead: Items | None = None
+        self._pace = opened.pace
+        self._values = opened.values
+        #: What must become durable before these outputs are written.
+        self._held: tuple[Future[Production] | Future[str], StepResult] | None = None
+        #: Outputs of productions that are not durable as items yet.
+        self._again = deque(opened.history.again if opened.history is not None else ())
+        self.checkpoints = self._open_checkpoints(epoch, opened, turn)
+        self._announced_finish = False
+        self._has_room = True
+        #: Whether all that was offered has been executed; not known of an instance just loaded.
+        self._has_executed = False
+        self._flush_by_s: float | None = None
+        env.publish(self.outputs, epoch)
+
+    def _open_checkpoints(
+        self, epoch: int, opened: Opened, turn: Turn
+    ) -> Checkpointer | Productions:
+        v = self.vertex
+        if opened.history is not None:
+            return Productions(
+                self.spec,
+                self._env,
+                epoch,
+                opened.history,
+                get_snapshot=v.get_snapshot,
+                is_durable=self.is_durable,
+            )
+        return Checkpointer(
+            self.spec,
+            epoch,
+            self._env,
+            get_snapshot=v.get_snapshot,
+            is_durable=self.is_durable,
+            turn=turn,
+            loaded=opened.loaded,
+            positions=v.consumed,
+            companions=opened.values,
+        )
+
+    def turn(self) -> bool:
+        """Do what can be done now; whether anything was."""
+        if self._held is not None:
+            return self._release()
+        if self._again:
+            return self._write_again()
+        if self.vertex.is_finished:
+            return self._finish()
+        if not self.vertex.is_replaying:  # what it would be is what it was loaded from
+            self.checkpoints.turn(self.vertex.consumed)
+        self._has_room = all(stream.has_room() for stream in self.outputs)
+        if not self._has_room:
+            return False
+        worked = self._read_source() if self.spec.source is not None else self._read_channels()
+        if not worked and self._has_executed:
+            return False
+        self._has_executed = True
+        return self._execute() or worked
+
+    def _execute(self) -> bool:
+        result = self.vertex.execute()
+        if result is None:
+            return False
+        put_out = (items.batch for items in result.outputs if items is not None)
+        if self._env.large_steps.is_due(put_out):
+            give_back()
+        held: Future[Production] | Future[str] | None = None
+        if self._values is not None:
+            held = self._values.hold(self._env.background)
+        if isinstance(self.checkpoints, Productions):
+            held = self.checkpoints.hold(result)
+        if held is None:
+            self._write(result)
+        else:
+            self._held = held, result
+            held.add_done_callback(lambda _: self._env.wake())
+        return True
+
+    def _release(self) -> bool:
+        """Write what was held, if it may be.
+
+        Raises:
+            OvertakenError: another instance has made this step; this one must not go on.
+            OperatingError: the store failed.
+        """
+        assert self._held is not None
+        durable, result = self._held
+        if not durable.done():
+            return False
+        durable.result()
+        self._held = None
+        self._write(result)
+        return True
+
+    def _write_again(self) -> bool:
+        """Write the outputs of one production; what is durable already is dropped by number."""
+        if not all(stream.has_room() for stream in self.outputs):
+            return False
+        self._write(self._again.popleft(), is_valid=False)
+        return True
+
+    def _write(self, result: StepResult, *, is_valid: bool = True) -> None:
+        """``is_valid``: it was made here, and is checked only to verify."""
+        is_valid = is_valid and not self._env.limits.verify
+        for stream, items in zip(self.outputs, result.outputs, strict=True):
+            if items is not None:
+                seq, batch, digest = items.first_seq, items.batch, items.digest
+                stream.write(seq, batch, is_valid=is_valid, digest=digest)
+        self._collect()
+
+    def collect(self, marks: Mapping[str, int]) -> None:
+        """Forget what is below the marks: now what is there, the rest as it is written again."""
+        for k, stream in enumerate(self.outputs):
+            mark = marks.get(stream.stream_id, 0)
+            self._needless_below[k] = max(self._needless_below[k], mark)
+        self._collect()
+
+    def _collect(self) -> None:
+        for stream, mark in zip(self.outputs, self._needless_below, strict=True):
+            if stream.first_seq < mark:
+                stream.garbage_collect(mark)
+
+    def _read_channels(self) -> bool:
+        worked = False
+        for k, inlet in enumerate(self._inlets):
+            if not self.vertex.wants(k):
+                continue
+            rows_max = self.vertex.rows_wanted(k, self._env.limits.step_rows_max)
+            items = inlet.read(self.vertex.read_positions[k], rows_max)
+            if items is not None:
+                self._offer(k, items)
+                worked = True
+        return worked
+
+    def _offer(self, k: int, items: Items) -> None:
+        self.checkpoints.note_input(batch_bytes(items.batch))
+        self.vertex.offer(k, items)
+
+    def _report_lost(self, stream: str, seq: int, tried: tuple[int, ...]) -> None:
+        self._env.notify(ItemsLost(self.spec.id, self.epoch, stream, seq, tried))
+
+    def _read_source(self) -> bool:
+        if self._source_ended:
+            return False
+        if self._ahead is None:
+            if self._reading is not None and not self._reading.done():
+                return False
+            self._ahead = self._next_rows()
+            if self._ahead is None:
+                if self.vertex.is_replaying:
+                    raise ReplayDifferenceError(self.spec.id, self.vertex.consumed)
+                self._source_ended = True
+                self.vertex.end_source()
+                return True
+        limits = self._env.limits
+        ready = self._pace.ready_rows(self._ahead.batch, VS)
+        if (
+            ready > limits.step_rows_max
+            and batch_bytes(self._ahead.batch) > limits.narrow_bytes_max
+        ):
+            ready = limits.step_rows_max
+        ready = self.vertex.rows_wanted(0, ready)
+        if ready == 0:
+            return False
+        self._offer(0, self._ahead.head(ready))
+        rest = self._ahead.from_seq(self._ahead.first_seq + ready)
+        self._ahead = rest if rest.batch.num_rows else None
+        return True
+
+    def _next_rows(self) -> Items | None:
+        assert self.spec.source is not None
+        first_row = self.vertex.read_positions[0]
+        if self._source is None:
+            self._source = open_reader(self.spec.source, first_row)
+        reading, self._reading = self._reading, None
+        batch = self._read_rows(self._source) if reading is None else reading.result()
+        if batch is None:
+            return None
+        if self._pace.is_live:
+            source = self._source
+            self._reading = self._env.background.submit(lambda: self._read_rows(source))
+            self._reading.add_done_callback(lambda _: self._env.wake())
+        return Items(first_row, batch)
+
+    def _read_rows(self, source: SourceReader) -> pa.RecordBatch | None:
+        limits = self._env.limits
+        return source.read_next(limits.step_rows_max * limits.narrow_steps)
+
+    def _finish(self) -> bool:
+        if self._announced_finish:
+            return False
+        for stream, durable in zip(self.outputs, self._durable, strict=True):
+            if durable and stream.durable_seq < stream.next_seq:
+                stream.request_flush()
+                return False
+        self._announced_finish = True
+        v = self.vertex
+        self._env.notify(
+            VertexFinished(
+                self.spec.id,
+                self.epoch,
+                v.consumed,
+                tuple(v.output_seqs),
+                v.digests(),
+                v.events_in,
+                v.events_out,
+                v.late_events,
+                v.poisoned_events,
+                v.lateness,
+            )
+        )
+        return True
+
+    def progress(self) -> VertexProgress:
+        """Where this instance stands."""
+        v = self.vertex
+        return VertexProgress(
+            vertex=self.spec.id,
+            epoch=self.epoch,
+            inputs=v.consumed,
+            outputs=tuple(v.output_seqs),
+            durable=tuple(s.durable_seq for s in self.outputs),
+            cti=v.output_cti,
+            max_vs=v.max_vs,
+            events_in=v.events_in,
+            events_out=v.events_out,
+            late_events=v.late_events,
+            tail_bytes=sum(s.tail_bytes for s in self.outputs),
+            poisoned_events=v.poisoned_events,
+            lateness=v.lateness,
+        )
+
+    def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:
+        """Whether the durable outputs are so up to ``output_seqs``; if urgent, flush them now."""
+        rows = zip(self.outputs, self._durable, output_seqs, strict=True)
+        waiting = [s for s, durable, seq in rows if durable and s.durable_seq < seq]
+        for stream in waiting if is_urgent else ():
+            stream.request_flush()
+        return not waiting
+
+    @property
+    def wait_s(self) -> float | None:
+        """How long until the next row of its source is due; None: that is not what it waits for.
+
+        A step that is held wakes the host by itself; while there is something to write again, no
+        row was read.
+        """
+        if self._ahead is None or self.vertex.is_finished or not self._has_room:
+            return None
+        wait_s = self._pace.wait_s(self._ahead.batch, VS)  # asked each time: it measures turns
+        return None if self._held is not None else wait_s
+
+    def begin_flush(self) -> None:
+        """Read and store nothing more; what was written is made durable, see ``is_flushed``."""
+        self._close_inputs()
+        self._flush_by_s = self._env.clock.monotonic_s() + self._env.limits.flush_wait_s
+
+    def is_flushed(self) -> bool:
+        """Whether all durable outputs are durable.
+
+        Raises:
+            OperatingError: a flush failed, or takes longer than its limit.
+        """
+        assert self._flush_by_s is not None
+        waiting = [
+            stream
+            for stream, durable in zip(self.outputs, self._durable, strict=True)
+            if durable and stream.durable_seq < stream.next_seq
+        ]
+        for stream in waiting:
+            stream.request_flush()
+        if waiting and self._env.clock.monotonic_s() > self._flush_by_s:
+            limit_s = self._env.limits.flush_wait_s
+            raise LimitExceededError("flush_wait_s", limit_s, f"{self.spec.id}: its last flush")
+        return not waiting
+
+    def close(self) -> None:
+        """Close readers and streams; what is not durable is forgotten. Whatever fails, all end.
+
+        Raises:
+            Exception: what one of them raised.
+        """
+        with ExitStack() as closing:
+            for stream in self.outputs:
+                closing.callback(stream.close, flush=False)
+                closing.callback(self._env.withdraw, stream, self.epoch)
+            closing.callback(self._close_inputs)
+
+    def _close_inputs(self) -> None:
+        self.checkpoints.close()
+        with ExitStack() as closing:
+            for inlet in self._inlets:
+                closing.callback(inlet.close)
+            if self._source is not None:
+                closing.callback(self._close_source, self._source)
+
+    def _close_source(self, source: SourceReader) -> None:
+        """Close it once it reads no more."""
+        if self._reading is None:
+            source.close()
+        else:
+            self._reading.add_done_callback(lambda _: source.close())

@@ -1,0 +1,376 @@
+"""Spark as the engine: an instance host is the body of a ``mapPartitions`` over one partition.
+
+Every host is a Spark job of its own, submitted from its own thread in its own job group, with one
+attempt per task: a lost worker fails just that job. The body drains its input first (a task that
+does not loses its Python worker) and then runs :class:`rvertex.host.host.Host` until told to stop.
+
+Sessions are shared: a process has one SparkContext, started at the first use (its log goes to a
+file) and left running for the next job. Source: DESIGN §5; measured facts in docs/ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import re
+import socket
+import sys
+import tempfile
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext, TaskContext, cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.util import InheritableThread
+
+from rstream.clock import SystemClock
+from rstream.errors import OperatingError, PlainLineError, TlsError, UsageError
+from rstream.items.dictionaries import forget
+from rstream.transport.flight import ALL_INTERFACES
+from rvertex.host.allocator import give_back
+from rvertex.host.executor import join_all
+from rvertex.host.host import Host, HostSpec
+from rvertex.host.spark_lines import (
+    LOOPBACK,
+    check_encrypted,
+    is_local,
+    local_sockets,
+    loopback_settings,
+)
+from rvertex.host.wiring import FlightWiring
+from rvertex.user_code.errors import UnknownCodeError
+from rvertex.user_code.unpickle import UNLOADABLE, load_shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from rvertex.vertex.spec import VertexSpec
+
+_CONF = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.task.maxFailures": "1",
+    "spark.speculation": "false",
+    "spark.python.worker.idleTimeoutSeconds": "0",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.executor.heartbeatInterval": "2s",
+    # It gives freed memory back within a second; Arrow's default keeps as much again as is in use.
+    # Where Arrow does not have it, it says so and takes its default.
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
+    # Memory of arrays is kept for the next ones: to give it back and to touch it again costs more.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+    "spark.executorEnv.MALLOC_TOP_PAD_": str(16 << 20),
+}
+#: The Java of this process moves messages, no rows: compiling its code a second time, for speed, is
+#: most of what it would do. What the user has in the variable stays.
+_JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+#: Set by spark-submit, which started this process: where its Java listens.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+ALL_CORES = "local[*]"
+#: How long a cluster may take to offer as many task slots as hosts were asked for.
+EXECUTORS_WAIT_S = 60.0
+_REASON_CHARS_MAX = 500
+_lock = threading.Lock()
+#: The context that this module started. One that the user started is never stopped.
+_started: SparkContext | None = None
+
+
+class SparkUnavailableError(OperatingError):
+    """Spark could not be started."""
+
+    def __init__(self, master: str, reason: str, log: str) -> None:
+        super().__init__(master, reason, log)
+        self.master, self.reason, self.log = master, reason, log
+
+    def __str__(self) -> str:
+        return (
+            f"Spark at {self.master} could not be started: {self.reason.rstrip('.')}. It needs "
+            "Java 17 or newer, on the PATH or in JAVA_HOME, and a master that answers; its own log "
+            f"is {self.log}"
+        )
+
+
+class SparkGoneError(OperatingError):
+    """The Java through which hosts are started has ended, or its context was stopped."""
+
+    def __init__(self, master: str, log: str) -> None:
+        super().__init__(master, log)
+        self.master, self.log = master, log
+
+    def __str__(self) -> str:
+        return (
+            f"Spark at {self.master} is gone: its Java was killed, ran out of memory, or was "
+            f"stopped; its log is {self.log}"
+        )
+
+
+class WrongMasterError(UsageError):
+    """The process runs Spark on another master: it is the user's, or a job is using it."""
+
+    def __init__(self, running: str, wanted: str) -> None:
+        super().__init__(running, wanted)
+        self.running, self.wanted = running, wanted
+
+    def __str__(self) -> str:
+        return (
+            f"this process already runs Spark on {self.running}; it cannot also use {self.wanted}: "
+            "give no master, or that one, or stop that SparkContext first"
+        )
+
+
+def spark_log_path() -> str:
+    """Where Spark's own output goes."""
+    return os.path.join(tempfile.gettempdir(), f"streamscope-spark-{os.getpid()}.log")
+
+
+def spark_context(
+    master: str | None, daemon_module: str, *, fallback: str | None = None
+) -> SparkContext:
+    """The process's SparkContext on ``master``; starts it, or moves ours there if it is idle.
+
+    Without ``master``: the context that is active; before there is one, the master that
+    spark-submit was given, then ``fallback``, then what Spark itself is configured with, which is
+    all cores of this machine unless somebody has said otherwise. ``daemon_module`` is what Spark
+    runs to fork Python workers from.
+
+    Raises:
+        SparkUnavailableError: no Java, or the master does not answer.
+        WrongMasterError: the context runs elsewhere, and is not ours or its jobs are not done.
+    """
+    global _started
+    with _lock:
+        active = SparkContext._active_spark_context
+        if active is not None and not _answers(active):
+            _forget(active)
+            active = None
+        if active is not None:
+            if master is None or active.master == master:
+                return active
+            if active is not _started or active.statusTracker().getActiveJobsIds():
+                raise WrongMasterError(str(active.master), master)
+            active.stop()
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault(*_JAVA_OPTIONS)
+        try:
+            context = SparkContext(conf=_configured(master, daemon_module, fallback))
+        except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+            where = master or fallback or "the configured master"
+            raise SparkUnavailableError(where, _reason(error), spark_log_path()) from error
+        context.setLogLevel("WARN")
+        _started = context
+        return context
+
+
+def _answers(context: SparkContext) -> bool:
+    """Whether its Java is alive, and it was not stopped."""
+    try:
+        return not context._jsc.sc().isStopped()
+    except (Py4JError, OSError, AttributeError):
+        return False
+
+
+def _forget(context: SparkContext) -> None:
+    """Let go of a Java that has died, so that another can be started in its place."""
+    with contextlib.suppress(Exception):  # each of its calls fails on a line that is broken
+        context.stop()
+    if SparkContext._gateway is not None:
+        SparkContext._gateway.shutdown()
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+
+
+def _configured(master: str | None, daemon_module: str, fallback: str | None) -> SparkConf:
+    """Settings for a new context; what spark-submit was told stands. Launches the JVM."""
+    if _SUBMITTED in os.environ:
+        _launch(SparkConf())  # spark-submit's own Java knows what it was given
+    elif master is None:
+        master = fallback
+    conf = SparkConf().setAppName("streamscope")
+    if master is not None:
+        conf.setMaster(master)
+    conf.setIfMissing("spark.python.daemon.module", daemon_module)
+    for key, value in _CONF.items():
+        conf.setIfMissing(key, value)
+    _launch(conf)
+    if master is None:
+        master = SparkConf().get("spark.master", ALL_CORES)
+        conf.setIfMissing("spark.master", master)
+    known = SparkConf()
+    near = loopback_settings(master, lambda key: known.contains(key) or conf.contains(key))
+    for key, value in {**local_sockets(master), **near}.items():
+        conf.setIfMissing(key, value)
+    return conf
+
+
+def _launch(conf: SparkConf) -> None:
+    """Start the JVM with its output in a file, once per process."""
+    if SparkContext._gateway is not None:
+        return
+    with open(spark_log_path(), "ab") as log:
+        gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
+    SparkContext._gateway = gateway
+    SparkContext._jvm = gateway.jvm
+
+
+class SparkExecutor:
+    """Hosts as Spark jobs of one partition each."""
+
+    def __init__(
+        self,
+        vertices: Mapping[str, VertexSpec],
+        *,
+        master: str | None,
+        hosts: int | None,
+        daemon_module: str,
+        fallback: str | None = None,
+    ) -> None:
+        """``master``, ``fallback``: see :func:`spark_context`."""
+        self._context = spark_context(master, daemon_module, fallback=fallback)
+        self.master = str(self._context.master)
+        check_encrypted(self.master, self._context.getConf().get)
+        self._plan = cloudpickle.dumps(dict(vertices))
+        wanted = hosts or 1
+        try:
+            slots = self._slots(wanted)
+        except (PySparkException, Py4JError) as error:
+            raise SparkUnavailableError(self.master, _reason(error), spark_log_path()) from error
+        if wanted > slots.total:
+            raise UsageError(
+                f"the plan's {len(vertices)} vertices on {wanted} hosts need as many task slots, "
+                f"but Spark at {self.master} has {slots.total}; add slots or ask for fewer hosts"
+            )
+        self._hosts = wanted if hosts else min(slots.default_hosts, len(vertices))
+        #: Host -> its job group and the thread that waits for its Spark job.
+        self._submitted: dict[str, tuple[str, InheritableThread]] = {}
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts a job should have here."""
+        return self._hosts
+
+    @property
+    def bind(self) -> str:
+        """Loopback for a local master; every interface of the machine on a cluster."""
+        return LOOPBACK if is_local(self.master) else ALL_INTERFACES
+
+    def _slots(self, wanted: int) -> _Slots:
+        match = re.fullmatch(r"local(?:\[([0-9]+|\*)(?:,\s*[0-9]+)?\])?", self.master)
+        if match is not None:
+            cores = match.group(1) or "1"
+            total = os.cpu_count() or 1 if cores == "*" else int(cores)
+            return _Slots(total, total)
+        executors, total = self._registered(wanted)
+        spare = total // executors if executors > 1 else 0
+        return _Slots(total, max(1, total - spare))
+
+    def _registered(self, wanted: int) -> tuple[int, int]:
+        """Executors that have registered and their slots in all, once they are enough."""
+        self._context.parallelize([0], 1).foreach(lambda _: None)  # the first one is there
+        tracker = self._context._jsc.sc().statusTracker()
+        clock = SystemClock()
+        deadline_s = clock.monotonic_s() + EXECUTORS_WAIT_S
+        while self._context.defaultParallelism < wanted and clock.monotonic_s() < deadline_s:
+            self._context.parallelize([0], 1).foreach(lambda _: None)
+        executors = max(1, len(tracker.getExecutorInfos()) - 1)
+        return executors, self._context.defaultParallelism
+
+    def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
+        """Submit the host's Spark job from a thread of its own.
+
+        Raises:
+            SparkGoneError: there is no Spark any more.
+        """
+        body = SparkHostBody(spec, self._plan)
+        group = f"{spec.root} {spec.host}"  # unlike any other on this context
+
+        def submit() -> None:
+            how = "failed"
+            try:
+                self._take_back(spec.replaces)
+                self._context.setJobGroup(group, f"streamscope {spec.host}")
+                rows = self._context.parallelize([0], 1).mapPartitions(body).collect()
+                how = rows[0]
+            except Exception as error:
+                how = _reason(error)
+            finally:
+                on_exit(spec.host, how)
+
+        thread = InheritableThread(target=submit, name=spec.host, daemon=True)
+        try:
+            thread.start()  # reads the properties of this thread from Java
+        except (Py4JError, OSError, AttributeError) as error:
+            raise SparkGoneError(self.master, spark_log_path()) from error
+        self._submitted[spec.host] = group, thread
+
+    def close(self, wait_s: float) -> None:
+        """Join the submitting threads; the context stays for the next job."""
+        join_all([thread for _, thread in self._submitted.values()], wait_s)
+        for host in self._submitted:
+            self._take_back(host)
+
+    def _take_back(self, host: str) -> None:
+        """Cancel the Spark job of a host that hangs, or it would hold its task slot for ever."""
+        group, thread = self._submitted.get(host, ("", None))
+        if thread is not None and thread.is_alive():
+            with contextlib.suppress(Py4JError, OSError, AttributeError):  # of a Spark that is gone
+                self._context.cancelJobGroup(group)
+
+
+class _Slots:
+    """Task slots in all, and how many hosts to start by default (spare slots left)."""
+
+    def __init__(self, total: int, default_hosts: int) -> None:
+        self.total = total
+        self.default_hosts = default_hosts
+
+
+class SparkHostBody:
+    """The function given to ``mapPartitions``; runs in the Python worker."""
+
+    def __init__(self, spec: HostSpec, plan: bytes) -> None:
+        self._spec = spec
+        self._plan = plan
+
+    def __call__(self, rows: Iterable[Any]) -> Iterator[str]:
+        """Drain the input, run the host, give how it ended."""
+        for _ in rows:
+            pass
+        pa.set_cpu_count(1)  # a task has one core
+        context = TaskContext.get()
+        attempt = 0 if context is None else context.attemptNumber()
+        try:
+            vertices = load_shipped(self._plan)  # came through Spark's own closure
+        except UnknownCodeError as error:
+            yield f"{UNLOADABLE}{error}"
+            return
+        wiring = FlightWiring(self._spec.host)
+        try:
+            how = Host(self._spec, vertices, wiring, attempt=attempt).run().how
+        except (TlsError, PlainLineError) as error:  # on the next host it would be the same
+            how = f"{UNLOADABLE}on {socket.gethostname()}: {error}"
+        del vertices, wiring
+        _give_memory_back()
+        yield how
+
+
+def _give_memory_back() -> None:
+    """Spark keeps the worker for the next task, perhaps for long: what it had used is freed."""
+    forget()
+    gc.collect()
+    give_back()
+
+
+_CAUSE = re.compile(
+    r"^(?:: |Caused by: )?(?:[\w$]+\.)*(\w+(?:Error|Exception): \S.*)$", re.MULTILINE
+)
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, in one line: of nested Java and Python errors the innermost."""
+    causes: list[str] = _CAUSE.findall(str(error))
+    text = causes[-1] if causes else str(error).strip().partition("\n")[0]
+    return text[:_REASON_CHARS_MAX] or type(error).__name__

@@ -1,0 +1,186 @@
+"""What joins a host to the world: its clock, its threads, its lines to others, its store.
+
+:class:`FlightWiring` is the real one. The simulation gives a host another wiring, in which time,
+messages and storage belong to a seeded scheduler; the host cannot tell.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from rstream import ThreadBackground, open_store
+from rstream.clock import SystemClock
+from rstream.transport.flight import CLOSE_WAIT_S, ControlClient, RemoteReader, StreamServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rstream import RStream, StreamReader
+    from rstream.clock import Clock
+    from rstream.items.batch import Items
+    from rstream.log.background import Background
+    from rstream.store.protocol import BlobStore
+
+BACKGROUND_THREADS = 2
+
+
+class ControlLink(Protocol):
+    """A host's line to the job manager."""
+
+    def send(self, message: bytes) -> None:
+        """Queue a message. Raises OperatingError if the line is broken."""
+        ...
+
+    def close(self) -> None:
+        """End the line, after what is queued."""
+        ...
+
+
+class StreamService(Protocol):
+    """Serves this host's streams to readers on other hosts."""
+
+    @property
+    def address(self) -> str:
+        """Where readers find it."""
+        ...
+
+    def publish(self, stream_id: str, epoch: int, stream: RStream) -> None:
+        """Let readers have this stream."""
+        ...
+
+    def withdraw(self, stream_id: str, epoch: int) -> None:
+        """End what is being read of this stream and refuse more."""
+        ...
+
+    def close(self) -> None:
+        """Stop serving."""
+        ...
+
+
+@runtime_checkable
+class DistantReader(Protocol):
+    """What a reader over a line has beyond StreamReader: the line may break."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nothing more will be received."""
+        ...
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why."""
+        ...
+
+    def read_received(self, max_items: int) -> Items | None:
+        """Of what was received before; None if nothing is left of it."""
+        ...
+
+
+class Wiring(Protocol):
+    """Everything a host asks of its surroundings."""
+
+    clock: Clock
+    background: Background
+
+    def open_store(self, uri: str) -> BlobStore:
+        """The store at ``uri``."""
+        ...
+
+    def serve(self, bind: str, secret: str) -> StreamService:
+        """Start serving streams."""
+        ...
+
+    def connect(
+        self,
+        address: str,
+        secret: str,
+        peer: str,
+        on_message: Callable[[bytes], None],
+        on_disconnect: Callable[[], None],
+    ) -> ControlLink:
+        """Open the line to the job manager."""
+        ...
+
+    def read_remote(
+        self,
+        address: str,
+        secret: str,
+        stream_id: str,
+        epoch: int,
+        seq: int,
+        store: BlobStore,
+        on_change: Callable[[], None],
+        *,
+        durable_first: bool,
+    ) -> StreamReader:
+        """A reader of a stream on another host; also a DistantReader.
+
+        ``durable_first``: what is durable is read from ``store``.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what this wiring owns."""
+        ...
+
+
+class FlightWiring:
+    """Threads, the system clock, fsspec, streams by Unix sockets and Flight, control by Flight."""
+
+    def __init__(self, name: str) -> None:
+        self.clock: Clock = SystemClock()
+        self.background: Background = ThreadBackground(f"{name}-io", BACKGROUND_THREADS)
+        self._readers: weakref.WeakSet[RemoteReader] = weakref.WeakSet()
+
+    def open_store(self, uri: str) -> BlobStore:
+        """See Wiring."""
+        return open_store(uri)
+
+    def serve(self, bind: str, secret: str) -> StreamService:
+        """See Wiring."""
+        return StreamServer(bind, secret, beside=True)
+
+    def connect(
+        self,
+        address: str,
+        secret: str,
+        peer: str,
+        on_message: Callable[[bytes], None],
+        on_disconnect: Callable[[], None],
+    ) -> ControlLink:
+        """See Wiring."""
+        return ControlClient(address, secret, peer, on_message, on_disconnect)
+
+    def read_remote(
+        self,
+        address: str,
+        secret: str,
+        stream_id: str,
+        epoch: int,
+        seq: int,
+        store: BlobStore,
+        on_change: Callable[[], None],
+        *,
+        durable_first: bool,
+    ) -> StreamReader:
+        """See Wiring."""
+        reader = RemoteReader(
+            address,
+            secret,
+            stream_id,
+            epoch,
+            seq,
+            store=store,
+            on_change=on_change,
+            durable_first=durable_first,
+        )
+        self._readers.add(reader)
+        return reader
+
+    def close(self) -> None:
+        """See Wiring. The readers are closed; their threads end before the process may."""
+        deadline_s = self.clock.monotonic_s() + CLOSE_WAIT_S
+        for reader in list(self._readers):
+            reader.join(max(0.0, deadline_s - self.clock.monotonic_s()))
+        self.background.close()

@@ -1,0 +1,1 @@
+"""Keys as dense numbers: what grouping and joining are built on."""

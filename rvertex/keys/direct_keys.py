@@ -1,0 +1,116 @@
+"""Keys that are integers or times close together: a key's code is its distance from a base.
+
+So a row finds its group by a subtraction, without an index, and groups are in order of their keys
+from the start. Codes have gaps, so that arrays by code are longer than there are keys.
+
+Invariants: (1) the base is fixed, and a key that is taken once is taken always: the range only
+grows, and its owner lets it grow only while no key has been refused; (2) codes are below
+``groups``, which is at most four times the rows so far or ``SPAN_MIN``, and each stands for a key
+within int64; (3) ``restore(save())`` has the same keys by the same codes. Which keys are taken
+depends on the cutting of rows into calls, so nothing that is put out may depend on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.events.arrays import numbers, whole
+from rvertex.events.group_arrays import GroupArray
+from rvertex.keys.sort_keys import is_packable, typed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: A range of so many codes is small whatever the rows.
+SPAN_MIN = 1 << 12
+_SPAN_PER_ROW = 4
+#: So large a part of the first keys' width is left free below them.
+_ROOM_BELOW = 8
+_LEAST, _ABOVE = -(2**63), 2**63
+
+
+class OffsetKeys:
+    """Keys of one column of type ``kind`` from ``base`` on."""
+
+    def __init__(self, kind: pa.DataType, base: int) -> None:
+        self._kind = kind
+        self._base = base
+        self._rows = 0
+        #: 1 for the codes that are keys.
+        self._present = GroupArray(np.uint8, 0)
+        self._groups = 0
+
+    @property
+    def groups(self) -> int:
+        """All codes are below it."""
+        return self._groups
+
+    def codes(self, column: pa.Array, *, grows: bool) -> tuple[np.ndarray, np.ndarray | None]:
+        """Which rows have keys of the range, None: all, and the codes of these, int64."""
+        mask = None
+        if column.null_count:
+            mask = column.is_valid().to_numpy(zero_copy_only=False)
+        at = numbers(column).astype(np.int64, copy=False) - np.int64(self._base)
+        self._rows += len(at)
+        # What lies below the base is a great number: at least ``_ABOVE`` less the base.
+        far = at.view(np.uint64)
+        greatest = int(far.max(initial=0) if mask is None else far.max(initial=0, where=mask))
+        if greatest >= self._groups and grows:
+            self._grow(greatest + 1)
+        if greatest >= self._groups:
+            inside = far < np.uint64(self._groups)
+            mask = inside if mask is None else mask & inside
+        return at if mask is None else at[mask], mask
+
+    def had(self) -> np.ndarray:
+        """Which codes are keys, bool[groups at the last :meth:`add`]; not to be kept."""
+        return self._present.read().view(bool)
+
+    def add(self, codes: np.ndarray) -> None:
+        """These are keys now."""
+        self._present.writable(self._groups)[codes] = 1
+
+    def found(self) -> np.ndarray:
+        """The codes that are keys, increasing."""
+        return np.flatnonzero(self.had())
+
+    def keys(self, codes: np.ndarray) -> pa.Array:
+        """The keys of these codes."""
+        return typed(codes + np.int64(self._base), self._kind)
+
+    def save(self) -> dict[str, pa.Table]:
+        """Base and keys, by reference."""
+        present = pa.table({"present": self._present.shared()})
+        return {"base": pa.table({"base": [self._base]}), "present": present}
+
+    @classmethod
+    def restore(cls, kind: pa.DataType, tables: Mapping[str, pa.Table]) -> OffsetKeys:
+        """What has been saved."""
+        made = cls(kind, tables["base"].column(0)[0].as_py())
+        made._present.adopt(numbers(whole(tables["present"].column(0))))
+        made._groups = len(made._present)
+        made._rows = len(made.found())  # At least so many there were.
+        return made
+
+    @classmethod
+    def beginning(cls, column: pa.Array) -> OffsetKeys | None:
+        """For keys like those of ``column``; None if they are far apart or of another type."""
+        if len(column) == 0 or not is_packable(column):
+            return None
+        values = numbers(column)
+        low, high = int(values.min()), int(values.max())
+        base = max(low - (high - low) // _ROOM_BELOW, _LEAST)
+        groups = high - base + 1
+        if groups > max(_SPAN_PER_ROW * len(values), SPAN_MIN):
+            return None
+        made = cls(column.type, base)
+        made._groups = groups
+        return made
+
+    def _grow(self, groups: int) -> None:
+        is_narrow = groups <= max(_SPAN_PER_ROW * self._rows, SPAN_MIN)
+        if is_narrow and self._base + groups <= _ABOVE:
+            self._groups = groups

@@ -1,0 +1,242 @@
+"""Dense integer codes for keys of any columns: what grouping and joining are built on.
+
+A key is one value per key column. Codes are given by first appearance over all calls, so they (and
+every order derived from them) depend on the sequence of keys alone, not on how it was cut.
+
+Invariants: (1) exact: two rows have one code if and only if their keys are equal, where null equals
+null, NaN equals NaN and -0.0 equals 0.0; (2) ``codes`` costs time in its rows, amortised.
+Theory: integers, floats and times go through :class:`~rvertex.keys.int_index.IntIndex` by their
+bits; other types are dictionary-encoded per call, so Python sees distinct values only; several
+columns are folded pairwise, the codes of two columns making one 64-bit key of the next table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.errors import UsageError
+from rvertex.keys.int_index import UNKNOWN, IntIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PAIR_BITS = np.int64(32)
+_PAIR_MASK = np.int64(2**32 - 1)
+
+
+class UnsupportedKeyError(UsageError):
+    """A column of this type cannot be a key."""
+
+    def __init__(self, type_name: str) -> None:
+        super().__init__(type_name)
+        self.type_name = type_name
+
+    def __str__(self) -> str:
+        return f"a column of type {self.type_name} cannot be a key"
+
+
+class KeyIndex:
+    """Keys over columns of ``types`` -> dense codes by first appearance."""
+
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        self._columns = [_NullableColumn(t) for t in types]
+        self._pairs = [IntIndex() for _ in types[1:]]
+        self._has_empty_key = False
+
+    def __len__(self) -> int:
+        if not self._columns:
+            return int(self._has_empty_key)
+        return len(self._pairs[-1]) if self._pairs else len(self._columns[0])
+
+    def codes(self, columns: Sequence[pa.Array], *, insert: bool = True) -> np.ndarray:
+        """int64[n], one code per row; -1 for unknown keys unless ``insert``.
+
+        With no key columns there is one key, the empty one: use :meth:`codes_of_rows`.
+        """
+        assert len(columns) == len(self._columns) > 0, (len(columns), len(self._columns))
+        codes = self._columns[0].codes(columns[0], insert=insert)
+        for column, pairs, values in zip(self._columns[1:], self._pairs, columns[1:], strict=True):
+            codes = _fold(pairs, codes, column.codes(values, insert=insert), insert=insert)
+        return codes
+
+    def codes_of_rows(
+        self, columns: Sequence[pa.Array], rows: int, *, insert: bool = True
+    ) -> np.ndarray:
+        """As :meth:`codes` for ``rows`` rows, also when there are no key columns (all code 0)."""
+        if self._columns:
+            return self.codes(columns, insert=insert)
+        self._has_empty_key |= insert and rows > 0
+        return np.full(rows, 0 if self._has_empty_key else UNKNOWN, np.int64)
+
+    def keys(self, codes: np.ndarray | None = None) -> list[pa.Array]:
+        """The key columns of ``codes`` int64[m], or of all codes in order. Costs time in m."""
+        if codes is None:
+            codes = np.arange(len(self))
+        out: list[pa.Array] = []
+        for column, pairs in zip(self._columns[:0:-1], self._pairs[::-1], strict=True):
+            pair = pairs.keys[codes]
+            out.append(column.values(pair & _PAIR_MASK))
+            codes = pair >> _PAIR_BITS
+        if self._columns:
+            out.append(self._columns[0].values(codes))
+        return out[::-1]
+
+
+def null_keys(columns: Sequence[pa.Array]) -> np.ndarray | None:
+    """Mask of the rows in which any key column is null; None if there is no such row."""
+    mask: np.ndarray | None = None
+    for column in columns:
+        if column.null_count:
+            nulls = _null_mask(column)
+            mask = nulls if mask is None else mask | nulls
+    return mask
+
+
+def _fold(pairs: IntIndex, left: np.ndarray, right: np.ndarray, *, insert: bool) -> np.ndarray:
+    keys = (left << _PAIR_BITS) | (right & _PAIR_MASK)
+    codes = pairs.codes(keys, insert=insert)
+    if not insert:
+        codes[(left < 0) | (right < 0)] = UNKNOWN
+    return codes
+
+
+def _null_mask(column: pa.Array) -> np.ndarray:
+    return column.is_null().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+class _Column(Protocol):
+    """Values without nulls -> dense codes by first appearance."""
+
+    def __len__(self) -> int: ...
+    def codes(self, column: pa.Array, *, insert: bool) -> np.ndarray: ...
+    def values(self, codes: np.ndarray) -> pa.Array: ...
+
+
+class _NullableColumn:
+    """Gives null the code it is due by first appearance; later values have codes one higher."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+        value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
+        is_bits = _bit_width(value_type) is not None
+        self._inner: _Column = _BitsColumn(value_type) if is_bits else _ObjectColumn(value_type)
+        self._null_code: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._inner) + (self._null_code is not None)
+
+    def codes(self, column: pa.Array, *, insert: bool) -> np.ndarray:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if column.null_count == 0:
+            return self._shifted(self._inner.codes(column, insert=insert))
+        nulls = _null_mask(column)
+        known = len(self._inner)
+        inner = self._inner.codes(column.drop_null(), insert=insert)
+        if insert and self._null_code is None:
+            before = inner[: int(nulls.argmax())]
+            self._null_code = max(known, int(before.max(initial=-1)) + 1)
+        codes = np.empty(len(column), np.int64)
+        codes[~nulls] = self._shifted(inner)
+        codes[nulls] = UNKNOWN if self._null_code is None else self._null_code
+        return codes
+
+    def values(self, codes: np.ndarray) -> pa.Array:
+        if self._null_code is None:
+            return self._typed(self._inner.values(codes))
+        nulls = codes == self._null_code
+        inner = self._inner.values((codes - (codes > self._null_code))[~nulls])
+        at = np.cumsum(~nulls) - 1
+        return self._typed(inner.take(pa.array(at, mask=nulls)))
+
+    def _shifted(self, inner: np.ndarray) -> np.ndarray:
+        if self._null_code is not None:
+            inner += inner >= self._null_code
+        return inner
+
+    def _typed(self, values: pa.Array) -> pa.Array:
+        return values if values.type == self._type else values.cast(self._type)
+
+
+class _BitsColumn:
+    """Fixed-width values of at most 64 bits, told apart by their bits."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+        self._index = IntIndex()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def codes(self, column: pa.Array, *, insert: bool) -> np.ndarray:
+        return self._index.codes(_bits(column), insert=insert)
+
+    def values(self, codes: np.ndarray) -> pa.Array:
+        bits = self._index.keys[codes]
+        if pa.types.is_boolean(self._type):
+            return pa.array(bits.astype(bool))
+        narrow = bits.astype(f"i{_bit_width(self._type) // 8}")  # type: ignore[operator]
+        return pa.Array.from_buffers(self._type, len(narrow), [None, pa.py_buffer(narrow)])
+
+
+class _ObjectColumn:
+    """Any other type: Python values of the distinct ones."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        if pa.types.is_nested(type_):
+            raise UnsupportedKeyError(str(type_))
+        self._type = type_
+        self._code_of: dict[Any, int] = {}
+        self._values: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def codes(self, column: pa.Array, *, insert: bool) -> np.ndarray:
+        encoded = column.dictionary_encode()
+        distinct = encoded.dictionary.to_pylist()
+        code_of = self._code_of
+        if insert:
+            found = [code_of.setdefault(value, len(code_of)) for value in distinct]
+            if len(code_of) > len(self._values):
+                known = len(self._values)
+                self._values += [v for v, c in zip(distinct, found, strict=True) if c >= known]
+        else:
+            found = [code_of.get(value, UNKNOWN) for value in distinct]
+        indices = encoded.indices.to_numpy(zero_copy_only=True)
+        codes: np.ndarray = np.array(found, np.int64)[indices]
+        return codes
+
+    def values(self, codes: np.ndarray) -> pa.Array:
+        return pa.array([self._values[code] for code in codes.tolist()], self._type)
+
+
+def _bit_width(type_: pa.DataType) -> int | None:
+    """Width in bits if values of ``type_`` are told apart by at most 64 bits, else None."""
+    types = pa.types
+    if types.is_boolean(type_):
+        return 8
+    if types.is_integer(type_) or types.is_floating(type_) or types.is_temporal(type_):
+        width = int(type_.bit_width)
+        return width if width <= 64 else None
+    return None
+
+
+def _bits(column: pa.Array) -> np.ndarray:
+    """The values as int64[n]; the column has no nulls. Zero copy for 64-bit integers."""
+    if pa.types.is_boolean(column.type):
+        return column.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
+    width = column.type.bit_width // 8
+    raw = (
+        np.frombuffer(column.buffers()[1], f"i{width}") if len(column) else np.empty(0, f"i{width}")
+    )
+    values = raw[column.offset : column.offset + len(column)]
+    if pa.types.is_floating(column.type):
+        floats = values.view(f"f{width}") + np.zeros(1, f"f{width}")
+        floats[np.isnan(floats)] = np.nan
+        values = floats.view(f"i{width}")
+    bits: np.ndarray = values.astype(np.int64, copy=False)
+    return bits

@@ -1,0 +1,243 @@
+"""Keys as numbers in the order of the keys: what grouping in one pass and sorting groups rest on.
+
+Integers and times become one number for all key columns, by arithmetic, so that neither an index
+nor a comparison of columns is needed. Further columns of any type may follow if they depend on
+these, as a name does on an id: then they have nothing to say in the order. All else is indexed.
+
+Invariant: ``number(a) < number(b)`` if and only if key a comes before key b: columns from left to
+right, each ascending, NaN after numbers and nulls last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rvertex.events.arrays import numbers
+from rvertex.events.group_scan import heads_of
+from rvertex.events.ordering import stable_order, stable_sorted
+from rvertex.keys.key_index import KeyIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Numbers are below this, so that they can be told apart from a window and counted.
+SPAN_MAX = 2**62
+#: Values within a span of so many times their number, or so many, are ranked without a sort.
+_DENSE_PER_VALUE, _DENSE_CELLS_MIN = 12, 1 << 16
+#: The same where there are more values than fit the processor's caches.
+_DENSE_PER_MANY, _MANY_VALUES = 1, 1 << 18
+_INT32_MAX = 2**31 - 1
+#: So many rows tell most columns that do not depend on others.
+_LOOK_ROWS = 1024
+
+
+class NumberedKeys(Protocol):
+    """The keys of some rows, by number."""
+
+    @property
+    def codes(self) -> np.ndarray:
+        """The number of each row's key, int64[n]."""
+        ...
+
+    @property
+    def span(self) -> int:
+        """All numbers are below it; at least 1."""
+        ...
+
+    def keys(self, codes: np.ndarray) -> list[pa.Array]:
+        """The key columns of numbers that occur."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PackedKeys:
+    """Keys that are integers or times: the mixed-radix number of their offsets."""
+
+    codes: np.ndarray
+    span: int
+    types: tuple[pa.DataType, ...]
+    #: Per column the least value, and how many there are from it to the greatest.
+    lows: tuple[int, ...]
+    spans: tuple[int, ...]
+
+    def keys(self, codes: np.ndarray) -> list[pa.Array]:
+        out: list[pa.Array] = []
+        for i in reversed(range(len(self.types))):
+            values = codes
+            if i:
+                codes, values = np.divmod(codes, self.spans[i])
+            out.append(typed(values + np.int64(self.lows[i]), self.types[i]))
+        return out[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedKeys:
+    """Keys of any types by their rank; ``first[rank]`` is a row of ``columns`` with that key."""
+
+    codes: np.ndarray
+    first: np.ndarray
+    columns: list[pa.Array]
+
+    @property
+    def span(self) -> int:
+        return max(len(self.first), 1)
+
+    def keys(self, codes: np.ndarray) -> list[pa.Array]:
+        at = pa.array(self.first[codes])
+        return [column.take(at) for column in self.columns]
+
+
+def numbered_keys(
+    types: Sequence[pa.DataType], columns: Sequence[pa.Array], rows: int
+) -> NumberedKeys:
+    """The keys of ``rows`` rows as numbers; ``columns`` are of ``types``, or dictionaries of it."""
+    packed = packed_keys(columns, rows)
+    if packed is not None:
+        return packed
+    return _leading(types, columns, rows) or _indexed(types, columns, rows)
+
+
+def packed_keys(columns: Sequence[pa.Array], rows: int) -> PackedKeys | None:
+    """The keys of ``rows`` rows, if all columns are integers or times without nulls and fit."""
+    types = tuple(column.type for column in columns)
+    if not all(is_packable(column) for column in columns):
+        return None
+    values = [numbers(column).astype(np.int64, copy=False) for column in columns]
+    lows, spans, span = [], [], 1
+    for column in values:
+        low, high = (int(column.min()), int(column.max())) if rows else (0, 0)
+        lows.append(low)
+        spans.append(high - low + 1)
+        span *= spans[-1]
+    if span > SPAN_MAX:
+        return None
+    codes = values[0] - np.int64(lows[0]) if values else np.zeros(rows, np.int64)
+    for column, low, width in zip(values[1:], lows[1:], spans[1:], strict=True):
+        codes *= width
+        codes += column
+        codes -= np.int64(low)
+    return PackedKeys(codes, span, types, tuple(lows), tuple(spans))
+
+
+def sorted_keys(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
+    """The order of ``groups`` different keys, int64[groups]."""
+    packed = packed_keys(keys, groups)
+    if packed is not None:
+        order = stable_order(packed.codes)
+        return np.arange(groups) if order is None else order
+    plain = [k.dictionary_decode() if pa.types.is_dictionary(k.type) else k for k in keys]
+    names = [f"k{i}" for i in range(len(plain))]
+    table = pa.table(plain, names=names)
+    found = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
+    return found.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+
+
+def is_packable(column: pa.Array) -> bool:
+    """Whether its values are integers or times that int64 holds in their order, none null."""
+    types, kind = pa.types, column.type
+    is_number = types.is_integer(kind) and kind != pa.uint64()
+    is_time = types.is_temporal(kind) and not types.is_interval(kind)
+    return bool(is_number or is_time or types.is_boolean(kind)) and not column.null_count
+
+
+def typed(values: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """int64[n] as a column of a type that can be packed."""
+    if pa.types.is_boolean(kind):
+        return pa.array(values.astype(bool))
+    if pa.types.is_temporal(kind):
+        return pa.array(values.astype(f"i{kind.bit_width // 8}", copy=False)).view(kind)
+    return pa.array(values.astype(kind.to_pandas_dtype(), copy=False))
+
+
+def is_dense(span: int, values: int) -> bool:
+    """Whether so many values within this span are ranked by counting and not by sorting."""
+    per_value = _DENSE_PER_MANY if values > _MANY_VALUES else _DENSE_PER_VALUE
+    return span <= max(per_value * values, _DENSE_CELLS_MIN)
+
+
+def ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct values int64[m], ascending, and the rank of each of ``values``, int64[n]."""
+    if len(values) == 0:
+        return values.astype(np.int64), values.astype(np.int64)
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    if not is_dense(span, len(values)):
+        return _sorted_ranks(values.astype(np.int64, copy=False))
+    local = values - low if low else values
+    present = np.zeros(span, bool)
+    present[local] = True
+    found = np.flatnonzero(present)
+    if len(found) == span:
+        return found + low, local.astype(np.int64, copy=False)
+    rank_of = np.empty(span, np.int64)
+    rank_of[found] = np.arange(len(found))
+    return found + low, rank_of[local]
+
+
+def narrowed(values: np.ndarray, span: int) -> np.ndarray:
+    """Values below ``span`` in narrow integers, where these do."""
+    return values.astype(np.int32, copy=False) if span <= _INT32_MAX else values
+
+
+def _sorted_ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    in_order, order = stable_sorted(values)
+    heads = heads_of(in_order)
+    rank = np.cumsum(heads)
+    rank -= 1
+    if order is None:
+        return in_order[heads], rank
+    of_row = np.empty(len(values), np.int64)
+    of_row[order] = rank
+    return in_order[heads], of_row
+
+
+def _leading(
+    types: Sequence[pa.DataType], columns: Sequence[pa.Array], rows: int
+) -> ListedKeys | None:
+    """The keys by the first columns, if these can be packed and the others depend on them."""
+    count = 0
+    while count < len(columns) and is_packable(columns[count]):
+        count += 1
+    rest = columns[count:]
+    if count == 0 or rows == 0 or any(pa.types.is_floating(column.type) for column in rest):
+        return None
+    packed = packed_keys(columns[:count], rows)
+    if packed is None:
+        return None
+    distinct, rank = ranks(packed.codes)
+    first = np.empty(len(distinct), np.int64)
+    first[rank[::-1]] = np.arange(rows)[::-1]
+    if len(distinct) < rows:
+        at = first[rank]
+        if not all(_equals(column, at, n) for n in (_LOOK_ROWS, rows) for column in rest):
+            return None
+    plain = [_as(column, kind) for column, kind in zip(columns, types, strict=True)]
+    return ListedKeys(rank, first, plain)
+
+
+def _equals(column: pa.Array, at: np.ndarray, rows: int) -> bool:
+    """Whether the value of each of the first rows is that of row ``at``; null equals null."""
+    mine, other = column.slice(0, rows), column.take(pa.array(at[:rows]))
+    if pa.types.is_dictionary(column.type):
+        mine, other = mine.indices, other.indices  # one value may have two: then it is indexed
+    return bool(mine.equals(other))
+
+
+def _indexed(types: Sequence[pa.DataType], columns: Sequence[pa.Array], rows: int) -> ListedKeys:
+    """The keys of any columns, by an index of them."""
+    index = KeyIndex(types)
+    codes = index.codes_of_rows(columns, rows)
+    keys = index.keys()
+    order = sorted_keys(keys, len(index))
+    rank = np.empty(len(index), np.int64)
+    rank[order] = np.arange(len(index))
+    return ListedKeys(rank[codes], order, keys)
+
+
+def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type == kind else column.cast(kind)

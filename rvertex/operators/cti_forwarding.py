@@ -1,0 +1,77 @@
+"""CAUGHT UP: an operator that holds CTIs back, with its CTIs let through once its rows have left.
+
+The planner puts it around sessions, left joins and the like where a keyed process with timers
+follows; why is in :mod:`rvertex.operators.cti_hold`. A transform does the same by itself.
+
+    session(5)    in                  out              out, caught up
+                  [0, 1)
+                  CTI(3)              CTI(0)           CTI(0)
+                  CTI(INF)            [0, 5)           [0, 5), CTI(3)
+                                      CTI(INF)         CTI(INF)
+
+Invariants: as of the operator inside; its rows leave when time has passed their starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rvertex.operators.composite_state import joined_states, part_state
+from rvertex.operators.cti_hold import HeldCtis
+from rvertex.operators.horizon import horizon_of, output_duration_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from rvertex.events.run import Run
+    from rvertex.operators.horizon import Durations
+    from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
+
+_INSIDE = "inside"
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """``operator`` puts nothing aside and draws no values."""
+
+    operator: OperatorSpec
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """That of the operator."""
+        return self.operator.output_schema(inputs)
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """CTIs that wait are later than the one that the operator owes, and thin by themselves."""
+        return horizon_of(self.operator, durations)
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """That of the operator."""
+        return output_duration_of(self.operator, durations)
+
+    def open(self, inputs: Sequence[pa.Schema]) -> CaughtUpOperator:
+        """The operator, without CTIs that wait."""
+        return CaughtUpOperator(self.operator.open(inputs))
+
+
+class CaughtUpOperator:
+    """See :class:`CaughtUp`."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._held = HeldCtis(keeps_own=True)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """What the operator puts out, and the CTIs that it has come to."""
+        return self._held.follow(ports, self._operator.process)
+
+    def snapshot(self) -> OperatorState:
+        """The operator's state, and the CTIs that wait."""
+        return joined_states({_INSIDE: self._operator.snapshot()}, {"held": self._held.save()}, {})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._operator.load(part_state(state, _INSIDE))
+        self._held.load(state.header["held"])

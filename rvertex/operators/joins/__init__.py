@@ -1,0 +1,1 @@
+"""Temporal joins: inner, left, anti, and with a condition."""

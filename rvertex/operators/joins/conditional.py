@@ -1,0 +1,147 @@
+"""LEFT and ANTI JOIN with a condition over both events besides equal keys: what is a match?
+
+A pair is a match where its keys are equal, its lifetimes overlap and ``where`` is true of it (null
+is not). With that word changed everything is as in :mod:`rvertex.operators.joins.left` and
+:mod:`rvertex.operators.joins.anti`: order, CTIs, what waits for what. (An inner join with a
+condition is the inner join and a filter.)
+
+    left                   right                   where left.x < right.y: anti
+    [100, 110) k=1 x=5     [101, 103) k=1 y=9      [100, 101) k=1 x=5
+                           [104, 108) k=1 y=2      no match: 5 < 2 is false
+    CTI(110)               CTI(110)                [103, 110) k=1 x=5, CTI(110)
+
+Theory: left events are numbered. The inner join, filtered, gives for each number the times at which
+its event is matched; then an event is alone where no such time of its own number is, which is an
+anti join by number. Invariant: numbers are those of the left events in merged order, from 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, empty_events, event_schema
+from rvertex.errors import OperatorTypeError
+from rvertex.events.reorder_buffer import SortedRuns
+from rvertex.events.run import Run
+from rvertex.operators.composite_state import joined_states, part_state
+from rvertex.operators.horizon import greatest_us, sum_us
+from rvertex.operators.joins.anti import AntiJoin, AntiJoinOperator
+from rvertex.operators.joins.inner import Side, TemporalJoin
+from rvertex.operators.joins.left import interleaved
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.horizon import Durations
+    from rvertex.operators.protocol import Evaluator, Operator, OperatorState
+
+Columns = tuple[tuple[Side, str, str], ...]
+_PAIRS, _ALONE = "pairs", "alone"
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalJoin:
+    """Port 0 is left, port 1 is right. ``output``: (side, its column, output name).
+
+    ``reads``: the same for the columns of ``where``; one name means one column in both.
+    """
+
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    output: Columns
+    where: Evaluator
+    reads: Columns
+    how: Literal["left", "anti"]
+
+    def __post_init__(self) -> None:
+        assert self.how == "left" or all(side == "left" for side, _, _ in self.output), self
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The columns of ``output``.
+
+        Raises:
+            OperatorTypeError: the condition is not boolean.
+        """
+        pairs = self.pairs("").output_schema(inputs)
+        kind = self.where.evaluate(empty_events(pairs)).type
+        if not pa.types.is_boolean(kind):
+            raise OperatorTypeError("join", f"needs a boolean condition, got {kind}")
+        return pa.schema([pairs.field(name) for _, _, name in self.output])
+
+    def pairs(self, number: str) -> TemporalJoin:
+        """The inner join with all that is needed of a pair; the left number is ``number``."""
+        named = {name: (side, column) for side, column, name in (*self.output, *self.reads)}
+        columns: list[tuple[Side, str, str]] = [(*named[name], name) for name in named]
+        if number:
+            columns.append(("left", number, number))
+        return TemporalJoin(self.left_on, self.right_on, tuple(columns))
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """As without a condition: matches live no longer than their events."""
+        return sum_us(durations[0], greatest_us(durations))
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """No row outlives its left event."""
+        return durations[0]
+
+    def open(self, inputs: Sequence[pa.Schema]) -> ConditionalJoinOperator:
+        """A new operator; it holds nothing yet."""
+        return ConditionalJoinOperator(self, inputs)
+
+
+class ConditionalJoinOperator:
+    """See :class:`ConditionalJoin`."""
+
+    def __init__(self, spec: ConditionalJoin, inputs: Sequence[pa.Schema]) -> None:
+        left, right = inputs
+        self._spec = spec
+        self._schema = event_schema(spec.output_schema(inputs))
+        names = {*left.names, *right.names, *(name for _, _, name in (*spec.output, *spec.reads))}
+        self._number = "_number"
+        while self._number in names:
+            self._number += "_"
+        field = pa.field(self._number, pa.int64())
+        numbered, marks = pa.schema([*left, field]), pa.schema([field])
+        self._numbered = event_schema(numbered)
+        self._pairs: Operator = spec.pairs(self._number).open([numbered, right])
+        on = (self._number,)
+        output = tuple((column, name) for side, column, name in spec.output if side == "left")
+        self._alone: AntiJoinOperator = AntiJoin(on, on, output).open([numbered, marks])
+        #: Matches that start at or after the first piece that is not settled.
+        self._held = SortedRuns(self._schema)
+        self._next = 0
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Find the matches, then what they leave of the left events."""
+        left, right = ports
+        numbers = np.arange(self._next, self._next + left.events.num_rows)
+        self._next += len(numbers)
+        columns = [*left.events.columns, pa.array(numbers)]
+        lefts = Run(pa.RecordBatch.from_arrays(columns, schema=self._numbered), left.ctis)
+        matches = self._pairs.process([lefts, right]).events
+        if matches.num_rows:
+            matches = matches.filter(self._spec.where.evaluate(matches))
+        marks = Run(matches.select([VS, VE, self._number]), left.ctis)
+        alone = self._alone.process([lefts, marks], seen=[right])
+        if self._spec.how == "anti":
+            return alone
+        self._held.push(matches.select(self._schema.names))
+        return interleaved(self._held, alone, self._alone.released_before, self._schema)
+
+    def snapshot(self) -> OperatorState:
+        """Both parts and the matches held, by reference."""
+        parts = {_PAIRS: self._pairs.snapshot(), _ALONE: self._alone.snapshot()}
+        return joined_states(parts, {"next": self._next}, {"held": self._held.table()})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._pairs.load(part_state(state, _PAIRS))
+        self._alone.load(part_state(state, _ALONE))
+        self._next = state.header["next"]
+        self._held = SortedRuns(self._schema)
+        for batch in state.tables["held"].to_batches():
+            self._held.push(batch)

@@ -1,0 +1,288 @@
+"""Temporal join: a row for every pair with equal keys whose lifetimes overlap, on the overlap.
+
+Null keys never match; NaN equals NaN and -0.0 equals 0.0. CTIs pass unchanged.
+
+Invariants: (1) the output is ordered by (merged order of the later item of the pair, ordinal of
+the earlier one), hence by ``vs``, and does not depend on cutting; (2) with the frontier the greater
+of the last merged ``vs`` and the last CTI, a row with ``ve <= frontier`` can match nothing any more
+and is not remembered; (3) a step costs time in its new rows and the pairs it emits.
+Theory: every new row probes what is remembered of the other side, all of which precedes it. Pairs
+of two new rows: see :mod:`rvertex.operators.joins.new_pairs`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import event_schema
+from rstream.items.dictionaries import join_batches
+from rstream.types import MIN_TIME
+from rvertex.events.ordering import stable_order
+from rvertex.events.run import Run
+from rvertex.keys.code_map import CodeMap
+from rvertex.keys.int_index import UNKNOWN
+from rvertex.keys.key_index import KeyIndex
+from rvertex.operators.horizon import greatest_us, least_us
+from rvertex.operators.joins.new_pairs import NewRows, Pairs, Source, pairs_of, within_batch
+from rvertex.operators.joins.side_index import JoinSide, Rows, living_rows
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.horizon import Durations
+
+Side = Literal["left", "right"]
+#: The others hold rows back until nothing can match them: see left_join.py and anti_join.py.
+How = Literal["inner"]
+
+_SIDES: tuple[Side, Side] = ("left", "right")
+_CODES_SLACK = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalJoin:
+    """Port 0 is left, port 1 is right.
+
+    ``output`` lists the columns of the result: (side, its column, output name).
+    """
+
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    output: tuple[tuple[Side, str, str], ...]
+    how: How = "inner"
+
+    def __post_init__(self) -> None:
+        assert len(self.left_on) == len(self.right_on) > 0, (self.left_on, self.right_on)
+        names = [name for _, _, name in self.output]
+        assert len(set(names)) == len(names), names
+        assert self.how == "inner", self.how
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        of_side = dict(zip(_SIDES, inputs, strict=True))
+        return pa.schema(
+            [(name, of_side[side].field(column).type) for side, column, name in self.output]
+        )
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Rows are kept while they are alive."""
+        return greatest_us(durations)
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """Rows live while both sides do."""
+        return least_us(durations)
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Join:
+        return Join(self, inputs)
+
+    def on(self, side: Side) -> tuple[str, ...]:
+        return self.left_on if side == "left" else self.right_on
+
+    def stored(self, side: Side, payload: pa.Schema) -> pa.Schema:
+        """The columns of a side that are remembered: its keys and what is put out."""
+        wanted = [*self.on(side), *(column for s, column, _ in self.output if s == side)]
+        return pa.schema([payload.field(name) for name in dict.fromkeys(wanted)])
+
+
+class Join:
+    """A running temporal inner join."""
+
+    def __init__(self, spec: TemporalJoin, inputs: Sequence[pa.Schema]) -> None:
+        self._spec = spec
+        self._schema = event_schema(spec.output_schema(inputs))
+        self._stored = [
+            spec.stored(side, payload) for side, payload in zip(_SIDES, inputs, strict=True)
+        ]
+        left, right = (
+            [_value_type(payload.field(name).type) for name in spec.on(side)]
+            for side, payload in zip(_SIDES, inputs, strict=True)
+        )
+        assert left == right, f"keys of different types: {left}, {right}"
+        self._key_types = left
+        self._in_batch = CodeMap()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._sides = [JoinSide(stored) for stored in self._stored]
+        self._keys = KeyIndex(self._key_types)
+        self._frontier: int = MIN_TIME
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        left, right = (self._new_rows(i, run) for i, run in enumerate(ports))
+        ctis = ports[0].ctis
+        if len(left) + len(right) == 0:
+            self._advance([left, right], ctis)
+            return Run(_no_events(self._schema), ctis)
+        self._give_codes(left, right)
+        left.rank = np.arange(len(left)) + right.vs.searchsorted(left.vs, side="left")
+        right.rank = np.arange(len(right)) + left.vs.searchsorted(right.vs, side="right")
+        pairs = [*self._with_remembered(left, 1), *self._with_remembered(right, 0)]
+        if len(left) and len(right):
+            pairs += within_batch(left, right, self._in_batch)
+        self._advance([left, right], ctis)
+        return Run(self._emit(pairs), ctis)
+
+    def snapshot(self) -> OperatorState:
+        header = {
+            "frontier": self._frontier,
+            "next_ordinals": [side.next_ordinal for side in self._sides],
+        }
+        return OperatorState(header, {name: side.table() for name, side in self._named_sides()})
+
+    def load(self, state: OperatorState) -> None:
+        self._reset()
+        self._frontier = state.header["frontier"]
+        for side, ordinal in zip(self._sides, state.header["next_ordinals"], strict=True):
+            side.next_ordinal = ordinal
+        self._remember_all([state.tables[name] for name in _SIDES])
+
+    def check(self) -> None:
+        """Assert the invariants (linear)."""
+        for side in self._sides:
+            side.check(self._frontier)
+        assert len(self._keys) <= 2 * self._remembered() + _CODES_SLACK
+
+    def _named_sides(self) -> list[tuple[str, JoinSide]]:
+        return list(zip(_SIDES, self._sides, strict=True))
+
+    def _remembered(self) -> int:
+        return sum(len(side) for side in self._sides)
+
+    # A step.
+
+    def _new_rows(self, i: int, run: Run) -> NewRows:
+        on = self._spec.on(_SIDES[i])
+        return NewRows(run.events, on, self._stored[i], self._sides[i].next_ordinal)
+
+    def _give_codes(self, left: NewRows, right: NewRows) -> None:
+        """Codes of all new rows; -1 where a key is null, or can match nothing in this step.
+
+        Keys of the smaller side are made known first. A key of the larger side that is unknown then
+        has no partner yet; it becomes known only if its row is remembered.
+        """
+        small, large = (left, right) if len(left) <= len(right) else (right, left)
+        for rows, insert in ((small, True), (large, False)):
+            rows.codes = self._keys.codes(rows.keys, insert=insert)
+            if rows.null_keys is not None:
+                rows.codes[rows.null_keys] = UNKNOWN
+
+    def _with_remembered(self, new: NewRows, other: int) -> list[Pairs]:
+        """Pairs of a new row and an older one of side ``other``."""
+        side = self._sides[other]
+        if side.runs == 0 or len(new) == 0:
+            return []
+        known = new.known_rows()
+        vs, codes = new.vs, new.codes
+        if len(known) < len(new):
+            vs, codes = vs.take(known), codes.take(known)
+        pairs = []
+        for run, probe, place in side.find(codes, vs):
+            later = known.take(probe) if len(known) < len(new) else probe
+            old = Source(run.rows.stored, place)
+            ends = np.minimum(new.ve.take(later), run.rows.ve.take(place))
+            pairs.append(pairs_of(new, later, old, run.rows.ordinal.take(place), ends, other))
+        return pairs
+
+    def _advance(self, news: list[NewRows], ctis: np.ndarray) -> None:
+        """Move the frontier, remember the new rows that outlive it, forget the old that do not."""
+        for new in news:
+            if len(new):
+                self._frontier = max(self._frontier, int(new.vs[-1]))
+        if len(ctis):
+            self._frontier = max(self._frontier, int(ctis[-1]))
+        for side, new in zip(self._sides, news, strict=True):
+            side.next_ordinal += len(new)
+            if len(new):
+                side.insert(self._surviving(new), self._frontier)
+            side.expire(self._frontier)
+        if len(self._keys) > 2 * self._remembered() + _CODES_SLACK:
+            self._forget_keys()
+
+    def _surviving(self, new: NewRows) -> Rows:
+        alive = new.ve > self._frontier
+        if new.null_keys is not None:
+            alive &= ~new.null_keys
+        at = np.flatnonzero(alive)
+        stored = new.stored if len(at) == len(new) else new.stored.take(pa.array(at))
+        codes = new.codes[at]
+        if codes.min(initial=0) < 0:
+            codes = self._keys.codes([stored.column(name) for name in new.on])
+        return Rows(codes, new.ve[at], new.first_ordinal + at, stored)
+
+    def _forget_keys(self) -> None:
+        """Begin the key index again with the keys that are still remembered."""
+        tables = [side.table() for side in self._sides]
+        ordinals = [side.next_ordinal for side in self._sides]
+        self._keys = KeyIndex(self._key_types)
+        self._sides = [JoinSide(stored) for stored in self._stored]
+        for side, ordinal in zip(self._sides, ordinals, strict=True):
+            side.next_ordinal = ordinal
+        self._remember_all(tables)
+
+    def _remember_all(self, tables: list[pa.Table]) -> None:
+        for name, side, table in zip(_SIDES, self._sides, tables, strict=True):
+            ve, ordinal, stored = living_rows(table, self._frontier)
+            if len(ve):
+                codes = self._keys.codes([stored.column(c) for c in self._spec.on(name)])
+                side.insert(Rows(codes, ve, ordinal, stored), self._frontier)
+
+    # The output.
+
+    def _emit(self, pairs: list[Pairs]) -> pa.RecordBatch:
+        if not pairs:
+            return _no_events(self._schema)
+        order = _pair_order(pairs)
+        times = [
+            _joined([p.vs for p in pairs], order),
+            _joined([p.ve for p in pairs], order),
+        ]
+        columns: dict[tuple[str, str], pa.Array] = {}
+        for i, side in enumerate(_SIDES):
+            names = list(dict.fromkeys(c for s, c, _ in self._spec.output if s == side))
+            if names:
+                rows = _gather([p.sources[i] for p in pairs], names, order)
+                columns |= {(side, name): rows.column(name) for name in names}
+        payload = [columns[side, name] for side, name, _ in self._spec.output]
+        arrays = [*(pa.array(t) for t in times), *payload]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _pair_order(pairs: list[Pairs]) -> np.ndarray | None:
+    """By (rank of the later row, ordinal of the earlier one); None if that is the order."""
+    rank = _joined([p.rank for p in pairs], None)
+    ordinal = _joined([p.ordinal for p in pairs], None)
+    if bool((rank[1:] > rank[:-1]).all()):
+        return None
+    low = int(ordinal.min())
+    bits = (int(ordinal.max()) - low).bit_length()
+    assert int(rank.max()).bit_length() + bits < 64, (rank.max(), bits)
+    return stable_order((rank << bits) | (ordinal - low))
+
+
+def _joined(parts: list[np.ndarray], order: np.ndarray | None) -> np.ndarray:
+    whole: np.ndarray = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return whole if order is None else whole.take(order)
+
+
+def _gather(sources: list[Source], columns: list[str], order: np.ndarray | None) -> pa.RecordBatch:
+    """The columns of the sources one after the other, put into ``order``."""
+    rows = sources[0].rows
+    if all(source.rows is rows for source in sources):
+        at = _joined([source.at for source in sources], order)
+        return rows.select(columns).take(pa.array(at))
+    parts = [s.rows.select(columns).take(pa.array(s.at)) for s in sources]
+    whole = join_batches(parts)
+    return whole if order is None else whole.take(pa.array(order))
+
+
+def _value_type(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _no_events(schema: pa.Schema) -> pa.RecordBatch:
+    columns = [pa.nulls(0, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

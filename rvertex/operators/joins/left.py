@@ -1,0 +1,125 @@
+"""LEFT JOIN: the rows of the inner join, and the left alone while it has no match.
+
+A left event gives one row per match, alive where both are (as in
+:mod:`rvertex.operators.joins.inner`), and the pieces of its lifetime outside all its matches (as in
+:mod:`rvertex.operators.joins.anti`) with null in the right columns. So at each instant every left
+row that is alive is in the answer. Rows come by start; at equal starts matches before pieces, each
+in the order of their operator. CTIs are those of the anti join.
+
+    left                right                    out
+    [100, 110) k=1      [101, 103) k=1 x=a
+    CTI(102)            CTI(102)                 [100, 101) k=1 x=null, [101, 103) k=1 x=a, CTI(102)
+                        [106, 112) k=1 x=b
+    CTI(107)            CTI(107)                 [103, 106) k=1 x=null, [106, 110) k=1 x=b, CTI(107)
+
+Invariant: matches are held until every piece that starts before them is out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, event_schema
+from rstream.items.dictionaries import join_batches
+from rvertex.events.ordering import in_time_order
+from rvertex.events.reorder_buffer import SortedRuns
+from rvertex.events.run import Run
+from rvertex.operators.composite_state import joined_states, part_state
+from rvertex.operators.joins.anti import AntiJoin, AntiJoinOperator
+from rvertex.operators.joins.inner import Side, TemporalJoin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.horizon import Durations
+    from rvertex.operators.protocol import Operator, OperatorState
+
+_MATCHES, _ALONE = "matches", "alone"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftJoin:
+    """As :class:`~rvertex.operators.joins.inner.TemporalJoin`, and no left event is lost."""
+
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    output: tuple[tuple[Side, str, str], ...]
+
+    @property
+    def matches(self) -> TemporalJoin:
+        """The part with a right event."""
+        return TemporalJoin(self.left_on, self.right_on, self.output)
+
+    @property
+    def alone(self) -> AntiJoin:
+        """The part without."""
+        output = tuple((column, name) for side, column, name in self.output if side == "left")
+        return AntiJoin(self.left_on, self.right_on, output)
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """That of the inner join."""
+        return self.matches.output_schema(inputs)
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """That of the part without a match: it holds the matches back."""
+        return self.alone.horizon_us(durations)
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """No row outlives its left event."""
+        return durations[0]
+
+    def open(self, inputs: Sequence[pa.Schema]) -> LeftJoinOperator:
+        """A new operator; it holds nothing yet."""
+        schema = event_schema(self.output_schema(inputs))
+        return LeftJoinOperator(self.matches.open(inputs), self.alone.open(inputs), schema)
+
+
+class LeftJoinOperator:
+    """See :class:`LeftJoin`."""
+
+    def __init__(self, matches: Operator, alone: AntiJoinOperator, schema: pa.Schema) -> None:
+        self._matches, self._alone = matches, alone
+        self._schema = schema
+        self._held = SortedRuns(schema)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Run both parts and interleave what they give."""
+        self._held.push(self._matches.process(ports).events)
+        alone = self._alone.process(ports)
+        return interleaved(self._held, alone, self._alone.released_before, self._schema)
+
+    def snapshot(self) -> OperatorState:
+        """Both parts and the matches held, by reference."""
+        parts = {_MATCHES: self._matches.snapshot(), _ALONE: self._alone.snapshot()}
+        return joined_states(parts, {}, {"held": self._held.table()})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._matches.load(part_state(state, _MATCHES))
+        self._alone.load(part_state(state, _ALONE))
+        self._held = SortedRuns(self._schema)
+        for batch in state.tables["held"].to_batches():
+            self._held.push(batch)
+
+
+def interleaved(held: SortedRuns, alone: Run, before: int, schema: pa.Schema) -> Run:
+    """The matches held that start before ``before``, with the pieces that leave by then."""
+    matches = held.take_below(before)
+    if alone.events.num_rows == 0:
+        return Run(matches, alone.ctis)
+    both = join_batches([matches, _widened(alone.events, schema)])
+    return Run(in_time_order(both)[0], alone.ctis)
+
+
+def _widened(pieces: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Pieces with null in the right columns."""
+    there = set(pieces.schema.names)
+    columns = [pieces.column(VS), pieces.column(VE)]
+    columns += [
+        pieces.column(f.name) if f.name in there else pa.nulls(pieces.num_rows, f.type)
+        for f in list(schema)[2:]
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

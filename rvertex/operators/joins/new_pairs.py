@@ -1,0 +1,202 @@
+"""The new rows of a step of a join, and the pairs among them.
+
+Pairs of two new rows are found in one of two ways. Where no key has many rows on the smaller side,
+each row of the larger side is compared with all of its key there: whether two lifetimes overlap
+does not depend on which row is the later one. Otherwise both sides are sorted together by (key,
+merged order): the rows of the other side that precede a row are then a range, of which a tree of
+maxima finds those still alive.
+
+Invariants: (1) either way gives the same pairs, in an order of its own (a join orders what it
+emits); (2) a step costs time in its rows and the pairs found, times :data:`_COMPARED_MAX`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rstream.items.batch import VE, VS, int64_column
+from rvertex.events.ordering import stable_order
+from rvertex.keys.key_index import null_keys
+from rvertex.operators.joins.max_tree import MaxTree
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rvertex.keys.code_map import CodeMap
+
+#: So many rows of a key are compared one by one.
+_COMPARED_MAX = 8
+
+
+class NewRows:
+    """The rows of one port in this step."""
+
+    def __init__(
+        self, events: pa.RecordBatch, on: tuple[str, ...], stored: pa.Schema, first_ordinal: int
+    ) -> None:
+        self.on = on
+        self.vs, self.ve = int64_column(events, VS), int64_column(events, VE)
+        self.stored = events.select(stored.names)
+        self.keys = [events.column(name) for name in on]
+        self.null_keys = null_keys(self.keys)
+        self.first_ordinal = first_ordinal
+        self.codes = np.empty(0, np.int64)
+        #: Place in the merged order of this step.
+        self.rank = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.vs)
+
+    def known_rows(self) -> np.ndarray:
+        return np.flatnonzero(self.codes >= 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Rows of a batch, by place."""
+
+    rows: pa.RecordBatch
+    at: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Matches of new rows with one batch of earlier rows."""
+
+    sources: tuple[Source, Source]
+    rank: np.ndarray
+    ordinal: np.ndarray
+    vs: np.ndarray
+    ve: np.ndarray
+
+
+def pairs_of(
+    new: NewRows,
+    later: np.ndarray,
+    old: Source,
+    ordinal: np.ndarray,
+    ends: np.ndarray,
+    other: int,
+) -> Pairs:
+    """``later`` rows of ``new`` with ``old`` rows of side ``other``."""
+    recent = Source(new.stored, later)
+    sources = (old, recent) if other == 0 else (recent, old)
+    return Pairs(sources, new.rank.take(later), ordinal, new.vs.take(later), ends)
+
+
+def within_batch(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
+    """Pairs of two new rows; ``scratch`` is empty before and after."""
+    small = 0 if len(left) < len(right) else 1
+    keyed = _ByKey((left, right)[small])
+    if keyed.longest > _COMPARED_MAX:
+        return by_sorting(left, right, scratch)
+    return _by_comparing((left, right), small, keyed, scratch)
+
+
+class _ByKey:
+    """The rows of a side by code: those of ``codes[i]`` are ``rows[starts[i]:starts[i + 1]]``."""
+
+    def __init__(self, new: NewRows) -> None:
+        rows = new.known_rows()
+        codes = new.codes.take(rows)
+        order = stable_order(codes)
+        if order is not None:
+            rows, codes = rows.take(order), codes.take(order)
+        begins = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+        self.rows = rows
+        self.starts = np.concatenate([[0], begins, [len(rows)]]) if len(rows) else np.zeros(1, int)
+        self.codes = codes.take(self.starts[:-1])
+        self.longest = int(np.diff(self.starts).max(initial=0))
+
+
+def _by_comparing(
+    news: tuple[NewRows, NewRows], small: int, keyed: _ByKey, scratch: CodeMap
+) -> list[Pairs]:
+    """Each row of the larger side with all of its key on the other."""
+    few, many = news[small], news[1 - small]
+    mine = many.known_rows()
+    scratch.put(keyed.codes, np.arange(len(keyed.codes), dtype=np.int32))
+    group = scratch.get(many.codes if len(mine) == len(many) else many.codes.take(mine))
+    scratch.clear(keyed.codes)
+    hits = np.flatnonzero(group >= 0)
+    mine, group = mine.take(hits), group.take(hits)
+    first = keyed.starts.take(group)
+    if keyed.longest > 1:
+        lengths = keyed.starts.take(group + 1) - first
+        ends = np.cumsum(lengths)
+        first = np.arange(int(lengths.sum())) + np.repeat(first - ends + lengths, lengths)
+        mine = np.repeat(mine, lengths)
+    other = keyed.rows.take(first)
+    overlap = few.vs.take(other) < many.ve.take(mine)
+    overlap &= many.vs.take(mine) < few.ve.take(other)
+    kept = np.flatnonzero(overlap)
+    mine, other = mine.take(kept), other.take(kept)
+    is_later = many.rank.take(mine) > few.rank.take(other)
+    pairs = []
+    for side, chosen in ((small, is_later), (1 - small, ~is_later)):
+        at = np.flatnonzero(chosen)
+        if len(at):
+            places = (mine.take(at), other.take(at))
+            later, earlier = places if side == small else places[::-1]
+            pairs.append(_new_pairs(news[1 - side], later, news[side], earlier, side))
+    return pairs
+
+
+def _new_pairs(
+    new: NewRows, later: np.ndarray, old: NewRows, earlier: np.ndarray, other: int
+) -> Pairs:
+    """``later`` rows of ``new`` with ``earlier`` rows of side ``other``."""
+    ends = np.minimum(new.ve.take(later), old.ve.take(earlier))
+    source = Source(old.stored, earlier)
+    return pairs_of(new, later, source, old.first_ordinal + earlier, ends, other)
+
+
+def by_sorting(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
+    """As :func:`within_batch`, however many rows a key has."""
+    at = _common_rows(left, right, scratch)
+    if len(at[0]) == 0 or len(at[1]) == 0:
+        return []
+    news = (left, right)
+    codes = np.concatenate([left.codes[at[0]], right.codes[at[1]]])
+    rank = np.concatenate([left.rank[at[0]], right.rank[at[1]]])
+    order = np.argsort(rank, kind="stable")
+    by_code = stable_order(codes[order])
+    order = order if by_code is None else order[by_code]
+    codes, is_right = codes[order], order >= len(at[0])
+    first = np.ones(len(codes), bool)
+    first[1:] = codes[1:] != codes[:-1]
+    group = np.maximum.accumulate(np.where(first, np.arange(len(codes)), 0))
+    pairs = []
+    for other, is_other in ((1, is_right), (0, ~is_right)):
+        # Of the other side's rows in this order, [lo, hi) share the key and come before.
+        before = np.cumsum(is_other) - is_other
+        probes = np.flatnonzero(~is_other)
+        lo, hi = before[group[probes]], before[probes]
+        new, old = news[1 - other], news[other]
+        later = _rows_of(at, order[probes], 1 - other)
+        earlier = _rows_of(at, order[np.flatnonzero(is_other)], other)
+        probe, place = MaxTree(old.ve[earlier]).above(lo, hi, new.vs[later])
+        if len(probe) == 0:
+            continue
+        pairs.append(_new_pairs(new, later[probe], old, earlier[place], other))
+    return pairs
+
+
+def _rows_of(at: tuple[np.ndarray, np.ndarray], places: np.ndarray, side: int) -> np.ndarray:
+    """Row numbers of one side for places in the concatenation of both."""
+    rows: np.ndarray = at[0][places] if side == 0 else at[1][places - len(at[0])]
+    return rows
+
+
+def _common_rows(left: NewRows, right: NewRows, scratch: CodeMap) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of each side whose key the other side has too."""
+    rows = [left.known_rows(), right.known_rows()]
+    for i, new in ((0, left), (1, right)):
+        other = (right, left)[i].codes[rows[1 - i]]
+        scratch.put(other, np.zeros(len(other), np.int32))
+        rows[i] = rows[i][scratch.get(new.codes[rows[i]]) >= 0]
+        scratch.clear(other)
+    return rows[0], rows[1]

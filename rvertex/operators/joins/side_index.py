@@ -1,0 +1,202 @@
+"""The rows of one side of a temporal join that may still match, found by key and time.
+
+Invariants: (1) a row leaves no trace once the frontier has reached its ``ve``, and dead rows never
+outnumber living ones by more than is being merged; (2) runs are immutable, sorted by (code,
+ordinal), and each is more than ``_GROWTH`` times as long as the next when that one is begun, so
+there are logarithmically many; (3) a probe costs time in the matches found and the runs, never in
+the rows that expired or belong to other keys; (4) rows are copied a logarithmic number of times.
+Theory: a log-structured merge of runs. In a run the rows of a key are adjacent, a table over codes
+finds them, and a tree of maxima over ``ve`` finds the living among them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import SEQ, VE
+from rstream.items.dictionaries import join_batches
+from rvertex.events.ordering import stable_order
+from rvertex.keys.code_map import CodeMap
+from rvertex.operators.joins.max_tree import MaxTree
+
+#: A reserved name, so no payload column can have it.
+ORDINAL = SEQ
+
+_GROWTH = 3
+_FREE = -1
+
+
+class Rows:
+    """Rows of a side with their codes, ends and ordinals, in any order."""
+
+    __slots__ = ("codes", "ordinal", "stored", "ve")
+
+    def __init__(
+        self, codes: np.ndarray, ve: np.ndarray, ordinal: np.ndarray, stored: pa.RecordBatch
+    ) -> None:
+        assert len(codes) == len(ve) == len(ordinal) == stored.num_rows
+        self.codes, self.ve, self.ordinal, self.stored = codes, ve, ordinal, stored
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def take(self, at: np.ndarray) -> Rows:
+        stored = self.stored.take(pa.array(at))
+        return Rows(self.codes.take(at), self.ve.take(at), self.ordinal.take(at), stored)
+
+    def followed_by(self, other: Rows) -> Rows:
+        return Rows(
+            np.concatenate([self.codes, other.codes]),
+            np.concatenate([self.ve, other.ve]),
+            np.concatenate([self.ordinal, other.ordinal]),
+            join_batches([self.stored, other.stored]),
+        )
+
+
+class IndexedRun:
+    """Immutable rows sorted by (code, ordinal), with the way to find those of a code."""
+
+    def __init__(self, rows: Rows, code_map: CodeMap) -> None:
+        """``rows`` is not empty and sorted by ordinal within each code."""
+        assert len(rows) > 0
+        order = stable_order(rows.codes)
+        self.rows = rows if order is None else rows.take(order)
+        codes = self.rows.codes
+        first = np.ones(len(codes), bool)
+        first[1:] = codes[1:] != codes[:-1]
+        at = np.flatnonzero(first)
+        self._codes = codes[at]
+        self._starts = np.append(at, len(codes))
+        self.code_map = code_map
+        code_map.put(self._codes, np.arange(len(at), dtype=np.int32))
+        self._alive = MaxTree(self.rows.ve)
+        self.ve_max = int(self.rows.ve.max())
+        half = len(codes) // 2
+        #: When the frontier is here, at least half of the rows are dead.
+        self.half_dead_at = int(np.partition(self.rows.ve, half)[half])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def find(self, codes: np.ndarray, vs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(probe, place) of every row with the probe's code that lives past its ``vs``."""
+        group = self.code_map.get(codes)
+        known = np.flatnonzero(group >= 0)
+        if len(known) == 0:
+            return known, known
+        group = group[known]
+        lo, hi = self._starts.take(group), self._starts[1:].take(group)
+        found, place = self._alive.above(lo, hi, vs.take(known))
+        return known[found], place
+
+    def close(self) -> CodeMap:
+        """Give the code map back, cleared. The rows stay readable."""
+        self.code_map.clear(self._codes)
+        return self.code_map
+
+
+class JoinSide:
+    """What is remembered of one side."""
+
+    def __init__(self, stored: pa.Schema) -> None:
+        self._stored = stored
+        self._runs: list[IndexedRun] = []
+        self._free_maps: list[CodeMap] = []
+        #: Ordinal of the next row of this side: its number among all rows ever seen.
+        self.next_ordinal = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+    @property
+    def runs(self) -> int:
+        """How many runs a probe has to look into."""
+        return len(self._runs)
+
+    def find(
+        self, codes: np.ndarray, vs: np.ndarray
+    ) -> list[tuple[IndexedRun, np.ndarray, np.ndarray]]:
+        """Matches of probes with ``codes >= 0`` and sorted ``vs``: run, probe, place in the run."""
+        found: list[tuple[IndexedRun, np.ndarray, np.ndarray]] = []
+        for run in self._runs:
+            if len(vs) and run.ve_max > vs[0]:
+                probe, place = run.find(codes, vs)
+                if len(probe):
+                    found.append((run, probe, place))
+        return found
+
+    def insert(self, rows: Rows, frontier: int) -> None:
+        """Remember ``rows``, all alive and in order of ordinal, later than all before."""
+        if len(rows) == 0:
+            return
+        while self._runs and len(self._runs[-1]) <= _GROWTH * len(rows):
+            last = self._close(self._runs.pop())
+            rows = _living(last, frontier).followed_by(rows)
+        self._runs.append(IndexedRun(rows, self._open_map()))
+
+    def expire(self, frontier: int) -> None:
+        """Forget rows with ``ve <= frontier`` where that is due: whole runs, or half of one."""
+        if all(run.half_dead_at > frontier for run in self._runs):
+            return
+        kept: list[IndexedRun] = []
+        for run in self._runs:
+            if run.half_dead_at > frontier:
+                kept.append(run)
+                continue
+            rows = _living(self._close(run), frontier)
+            if len(rows):
+                kept.append(IndexedRun(rows, self._open_map()))
+        self._runs = kept
+
+    def table(self) -> pa.Table:
+        """What is remembered, by reference (some dead rows among it)."""
+        schema = pa.schema([(ORDINAL, pa.int64()), (VE, pa.int64()), *self._stored])
+        batches = []
+        for run in self._runs:
+            columns = [pa.array(run.rows.ordinal), pa.array(run.rows.ve), *run.rows.stored.columns]
+            batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+        return pa.Table.from_batches(batches, schema=schema)
+
+    def check(self, frontier: int) -> None:
+        """Assert the invariants (linear)."""
+        for run in self._runs:
+            rows = run.rows
+            assert int((rows.ve <= frontier).sum()) <= len(rows) // 2
+            assert run.ve_max > frontier
+            sorted_codes = rows.codes[1:] >= rows.codes[:-1]
+            same = rows.codes[1:] == rows.codes[:-1]
+            assert sorted_codes.all()
+            assert (rows.ordinal[1:] > rows.ordinal[:-1])[same].all()
+            assert rows.ordinal.max() < self.next_ordinal
+
+    def _open_map(self) -> CodeMap:
+        return self._free_maps.pop() if self._free_maps else CodeMap()
+
+    def _close(self, run: IndexedRun) -> Rows:
+        self._free_maps.append(run.close())
+        return run.rows
+
+
+def living_rows(table: pa.Table, frontier: int) -> tuple[np.ndarray, np.ndarray, pa.RecordBatch]:
+    """(ve, ordinal, stored) of the living rows of a :meth:`JoinSide.table`, by ordinal."""
+    ordinal = table.column(ORDINAL).to_numpy()
+    ve = table.column(VE).to_numpy()
+    alive = np.flatnonzero(ve > frontier)
+    order = stable_order(ordinal[alive])
+    at = alive if order is None else alive[order]
+    stored = table.drop_columns([ORDINAL, VE])
+    assert stored.num_columns > 0, "a side stores at least its keys"
+    merged = join_batches(stored.to_batches()) if len(table) else None
+    batch = merged.take(pa.array(at)) if merged is not None else _no_rows(stored.schema)
+    return ve[at], ordinal[at], batch
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    columns = [pa.nulls(0, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _living(rows: Rows, frontier: int) -> Rows:
+    alive = np.flatnonzero(rows.ve > frontier)
+    return rows if len(alive) == len(rows) else rows.take(alive)

@@ -1,0 +1,143 @@
+"""CLIP: events of the left are cut at the start of the first later match on the right.
+
+``[vs, ve)`` becomes ``[vs, min(ve, m))``, where m is the least start ``m > vs`` of a right event
+with equal keys. A match that starts together with the event does not cut it: so a clip never
+deletes, and ``s.clip(s, on=k)`` lets every event last until the next one of its key. How long a
+right event lives is of no matter. Null keys never match. Right columns are not put out.
+
+Events come in the order of the left. One is settled by the CTI at its end, or after the match;
+until then it holds back those after it, and ``CTI(t)`` becomes the start of the earliest event that
+is not settled at ``t``.
+
+    clip(right, on="k")   left              right           out
+                          [1, 9) k=1 a      [1, 2) k=1
+                          [2, 9) k=2 b
+                          CTI(3)            CTI(3)          CTI(1)
+                                            [5, 6) k=1
+                          CTI(6)            CTI(6)          [1, 5) k=1 a, CTI(2)
+                          CTI(9)            CTI(9)          [2, 9) k=2 b, CTI(9)
+
+State is the events not settled, by reference (see :mod:`rvertex.operators.lifetimes.clipping`); a
+step costs time in its new events and those it settles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.items.batch import VS, event_schema, int64_column
+from rvertex.events.run import Run
+from rvertex.events.settled_rows import Settled
+from rvertex.keys.int_index import UNKNOWN
+from rvertex.keys.key_index import KeyIndex, null_keys
+from rvertex.operators.lifetimes.clipping import Clipping
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from rvertex.operators.horizon import Durations
+
+_CODES_SLACK = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Port 0 is left, port 1 is right; keys are compared pairwise and have equal types."""
+
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        assert len(self.left_on) == len(self.right_on) > 0, (self.left_on, self.right_on)
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The left schema."""
+        left, _right = inputs
+        return left
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Left events are kept until they end; a right one cuts what started before it."""
+        return durations[0]
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """The left's at most."""
+        return durations[0]
+
+    def open(self, inputs: Sequence[pa.Schema]) -> ClipOperator:
+        """A new operator; it holds nothing yet."""
+        return ClipOperator(self, inputs)
+
+
+class ClipOperator:
+    """See :class:`Clip`."""
+
+    def __init__(self, spec: Clip, inputs: Sequence[pa.Schema]) -> None:
+        self._spec = spec
+        left, right = inputs
+        self._left = event_schema(left)
+        # Of the right only starts and keys matter.
+        names = dict.fromkeys(spec.right_on)
+        self._right = event_schema(pa.schema([right.field(name) for name in names]))
+        self._key_types = [left.field(name).type for name in spec.left_on]
+        self._reset()
+
+    def _reset(self) -> None:
+        self._keys = KeyIndex(self._key_types)
+        self._settled = Settled([self._left, self._right])
+        self._clipping = Clipping(self._left)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Cut what new matches cut, and emit what is settled."""
+        left, right = self._settled.take([ports[0], _only(ports[1], self._right)])
+        pending = self._clipping.pending
+        if left.num_rows or right.num_rows:
+            marks, mark_codes = self._marks(right)
+            self._clipping.advance(left, self._left_codes(left), mark_codes, marks)
+        out = pending.release(self._settled.frontier, ports[0].ctis)
+        waste = max(len(self._keys), self._clipping.chained)
+        if waste > 2 * len(pending) + _CODES_SLACK:
+            self.load(self.snapshot())
+        return out
+
+    def snapshot(self) -> OperatorState:
+        """What is held, by reference."""
+        left, right = self._settled.tables()
+        header = {
+            "frontier": self._settled.frontier,
+            "last_cti": self._clipping.pending.last_cti,
+        }
+        tables = {"left": left, "right": right, "events": self._clipping.pending.table()}
+        return OperatorState(header, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._reset()
+        tables = state.tables
+        self._settled.load(state.header["frontier"], [tables["left"], tables["right"]])
+        self._clipping.load(tables["events"], self._left_codes)
+        self._clipping.pending.last_cti = state.header["last_cti"]
+
+    def _left_codes(self, events: pa.RecordBatch) -> np.ndarray:
+        columns = [events.column(name) for name in self._spec.left_on]
+        codes = self._keys.codes(columns)
+        nulls = null_keys(columns)
+        if nulls is not None:
+            codes[nulls] = UNKNOWN
+        return codes
+
+    def _marks(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Starts and codes of the right events whose key may match."""
+        columns = [events.column(name) for name in self._spec.right_on]
+        codes, vs = self._keys.codes(columns), int64_column(events, VS)
+        nulls = null_keys(columns)
+        return (vs, codes) if nulls is None else (vs[~nulls], codes[~nulls])
+
+
+def _only(run: Run, schema: pa.Schema) -> Run:
+    return Run(run.events.select(schema.names), run.ctis)

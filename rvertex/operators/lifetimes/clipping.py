@@ -1,0 +1,78 @@
+"""Events that are cut at the first strictly later mark of their key.
+
+A mark at the start of an event does not cut it. An event is due (see
+:mod:`rvertex.operators.lifetimes.pending`) at its end, or just after the mark that cut it.
+
+Invariants: (1) marks and events are given complete up to a common time, so every event held starts
+before every mark to come; (2) a key's events wait in one chain, and a mark takes the whole chain,
+so an event is looked at once when it comes and once when it is cut.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rstream.items.batch import VE, VS, int64_column
+from rvertex.events.lifetime import after, with_times
+from rvertex.events.timeline import Timeline, group_starts, sorting
+from rvertex.keys.key_chains import KeyChains
+from rvertex.operators.lifetimes.pending import Pending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+
+class Clipping:
+    """Events of ``schema``; codes are -1 for events that no mark cuts."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.pending = Pending(schema)
+        self._chains = KeyChains()
+
+    @property
+    def chained(self) -> int:
+        """Events ever made to wait for a mark: more than twice those held is waste."""
+        return self._chains.size
+
+    def advance(
+        self, events: pa.RecordBatch, codes: np.ndarray, mark_codes: np.ndarray, marks: np.ndarray
+    ) -> None:
+        """Take in events, sorted by start, and marks, sorted by time with codes >= 0."""
+        self._cut_held(mark_codes, marks)
+        if events.num_rows == 0:
+            return
+        ve = int64_column(events, VE)
+        ends, is_cut = ve, np.zeros(len(ve), bool)
+        if len(marks):
+            found = Timeline(mark_codes, marks, codes, int64_column(events, VS)).mark_after()
+            times = marks[found]
+            is_cut = (found >= 0) & (times < ve)
+            ends = np.where(is_cut, times, ve)
+        due = np.where(is_cut, after(ends), ends)
+        first = self.pending.push(with_times(events, ve=ends), due)
+        waits = np.flatnonzero(~is_cut & (codes >= 0))
+        self._chains.add(codes[waits], first + waits)
+
+    def load(self, table: pa.Table, codes_of: Callable[[pa.RecordBatch], np.ndarray]) -> None:
+        """Continue with what ``self.pending.table()`` returned."""
+        events = self.pending.load(table)
+        codes = codes_of(events)
+        waits = np.flatnonzero(codes >= 0)
+        # Those that were cut before wait once more; no later mark changes them.
+        self._chains.add(codes[waits], waits)
+
+    def _cut_held(self, mark_codes: np.ndarray, marks: np.ndarray) -> None:
+        order = sorting(mark_codes)
+        first = group_starts(mark_codes[order])
+        earliest = order[first]
+        codes = mark_codes[earliest]
+        which, numbers = self._chains.take(codes)
+        held = np.flatnonzero(numbers >= self.pending.first)
+        numbers, times = numbers[held], marks[earliest[which[held]]]
+        is_cut = np.flatnonzero(times < self.pending.ends(numbers))
+        numbers, times = numbers[is_cut], times[is_cut]
+        self.pending.settle(numbers, times, after(times))

@@ -1,0 +1,169 @@
+"""Events in order of start whose ends are not settled yet; they leave as soon as order allows.
+
+Each event has a *due* time: the least CTI at which its end can be told for certain. An event leaves
+when it and all before it are due, which keeps the output in ``vs`` order, and ``CTI(t)`` becomes
+the start of the first event that is not due at ``t`` (``t`` itself, if that is earlier).
+
+Invariants: (1) events are numbered from 0 by order of start, ``first`` is the earliest held; (2)
+``due > vs``; (3) releasing costs time in what leaves, amortised: who leaves is found by looking
+from the front, a stretch at a time; (4) a snapshot is by reference; the next change of an end after
+it copies the ends (8 bytes each, not the rows).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import SEQ, VE, VS, int64_column
+from rstream.items.dictionaries import join_batches
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.events.lifetime import with_times
+from rvertex.events.reorder_buffer import empty_batch
+from rvertex.events.run import Run
+from rvertex.operators.windows.arithmetic import growing
+
+#: A reserved name, so no payload column can have it.
+DUE = SEQ
+_STARTS, _ENDS, _DUES = 0, 1, 2
+_STRETCH = 64
+
+
+class Pending:
+    """Events of ``schema`` (with ``_vs``, ``_ve``), pushed in order of ``vs``."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._rows: deque[pa.RecordBatch] = deque()
+        self._times = np.empty((3, 1 << 10), np.int64)
+        self._head = self._tail = 0
+        self._is_shared = False
+        #: How many events at the front are known to be due. They stay due.
+        self._due = 0
+        #: Number of the earliest event held.
+        self.first = 0
+        self.last_cti: int | None = None
+        #: Every event that starts before this has left.
+        self.released_before: int = MIN_TIME
+
+    def __len__(self) -> int:
+        return self._tail - self._head
+
+    @property
+    def next(self) -> int:
+        """Number of the next event."""
+        return self.first + len(self)
+
+    def push(self, events: pa.RecordBatch, due: np.ndarray) -> int:
+        """Add events, none earlier than those before; the number of the first of them."""
+        first, n = self.next, events.num_rows
+        if n == 0:
+            return first
+        self._make_room(n)
+        new = slice(self._tail, self._tail + n)
+        self._times[_STARTS, new] = int64_column(events, VS)
+        self._times[_ENDS, new] = int64_column(events, VE)
+        self._times[_DUES, new] = due
+        self._tail += n
+        self._rows.append(events)
+        return first
+
+    def ends(self, numbers: np.ndarray) -> np.ndarray:
+        """The ends so far of events that are held."""
+        out: np.ndarray = self._times[_ENDS, numbers - (self.first - self._head)]
+        return out
+
+    def settle(self, numbers: np.ndarray, ends: np.ndarray, due: np.ndarray) -> None:
+        """Give events that are held other ends and due times."""
+        if len(numbers) == 0:
+            return
+        if self._is_shared:
+            self._times = self._times.copy()
+            self._is_shared = False
+        at = numbers - (self.first - self._head)
+        self._times[_ENDS, at] = ends
+        self._times[_DUES, at] = due
+
+    def release(self, frontier: int, ctis: np.ndarray) -> Run:
+        """The events that may leave now that all before ``frontier`` is known, and the CTIs."""
+        n, blocked = self._leaving(frontier)
+        starts, due = (self._times[k, self._head : self._head + n] for k in (_STARTS, _DUES))
+        self.released_before = min(frontier, blocked)
+        # The first event that is not due at a CTI is the first at which the running due exceeds it.
+        at = np.maximum.accumulate(due).searchsorted(ctis, side="right")
+        bounds = np.append(starts, blocked)[at]
+        out = growing(np.minimum(ctis, bounds), self.last_cti)
+        if len(out):
+            self.last_cti = int(out[-1])
+        return Run(self._take(n), out)
+
+    def table(self) -> pa.Table:
+        """What is held, by reference, with its due times."""
+        held = slice(self._head, self._tail)
+        self._is_shared = True
+        rows = pa.Table.from_batches(self._rows, self._schema)
+        columns = [
+            *(pa.chunked_array([pa.array(self._times[k, held])]) for k in range(3)),
+            *(rows.column(name) for name in self._schema.names[2:]),
+        ]
+        return pa.Table.from_arrays(columns, names=[VS, VE, DUE, *self._schema.names[2:]])
+
+    def load(self, table: pa.Table) -> pa.RecordBatch:
+        """Hold what ``table`` says, numbered from 0; and give it back as one batch."""
+        due = table.column(DUE).to_numpy()
+        batches = table.drop_columns([DUE]).cast(self._schema).to_batches()
+        whole = join_batches(batches) if batches else empty_batch(self._schema)
+        assert len(self) == self.first == 0
+        self.push(whole, due)
+        return whole
+
+    def _leaving(self, frontier: int) -> tuple[int, int]:
+        """How many events at the front leave, and the start of the first that does not.
+
+        Events of one start leave together, as a CTI of that time would come before them all.
+        """
+        n, stretch = self._due, _STRETCH
+        while n < len(self):  # Ends: n grows, or some event is not due.
+            lo = self._head + n
+            held = self._times[_DUES, lo : min(lo + stretch, self._tail)] > frontier
+            if held.any():
+                n += int(held.argmax())
+                break
+            n += len(held)
+            stretch *= 2
+        self._due = n
+        if n == len(self):
+            return n, INF_TIME
+        starts = self._times[_STARTS, self._head : self._head + n + 1]
+        blocked = int(starts[n])
+        return int(starts.searchsorted(blocked)), blocked
+
+    def _take(self, n: int) -> pa.RecordBatch:
+        taken: list[pa.RecordBatch] = []
+        left = n
+        while left:
+            rows = self._rows[0]
+            if rows.num_rows > left:
+                self._rows[0] = rows.slice(left)
+                rows = rows.slice(0, left)
+            else:
+                self._rows.popleft()
+            taken.append(rows)
+            left -= rows.num_rows
+        # A copy, as ends that leave are read long after this array has changed.
+        ends = self._times[_ENDS, self._head : self._head + n].copy()
+        self._head += n
+        self.first += n
+        self._due -= n
+        return with_times(join_batches(taken), ve=ends) if n else empty_batch(self._schema)
+
+    def _make_room(self, n: int) -> None:
+        if self._tail + n <= self._times.shape[1]:
+            return
+        held = len(self)
+        grown = np.empty((3, max(1 << 10, 2 * (held + n))), np.int64)
+        grown[:, :held] = self._times[:, self._head : self._tail]
+        self._times, self._head, self._tail = grown, 0, held
+        self._is_shared = False

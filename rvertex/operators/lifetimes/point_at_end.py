@@ -1,0 +1,89 @@
+"""POINT AT END: a point at the instant at which an event has ended.
+
+``[vs, ve)`` becomes ``[ve, ve + 1)``: the first instant at which the event is not alive any more.
+An event with ``ve = INF_TIME`` never ends and gives nothing. Points come by (time, order of the
+input). ``CTI(t)`` stays ``CTI(t)``: an event that starts at ``t`` or later ends after ``t``.
+
+    in               out
+    [1, 9) a
+    [2, 5) b
+    CTI(4)           CTI(4)
+    [6, 7) c         [5, 6) b           something starts at 6, so all that ended before is known
+    CTI(8)           [7, 8) c, CTI(8)
+    CTI(INF)         [9, 10) a, CTI(INF)
+
+Invariants: what is held has ``ve >=`` the greatest time seen; cost is that of
+:class:`~rvertex.events.reorder_buffer.SortedRuns`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.items.batch import VE, event_schema, int64_column
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.events.lifetime import after, frontier_after, with_times
+from rvertex.events.reorder_buffer import SortedRuns
+from rvertex.events.run import Run
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.horizon import Durations
+
+
+@dataclass(frozen=True, slots=True)
+class PointAtEnd:
+    """Turns every event into a point at its end."""
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema."""
+        (payload,) = inputs
+        return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Rows are kept while they are alive."""
+        return durations[0]
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """Points."""
+        return 1
+
+    def open(self, inputs: Sequence[pa.Schema]) -> PointAtEndOperator:
+        """A new operator; it holds nothing yet."""
+        return PointAtEndOperator(event_schema(self.output_schema(inputs)))
+
+
+class PointAtEndOperator:
+    """See :class:`PointAtEnd`."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._ends = SortedRuns(schema)
+        self._frontier: int = MIN_TIME
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Hold the new ends and emit those that are past."""
+        (run,) = ports
+        self._frontier = frontier_after(self._frontier, ports)
+        ve = int64_column(run.events, VE)
+        points = with_times(run.events, vs=ve, ve=after(ve))
+        if len(ve) and ve.max() == INF_TIME:
+            points = points.filter(pa.array(ve < INF_TIME))
+        self._ends.push(points)
+        return Run(self._ends.take_below(self._frontier), run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """The ends that are to come, by reference."""
+        return OperatorState({"frontier": self._frontier}, {"ends": self._ends.table()})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue with the ends of ``state``."""
+        self._frontier = state.header["frontier"]
+        self._ends = SortedRuns(self._schema)
+        for batch in state.tables["ends"].to_batches():
+            self._ends.push(batch)

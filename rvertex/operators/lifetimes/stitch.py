@@ -1,0 +1,158 @@
+"""STITCH: events of one key whose lifetimes touch or overlap become one event.
+
+The lifetimes of a key form islands: ``[1, 3)`` and ``[3, 5)`` touch, so they are the island
+``[1, 5)``. Each island is one event, alive from its first start to its last end, with the payload
+of its first event. At each instant exactly one row is alive per key that has any row alive in the
+input. Null is a key like any other. Islands come by (start, order of their first events).
+
+An island is known to be complete by the first CTI *after* its end, as an event that starts at its
+end still belongs to it. Until then it holds back what starts after it, and ``CTI(t)`` becomes the
+start of the earliest island that is not complete at ``t``.
+
+    stitch("k")   in                  out
+                  [1, 3) k=1 x=a
+                  [3, 5) k=1 x=b
+                  [4, 6) k=2 x=c
+                  CTI(5)              CTI(1)                 [1, 5) may still grow
+                  CTI(6)              [1, 5) k=1 x=a, CTI(4)
+                  [8, 9) k=1 x=d      [4, 6) k=2 x=c
+                  CTI(INF)            [8, 9) k=1 x=d, CTI(INF)
+
+Invariants: (1) islands held are numbered by order of start; (2) a key has at most one that grows,
+its newest; (3) a step costs time in its new events and the islands it puts out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, event_schema, int64_column
+from rstream.types import MIN_TIME
+from rvertex.errors import UnknownColumnError
+from rvertex.events.lifetime import after, frontier_after, with_times
+from rvertex.events.timeline import before_each, group_starts, running_max, sorting
+from rvertex.keys.code_map import PerCode
+from rvertex.keys.key_index import KeyIndex
+from rvertex.operators.lifetimes.pending import Pending
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.events.run import Run
+    from rvertex.operators.horizon import Durations
+
+_CODES_SLACK = 1 << 17
+_NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Stitch:
+    """Islands per key of the columns ``on``; without columns all events have one key."""
+
+    on: tuple[str, ...]
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema.
+
+        Raises:
+            UnknownColumnError: there is no such key column.
+        """
+        (payload,) = inputs
+        for name in self.on:
+            if name not in payload.names:
+                raise UnknownColumnError("stitch", name, tuple(payload.names))
+        return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: events that touch make islands of any length."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """None, for the same reason."""
+        return None
+
+    def open(self, inputs: Sequence[pa.Schema]) -> StitchOperator:
+        """A new operator; it holds nothing yet."""
+        return StitchOperator(self.on, self.output_schema(inputs))
+
+
+class StitchOperator:
+    """See :class:`Stitch`."""
+
+    def __init__(self, on: tuple[str, ...], payload: pa.Schema) -> None:
+        self._on = on
+        self._payload = payload
+        self._reset()
+
+    def _reset(self) -> None:
+        self._keys = KeyIndex([self._payload.field(name).type for name in self._on])
+        self._islands = Pending(event_schema(self._payload))
+        #: Number of the newest island of each key.
+        self._newest = PerCode(_NONE)
+        self._frontier: int = MIN_TIME
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Grow islands, begin new ones, and emit those that are complete."""
+        (run,) = ports
+        if run.events.num_rows:
+            self._add(run.events)
+        self._frontier = frontier_after(self._frontier, ports)
+        out = self._islands.release(self._frontier, run.ctis)
+        if len(self._keys) > 2 * len(self._islands) + _CODES_SLACK:
+            self.load(self.snapshot())
+        return out
+
+    def snapshot(self) -> OperatorState:
+        """The islands held, by reference."""
+        header = {"frontier": self._frontier, "last_cti": self._islands.last_cti}
+        return OperatorState(header, {"islands": self._islands.table()})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue with the islands of ``state``."""
+        self._reset()
+        self._frontier = state.header["frontier"]
+        self._islands.last_cti = state.header["last_cti"]
+        events = self._islands.load(state.tables["islands"])
+        if events.num_rows:
+            self._newest.put(self._codes(events), np.arange(events.num_rows))
+
+    def _codes(self, events: pa.RecordBatch) -> np.ndarray:
+        columns = [events.column(name) for name in self._on]
+        return self._keys.codes_of_rows(columns, events.num_rows)
+
+    def _add(self, events: pa.RecordBatch) -> None:
+        codes = self._codes(events)
+        order = sorting(codes)
+        codes = codes[order]
+        vs, ve = int64_column(events, VS)[order], int64_column(events, VE)[order]
+        newest = self._newest.get(codes)
+        is_held = newest >= self._islands.first
+        ends = np.full(len(codes), MIN_TIME, np.int64)
+        ends[is_held] = self._islands.ends(newest[is_held])
+        first = group_starts(codes)
+        running = running_max(first, ve, ends)
+        begins = vs > before_each(first, running, ends)
+        begins |= first & ~is_held
+        # Adjacent rows of one island are a segment; its last row has the end of it all.
+        at = np.flatnonzero(begins | first)
+        last = np.append(at[1:], len(codes)) - 1
+        number = newest[at]
+        is_new = begins[at]
+        number[is_new] = self._begin(events, order[at[is_new]], running[last[is_new]])
+        grown = np.flatnonzero(~is_new)
+        self._islands.settle(number[grown], running[last[grown]], after(running[last[grown]]))
+        self._newest.put(codes[at], number)
+
+    def _begin(self, events: pa.RecordBatch, rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """New islands that begin with ``rows``; their numbers, which follow the order of rows."""
+        by_row = np.argsort(rows, kind="stable")
+        rank = np.empty(len(rows), np.int64)
+        rank[by_row] = np.arange(len(rows))
+        ends = ends[by_row]
+        islands = with_times(events.take(pa.array(rows[by_row])), ve=ends)
+        return self._islands.push(islands, after(ends)) + rank

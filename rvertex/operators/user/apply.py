@@ -1,0 +1,176 @@
+"""APPLY: a user's function over the columns of many events at once.
+
+The function gets a RecordBatch with ``_vs``, ``_ve`` and the payload, and gives back columns of the
+declared schema. It works *row by row*: a row of its result depends on that row alone, since how
+rows are cut into batches is nobody's promise. Without a column ``_row`` there is one row for each
+that came; with it, row i is of input row ``_row[i]`` (counted from 0, in order), so rows may be
+dropped or repeated. Rows keep the lifetime of the row they are of. CTIs pass.
+
+Poison: where the function raises, the batch is halved until the rows are found on which it raises
+alone. ``check_cuts``: every batch is also given in other cuttings, and the results compared.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, event_schema
+from rstream.items.hashing import hash_column
+from rvertex.events.reorder_buffer import empty_batch
+from rvertex.events.run import Run
+from rvertex.operators.protocol import OperatorState
+from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, letter_sides
+from rvertex.user_code.errors import CutDependentError, UserResultError, reason_of
+from rvertex.user_code.result import ROW, declared_columns, result_columns, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.events.side_output import Side
+    from rvertex.operators.horizon import Durations
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Gives ``schema``, computed by ``function``."""
+
+    function: UserCode
+    schema: pa.Schema
+    on_error: OnError = "fail"
+    check_cuts: bool = False
+    #: Folder of its dead letters; "" for the name of the function.
+    letters: str = ""
+
+    def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
+        """The dead letters, if they are kept."""
+        return letter_sides(self.function, self.on_error, self.letters, inputs[0])
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Rows depend on their own row alone; counts of poison go back to the beginning."""
+        return 0 if self.on_error == "fail" else None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """Lifetimes pass."""
+        return durations[0]
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The declared schema."""
+        return self.schema
+
+    def open(self, inputs: Sequence[pa.Schema]) -> ApplyOperator:
+        """Its state is two counters."""
+        (payload,) = inputs
+        return ApplyOperator(self, payload)
+
+
+class ApplyOperator:
+    """See :class:`Apply`."""
+
+    def __init__(self, spec: Apply, payload: pa.Schema) -> None:
+        self._spec = spec
+        self._name = spec.function.name
+        self._schema = event_schema(spec.schema)
+        self._poison = Poison(spec.function, spec.on_error, payload)
+        #: Number of the next event.
+        self._seq = 0
+
+    @property
+    def poisoned_events(self) -> int:
+        """Events that were passed over."""
+        return self._poison.count
+
+    def take_aside(self) -> Sequence[pa.RecordBatch]:
+        """The dead letters since the last call."""
+        return self._poison.take_aside()
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Call the function once, if it does not raise."""
+        (run,) = ports
+        events = run.events
+        if events.num_rows == 0:
+            return Run(empty_batch(self._schema), run.ctis)
+        pieces = self._pieces(events, self._seq)
+        self._seq += events.num_rows
+        if self._spec.check_cuts:
+            self._check_cuts(events)
+        return Run(pa.concat_batches(pieces) if pieces else empty_batch(self._schema), run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """The counters."""
+        return OperatorState({"seq": self._seq, "poisoned": self._poison.count})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue with the counters."""
+        self._seq, self._poison.count = state.header["seq"], state.header["poisoned"]
+
+    def _pieces(self, events: pa.RecordBatch, seq: int) -> list[pa.RecordBatch]:
+        """The rows for ``events``, the first of which has number ``seq``."""
+        try:
+            return [self._called(events)]
+        except (*NOT_POISON, UserResultError):
+            raise
+        except Exception as error:
+            if events.num_rows == 1:
+                self._meet(error, events, seq)
+                return []
+            half = events.num_rows // 2
+            before = self._poison.count
+            pieces = self._pieces(events.slice(0, half), seq)
+            pieces += self._pieces(events.slice(half), seq + half)
+            if not self._poison.is_passed_over and before == self._poison.count:
+                reason = (
+                    f"it raised {reason_of(error)} on {events.num_rows} rows, but on none of their "
+                    "parts: it has to work row by row"
+                )
+                raise UserResultError(self._name, reason) from error
+            return pieces
+
+    def _called(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        columns = result_columns(self._name, self._spec.function.target(events))
+        times = [events.column(VS), events.column(VE)]
+        rows: int | None = events.num_rows
+        if ROW in columns:
+            of = rows_of(self._name, columns[ROW], events.num_rows)
+            times = [time.take(pa.array(of)) for time in times]
+            rows = len(of)
+        arrays = declared_columns(self._name, columns, self._spec.schema, rows)
+        return pa.RecordBatch.from_arrays([*times, *arrays], schema=self._schema)
+
+    def _meet(self, error: Exception, event: pa.RecordBatch, seq: int) -> None:
+        values: list[Any] = [column[0].as_py() for column in event.columns]
+        self._poison.meet(error, seq, values[0], values[1], tuple(values[2:]))
+
+    def _check_cuts(self, events: pa.RecordBatch) -> None:
+        """Whether rows one by one, and in two parts, give what all of them give."""
+        quiet = ApplyOperator(self._spec, pa.schema(list(events.schema)[2:]))
+        whole = _joined(quiet._pieces(events, 0), self._schema)
+        rows = events.num_rows
+        for cuts in (range(rows + 1), (0, rows // 2, rows), (0, 1, rows)):
+            pieces: list[pa.RecordBatch] = []
+            for lo, hi in itertools.pairwise(cuts):
+                if hi > lo:
+                    pieces += quiet._pieces(events.slice(lo, hi - lo), lo)
+            row = _first_difference(whole, _joined(pieces, self._schema))
+            if row is not None:
+                raise CutDependentError(self._name, row, rows)
+
+
+def _joined(pieces: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    return pa.concat_batches(pieces) if pieces else empty_batch(schema)
+
+
+def _first_difference(a: pa.RecordBatch, b: pa.RecordBatch) -> int | None:
+    """The first row of two batches of one schema in which they differ, bit by bit."""
+    rows = min(a.num_rows, b.num_rows)
+    differs = np.zeros(rows, bool)
+    for left, right in zip(a.columns, b.columns, strict=True):
+        left, right = left.slice(0, rows), right.slice(0, rows)
+        differs |= hash_column(left, exact=True) != hash_column(right, exact=True)
+    if differs.any():
+        return int(differs.argmax())
+    return None if a.num_rows == b.num_rows else rows

@@ -1,0 +1,321 @@
+"""PROCESS: a user's object per key, with typed state and event-time timers.
+
+What it promises to the user is in :mod:`rvertex.user_code.keyed.process`. Output: the keys, then
+the columns that the process declares, in order of start, rows of one start in the order in which
+they were emitted.
+
+Timers fire at CTIs, and before an event of their own key: never on account of another key's event,
+as which keys share a vertex is the plan's choice. Hence (1) what is known of the end when a timer
+fires follows from the CTIs and the key's own events; (2) a row waits until no event, and no timer
+that is set, can put out one that starts before it; (3) CTIs pass: all that is due has fired.
+
+A call costs plain Python: columns become Python values in bulk, a key's object is found in a
+dictionary, and only changed objects become columns again (:mod:`rvertex.user_code.keyed.state`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rstream.items.batch import event_schema
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import UnknownColumnError
+from rvertex.events.run import Run
+from rvertex.operators.protocol import OperatorState
+from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, letter_sides
+from rvertex.user_code.emitted_rows import Emitted
+from rvertex.user_code.errors import (
+    CrowdedTimersError,
+    EndlessTimersError,
+    UserCodeError,
+    UserResultError,
+    place_of,
+)
+from rvertex.user_code.keyed.codegen import Hooks, bind, references
+from rvertex.user_code.keyed.events import KeyedEvents
+from rvertex.user_code.keyed.process import KeyedContext, Timer
+from rvertex.user_code.keyed.state import KeyedState
+from rvertex.user_code.keyed.state_fields import SlotCode, StateField
+from rvertex.user_code.keyed.timers import TimerQueue, timers_of
+from rvertex.user_code.plain_values import key_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rvertex.events.side_output import Side
+    from rvertex.user_code.context import ValueShell, ValueSource
+
+#: Timers that one key may set, one after the other, when the stream has ended.
+FINAL_TIMERS_MAX = 10_000
+#: Timers of one key that may come due in one go (up to its next event or a CTI), unless they are
+#: further apart than TIMER_SPACING_MIN_US: a process that sets its next timer one microsecond later
+#: would run for minutes before event time had moved by a second.
+TIMERS_MAX = 100_000
+TIMER_SPACING_MIN_US = 100
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No search for cycles among millions of slots, of which none is in a cycle, during a step.
+
+    Whoever switched the collector off switches it on, so steps of other threads do not matter.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedProcessing:
+    """Runs ``process`` per key. ``output`` has the columns that it emits, without the keys."""
+
+    keys: tuple[str, ...]
+    process: UserCode
+    fields: tuple[StateField, ...]
+    output: pa.Schema
+    on_error: OnError = "fail"
+    #: Folder of its dead letters; "" for the name of the process.
+    letters: str = ""
+
+    def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
+        """The dead letters, if they are kept."""
+        return letter_sides(self.process, self.on_error, self.letters, inputs[0])
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Keys, then the declared columns.
+
+        Raises:
+            UnknownColumnError: a key column that the input does not have.
+        """
+        (payload,) = inputs
+        for key in self.keys:
+            if key not in payload.names:
+                raise UnknownColumnError("process", key, tuple(payload.names))
+        return pa.schema([*(payload.field(key) for key in self.keys), *self.output])
+
+    def open(self, inputs: Sequence[pa.Schema]) -> KeyedProcessOperator:
+        """No key yet."""
+        (payload,) = inputs
+        return KeyedProcessOperator(self, payload, self.output_schema(inputs))
+
+
+class KeyedProcessOperator:
+    """See :class:`KeyedProcessing`."""
+
+    def __init__(self, spec: KeyedProcessing, payload: pa.Schema, output: pa.Schema) -> None:
+        self._spec = spec
+        self._code = SlotCode(spec.process.target, spec.fields)
+        self._timers = TimerQueue()
+        key_types = [payload.field(key).type for key in spec.keys]
+        self._state = KeyedState(self._code, key_types, self._timers)
+        view = key_view(key_types)
+        self.context = KeyedContext(spec.process.name, spec.output, self._timers, view)
+        self._emitted = Emitted(event_schema(output), spec.keys, self._state.key_columns)
+        self._poison = Poison(spec.process, spec.on_error, payload)
+        #: The greatest time seen.
+        self._frontier: int = MIN_TIME
+        #: The finite CTIs of the run at hand, and how many of them have passed.
+        self._ctis: list[int] = []
+        self._passed = 0
+        #: Of every key, how many timers came due when the stream had ended.
+        self._final: dict[Any, int] = {}
+        self._events = KeyedEvents(payload.names, spec.keys, spec.process.target)
+        self._timer = Timer(0, "")
+        safely = self._call_safely if self._poison.is_passed_over else None
+        hooks = Hooks(self._pass_ctis, self._fire_own, self._refuse, safely)
+        self._calls = bind(
+            self._code, self._state, self._timers, self.context, hooks, self._events, self._timer
+        )
+        self.context.use(self._calls, self._events.end_of)
+        self._references = references(self._events.event), references(self._timer)
+
+    @property
+    def poisoned_events(self) -> int:
+        """Calls that raised and were passed over."""
+        return self._poison.count
+
+    def take_aside(self) -> Sequence[pa.RecordBatch]:
+        """The dead letters since the last call."""
+        return self._poison.take_aside()
+
+    def use_values(self, source: ValueSource, shell: ValueShell) -> None:
+        """See :class:`~rvertex.user_code.context.DrawsValues`."""
+        self.context.use_values(source, shell)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Call the process for each event and each timer that is due, in order."""
+        (run,) = ports
+        with _collector_paused():
+            return self._process(run)
+
+    def _process(self, run: Run) -> Run:
+        self._ctis = times = run.ctis[run.ctis != INF_TIME].tolist()
+        self._passed = 0
+        self._calls.set_next_cti(times[0] if times else INF_TIME)
+        try:
+            if run.events.num_rows:
+                self._take(run.events)
+            if times:
+                self._frontier = max(self._frontier, times[-1])
+            if self._passed < len(times):
+                self._fire(times[-1])
+            if len(times) < len(run.ctis):
+                self._end()
+        except (*NOT_POISON, UserCodeError):
+            raise
+        except Exception as error:
+            raise self._fatal(error) from error
+        self._require_let_go()
+        self._state.settle()
+        settled = min(self._frontier, self._timers.least())
+        return Run(self._emitted.take(self.context.rows, run.events, settled), run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """The log of the keys, and rows that wait, by reference."""
+        header = {
+            "frontier": self._frontier,
+            "seq": self._events.seq,
+            "poisoned": self._poison.count,
+            "drawn": self.context.next_index,
+        }
+        return OperatorState(header, {**self._state.save(), "waiting": self._emitted.table()})
+
+    def load(self, state: OperatorState) -> None:
+        """Make an object for each key that is in the log."""
+        header = state.header
+        self._frontier, self._events.seq = header["frontier"], header["seq"]
+        self._poison.count = header["poisoned"]
+        self.context.load(header["drawn"])
+        self._state.load(state.tables["keys"], state.tables["current"])
+        self._emitted.load(state.tables["waiting"])
+
+    def _take(self, events: pa.RecordBatch) -> None:
+        for columns in self._events.pieces(events):
+            last_at = columns[0][-1]
+            self._calls.call_events(columns)
+            self._frontier = max(self._frontier, last_at)
+            self._emitted.gather(self.context.rows, events)
+        self._events.end()
+
+    def _pass_ctis(self, time: int) -> None:
+        """The CTIs at or before ``time``, which come before its events."""
+        self._passed = passed = bisect_right(self._ctis, time)
+        self._calls.set_next_cti(self._ctis[passed] if passed < len(self._ctis) else INF_TIME)
+        self._fire(self._ctis[passed - 1])
+
+    def _fire(self, until: int) -> None:
+        """Call the process for the timers of all keys that are due at or before ``until``."""
+        # Ends: each turn passes a CTI, and a timer sets none at or before its own time.
+        while (first := self._timers.next_at()) <= until and first != INF_TIME:
+            counts: dict[Any, tuple[int, int]] = {}
+            count = self._count_final if self.context.at_end else partial(self._count, counts)
+            self.context.in_timer = True
+            self._calls.call_timers(min(until, self._cti_from(first), INF_TIME - 1), count)
+            self.context.in_timer = False
+
+    def _fire_own(self, slot: Any, until: int) -> None:
+        """The same for the timers of one key."""
+        counts: dict[Any, tuple[int, int]] = {}
+        self.context.in_timer = True
+        for at, name in self._timers.due(slot, until):
+            self._calls.call_timer(slot, at, name)
+            if slot._next_at <= until:
+                self._count(counts, slot, at)
+        self.context.in_timer = False
+
+    def _cti_from(self, time: int) -> int:
+        """The first CTI of this run at or after ``time``, INF_TIME if there is none."""
+        k = bisect_left(self._ctis, time)
+        return self._ctis[k] if k < len(self._ctis) else INF_TIME
+
+    def _call_safely(self, slot: Any, given: Any, call: Any) -> None:
+        """Make a call; if it raises, everything is as before, and the event is passed over."""
+        ctx, code = self.context, self._code
+        emitted, fields, timers = ctx.rows.mark, code.capture(slot), timers_of(slot)
+        try:
+            call(given, ctx)
+            if not code.fits(slot):
+                self._refuse(slot)
+        except NOT_POISON:
+            raise
+        except Exception as error:
+            code.restore(slot, fields)
+            ctx.rows.cut(emitted)
+            before = dict(timers)
+            for name in {**before, **dict(timers_of(slot))}:
+                if name in before:
+                    self._timers.set(slot, before[name], name)
+                else:
+                    self._timers.delete(slot, name)
+            self._poison.meet(error, self._events.number, *self._given())
+
+    def _given(self) -> tuple[int, int, tuple[Any, ...] | None]:
+        """Start, end and payload of the event at hand; no payload of a timer."""
+        _, start, number = self._calls.at_hand()
+        payload = None if self.context.in_timer else self._events.payload(number)
+        return start, start + 1 if payload is None else self._events.end_of(number), payload
+
+    def _fatal(self, error: Exception) -> UserCodeError:
+        return self._poison.fatal(error, self._events.number, *self._given())
+
+    def _refuse(self, slot: Any) -> None:
+        called = slot.on_timer if self.context.in_timer else slot.on_event
+        raise UserResultError(self._spec.process.name, self._code.misfit(slot), place_of(called))
+
+    def _require_let_go(self) -> None:
+        """The event and the timer are filled anew for every call, so nobody may keep them.
+
+        A frame of a call that is in a cycle is not kept, only not collected yet.
+        """
+        for generation in (0, 2):
+            if not self._kept():
+                return
+            gc.collect(generation)
+        if kept := self._kept():
+            reason = f"it keeps the {kept} after its call has returned; keep its values instead"
+            raise UserResultError(self._spec.process.name, reason)
+
+    def _kept(self) -> str:
+        """What there are more references to than at first."""
+        if references(self._events.event) > self._references[0]:
+            return "event"
+        return "timer" if references(self._timer) > self._references[1] else ""
+
+    def _end(self) -> None:
+        """The stream has ended: all timers come due, and those that they set."""
+        self._final.clear()
+        self.context.at_end = True
+        self._fire(INF_TIME)
+        self._frontier = INF_TIME
+
+    def _count(self, counts: dict[Any, tuple[int, int]], slot: Any, at: int) -> None:
+        """A timer has fired at ``at``, and the next one of its key is due in this go too.
+
+        ``counts``: by key, how many have fired in this go and when the first did.
+        """
+        count, first_at = counts.get(slot._key, (0, at))
+        count += 1
+        if count >= TIMERS_MAX:
+            span_us = slot._next_at - first_at
+            if span_us < count * TIMER_SPACING_MIN_US:
+                name = self._spec.process.name
+                raise CrowdedTimersError(name, repr(slot._key), TIMERS_MAX, span_us)
+            count, first_at = 0, slot._next_at
+        counts[slot._key] = count, first_at
+
+    def _count_final(self, slot: Any, _: int) -> None:
+        count = self._final.get(slot._key, 0) + 1
+        self._final[slot._key] = count
+        if count >= FINAL_TIMERS_MAX:
+            raise EndlessTimersError(self._spec.process.name, repr(slot._key), FINAL_TIMERS_MAX)

@@ -1,0 +1,257 @@
+"""TRANSFORM: an operator that a user writes, with a state of its own.
+
+The contract (docs/USERCODE.md). ``execute(events, ctis)`` gets a piece of the stream in normal
+form: a RecordBatch with ``_vs``, ``_ve`` and the payload, sorted by ``_vs``, and the list of CTI
+times among them; where CTI(t) stands follows from its time: after all events with ``vs < t``. It
+returns rows with ``_vs``, ``_ve`` and the declared columns (anything ``apply`` may return, or
+None), or a pair of rows and CTIs where it holds CTIs back. What it returns over all calls may not
+depend on how the stream was cut into calls, and is a stream in normal form itself.
+``get_snapshot()`` returns a dictionary of plain values and Arrow tables; ``load(state)`` gets it on
+a new object. An optional ``open(ctx)`` is called first.
+
+Poison: what ``execute`` did before it raised cannot be undone, so a step that raised is done again
+from the snapshot before it, one event at a time, with a snapshot before each.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, event_schema, int64_column
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.events.lifetime import frontier_after
+from rvertex.events.reorder_buffer import empty_batch
+from rvertex.events.run import NO_CTIS, Run, concat
+from rvertex.operators.cti_hold import HeldCtis
+from rvertex.operators.protocol import OperatorState
+from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, letter_sides
+from rvertex.user_code.context import VertexContext
+from rvertex.user_code.errors import UserResultError
+from rvertex.user_code.result import declared_columns, result_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.events.side_output import Side
+    from rvertex.user_code.context import ValueShell, ValueSource
+
+
+@dataclass(frozen=True, slots=True)
+class UserOperator:
+    """Runs an object of the user's; ``code`` is its class, or one to be copied."""
+
+    code: UserCode
+    schema: pa.Schema
+    on_error: OnError = "fail"
+    #: Folder of its dead letters; "" for the name of the class.
+    letters: str = ""
+    #: Whether the CTIs that it holds back pass once its rows have left, and no other CTIs.
+    passes_ctis: bool = False
+
+    def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
+        """The dead letters, if they are kept."""
+        return letter_sides(self.code, self.on_error, self.letters, inputs[0])
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The declared schema."""
+        return self.schema
+
+    def open(self, inputs: Sequence[pa.Schema]) -> UserOperatorRunner:
+        """A new object."""
+        (payload,) = inputs
+        return UserOperatorRunner(self, payload)
+
+
+class UserOperatorRunner:
+    """See :class:`UserOperator`."""
+
+    def __init__(self, spec: UserOperator, payload: pa.Schema) -> None:
+        self._spec = spec
+        self._name = spec.code.name
+        self._schema = event_schema(spec.schema)
+        self._poison = Poison(spec.code, spec.on_error, payload)
+        self._context = VertexContext()
+        self._target = self._new()
+        self._seq = 0
+        self._last_vs: int = MIN_TIME
+        self._last_cti: int = MIN_TIME
+        self._held = HeldCtis(keeps_own=False) if spec.passes_ctis else None
+        #: The greatest time that it was given.
+        self._frontier: int = MIN_TIME
+
+    @property
+    def poisoned_events(self) -> int:
+        """Events that were passed over."""
+        return self._poison.count
+
+    def take_aside(self) -> Sequence[pa.RecordBatch]:
+        """The dead letters since the last call."""
+        return self._poison.take_aside()
+
+    def use_values(self, source: ValueSource, shell: ValueShell) -> None:
+        """See :class:`~rvertex.user_code.context.DrawsValues`."""
+        self._context.use_values(source, shell)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """One call of ``execute``, or one per event where that raised; more where CTIs thin."""
+        if self._held is None:
+            return self._called(ports)
+        return self._held.follow(ports, self._in_time)
+
+    def _called(self, ports: Sequence[Run]) -> Run:
+        (run,) = ports
+        if run.is_empty:
+            return Run(empty_batch(self._schema), NO_CTIS)
+        before = self._state() if self._poison.is_passed_over else None
+        try:
+            out = self._execute(run)
+        except (*NOT_POISON, UserResultError):
+            raise
+        except Exception as error:
+            if before is None:
+                raise self._fatal(error, run) from error
+            self._restore(before)
+            out = self._one_by_one(run)
+        self._seq += run.events.num_rows
+        self._check(out, run)
+        return out
+
+    def snapshot(self) -> OperatorState:
+        """What the object says, taken apart into plain values and tables."""
+        state = self._state()
+        tables = {f"user {k}": v for k, v in state.items() if isinstance(v, pa.Table)}
+        plain = {k: v for k, v in state.items() if not isinstance(v, pa.Table)}
+        try:
+            packed = msgpack.packb(plain)
+        except (TypeError, ValueError, OverflowError) as error:
+            reason = f"get_snapshot(): {error}; state is plain values and pyarrow Tables"
+            raise UserResultError(self._name, reason) from None
+        header = {
+            "user": packed,
+            "seq": self._seq,
+            "poisoned": self._poison.count,
+            "drawn": self._context.next_index,
+            "last": [self._last_vs, self._last_cti],
+            "held": [] if self._held is None else [self._frontier, *self._held.save()],
+        }
+        return OperatorState(header, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Hand the state to a new object."""
+        header = state.header
+        self._seq, self._poison.count = header["seq"], header["poisoned"]
+        self._last_vs, self._last_cti = header["last"]
+        if self._held is not None:
+            self._frontier, *held = header["held"]
+            self._held.load(held)
+        self._context.load(header["drawn"])
+        tables = {k.removeprefix("user "): v for k, v in state.tables.items()}
+        self._restore({**msgpack.unpackb(header["user"], strict_map_key=False), **tables})
+
+    def _in_time(self, ports: Sequence[Run]) -> Run:
+        """CTIs that were held back could not pass behind rows that are ahead."""
+        out = self._called(ports)
+        self._frontier = frontier_after(self._frontier, ports)
+        reached = frontier_after(MIN_TIME, [out])
+        if reached > self._frontier:
+            raise UserResultError(
+                self._name,
+                f"execute() returned a row or CTI at {reached} when nothing after "
+                f"{self._frontier} was given to it; before a process with timers it may not run "
+                "ahead: move lifetimes with .shift(...) behind it",
+            )
+        return out
+
+    def _new(self) -> Any:
+        target = self._spec.code.target
+        made = target() if isinstance(target, type) else copy.deepcopy(target)
+        if hasattr(made, "open"):
+            made.open(self._context)
+        return made
+
+    def _state(self) -> dict[str, Any]:
+        state = self._target.get_snapshot()
+        if not isinstance(state, dict) or not all(isinstance(k, str) for k in state):
+            raise UserResultError(self._name, "get_snapshot() has to return a dict by name")
+        return {k: v if isinstance(v, pa.Table) else copy.deepcopy(v) for k, v in state.items()}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self._target = self._new()
+        self._target.load(state)
+
+    def _execute(self, run: Run) -> Run:
+        result = self._target.execute(run.events, run.ctis.tolist())
+        ctis = run.ctis
+        if isinstance(result, tuple):
+            if len(result) != 2:
+                raise UserResultError(self._name, "execute() returns rows, or (rows, ctis)")
+            result, given = result
+            ctis = np.array(given, np.int64)
+        if result is None:
+            return Run(empty_batch(self._schema), ctis)
+        columns = result_columns(self._name, result)
+        arrays = declared_columns(self._name, columns, self._schema, None)
+        return Run(pa.RecordBatch.from_arrays(arrays, schema=self._schema), ctis)
+
+    def _one_by_one(self, run: Run) -> Run:
+        """The run again, a call per item, passing over the events on which that raises."""
+        events, done, runs = run.events, 0, []
+        vs = int64_column(events, VS)
+        for time in [*run.ctis.tolist(), None]:
+            count = len(vs) if time is None else int(vs.searchsorted(time))
+            runs += [
+                self._one(Run(events.slice(i, 1), NO_CTIS), self._seq + i)
+                for i in range(done, count)
+            ]
+            done = max(done, count)
+            if time is not None:
+                runs.append(self._execute(Run(events.slice(0, 0), np.array([time], np.int64))))
+        return concat(runs)
+
+    def _one(self, run: Run, seq: int) -> Run:
+        before = self._state()
+        try:
+            return self._execute(run)
+        except (*NOT_POISON, UserResultError):
+            raise
+        except Exception as error:
+            self._restore(before)
+            vs, ve, *values = (column[0].as_py() for column in run.events.columns)
+            self._poison.meet(error, seq, vs, ve, tuple(values))
+            return Run(empty_batch(self._schema), NO_CTIS)
+
+    def _fatal(self, error: Exception, run: Run) -> Exception:
+        """The first event of the run stands for all, as none can be tried again by itself."""
+        if run.events.num_rows == 0:
+            return self._poison.fatal(error, self._seq, self._last_cti, self._last_cti, None)
+        vs, ve, *values = (column[0].as_py() for column in run.events.columns)
+        fatal = self._poison.fatal(error, self._seq, vs, ve, tuple(values))
+        more = f" (the first of {run.events.num_rows} events given to that call)"
+        fatal.payload += more
+        fatal.args = (*fatal.args[:-1], fatal.payload)
+        return fatal
+
+    def _check(self, out: Run, run: Run) -> None:
+        """What it owes its readers: a stream in normal form."""
+        vs, ve = int64_column(out.events, VS), int64_column(out.events, VE)
+        starts = np.concatenate([[max(self._last_vs, self._last_cti)], vs])
+        times = np.concatenate([[self._last_cti], out.ctis])
+        is_first = self._last_cti == MIN_TIME
+        if (starts[1:] < starts[:-1]).any():
+            raise UserResultError(self._name, "execute() returned rows that are not in vs order")
+        if (vs >= ve).any():
+            raise UserResultError(self._name, "execute() returned a row without vs < ve")
+        if (times[1:] <= times[:-1])[is_first:].any():
+            raise UserResultError(self._name, "execute() returned CTIs that do not increase")
+        if INF_TIME in run.ctis and INF_TIME not in out.ctis:
+            raise UserResultError(
+                self._name, "the stream has ended: execute() has to return CTI(INF) as well"
+            )
+        self._last_vs = int(starts[-1])
+        self._last_cti = int(times[-1])

@@ -1,0 +1,1 @@
+"""Aggregation by window: hopping, sessions, counts, snapshots."""

@@ -1,0 +1,87 @@
+"""Of events with equal lifetimes, those with the greatest (or least) value of a column.
+
+Ties are all kept, events whose value is null are not. The planner puts it before a join with the
+greatest value of a window (``planner/optimizer/rules/keep_extremes.py``).
+
+Invariants: (1) events at the frontier wait, as others may start with them; (2) order, lifetimes,
+payload and CTIs pass as they are. Only neighbours are compared: where events that start together
+end at different times, more may be kept than must be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, event_schema, int64_column
+from rvertex.errors import OperatorTypeError, UnknownColumnError
+from rvertex.events.arrays import numbers
+from rvertex.events.group_scan import heads_of
+from rvertex.events.run import Run
+from rvertex.events.settled_rows import Settled
+from rvertex.operators.horizon import RowByRow
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.protocol import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes(RowByRow):
+    """Keeps the events of extreme ``column``, a column of integers."""
+
+    column: str
+    is_max: bool
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's columns."""
+        (payload,) = inputs
+        if self.column not in payload.names:
+            raise UnknownColumnError("extremes", self.column, tuple(payload.names))
+        kind = payload.field(self.column).type
+        if not pa.types.is_integer(kind):
+            raise OperatorTypeError("extremes", f"column {self.column!r} is {kind}, not an integer")
+        return payload
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """Nothing waits."""
+        return _Extremes(self.column, self.is_max, self.output_schema(inputs))
+
+
+class _Extremes:
+    def __init__(self, column: str, is_max: bool, payload: pa.Schema) -> None:
+        self._column = column
+        self._fold = np.maximum if is_max else np.minimum
+        self._settled = Settled([event_schema(payload)])
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Keep what is extreme among the events that no other can join any more."""
+        (run,) = ports
+        (events,) = self._settled.take(ports)
+        return Run(self._extreme(events), run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """The events that wait, by reference."""
+        (waiting,) = self._settled.tables()
+        return OperatorState({"frontier": self._settled.frontier}, {"waiting": waiting})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue with the events of ``state`` waiting."""
+        self._settled.load(state.header["frontier"], [state.tables["waiting"]])
+
+    def _extreme(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        column = events.column(self._column)
+        if column.null_count:
+            events = events.filter(column.is_valid())
+            column = events.column(self._column)
+        if events.num_rows == 0:
+            return events
+        heads = heads_of(int64_column(events, VS), int64_column(events, VE))
+        values = numbers(column)
+        best = self._fold.reduceat(values, np.flatnonzero(heads))
+        return events.filter(pa.array(values == best[np.cumsum(heads) - 1]))

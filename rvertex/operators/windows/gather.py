@@ -1,0 +1,270 @@
+"""Aggregation by window when the window closes, over the rows that are in it.
+
+Used where a row may be in many windows: interval events, and panes that become hopping windows.
+Rows wait until the last of their windows is closed; a closing window gathers its rows in sequence
+order. Windows that close together are aggregated in one pass; those that can slide
+(:mod:`rvertex.operators.windows.sliding`) do where that costs less.
+
+Invariants: (1) windows below ``_open`` are emitted and closed, rows that are in no other are gone;
+(2) no pair (row, window) is looked at twice, so time is at most rows x windows, and a step that
+closes nothing costs time in its new rows; (3) rows come out by (window, key), the window as
+lifetime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, int64_column
+from rstream.types import INF_TIME
+from rvertex.errors import UnboundedLifetimeError
+from rvertex.events.reorder_buffer import concatenated
+from rvertex.events.run import Run
+from rvertex.operators.protocol import OperatorState
+from rvertex.operators.windows.arithmetic import Windows, growing
+from rvertex.operators.windows.grouping import Grouping, closed_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rvertex.operators.windows.sliding import SlidingWindows
+
+WINDOWS_PER_EVENT_MAX = 1_000_000
+#: Pairs (row, window) aggregated in one pass; more windows are closed in parts.
+_PAIRS_MAX = 1 << 22
+#: So many rows are worth a look whether they are all in one window.
+_MANY_ROWS = 1 << 12
+
+
+class Membership(Protocol):
+    """Which windows a row is in, and when they close."""
+
+    @property
+    def windows(self) -> Windows:
+        """The windows."""
+        ...
+
+    def spans(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        """First and last window of each row, int64[n]; none where last < first."""
+        ...
+
+    def bounds(self, vs: np.ndarray, ve: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same of lifetimes int64[n], however many windows they reach over."""
+        ...
+
+    def open_at(self, time: int) -> int:
+        """First window that may still get rows when none before ``time`` can come."""
+        ...
+
+    def output_ctis(self, ctis: np.ndarray) -> np.ndarray:
+        """The CTIs that follow from ``ctis``, non-decreasing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ByOverlap:
+    """A row is in every window that its lifetime overlaps."""
+
+    windows: Windows
+
+    def spans(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        vs, ve = int64_column(events, VS), int64_column(events, VE)
+        first, last = self.bounds(vs, ve)
+        counts = last - first + 1
+        bad = (ve == INF_TIME) | (counts > WINDOWS_PER_EVENT_MAX)
+        if bad.any():
+            row = int(bad.argmax())
+            raise UnboundedLifetimeError(int(vs[row]), int(ve[row]), int(counts[row]))
+        return first, last
+
+    def bounds(self, vs: np.ndarray, ve: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.windows.first_window(vs), self.windows.last_window(ve)
+
+    def open_at(self, time: int) -> int:
+        return self.windows.open_at(time)
+
+    def output_ctis(self, ctis: np.ndarray) -> np.ndarray:
+        return self.windows.earliest_open(ctis)
+
+
+@dataclass(frozen=True, slots=True)
+class ByStart:
+    """A row's lifetime is its window: rows made by another phase. They come by window start."""
+
+    windows: Windows
+
+    def spans(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        return self.bounds(int64_column(events, VS), int64_column(events, VE))
+
+    def bounds(self, vs: np.ndarray, ve: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        window = vs // self.windows.every
+        return window, window
+
+    def open_at(self, time: int) -> int:
+        return -(-time // self.windows.every)
+
+    def output_ctis(self, ctis: np.ndarray) -> np.ndarray:
+        return ctis
+
+
+class WindowGather:
+    """Aggregates rows by window and key. ``finish`` makes payload columns of the lane columns."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        grouping: Grouping,
+        input_schema: pa.Schema,
+        output_schema: pa.Schema,
+        finish: Callable[[list[pa.Array]], list[pa.Array]],
+        sliding: SlidingWindows | None = None,
+    ) -> None:
+        self._membership = membership
+        self._grouping = grouping
+        self._input_schema = input_schema
+        self._output_schema = output_schema
+        self._finish = finish
+        #: Holds the first of the live rows.
+        self._sliding = sliding
+        #: Other rows that are in an open window, in sequence order.
+        self._live: list[pa.RecordBatch] = []
+        self._open = membership.windows.lowest
+        self._last_cti: int | None = None
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Keep the rows and emit the windows that they, or the CTIs, close."""
+        (run,) = ports
+        out: list[pa.RecordBatch] = []
+        now: list[int] = [int(run.ctis[-1])] if len(run.ctis) else []
+        if run.events.num_rows:
+            first, last = self._membership.spans(run.events)
+            now.append(int(int64_column(run.events, VS)[-1]))
+            needed = run.events.select(self._input_schema.names)
+            self._live.append(_those(needed, last >= first))
+        if now:
+            self._close_before(self._membership.open_at(max(now)), out)
+        ctis = growing(self._membership.output_ctis(run.ctis), self._last_cti)
+        if len(ctis):
+            self._last_cti = int(ctis[-1])
+        return Run(concatenated(out, self._output_schema), ctis)
+
+    def snapshot(self) -> OperatorState:
+        """The live rows, by reference."""
+        header = {"open": self._open, "last_cti": self._last_cti}
+        held = self._sliding.held() if self._sliding else []
+        live = pa.Table.from_batches([*held, *self._live], self._input_schema)
+        return OperatorState(header, {"live": live})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue with the live rows of ``state``."""
+        self._open, self._last_cti = state.header["open"], state.header["last_cti"]
+        self._live = state.tables["live"].to_batches()
+
+    def _close_before(self, window: int, out: list[pa.RecordBatch]) -> None:
+        """Emit the windows below ``window`` and forget the rows that are in no other."""
+        window = min(window, self._membership.windows.highest + 1)
+        if window <= self._open:
+            return
+        if self._sliding is not None and self._slide(self._sliding, window, out):
+            self._open = window
+            return
+        before, later = self._candidates(window)
+        only = self._only_window(before)
+        rows = _joined(before, self._input_schema)
+        self._live = []  # Not beside a copy of themselves.
+        before.clear()
+        if only is not None and self._open <= only < window:
+            windows = np.full(rows.num_rows, only)
+            out.append(self._rows(*closed_groups(self._grouping, rows, windows, None)))
+            rows = rows.slice(0, 0)
+        elif rows.num_rows:
+            first, last = self._membership.spans(rows)
+            self._emit(rows, np.maximum(first, self._open), last, window, out)
+            rows = _those(rows, last >= window)
+        self._live = ([rows] if rows.num_rows else []) + later
+        self._open = window
+
+    def _only_window(self, batches: list[pa.RecordBatch]) -> int | None:
+        """The window that all of many rows are in, and in no other; None if it is not looked for.
+
+        The row that begins first and the one that begins last say it, with the latest end of all.
+        """
+        if sum(batch.num_rows for batch in batches) < _MANY_ROWS:
+            return None
+        begins = [int64_column(batches[0], VS)[0], int64_column(batches[-1], VS)[-1]]
+        end = max(int64_column(batch, VE).max() for batch in batches)
+        bounds = self._membership.bounds(np.array(begins), np.array([end, end]))
+        found = {int(window) for windows in bounds for window in windows}
+        return found.pop() if len(found) == 1 else None
+
+    def _slide(self, sliding: SlidingWindows, window: int, out: list[pa.RecordBatch]) -> bool:
+        """Emit the windows below ``window`` as they slide; if they do not, do nothing."""
+        before, later = self._candidates(window)
+        closed = sliding.close(before, self._open, window)
+        if closed is None:
+            self._live = [*sliding.release(), *later]
+            return False
+        out += [self._rows(np.full(len(lanes[0]), w), keys, lanes) for w, keys, lanes in closed]
+        self._live = later
+        return True
+
+    def _candidates(self, window: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+        """Live rows that may be in a window below ``window``, and those after them."""
+        windows = self._membership.windows
+        bound = np.int64((window - 1) * windows.every + windows.size)
+        before, later = [], []
+        for batch in self._live:
+            count = int(np.searchsorted(int64_column(batch, VS), bound))
+            if count:
+                before.append(batch.slice(0, count))
+            if count < batch.num_rows:
+                later.append(batch.slice(count))
+        return before, later
+
+    def _emit(
+        self,
+        rows: pa.RecordBatch,
+        first: np.ndarray,
+        last: np.ndarray,
+        window: int,
+        out: list[pa.RecordBatch],
+    ) -> None:
+        """Emit what ``rows`` make of windows from ``first`` to ``last``, those below ``window``."""
+        counts = np.maximum(np.minimum(last, window - 1) - first + 1, 0)
+        pairs = int(counts.sum())
+        if pairs == 0:
+            return
+        lowest = int(first[counts > 0].min())
+        if pairs > _PAIRS_MAX and window - lowest > 1:
+            middle = lowest + (min(window, int(last.max()) + 1) - lowest + 1) // 2
+            self._emit(rows, first, last, middle, out)
+            self._emit(rows, np.maximum(first, middle), last, window, out)
+            return
+        if pairs == len(counts) and bool((counts == 1).all()):
+            out.append(self._rows(*closed_groups(self._grouping, rows, first, None)))
+            return
+        at = np.repeat(np.arange(len(counts)), counts)
+        offset = np.arange(pairs) - np.repeat(np.cumsum(counts) - counts, counts)
+        out.append(self._rows(*closed_groups(self._grouping, rows, first[at] + offset, at)))
+
+    def _rows(
+        self, windows: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
+    ) -> pa.RecordBatch:
+        start = self._membership.windows.start(windows)
+        end = pa.array(start + self._membership.windows.size)
+        columns = [pa.array(start), end, *keys, *self._finish(lanes)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._output_schema)
+
+
+def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema)
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _those(events: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
+    return events if mask.all() else events.filter(pa.array(mask))

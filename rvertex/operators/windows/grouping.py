@@ -1,0 +1,308 @@
+"""Groups of one window or of many: key codes, accumulators, and rows in (window, key) order.
+
+:class:`OpenGroups` is state: it takes rows call by call and can be saved. :func:`closed_groups`
+aggregates rows that are all there at once, over many windows in one pass.
+
+Invariant: rows come out by window start, then keys ascending, NaN after numbers and nulls last.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.dictionaries import has_dictionaries, join_batches
+from rvertex.aggregates.accumulators import Rows, takes_gaps
+from rvertex.aggregates.arg_extremes import plain_ranked
+from rvertex.errors import OperatorTypeError, UnknownColumnError
+from rvertex.keys.direct_keys import OffsetKeys
+from rvertex.keys.key_table import KeyTable
+from rvertex.keys.sort_keys import SPAN_MAX, narrowed, numbered_keys, ranks, sorted_keys
+from rvertex.operators.windows.arithmetic import floor_divided
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rvertex.aggregates.accumulators import Accumulator
+
+#: Fewer rows wait for others: to fold them in costs as much.
+_TOGETHER_ROWS = 1024
+#: Begins the names of saved tables.
+_NEAR = "near."
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """How rows are grouped: key columns, and a maker of accumulators."""
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    accumulators: Callable[[], list[Accumulator]]
+
+    def key_columns(self, events: pa.RecordBatch) -> list[pa.Array]:
+        """The key columns of ``events``."""
+        return [events.column(name) for name in self.names]
+
+
+def key_types(keys: Sequence[str], payload: pa.Schema) -> tuple[pa.DataType, ...]:
+    """Types of the key columns.
+
+    Raises:
+        UnknownColumnError: a key that is not a column.
+        OperatorTypeError: a key of a type that has no order.
+    """
+    types = []
+    for key in keys:
+        if key not in payload.names:
+            raise UnknownColumnError("group_by", key, tuple(payload.names))
+        kind = payload.field(key).type
+        if pa.types.is_nested(kind) or pa.types.is_null(kind):
+            raise OperatorTypeError("group_by", f"column {key!r} is {kind}, which has no order")
+        types.append(kind)
+    return tuple(types)
+
+
+class OpenGroups:
+    """The groups of one open window, in order of their codes."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self._grouping = grouping
+        #: Groups of keys that lie close together, and all others by an index.
+        self._near: _NearGroups | None = None
+        self._table = KeyTable(grouping.types)
+        self._accumulators = grouping.accumulators()
+        #: Few events, which are folded in together with those that follow.
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+
+    def __len__(self) -> int:
+        self._settle()
+        return len(self._table) + (0 if self._near is None else len(self._near))
+
+    def update(self, events: pa.RecordBatch) -> None:
+        """Fold events in, now or later."""
+        if events.num_rows >= _TOGETHER_ROWS or not _can_be_joined(events.schema):
+            self._settle()
+            self._fold(events)
+            return
+        self._waiting_rows += events.num_rows
+        self._waiting.append(events)
+        if self._waiting_rows >= _TOGETHER_ROWS:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Fold in what waits."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._waiting_rows = 0
+            self._fold(join_batches(waiting))
+
+    def _fold(self, events: pa.RecordBatch) -> None:
+        is_new = len(self._table) == 0
+        if self._near is None and is_new:
+            self._near = _NearGroups.beginning(self._grouping, events)
+        rest = events if self._near is None else self._near.update(events, grows=is_new)
+        if rest.num_rows:
+            columns = self._grouping.key_columns(rest)
+            codes = self._table.codes(columns, rest.num_rows)
+            _update(self._accumulators, Rows(codes, len(self._table), rest))
+
+    def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
+        """Key columns and lane columns, by key. The end: each accumulator is freed in turn."""
+        self._settle()
+        near, self._near = self._near, None
+        if near is not None and len(self._table) == 0:
+            return near.result()
+        keys = self._table.keys()
+        order = pa.array(sorted_keys(keys, len(self._table)))
+        lanes = _lanes_at(self._accumulators, order)
+        self._accumulators = []
+        keys = [k.take(order) for k in keys]
+        return (keys, lanes) if near is None else _merged((keys, lanes), near.result())
+
+    def save(self) -> dict[str, pa.Table]:
+        """Keys and accumulators in code order, by reference, each column a table of its own."""
+        self._settle()
+        tables = self._table.save() | _saved(self._accumulators)
+        if self._near is not None:
+            tables |= {f"{_NEAR}{name}": table for name, table in self._near.save().items()}
+        return tables
+
+    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+        """Take over what ``save`` returned; only called on new groups."""
+        self._table.restore(tables)
+        _restore(self._accumulators, tables)
+        near = {k.removeprefix(_NEAR): t for k, t in tables.items() if k.startswith(_NEAR)}
+        self._near = _NearGroups.restored(self._grouping, near) if near else None
+
+
+class _NearGroups:
+    """The groups of keys in a range, by the distance from its begin."""
+
+    def __init__(self, grouping: Grouping, keys: OffsetKeys) -> None:
+        self._grouping = grouping
+        self._keys = keys
+        self._accumulators = grouping.accumulators()
+
+    @classmethod
+    def beginning(cls, grouping: Grouping, events: pa.RecordBatch) -> _NearGroups | None:
+        """For keys like those of ``events``; None where an index does better."""
+        if len(grouping.names) != 1 or not all(map(takes_gaps, grouping.accumulators())):
+            return None
+        keys = OffsetKeys.beginning(*grouping.key_columns(events))
+        return None if keys is None else cls(grouping, keys)
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._keys.had()))
+
+    def update(self, events: pa.RecordBatch, *, grows: bool) -> pa.RecordBatch:
+        """Fold events in; returns those whose keys are not in the range."""
+        (column,) = self._grouping.key_columns(events)
+        codes, mask = self._keys.codes(column, grows=grows)
+        mine = events if mask is None else events.filter(pa.array(mask))
+        if len(codes):
+            rows = Rows(codes, self._keys.groups, mine, had=self._keys.had())
+            _update(self._accumulators, rows)
+            self._keys.add(codes)
+        return events.slice(0, 0) if mask is None else events.filter(pa.array(~mask))
+
+    def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
+        """As :meth:`OpenGroups.result`."""
+        found = self._keys.found()
+        lanes = _lanes_at(self._accumulators, pa.array(found))
+        self._accumulators = []
+        return [self._keys.keys(found)], lanes
+
+    def save(self) -> dict[str, pa.Table]:
+        """As :meth:`OpenGroups.save`."""
+        return self._keys.save() | _saved(self._accumulators)
+
+    @classmethod
+    def restored(cls, grouping: Grouping, tables: Mapping[str, pa.Table]) -> _NearGroups:
+        """What has been saved."""
+        made = cls(grouping, OffsetKeys.restore(grouping.types[0], tables))
+        _restore(made._accumulators, tables)
+        return made
+
+
+def _update(accumulators: Sequence[Accumulator], rows: Rows) -> None:
+    for accumulator in accumulators:
+        accumulator.update(rows)
+
+
+def _lanes_at(accumulators: list[Accumulator], order: pa.Array) -> list[pa.Array]:
+    """Lane columns of these codes; each accumulator is freed in turn."""
+    lanes: list[pa.Array] = []
+    left = accumulators[::-1]
+    accumulators.clear()
+    while left:
+        lanes += [lane.take(order) for lane in left.pop().columns()]
+    return lanes
+
+
+def _merged(
+    some: tuple[list[pa.Array], list[pa.Array]], others: tuple[list[pa.Array], list[pa.Array]]
+) -> tuple[list[pa.Array], list[pa.Array]]:
+    """The groups of both, by key; no key is in both."""
+    keys, lanes = (
+        [pa.concat_arrays(pair) for pair in zip(*columns, strict=True)]
+        for columns in zip(some, others, strict=True)
+    )
+    order = pa.array(sorted_keys(keys, len(keys[0])))
+    return [key.take(order) for key in keys], [lane.take(order) for lane in lanes]
+
+
+def _saved(accumulators: Sequence[Accumulator]) -> dict[str, pa.Table]:
+    return {
+        f"lane{i}.{j}": pa.table({"lane": column})
+        for i, accumulator in enumerate(accumulators)
+        for j, column in enumerate(accumulator.save())
+    }
+
+
+def _restore(accumulators: Sequence[Accumulator], tables: Mapping[str, pa.Table]) -> None:
+    for i, accumulator in enumerate(accumulators):
+        width = len(accumulator.save())
+        accumulator.restore([tables[f"lane{i}.{j}"].column(0) for j in range(width)])
+
+
+def closed_groups(
+    grouping: Grouping, events: pa.RecordBatch, windows: np.ndarray, at: np.ndarray | None
+) -> tuple[np.ndarray, list[pa.Array], list[pa.Array]]:
+    """Aggregate rows of many windows at once.
+
+    ``windows`` int64[m] is the window of each of m rows, ``at`` int64[m] its row in ``events``
+    (None: row i is event i). Rows of one window must be in sequence order.
+
+    Returns: windows int64[g], key columns and lane columns, sorted by (window, key).
+    """
+    keys = numbered_keys(grouping.types, grouping.key_columns(events), events.num_rows)
+    key, span = keys.codes if at is None else keys.codes[at], keys.span
+    window, number, row_group = window_groups(windows, key, span)
+    rows = Rows(row_group, len(window), events, at)
+    lanes: list[pa.Array] = []
+    for accumulator in grouping.accumulators():
+        accumulator.update(rows)
+        lanes += accumulator.columns()
+    return window, keys.keys(number), lanes
+
+
+def window_groups(
+    windows: np.ndarray, key: np.ndarray, span: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct pairs of window and key (below ``span``), ascending, and which each row is."""
+    if len(windows) == 0:
+        return windows, key, key
+    low, high = int(windows.min()), int(windows.max())
+    if low == high:
+        found, row = ranks(key)
+        return np.full(len(found), low), found, row
+    if high - low >= len(windows):
+        distinct, windows = ranks(windows)
+        window, number, row = window_groups(windows, key, span)
+        return distinct[window], number, row
+    if (high - low + 1) * span > SPAN_MAX:
+        distinct, key = ranks(key)
+        window, number, row = window_groups(windows, key, len(distinct))
+        return window, distinct[number], row
+    total = (high - low + 1) * span
+    cells = narrowed(windows - low, total)
+    cells *= cells.dtype.type(span)
+    cells += narrowed(key, total)
+    cells, row = ranks(cells)
+    cells = cells.astype(np.int64, copy=False)
+    place = floor_divided(cells, span)
+    return place + low, cells - place * span, row
+
+
+def numbered_groups(
+    grouping: Grouping, rows: Rows, starts: np.ndarray
+) -> tuple[np.ndarray, list[pa.Array], list[pa.Array]]:
+    """Aggregate groups whose rows are told by number: ``rows.codes``, every number present.
+
+    ``starts`` int64[groups] orders the groups before their keys, their numbers after.
+
+    Returns: the numbers in that order, and in the same order key columns and lane columns.
+    """
+    first = np.zeros(rows.groups, np.int64)
+    first[rows.codes[::-1]] = np.arange(len(rows.codes))[::-1]
+    at = pa.array(first if rows.at is None else rows.at[first])
+    keys = [column.take(at) for column in grouping.key_columns(rows.events)]
+    lanes: list[pa.Array] = []
+    for accumulator in grouping.accumulators():
+        accumulator.update(rows)
+        lanes += accumulator.columns()
+    order = sorted_keys([pa.array(starts), *keys, pa.array(np.arange(rows.groups))], rows.groups)
+    by = pa.array(order)
+    return order, [key.take(by) for key in keys], [lane.take(by) for lane in lanes]
+
+
+@functools.lru_cache(maxsize=64)
+def _can_be_joined(schema: pa.Schema) -> bool:
+    """Whether no column is, or holds, a dictionary: two of them are not joined for nothing."""
+    plain = all(plain_ranked(kind) == kind for kind in schema.types)
+    return plain and not has_dictionaries(schema)

@@ -1,0 +1,297 @@
+"""Window aggregates as a plan states them: in one phase, or in two around an exchange.
+
+The two phases are the whole: ``WindowAggregate`` is ``PartialAggregate`` followed by
+``FinalAggregate`` within one vertex. A partial row holds a unit's accumulators per key, with the
+unit as lifetime: for point events the unit is a pane of ``gcd(size, every)``, so that hopping
+windows share work; for interval events it is the window itself, as an event counts once in each.
+
+Rows are emitted when a window closes, by (window start, keys ascending, nulls last). ``CTI(t)``
+becomes the start of the earliest window still open at t. A null key is a group of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.items.batch import event_schema
+from rvertex.aggregates.spec import (
+    AggregateSpec,
+    Lane,
+    is_order_free,
+    lanes_in,
+    lanes_of,
+    result_fields,
+    results,
+)
+from rvertex.errors import OperatorTypeError
+from rvertex.operators.horizon import sum_us
+from rvertex.operators.protocol import OperatorState
+from rvertex.operators.windows.arithmetic import Windows
+from rvertex.operators.windows.gather import ByOverlap, ByStart, WindowGather
+from rvertex.operators.windows.grouping import Grouping, key_types
+from rvertex.operators.windows.panes.ordered import PaneAggregate
+from rvertex.operators.windows.panes.unordered import UnorderedPanes
+from rvertex.operators.windows.sliding import SlidingWindows, sliding_lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rvertex.events.run import Run
+    from rvertex.operators.horizon import Durations
+    from rvertex.operators.protocol import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class PartialAggregate:
+    """First phase: accumulators per (unit, key). ``points``: every event has ``ve = vs + 1``."""
+
+    keys: tuple[str, ...]
+    size_us: int
+    every_us: int
+    aggregates: tuple[AggregateSpec, ...]
+    points: bool
+    #: Events come in any order above the CTIs.
+    any_order: bool = False
+
+    @property
+    def _unit(self) -> int:
+        windows = Windows(self.size_us, self.every_us)
+        return windows.pane.size if self.points else windows.size
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Keys and lanes.
+
+        Raises:
+            UnknownColumnError: a key or an aggregated column that the input does not have.
+            OperatorTypeError: a column of a type that a function or a key cannot take.
+        """
+        return lanes_schema(self.keys, self.aggregates, inputs)
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """A pane, or a window and the events that reach into it."""
+        return self._unit if self.points else sum_us(self.size_us, durations[0])
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """The unit."""
+        return self._unit
+
+    def is_order_free(self, payload: pa.Schema) -> bool:
+        """Whether events above the CTIs may come in any order, but for those of equal ``vs``."""
+        return self.points and is_order_free(self.aggregates, payload)
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """The first phase with nothing open."""
+        (payload,) = inputs
+        lanes = lanes_of(self.aggregates, payload)
+        grouping = Grouping(
+            self.keys, key_types(self.keys, payload), lambda: [lane.accumulator() for lane in lanes]
+        )
+        windows = Windows(self.size_us, self.every_us)
+        schema = event_schema(self.output_schema(inputs))
+        if self.any_order:
+            return UnorderedPanes(windows, grouping, schema)
+        if self.points:
+            return PaneAggregate(windows, grouping, schema)
+        needed = _needed(self.keys, self.aggregates, payload)
+        return WindowGather(ByOverlap(windows), grouping, needed, schema, lambda columns: columns)
+
+
+@dataclass(frozen=True, slots=True)
+class FinalAggregate:
+    """Second phase: merges partial rows of any number of first phases into windows."""
+
+    keys: tuple[str, ...]
+    size_us: int
+    every_us: int
+    aggregates: tuple[AggregateSpec, ...]
+    points: bool
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Keys, then aggregates, given the schema of partial rows."""
+        return merged_schema(self.keys, self.aggregates, inputs)
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """A window: its units do not reach beyond it."""
+        return self.size_us
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """The window."""
+        return self.size_us
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """The second phase with nothing open."""
+        (partial,) = inputs
+        windows = Windows(self.size_us, self.every_us)
+        merged = merging(self.keys, self.aggregates, partial)
+        if not self.points:
+            return WindowGather(ByStart(windows), *merged)
+        lanes = sliding_lanes(lanes_in(self.aggregates, partial), windows)
+        sliding = None if lanes is None else SlidingWindows(windows, merged[0], lanes)
+        return WindowGather(ByOverlap(windows), *merged, sliding)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate:
+    """Both phases in one vertex."""
+
+    keys: tuple[str, ...]
+    size_us: int
+    every_us: int
+    aggregates: tuple[AggregateSpec, ...]
+    points: bool
+    #: Events come in any order above the CTIs.
+    any_order: bool = False
+
+    @property
+    def phases(self) -> tuple[PartialAggregate, FinalAggregate]:
+        """The two phases that this is."""
+        fields = (self.keys, self.size_us, self.every_us, self.aggregates, self.points)
+        return PartialAggregate(*fields, self.any_order), FinalAggregate(*fields)
+
+    def is_order_free(self, payload: pa.Schema) -> bool:
+        """As :meth:`PartialAggregate.is_order_free`."""
+        return self.points and is_order_free(self.aggregates, payload)
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Keys, then aggregates. Raises as :meth:`PartialAggregate.output_schema`."""
+        return aggregated_schema(self.keys, self.aggregates, inputs)
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """A window; events that are no points may reach into it from before."""
+        return self.size_us if self.points else sum_us(self.size_us, durations[0])
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """The window."""
+        return self.size_us
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """Both phases with nothing open; rows wait for their windows if a function needs all."""
+        partial, final = self.phases
+        if any(aggregate.is_gathered for aggregate in self.aggregates):
+            (payload,) = inputs
+            return WindowGather(
+                ByOverlap(Windows(self.size_us, self.every_us)),
+                *gathering(self.keys, self.aggregates, payload),
+            )
+        return TwoPhases(partial.open(inputs), final.open([partial.output_schema(inputs)]))
+
+
+def lanes_schema(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
+) -> pa.Schema:
+    """Keys and lanes of partial rows, of events."""
+    (payload,) = inputs
+    lanes = lanes_of(aggregates, payload)
+    types = key_types(keys, payload)
+    return _schema(keys, types, [field for lane in lanes for field in lane.fields])
+
+
+def merged_schema(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
+) -> pa.Schema:
+    """Keys, then aggregates, of partial rows."""
+    (partial,) = inputs
+    lanes = lanes_in(aggregates, partial)
+    return _schema(keys, key_types(keys, partial), result_fields(aggregates, lanes))
+
+
+def aggregated_schema(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
+) -> pa.Schema:
+    """Keys, then aggregates, of events. Raises as :meth:`PartialAggregate.output_schema`."""
+    (payload,) = inputs
+    lanes = lanes_of(aggregates, payload)
+    return _schema(keys, key_types(keys, payload), result_fields(aggregates, lanes))
+
+
+def gathering(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], payload: pa.Schema
+) -> tuple[Grouping, pa.Schema, pa.Schema, Callable[[list[pa.Array]], list[pa.Array]]]:
+    """For aggregation in one pass over a window's rows.
+
+    Returns: the grouping, the schemas of kept rows and of results, and what makes the aggregates'
+    columns of the lanes' columns.
+    """
+    lanes = lanes_of(aggregates, payload)
+    grouping = Grouping(
+        keys, key_types(keys, payload), lambda: [lane.accumulator() for lane in lanes]
+    )
+    return (
+        grouping,
+        _needed(keys, aggregates, payload),
+        event_schema(aggregated_schema(keys, aggregates, [payload])),
+        lambda columns: results(aggregates, _by_name(lanes, columns)),
+    )
+
+
+def merging(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], partial: pa.Schema
+) -> tuple[Grouping, pa.Schema, pa.Schema, Callable[[list[pa.Array]], list[pa.Array]]]:
+    """For a second phase that merges rows of ``partial``; returns as :func:`gathering`."""
+    lanes = lanes_in(aggregates, partial)
+    grouping = Grouping(keys, key_types(keys, partial), lambda: [lane.merger() for lane in lanes])
+    return (
+        grouping,
+        event_schema(partial),
+        event_schema(merged_schema(keys, aggregates, [partial])),
+        lambda columns: results(aggregates, _by_name(lanes, columns)),
+    )
+
+
+class TwoPhases:
+    """Two operators in a row."""
+
+    def __init__(self, partial: Operator, final: Operator) -> None:
+        self._partial = partial
+        self._final = final
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """What the second phase makes of what the first makes of the input."""
+        return self._final.process([self._partial.process(ports)])
+
+    def snapshot(self) -> OperatorState:
+        """Both states."""
+        partial, final = self._partial.snapshot(), self._final.snapshot()
+        tables = {f"partial.{name}": table for name, table in partial.tables.items()}
+        tables |= {f"final.{name}": table for name, table in final.tables.items()}
+        return OperatorState({"partial": partial.header, "final": final.header}, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue both."""
+        for phase, operator in (("partial", self._partial), ("final", self._final)):
+            prefix = f"{phase}."
+            tables = {
+                name.removeprefix(prefix): table
+                for name, table in state.tables.items()
+                if name.startswith(prefix)
+            }
+            operator.load(OperatorState(state.header[phase], tables))
+
+
+def _needed(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], payload: pa.Schema
+) -> pa.Schema:
+    """The columns that rows are kept with until their windows close."""
+    needed = {*keys, *(a.column for a in aggregates)}
+    return event_schema(pa.schema([field for field in payload if field.name in needed]))
+
+
+def _schema(
+    keys: Sequence[str], types: Sequence[pa.DataType], fields: Sequence[pa.Field]
+) -> pa.Schema:
+    columns = [pa.field(name, kind) for name, kind in zip(keys, types, strict=True)]
+    columns += fields
+    seen: set[str] = set()
+    for column in columns:
+        if column.name in seen:
+            raise OperatorTypeError("aggregate", f"two output columns are named {column.name!r}")
+        seen.add(column.name)
+    return pa.schema(columns)
+
+
+def _by_name(lanes: Sequence[Lane], columns: Sequence[pa.Array]) -> dict[str, pa.Array]:
+    names = [field.name for lane in lanes for field in lane.fields]
+    return dict(zip(names, columns, strict=True))

@@ -1,0 +1,1 @@
+"""Open panes: partial aggregates of events, in order or in any order."""

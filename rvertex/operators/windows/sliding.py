@@ -1,0 +1,367 @@
+"""Windows of many panes, each of which costs time in what comes and goes, not in all it holds.
+
+For functions whose results do not depend on how rows are put together: counts, sums of integers,
+extremes of integers and times. Their results are, bit for bit, what gathering all rows of a window
+gives; so this is a cache over the live rows, which may be dropped at any time.
+
+Theory: two stacks. The rows of the first window after a bound are folded from the last step to the
+first, and each row is told what its group has after its step: so a step that leaves the window
+costs one assignment a row. Rows after the bound are folded as they enter. A window is both put
+together.
+
+Invariants: (1) ``held`` is the rows that are in an open window and were handed over; (2) ``_left``
+and ``_right`` are the groups of the rows of the last window before ``_bound``, and after it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, int64_column
+from rstream.items.dictionaries import join_batches
+from rstream.types import MIN_TIME
+from rvertex.aggregates.accumulators import is_numpy_ordered
+from rvertex.events.arrays import numbers
+from rvertex.keys.key_table import KeyTable
+from rvertex.keys.sort_keys import sorted_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.aggregates.spec import Lane
+    from rvertex.operators.windows.arithmetic import Windows
+    from rvertex.operators.windows.grouping import Grouping
+
+#: Windows that share fewer steps with the next one are gathered.
+STEPS_MIN = 4
+#: So many rows are gathered in the time in which a window slides.
+_ROWS_MIN = 2048
+_INT64_ABOVE = 2**63
+#: Dead keys are forgotten when they are more than the living and so many.
+_KEYS_MIN = 1024
+
+#: A window, its key columns and its lanes' columns.
+Closed = tuple[int, list[pa.Array], list[pa.Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingLane:
+    """A column of partial rows, and how two values of it become one; ``fill`` changes nothing."""
+
+    name: str
+    type: pa.DataType
+    fold: np.ufunc
+    fill: int
+    #: The column of carries, which has zeros only where windows slide.
+    carry: str | None = None
+    #: Nulls have been seen, and groups of nothing else are null.
+    is_nullable: bool = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values as numpy has them."""
+        return numbers(pa.array([], self.type)).dtype
+
+    def typed(self, values: np.ndarray, empty: np.ndarray | None) -> pa.Array:
+        """The column of ``values``, null where ``empty``."""
+        column = pa.array(values, mask=empty)
+        if pa.types.is_boolean(self.type):
+            return column.cast(pa.bool_())
+        return column if column.type == self.type else column.view(self.type)
+
+
+def sliding_lanes(lanes: Sequence[Lane], windows: Windows) -> tuple[SlidingLane, ...] | None:
+    """``lanes`` if windows over them can slide and it pays; else None."""
+    if windows.size < STEPS_MIN * windows.every:
+        return None
+    found = [_sliding(lane) for lane in lanes]
+    return None if None in found else tuple(lane for lane in found if lane is not None)
+
+
+def _sliding(lane: Lane) -> SlidingLane | None:
+    kind = lane.type
+    if lane.function == "count" or (lane.function == "sum" and pa.types.is_integer(kind)):
+        return SlidingLane(lane.name, kind, np.add, 0, lane.carry_name)
+    if lane.function not in ("min", "max") or not is_numpy_ordered(kind):
+        return None
+    if pa.types.is_floating(kind):
+        return None
+    is_max = lane.function == "max"
+    none = SlidingLane(lane.name, kind, np.maximum if is_max else np.minimum, 0)
+    limits = np.iinfo(none.dtype)
+    return replace(none, fill=int(limits.min if is_max else limits.max))
+
+
+class _Rows(NamedTuple):
+    """Partial rows in sequence order; ``values``: a column for each of the arrays of a group."""
+
+    vs: np.ndarray
+    codes: np.ndarray
+    values: list[np.ndarray]
+
+    def part(self, lo: int, hi: int) -> _Rows:
+        return _Rows(self.vs[lo:hi], self.codes[lo:hi], [v[lo:hi] for v in self.values])
+
+    def before(self, time: int) -> int:
+        """How many start before ``time``."""
+        return int(np.searchsorted(self.vs, np.int64(time)))
+
+
+class SlidingWindows:
+    """The windows of partial rows that are points' panes, as they close one after the other."""
+
+    def __init__(
+        self, windows: Windows, grouping: Grouping, lanes: tuple[SlidingLane, ...]
+    ) -> None:
+        self._windows = windows
+        self._grouping = grouping
+        self._lanes = lanes
+        self._overlap = windows.size // windows.every
+        self._held: deque[pa.RecordBatch] = deque()
+        self._reset()
+
+    def _reset(self) -> None:
+        """Know nothing of the rows."""
+        self._table = KeyTable(self._grouping.types)
+        #: The folds and fills of the arrays: rows, the lanes, the values that are not null.
+        nullable = [lane for lane in self._lanes if lane.is_nullable]
+        self._folds = [np.add, *(lane.fold for lane in self._lanes), *(np.add for _ in nullable)]
+        self._fills = [0, *(lane.fill for lane in self._lanes), *(0 for _ in nullable)]
+        counts: list[Any] = [np.int64] * len(nullable)
+        self._dtypes = [np.int64, *(lane.dtype for lane in self._lanes), *counts]
+        self._bound: int = MIN_TIME
+        self._block: _Rows | None = None
+        self._left, self._right = self._nothing(), self._nothing()
+        self._entered: list[_Rows] = []
+        self._ahead: deque[_Rows] = deque()
+        self._largest = 0
+        self._order: np.ndarray | None = None
+        self._keys: list[pa.Array] = []
+        self._living = 0
+
+    def held(self) -> list[pa.RecordBatch]:
+        """The live rows that were handed over, in sequence order."""
+        return list(self._held)
+
+    def release(self) -> list[pa.RecordBatch]:
+        """Give the live rows back."""
+        rows = list(self._held)
+        self._held.clear()
+        self._reset()
+        return rows
+
+    def close(self, fresh: list[pa.RecordBatch], first: int, end: int) -> list[Closed] | None:
+        """Take over ``fresh`` rows, all of windows below ``end``, and close those from ``first``.
+
+        None: to gather the rows, all of which are held now, costs less, or is what is exact.
+        """
+        self._held.extend(fresh)
+        rows = sum(batch.num_rows for batch in self._held)
+        if rows == 0:
+            return []
+        begun, ended = self._span()
+        begun, ended = max(first, begun), min(end, ended)
+        count = ended - begun
+        if count > 0 and rows * min(count, self._overlap) < count * _ROWS_MIN:
+            return None
+        self._take(fresh)
+        if self._largest * rows >= _INT64_ABOVE:
+            return None
+        out = [closed for window in range(begun, ended) for closed in self._window(window)]
+        self._leave_behind(end * self._windows.every)
+        return out
+
+    def _span(self) -> tuple[int, int]:
+        """The windows that any row is in, half-open."""
+        low = int64_column(self._held[0], VS)[:1]
+        high = int64_column(self._held[-1], VE)[-1:]
+        first, last = self._windows.first_window(low), self._windows.last_window(high)
+        return int(first[0]), int(last[0]) + 1
+
+    # ---- rows
+
+    def _take(self, fresh: list[pa.RecordBatch]) -> None:
+        """See ``fresh`` rows as arrays; all rows anew where nulls appear."""
+        nulls = {
+            lane.name
+            for lane in self._lanes
+            if not lane.is_nullable and any(batch.column(lane.name).null_count for batch in fresh)
+        }
+        if nulls:
+            self._lanes = tuple(
+                replace(lane, is_nullable=lane.is_nullable or lane.name in nulls)
+                for lane in self._lanes
+            )
+        if nulls or self._block is None or len(self._table) > 2 * self._living + self._spare():
+            self._reset()
+            fresh = list(self._held)
+        if fresh:
+            self._ahead.append(self._seen(join_batches(fresh)))
+
+    def _spare(self) -> int:
+        """So many dead keys cost less than looking at all rows again."""
+        rows: int = sum(batch.num_rows for batch in self._held)
+        return _KEYS_MIN + rows // self._overlap
+
+    def _seen(self, events: pa.RecordBatch) -> _Rows:
+        rows = events.num_rows
+        codes = self._table.codes(self._grouping.key_columns(events), rows)
+        values, valid = [np.ones(rows, np.int64)], []
+        for lane in self._lanes:
+            column = events.column(lane.name)
+            found = numbers(column)
+            if lane.is_nullable:
+                some = column.is_valid().to_numpy(zero_copy_only=False)
+                valid.append(some.astype(np.int64))
+                found = np.where(some, found, found.dtype.type(lane.fill))
+            values.append(found)
+            if lane.carry is not None and numbers(events.column(lane.carry)).any():
+                self._largest = _INT64_ABOVE
+            if lane.fold is np.add and rows:
+                largest = max(abs(int(found.min())), abs(int(found.max())))
+                self._largest = max(self._largest, largest)
+        return _Rows(int64_column(events, VS), codes, [*values, *valid])
+
+    def _leave_behind(self, time: int) -> None:
+        """Let go of the rows before ``time``, which are in no open window."""
+        while self._held:
+            vs = int64_column(self._held[0], VS)
+            gone = int(np.searchsorted(vs, np.int64(time)))
+            if gone < len(vs):
+                self._held[0] = self._held[0].slice(gone)
+                return
+            self._held.popleft()
+
+    # ---- groups
+
+    def _window(self, window: int) -> list[Closed]:
+        """The groups of the next window; none if it holds no row."""
+        start, groups = window * self._windows.every, len(self._table)
+        if start >= self._bound:
+            self._begin(start)
+        self._grow(groups)
+        self._leave(start)
+        self._enter(start + self._windows.size)
+        counts = self._left[0] + self._right[0]
+        keys, by = self._by_key(counts[:groups] > 0)
+        if len(by) == 0:
+            return []
+        arrays = [
+            fold(left[by], right[by])
+            for fold, left, right in zip(self._folds, self._left, self._right, strict=True)
+        ]
+        valid = iter(arrays[1 + len(self._lanes) :])
+        lanes = []
+        for lane, array in zip(self._lanes, arrays[1:], strict=False):
+            lanes.append(lane.typed(array, next(valid) == 0 if lane.is_nullable else None))
+            if lane.carry is not None:
+                lanes.append(pa.array(np.zeros(len(array), np.int64)))
+        return [(window, keys, lanes)]
+
+    def _by_key(self, present: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:
+        """Key columns of the groups that are present, and their codes, by key."""
+        if self._order is None or len(self._order) < len(present):
+            keys = self._table.keys()
+            self._order = sorted_keys(keys, len(present))
+            by = pa.array(self._order)
+            self._keys = [key.take(by) for key in keys]
+        some = present[self._order]
+        self._living = int(some.sum())
+        if self._living == len(some):
+            return self._keys, self._order
+        return [key.filter(pa.array(some)) for key in self._keys], self._order[some]
+
+    def _begin(self, start: int) -> None:
+        """The window at ``start`` is the first after the bound: fold its rows backwards."""
+        self._bound = start + self._windows.size
+        parts = []
+        ahead = [*self._entered, *self._ahead]
+        self._entered, self._ahead = [], deque()
+        for rows in ahead:
+            lo, hi = rows.before(start), rows.before(self._bound)
+            if lo < hi:
+                parts.append(rows.part(lo, hi))
+            if hi < len(rows.vs):
+                self._ahead.append(rows.part(hi, len(rows.vs)))
+        self._left, self._right = self._nothing(), self._nothing()
+        self._grow(len(self._table))
+        self._block = _backwards(_joined(parts, self._dtypes), self._windows, self._fold_left)
+
+    def _fold_left(self, rows: _Rows) -> list[np.ndarray]:
+        """Fold rows into the groups; returns what the group of each had before."""
+        before = []
+        for fold, array, values in zip(self._folds, self._left, rows.values, strict=True):
+            before.append(array[rows.codes])
+            fold.at(array, rows.codes, values)
+        return before
+
+    def _leave(self, start: int) -> None:
+        """Take the rows of the block before ``start`` out of its groups."""
+        assert self._block is not None
+        gone = self._block.before(start)
+        if gone:
+            codes = self._block.codes[:gone]
+            for array, after in zip(self._left, self._block.values, strict=True):
+                # Of repeated indices the last assignment stays.
+                array[codes] = after[:gone]
+            self._block = self._block.part(gone, len(self._block.vs))
+
+    def _enter(self, end: int) -> None:
+        """Fold in the rows after the bound and before ``end``."""
+        while self._ahead:
+            rows = self._ahead[0]
+            count = rows.before(end)
+            if count == 0:
+                return
+            entering = rows.part(0, count)
+            for fold, array, values in zip(self._folds, self._right, entering.values, strict=True):
+                fold.at(array, entering.codes, values)
+            self._entered.append(entering)
+            self._ahead.popleft()
+            if count < len(rows.vs):
+                self._ahead.appendleft(rows.part(count, len(rows.vs)))
+                return
+
+    def _nothing(self) -> list[np.ndarray]:
+        return [np.empty(0, dtype) for dtype in self._dtypes]
+
+    def _grow(self, groups: int) -> None:
+        """Room for ``groups`` in all arrays."""
+        for arrays in (self._left, self._right):
+            for i, array in enumerate(arrays):
+                if len(array) < groups:
+                    room = np.full(max(groups, 2 * len(array)), self._fills[i], array.dtype)
+                    room[: len(array)] = array
+                    arrays[i] = room
+
+
+def _joined(parts: list[_Rows], dtypes: list[Any]) -> _Rows:
+    if len(parts) == 1:
+        return parts[0]
+    none = np.empty(0, np.int64)
+    columns = [
+        np.concatenate([np.empty(0, dtype), *(rows.values[i] for rows in parts)])
+        for i, dtype in enumerate(dtypes)
+    ]
+    return _Rows(
+        np.concatenate([none, *(rows.vs for rows in parts)]),
+        np.concatenate([none, *(rows.codes for rows in parts)]),
+        columns,
+    )
+
+
+def _backwards(rows: _Rows, windows: Windows, fold: Any) -> _Rows:
+    """``rows`` folded step by step from the last; their values: what is left after their step."""
+    steps = rows.vs // windows.every
+    bounds = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(steps)]
+    after = [np.empty_like(values) for values in rows.values]
+    for lo, hi in reversed(list(itertools.pairwise(bounds))):
+        for column, values in zip(after, fold(rows.part(lo, hi)), strict=True):
+            column[lo:hi] = values
+    return rows._replace(values=after)

@@ -1,0 +1,1 @@
+"""Snapshot windows: a window between every two neighbouring endpoints."""

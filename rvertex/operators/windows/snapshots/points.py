@@ -1,0 +1,102 @@
+"""Snapshot windows of points: a window for every instant of a key at which it has events.
+
+A point ends before anything else can begin, so its window ``[t, t + 1)`` is known to be whole as
+soon as anything later is promised. Rows come out as from
+:mod:`rvertex.operators.windows.snapshots.window`, which this replaces where all lifetimes are
+points.
+
+Invariants: (1) only rows of the greatest time seen wait; (2) results come by (time, keys ascending,
+nulls last), rows of a window are aggregated in sequence order; (3) CTIs pass unchanged; (4) rows
+that follow each other with the same time and key are told apart from others by comparing
+neighbours; only such runs are sorted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, int64_column
+from rstream.items.dictionaries import join_batches
+from rstream.types import MIN_TIME
+from rvertex.aggregates.accumulators import Rows
+from rvertex.events.group_scan import heads_of
+from rvertex.events.reorder_buffer import empty_batch
+from rvertex.events.run import Run
+from rvertex.keys.sort_keys import numbered_keys
+from rvertex.operators.protocol import OperatorState
+from rvertex.operators.windows.grouping import window_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rvertex.operators.windows.grouping import Grouping
+
+
+class SnapshotPoints:
+    """Aggregates points by time and key."""
+
+    def __init__(
+        self,
+        grouping: Grouping,
+        input_schema: pa.Schema,
+        output_schema: pa.Schema,
+        finish: Callable[[list[pa.Array]], list[pa.Array]],
+    ) -> None:
+        self._grouping = grouping
+        self._needed = input_schema
+        self._schema = output_schema
+        self._finish = finish
+        #: Rows of one time, to which others may come.
+        self._waiting = empty_batch(input_schema)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Emit the windows of all times that are past."""
+        (run,) = ports
+        promise = int(run.ctis[-1]) if len(run.ctis) else MIN_TIME
+        rows = self._waiting
+        if run.events.num_rows:
+            new = run.events.select(self._needed.names)
+            promise = max(promise, int(int64_column(new, VS)[-1]))
+            rows = join_batches([rows, new]) if rows.num_rows else new
+        count = int(int64_column(rows, VS).searchsorted(promise))
+        self._waiting = rows.slice(count)
+        return Run(self._emit(rows.slice(0, count)), run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """The rows that wait, by reference."""
+        return OperatorState({}, {"rows": pa.Table.from_batches([self._waiting])})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue with the rows of ``state``."""
+        batches = state.tables["rows"].to_batches()
+        self._waiting = join_batches(batches) if batches else empty_batch(self._needed)
+
+    def _emit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if rows.num_rows == 0:
+            return empty_batch(self._schema)
+        vs = int64_column(rows, VS)
+        heads = heads_of(vs, *self._identities(rows))
+        first = np.flatnonzero(heads)
+        columns = [c.take(pa.array(first)) for c in self._grouping.key_columns(rows)]
+        keys = numbered_keys(self._grouping.types, columns, len(first))
+        starts, _, group_of_run = window_groups(vs.take(first), keys.codes, keys.span)
+        members = Rows(group_of_run.take(np.cumsum(heads) - 1), len(starts), rows)
+        lanes: list[pa.Array] = []
+        for accumulator in self._grouping.accumulators():
+            accumulator.update(members)
+            lanes += accumulator.columns()
+        run = np.empty(len(starts), np.int64)
+        run[group_of_run[::-1]] = np.arange(len(first))[::-1]
+        times = [pa.array(starts), pa.array(starts + 1)]
+        payload = [*(c.take(pa.array(run)) for c in columns), *self._finish(lanes)]
+        return pa.RecordBatch.from_arrays([*times, *payload], schema=self._schema)
+
+    def _identities(self, rows: pa.RecordBatch) -> list[np.ndarray]:
+        """Integers that tell the keys of the rows apart."""
+        columns = self._grouping.key_columns(rows)
+        if all(c.type == pa.int64() and not c.null_count for c in columns):
+            return [column.to_numpy(zero_copy_only=True) for column in columns]
+        return [numbered_keys(self._grouping.types, columns, rows.num_rows).codes]

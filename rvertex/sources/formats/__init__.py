@@ -1,0 +1,1 @@
+"""One file per format: how its units are found and read."""

@@ -1,0 +1,84 @@
+"""Which columns of Parquet files are carried as dictionaries: text whose values come again.
+
+It is asked once, when a job is planned; from then on the plan says it, in the types of the source's
+columns. Nothing but speed depends on the answer.
+
+Invariant: the same files give the same answer, on every machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.errors import StreamEngineError
+from rstream.items.dictionaries import REMEMBERED_BYTES_MAX, is_dictionary
+from rvertex.sources.formats.parquet import open_parquet
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import pyarrow.parquet as pq
+
+    from rvertex.sources.spec import SourceSpec, Unit
+
+#: A row group with fewer rows says nothing about what repeats.
+ROWS_MIN = 1 << 12
+#: Each value of a dictionary that pays occurs so often on average.
+REPEATS_MIN = 4
+
+
+def columns_that_repeat(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
+    """Payload columns of text that pay as dictionaries, by the first row group that is large.
+
+    Its metadata says which columns have a dictionary at all; only these are read. What is wrong
+    with the source is told by whoever reads it.
+    """
+    unit = next((u for u in units if (u.rows or 0) >= ROWS_MIN), None)
+    if spec.format != "parquet" or unit is None:
+        return ()
+    times = (spec.vs, spec.ve)
+    wanted = [f.name for f in spec.schema if pa.types.is_string(f.type) and f.name not in times]
+    try:
+        with open_parquet(unit.path) as file:
+            names = _with_dictionary(file, unit, wanted)
+        if not names:
+            return ()
+        with open_parquet(unit.path, names) as file:
+            table = file.read_row_group(unit.row_group, columns=names, use_threads=False)
+    except (StreamEngineError, pa.ArrowException, OSError):
+        return ()
+    return tuple(name for name in names if _pays(table.column(name).combine_chunks()))
+
+
+def with_carried(spec: SourceSpec, names: Collection[str]) -> SourceSpec:
+    """The source with these columns as dictionaries."""
+    if not names:
+        return spec
+    carried = [
+        pa.schema([_carried(f) if f.name in names else f for f in schema])
+        for schema in (spec.schema, spec.columns)
+    ]
+    return replace(spec, schema=carried[0], columns=carried[1])
+
+
+def _carried(field: pa.Field) -> pa.Field:
+    return field.with_type(pa.dictionary(pa.int32(), field.type))
+
+
+def _with_dictionary(file: pq.ParquetFile, unit: Unit, wanted: Sequence[str]) -> list[str]:
+    """The columns of plain strings that have a dictionary page in that row group."""
+    group = file.metadata.row_group(unit.row_group)
+    chunks = (group.column(k) for k in range(group.num_columns))
+    found = {c.path_in_schema for c in chunks if c.has_dictionary_page}
+    there = file.schema_arrow
+    return [name for name in wanted if name in found and pa.types.is_string(there.field(name).type)]
+
+
+def _pays(column: pa.Array) -> bool:
+    if not is_dictionary(column.type):
+        return False
+    values = column.dictionary
+    return len(values) * REPEATS_MIN <= len(column) and values.nbytes <= REMEMBERED_BYTES_MAX

@@ -1,0 +1,162 @@
+"""Parquet units: one row group each, streamed with the wanted columns only.
+
+Reads are single-threaded (a host has one core's worth of vertices) and bounded: at most one row
+group's compressed columns and one decoded batch are held. The footer is read once per file as long
+as consecutive units share it. A unit marked ``only_times``
+(:mod:`rvertex.sources.formats.row_groups`) is read without its payload, unless one of its rows may
+be late.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rstream.items.dictionaries import is_dictionary
+from rvertex.errors import (
+    CorruptSourceError,
+    SourceChangedError,
+    SourceSchemaError,
+    SourceVanishedError,
+)
+from rvertex.sources.files import first_line, open_random
+from rvertex.sources.formats.shared_dictionaries import SharedDictionaries
+from rvertex.sources.spec import Unit
+from rvertex.sources.times import Fault, parse_times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rvertex.sources.spec import SourceSpec
+    from rvertex.sources.versions import FileVersion
+
+BATCH_ROWS = 131_072
+
+
+class ParquetUnits:
+    """Reads the units of one source; keeps the file of the last unit open."""
+
+    def __init__(self, spec: SourceSpec, batch_rows: int) -> None:
+        self._spec = spec
+        self._batch_rows = batch_rows
+        self._dictionaries = SharedDictionaries()
+        self._carried = [f.name for f in spec.columns if is_dictionary(f.type)]
+        self._path: str | None = None
+        self._file: pq.ParquetFile | None = None
+
+    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """All rows of the unit, columns as in the file, in order."""
+        assert unit.row_group is not None
+        file = self._open(unit.path)
+        _check_rows(file, unit)
+        names = self._spec.columns.names
+        _check_columns(file, unit.path, names)
+        try:
+            times = self._only_times(file, unit) if unit.only_times else None
+            if times is not None:
+                yield from times
+                return
+            for batch in file.iter_batches(
+                self._batch_rows, row_groups=[unit.row_group], columns=names, use_threads=False
+            ):
+                yield self._dictionaries.share(batch)
+        except FileNotFoundError as error:
+            raise SourceVanishedError(unit.path, first_line(error)) from error
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptSourceError(unit.path, unit.row_group, first_line(error)) from error
+
+    def _only_times(self, file: pq.ParquetFile, unit: Unit) -> list[pa.RecordBatch] | None:
+        """The unit with a null payload; None if a late row would lose its own."""
+        times = (self._spec.vs, self._spec.ve)
+        names = [name for name in self._spec.columns.names if name in times]
+        table = file.read_row_group(unit.row_group, columns=names, use_threads=False)
+        if self._spec.drops_late_rows and _may_be_late(self._spec, unit, table):
+            return None
+        there = file.schema_arrow
+        columns = [
+            table.column(f.name)
+            if f.name in names
+            else pa.chunked_array([pa.nulls(table.num_rows, there.field(f.name).type)])
+            for f in self._spec.columns
+        ]
+        whole = pa.table(columns, names=self._spec.columns.names).combine_chunks()
+        batches: list[pa.RecordBatch] = whole.to_batches(max_chunksize=self._batch_rows)
+        return batches
+
+    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
+        """Row ``row`` of the unit (from 0) as the file's user counts it (from 1); no line."""
+        assert unit.row_group is not None
+        metadata = self._open(unit.path).metadata
+        before = sum(metadata.row_group(g).num_rows for g in range(unit.row_group))
+        return before + row + 1, None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._path = self._file = None
+
+    def _open(self, path: str) -> pq.ParquetFile:
+        if self._path != path or self._file is None:
+            self.close()
+            self._file, self._path = open_parquet(path, self._carried), path
+        return self._file
+
+
+def open_parquet(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    """Open a file and read its footer; columns of ``dictionaries`` will be read as such.
+
+    Raises:
+        SourceVanishedError: the file is gone. CorruptSourceError: it is not Parquet.
+    """
+    source = open_random(path)
+    try:
+        return pq.ParquetFile(source, pre_buffer=False, read_dictionary=[*dictionaries])
+    except (pa.ArrowException, OSError) as error:
+        source.close()
+        raise CorruptSourceError(path, None, first_line(error)) from error
+
+
+def row_groups(path: str, version: FileVersion | None = None) -> list[Unit]:
+    """The units of a file, empty row groups left out."""
+    with open_parquet(path) as file:
+        metadata = file.metadata
+        counts = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
+    return [Unit(path, row_group=g, rows=n, version=version) for g, n in enumerate(counts) if n]
+
+
+def schema_of(path: str) -> pa.Schema:
+    """The columns of a file."""
+    with open_parquet(path) as file:
+        schema: pa.Schema = file.schema_arrow.remove_metadata()
+    return schema
+
+
+def _may_be_late(spec: SourceSpec, unit: Unit, times: pa.Table) -> bool:
+    """Whether one of the rows of the unit, which are ``times``, might be late."""
+    assert unit.before_us is not None, unit
+    assert isinstance(spec.vs, str), spec.vs
+    vs = parse_times(times.column(spec.vs).combine_chunks())
+    if isinstance(vs, Fault):
+        return True  # to be told by who reads all columns
+    latest = np.maximum(np.maximum.accumulate(vs), unit.before_us)
+    return bool((vs < latest - spec.delay_us).any())
+
+
+def _check_rows(file: pq.ParquetFile, unit: Unit) -> None:
+    metadata = file.metadata
+    assert unit.row_group is not None
+    assert unit.rows is not None
+    groups = metadata.num_row_groups
+    found = metadata.row_group(unit.row_group).num_rows if unit.row_group < groups else 0
+    if found != unit.rows:
+        raise SourceChangedError(unit.path, unit.row_group, f"{unit.rows} rows", f"{found}")
+
+
+def _check_columns(file: pq.ParquetFile, path: str, names: list[str]) -> None:
+    there = file.schema_arrow.names
+    for name in names:
+        if name not in there:
+            raise SourceSchemaError(path, name, f"not in the file, which has {', '.join(there)}")

@@ -1,0 +1,184 @@
+"""Which Parquet row groups hold no row that the query uses, so that only their times are read.
+
+The rows of a source partition are numbered, and every one of them moves the frontier, may be late
+and counts, whatever the query does with it. So a row group is never left out: where its statistics
+prove that no row passes the filter behind the source, its rows are still given, with null in all
+columns that do not tell time. The filter drops them, as a comparison with null is not true.
+
+Late rows that are dropped are kept aside with their payload, so with that policy the payload is
+null only if no row of the unit can be late, which takes what the units before it say about their
+times (:func:`marked`, at plan time) and the unit's own times (``parquet.py``, when it is read).
+Both follow from the files alone: a reader opened at any row gives the same.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rstream.types import MIN_TIME
+from rvertex.sources.formats.parquet import open_parquet
+from rvertex.sources.times import Fault, parse_times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow.parquet as pq
+
+    from rvertex.sources.spec import Bound, SourcePartition, SourceSpec, Unit
+
+_EXACT_UNITS = ("s", "ms", "us")
+#: By operator: which of (min, max) decides, and how it compares if some row may hold.
+_DECIDED: dict[str, tuple[tuple[str, Callable[[Any, Any], bool]], ...]] = {
+    "==": (("min", operator.le), ("max", operator.ge)),
+    "<": (("min", operator.lt),),
+    "<=": (("min", operator.le),),
+    ">": (("max", operator.gt),),
+    ">=": (("max", operator.ge),),
+}
+
+
+def can_be_bounded(kind: pa.DataType) -> bool:
+    """Whether statistics of a column of this type are compared exactly."""
+    if pa.types.is_timestamp(kind):
+        return kind.unit in _EXACT_UNITS
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_date32(kind)
+    )
+
+
+def marked(partition: SourcePartition) -> SourcePartition:
+    """The partition with ``only_times`` set where the statistics allow it. Reads footers.
+
+    Raises:
+        SourceVanishedError, CorruptSourceError: naming the file.
+    """
+    if not partition.spec.wanted:
+        return partition
+    units: list[Unit] = []
+    before: int | None = MIN_TIME
+    path, file = "", None
+    try:
+        for unit in partition.units:
+            if file is None or unit.path != path:
+                if file is not None:
+                    file.close()
+                path, file = unit.path, open_parquet(unit.path)
+            units.append(_marked(partition.spec, unit, file, before))
+            times = _times(partition.spec, unit, file)
+            before = None if before is None or times is None else max(before, times[1])
+    finally:
+        if file is not None:
+            file.close()
+    return replace(partition, units=tuple(units))
+
+
+def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[int, int] | None:
+    """The least and the greatest start of an event that the statistics of some files tell."""
+    if spec.format != "parquet" or not isinstance(spec.vs, str):
+        return None
+    by_path: dict[str, list[Unit]] = {}
+    for unit in units:
+        by_path.setdefault(unit.path, []).append(unit)
+    step = -(-len(by_path) // files_max) if by_path else 1
+    ends: list[tuple[int, int]] = []
+    for path in sorted({*list(by_path)[::step], *list(by_path)[-1:]}):
+        with open_parquet(path) as file:
+            for unit in by_path[path]:
+                found = _times(spec, unit, file)
+                if found is None:
+                    return None
+                ends.append(found)
+    return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else None
+
+
+def _marked(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, before_us: int | None) -> Unit:
+    if spec.drops_late_rows and before_us is None:
+        return unit
+    if not any(_excludes(spec, unit, file, bound) for bound in spec.wanted):
+        return unit
+    return replace(unit, only_times=True, before_us=before_us)
+
+
+def _excludes(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, bound: Bound) -> bool:
+    """Whether no row of the unit satisfies ``bound``."""
+    found = _statistics(spec, unit, file, bound.column)
+    if found is None:
+        return False
+    if found.has_null_count and found.null_count == unit.rows:
+        return True
+    if not found.has_min_max:
+        return False
+    said = _min_max(found)
+    if said is None:
+        return False
+    ends = {"min": _like(said[0], bound.value), "max": _like(said[1], bound.value)}
+    if any(end is None or end != end for end in ends.values()):
+        return False
+    return not all(compare(ends[end], bound.value) for end, compare in _DECIDED[bound.operator])
+
+
+def _min_max(found: pq.Statistics) -> tuple[Any, Any] | None:
+    """As Python values; None where Python has none for a time (before year 1, after 9999)."""
+    try:
+        return found.min, found.max
+    except (OverflowError, ValueError):
+        return None
+
+
+def _statistics(
+    spec: SourceSpec, unit: Unit, file: pq.ParquetFile, column: str
+) -> pq.Statistics | None:
+    """Of a flat column that is in the file as the plan has it."""
+    there = file.schema_arrow
+    at = there.get_field_index(column)
+    if at < 0 or not there.field(at).type.equals(spec.columns.field(column).type):
+        return None
+    assert unit.row_group is not None
+    group = file.metadata.row_group(unit.row_group)
+    for k in range(group.num_columns):
+        chunk = group.column(k)
+        if chunk.path_in_schema == column:
+            return chunk.statistics if chunk.is_stats_set else None
+    return None
+
+
+def _like(value: Any, like: Any) -> Any:
+    """A value of the statistics as the literal's type, None if it cannot be compared with it."""
+    if isinstance(like, datetime):
+        if not isinstance(value, datetime):
+            return None
+        if like.tzinfo is None:
+            return value if value.tzinfo is None else None
+        return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    if isinstance(like, float) and isinstance(value, int | float):
+        return float(value)
+    same = isinstance(value, bool) is isinstance(like, bool)
+    kinds = (int, str, date)
+    fits = any(isinstance(value, k) and isinstance(like, k) for k in kinds)
+    return value if same and fits and not isinstance(value, datetime) else None
+
+
+def _times(spec: SourceSpec, unit: Unit, file: pq.ParquetFile) -> tuple[int, int] | None:
+    """The least and the greatest start in the unit; None if its statistics do not say."""
+    assert isinstance(spec.vs, str), spec.vs
+    found = _statistics(spec, unit, file, spec.vs)
+    if found is None or not found.has_min_max:
+        return None
+    kind = spec.columns.field(spec.vs).type
+    exact = pa.types.is_integer(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
+    if not exact:
+        return None
+    said = _min_max(found)
+    if said is None:
+        return None
+    times = parse_times(pa.array(said, kind))
+    return None if isinstance(times, Fault) else (int(times[0]), int(times[1]))

@@ -1,0 +1,233 @@
+"""Streams of another job as a source: every item as it was written, CTIs included.
+
+A path names the output of a job (what ``to_parquet`` or ``to_rstream`` wrote), one stream of it
+(``.../part-0-*``), or the folder of one channel. A unit is a segment; each stream is a partition of
+its own, in the order of the sink's vertices, because a stream is sorted and two of them are not.
+
+Only complete streams are read: an output says so by ``_SUCCESS``, which names its files; any stream
+ends with ``CTI(INF_TIME)``. So the same units give the same rows whenever they are read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rstream.errors import CorruptSegmentError, StoreError
+from rstream.format.segment_file import SegmentFile
+from rstream.items.batch import CTI, EVENT, KIND, VE, VS, int64_column, kinds, lifetimes
+from rstream.store.blobs import open_store
+from rstream.store.part_files import place_of, split_part
+from rstream.store.segment_names import SegmentIndex, parse_segment_name
+from rstream.types import INF_TIME, SeqRange
+from rvertex.errors import (
+    CorruptSourceError,
+    SourceNotFoundError,
+    SourceRowError,
+    SourceSchemaError,
+    SourceVanishedError,
+    UnfinishedStreamError,
+)
+from rvertex.sources.files import first_line, open_random
+from rvertex.sources.spec import Unit
+from rvertex.sources.versions import local_path, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from rstream.store.protocol import BlobStore
+    from rvertex.sources.spec import SourceSpec
+
+#: Of an output: who writes it, and that it is complete (:mod:`jobmanager.storage.output`).
+CLAIM, SUCCESS = "_JOB", "_SUCCESS"
+_GONE = "No such file; `jobmanager resume` of the job that wrote it computes it again"
+_JOB_FILE, _OUTPUT = "job.json", "output"
+_FILE = re.compile(r"(.*?)(\d{20}-\d{20}\.parquet)")
+
+
+def stream_units(path: str) -> tuple[Unit, ...]:
+    """The segments of every stream at ``path``, stream after stream, each item in one of them.
+
+    Raises:
+        SourceNotFoundError: there is no stream.
+        UnfinishedStreamError: it is not complete, or its beginning was collected.
+        CorruptSourceError: its end cannot be read.
+        SourceVanishedError: a file that a finished answer names is not there.
+    """
+    local = local_path(path)
+    if local is not None and os.path.isfile(local):
+        raise SourceNotFoundError(path, "it is a file; give the output folder of a job")
+    try:
+        streams = _streams(path)
+    except (OSError, StoreError) as error:
+        raise SourceNotFoundError(path, first_line(error)) from error
+    units = [unit for k, files in enumerate(streams) for unit in _units(path, k, files)]
+    if not units:
+        raise SourceNotFoundError(path, "no stream of a job is there")
+    return tuple(units)
+
+
+def stream_schema(path: str) -> pa.Schema:
+    """The payload columns.
+
+    Raises:
+        SourceNotFoundError, UnfinishedStreamError, CorruptSourceError: as :func:`stream_units`.
+    """
+    file = _opened(stream_units(path)[0].path, None)
+    try:
+        return file.payload.remove_metadata()
+    finally:
+        file.close()
+
+
+class RStreamUnits:
+    """Reads the segments of one source; a row is an item."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._spec = spec
+
+    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """The items of the unit as ``_kind, _vs, _ve, payload``."""
+        names = self._spec.columns.names
+        file = _opened(unit.path, names)
+        try:
+            _check_columns(unit.path, file.payload, self._spec.columns)
+            is_whole = len(names) == len(file.payload)  # digests are over all columns
+            seq, row = unit.first_seq, 0
+            while seq < file.info.seqs.hi:
+                try:
+                    items = file.read_group(seq, verify=is_whole)
+                except CorruptSegmentError as error:
+                    raise CorruptSourceError(unit.path, None, error.reason) from error
+                batch = items.batch.select([KIND, VS, VE, *names])
+                self._check_lengths(unit, batch, row)
+                yield batch
+                seq, row = items.next_seq, row + batch.num_rows
+        finally:
+            file.close()
+
+    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
+        """Items are counted from 1; there are no lines."""
+        del unit
+        return row + 1, None
+
+    def close(self) -> None:
+        """Nothing is held between units."""
+
+    def _check_lengths(self, unit: Unit, batch: pa.RecordBatch, row: int) -> None:
+        longest_us = self._spec.max_duration_us
+        if longest_us is None:
+            return
+        too_long = lifetimes(int64_column(batch, VS), int64_column(batch, VE)) > longest_us
+        too_long &= kinds(batch) == EVENT
+        if too_long.any():
+            at = int(np.argmax(too_long))
+            value = f"[{batch.column(VS)[at].as_py()}, {batch.column(VE)[at].as_py()})"
+            reason = f"lives longer than {longest_us} us, the max_duration that was promised"
+            raise SourceRowError(unit.path, row + at + 1, None, None, value, reason)
+
+
+def _streams(path: str) -> list[list[str]]:
+    """The files of each stream, as places for :func:`open_random`."""
+    store = open_store(path)
+    if split_part(path)[1]:
+        return [[place_of(store, name) for name in _segments(store.list())]]
+    if store.exists(SUCCESS):
+        files = _document(store, path, SUCCESS).get("files", [])
+        found: dict[str, list[str]] = {}
+        for name in files:
+            match = _FILE.fullmatch(name)
+            if match is not None:
+                found.setdefault(match[1], []).append(place_of(store, name))
+        return list(found.values())
+    if store.exists(CLAIM):
+        raise UnfinishedStreamError(path, _owner(store, path))
+    if store.exists(_JOB_FILE):
+        place = f"{path.rstrip('/')}/{_OUTPUT}"
+        raise SourceNotFoundError(path, f"this is the folder of a job; its answer is {place}")
+    return [[place_of(store, name) for name in _segments(store.list())]]
+
+
+def _segments(names: Sequence[str]) -> list[str]:
+    return [name for name in names if parse_segment_name(name) is not None]
+
+
+def _document(store: BlobStore, path: str, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(store.get(name))
+    except ValueError as error:
+        raise CorruptSourceError(f"{path}/{name}", None, "it cannot be read as JSON") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _owner(store: BlobStore, path: str) -> str:
+    job = _document(store, path, CLAIM).get("job", "")
+    return f"the job {job} has not finished: wait for it, or go on with it (jobmanager resume)"
+
+
+def _units(path: str, stream: int, files: Sequence[str]) -> list[Unit]:
+    """The units of one stream, dense from 0 to its end."""
+    by_seqs = {_seqs_of(file): file for file in files}
+    end = 0
+    units: list[Unit] = []
+    for seqs in SegmentIndex(by_seqs).chain():
+        if seqs.lo > end:
+            what = f"its items [{end}, {seqs.lo}) are not there"
+            hint = "; the job that wrote it must run with retain='all'" if not units else ""
+            raise UnfinishedStreamError(path, what + hint)
+        file = by_seqs[seqs]
+        version = version_of(file)
+        if version is None:
+            raise SourceVanishedError(file, _GONE)
+        units.append(Unit(file, None, seqs.hi - end, version=version, first_seq=end, stream=stream))
+        end = seqs.hi
+    if units and not _ends(units[-1]):
+        raise UnfinishedStreamError(path, "its writer has not finished: read it afterwards")
+    return units
+
+
+def _ends(unit: Unit) -> bool:
+    """Whether the last item of a unit is the end of a stream."""
+    file = _opened(unit.path, [])
+    try:
+        items = file.read_group(file.info.seqs.hi - 1, verify=False).batch
+    except CorruptSegmentError as error:
+        raise CorruptSourceError(unit.path, None, error.reason) from error
+    finally:
+        file.close()
+    return int(kinds(items)[-1]) == CTI and int(int64_column(items, VS)[-1]) == INF_TIME
+
+
+def _seqs_of(file: str) -> SeqRange:
+    match = _FILE.fullmatch(file)
+    assert match is not None, file
+    seqs = parse_segment_name(match[2])
+    assert seqs is not None, file
+    return seqs
+
+
+def _opened(path: str, columns: Sequence[str] | None) -> SegmentFile:
+    source = open_random(path)
+    try:
+        return SegmentFile(source, path, _seqs_of(path), columns=columns)
+    except CorruptSegmentError as error:
+        source.close()
+        raise CorruptSourceError(path, None, error.reason) from error
+
+
+def _check_columns(path: str, found: pa.Schema, wanted: pa.Schema) -> None:
+    for field in wanted:
+        if field.name not in found.names:
+            there = ", ".join(found.names)
+            raise SourceSchemaError(path, field.name, f"not in the file, which has {there}")
+        kind = found.field(field.name).type
+        if kind != field.type:
+            raise SourceSchemaError(
+                path, field.name, f"it is {kind} here, but {field.type} in the plan"
+            )

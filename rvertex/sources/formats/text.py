@@ -1,0 +1,61 @@
+"""Text units: one file each, a row per line, column ``line`` without its line end.
+
+Lines are UTF-8 and end with LF or CRLF. Their time is their number over all files of the source, so
+it does not depend on how the files were dealt out; that is why files are counted beforehand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rvertex.errors import SourceChangedError, SourceRowError
+from rvertex.sources.formats.json_lines import chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rvertex.sources.spec import Unit
+
+TEXT_SCHEMA = pa.schema([("line", pa.string())])
+
+
+class TextUnits:
+    """Reads the files of one text source."""
+
+    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """All lines of the file, in order."""
+        rows = 0
+        for chunk in chunks(unit.path):
+            lines = chunk.removesuffix(b"\n").split(b"\n")
+            try:
+                texts = chunk.removesuffix(b"\n").decode().split("\n")
+            except UnicodeDecodeError as error:
+                at = rows + chunk.count(b"\n", 0, error.start) + 1
+                value = repr(lines[at - rows - 1][:80])
+                raise SourceRowError(unit.path, at, at, "line", value, "not UTF-8") from error
+            if b"\r" in chunk:
+                texts = [t.removesuffix("\r") for t in texts]
+            yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=TEXT_SCHEMA)
+            rows += len(texts)
+        if rows != unit.rows:
+            raise SourceChangedError(unit.path, None, f"{unit.rows} rows", f"{rows}")
+
+    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
+        """A row is a line; both are counted from 1."""
+        del unit
+        return row + 1, row + 1
+
+    def close(self) -> None:
+        """Nothing is held between units."""
+
+
+def count_lines(path: str) -> int:
+    """Lines of a file; a last line without an end counts."""
+    lines = 0
+    last = b"\n"
+    for chunk in chunks(path):
+        lines += chunk.count(b"\n")
+        last = chunk[-1:]
+    return lines + (last != b"\n")

@@ -1,0 +1,138 @@
+"""A piece of user code in a plan, and what happens with an event on which it raises.
+
+``on_error``: "fail" ends the job, resumable, with the event in the message. "skip" passes over the
+event and counts it. "dead_letter" does the same and keeps the event, its number and the error in a
+stream of their own. An event is *poison* if the code raises on it alone; a call that raised has
+changed nothing, so what follows is the same in recovery and under any cutting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from rstream.errors import IntegrityError, OperatingError
+from rstream.items.batch import event_schema
+from rvertex.events.side_output import DEAD_LETTERS, Side
+from rvertex.user_code.errors import (
+    CrowdedTimersError,
+    EndlessTimersError,
+    NoLoggedValuesError,
+    UserCodeError,
+    line_of,
+    reason_of,
+    shown,
+)
+from rvertex.user_code.plain_values import as_given
+
+OnError = Literal["fail", "skip", "dead_letter"]
+ON_ERROR: tuple[OnError, ...] = ("fail", "skip", "dead_letter")
+#: Columns of a dead letter before those of the event.
+LETTER_SEQ, LETTER_ERROR = "seq", "error"
+#: What is not the event's fault.
+NOT_POISON = (
+    IntegrityError,
+    OperatingError,
+    NoLoggedValuesError,
+    EndlessTimersError,
+    CrowdedTimersError,
+    MemoryError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UserCode:
+    """A function, class or object of the user's. ``identity`` stands for it in comparisons."""
+
+    identity: str
+    target: Any = field(compare=False, repr=False, metadata={"fingerprint": False})
+    #: False: declared as not repeatable; its vertex needs strong productions.
+    is_deterministic: bool = True
+    #: Whether it takes values of the outside from its context, which have to be logged.
+    draws_values: bool = False
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.identity.partition("#")[0]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def letter_schema(payload: pa.Schema) -> pa.Schema:
+    """The payload of dead letters of events with ``payload``."""
+    head = [(LETTER_SEQ, pa.int64()), (LETTER_ERROR, pa.string())]
+    taken = {LETTER_SEQ, LETTER_ERROR}
+    fields = [(f.name if f.name not in taken else f"event_{f.name}", f.type) for f in payload]
+    return pa.schema([*head, *fields])
+
+
+def letter_sides(
+    code: UserCode, on_error: OnError, name: str, payload: pa.Schema
+) -> tuple[Side, ...]:
+    """The side output of an operator that keeps dead letters."""
+    if on_error != "dead_letter":
+        return ()
+    return (Side(f"{DEAD_LETTERS}/{name or code.name}", letter_schema(payload)),)
+
+
+class Poison:
+    """The poison that one operator has met. ``payload``: that of its input."""
+
+    def __init__(self, code: UserCode, on_error: OnError, payload: pa.Schema) -> None:
+        self._code, self._on_error = code, on_error
+        self._payload = payload
+        self._schema = letter_schema(payload)
+        self.count = 0
+        self._letters: list[tuple[int, int, int, str, tuple[Any, ...]]] = []
+
+    @property
+    def is_passed_over(self) -> bool:
+        """Whether poison is passed over rather than fatal."""
+        return self._on_error != "fail"
+
+    def meet(
+        self, error: Exception, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
+    ) -> None:
+        """Deal with what was raised on an event (``values`` None: on a timer).
+
+        Raises:
+            UserCodeError: the policy is to fail.
+        """
+        if not self.is_passed_over:
+            raise self.fatal(error, seq, vs, ve, values) from error
+        self.count += 1
+        if self._on_error == "dead_letter":
+            text = f"{reason_of(error)} at {line_of(error)}"
+            row = (None,) * len(self._payload) if values is None else values
+            self._letters.append((vs, ve, seq, text, row))
+
+    def fatal(
+        self, error: Exception, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
+    ) -> UserCodeError:
+        """The error that ends the job."""
+        if values is None:
+            payload = "(a timer)"
+        else:
+            pairs = zip(self._payload, values, strict=True)
+            payload = ", ".join(
+                f"{field.name}={shown(as_given(v, field.type))}" for field, v in pairs
+            )
+        lifetime = f"[{vs}, {ve})"
+        return UserCodeError(
+            self._code.name, reason_of(error), line_of(error), seq, lifetime, payload
+        )
+
+    def take_aside(self) -> list[pa.RecordBatch]:
+        """The dead letters since the last call, in the order in which they were met."""
+        if self._on_error != "dead_letter":
+            return []
+        letters, self._letters = self._letters, []
+        columns = [[letter[k] for letter in letters] for k in range(4)]
+        columns += [[letter[4][k] for letter in letters] for k in range(len(self._payload))]
+        types = [pa.int64(), pa.int64(), *self._schema.types]
+        arrays = [pa.array(c, kind) for c, kind in zip(columns, types, strict=True)]
+        return [pa.RecordBatch.from_arrays(arrays, schema=event_schema(self._schema))]

@@ -1,0 +1,123 @@
+"""The events of a step as a keyed process sees them: Python values of a piece of them at a time.
+
+Only the columns that ``on_event`` names become Python values, where its code lets the event be
+nothing but read by name; what it does read beyond these is looked up for the event at hand. So an
+event has all its values whatever was found in the code, which decides about speed alone.
+
+Invariants: (1) the event is one object, filled anew for every call; (2) ``number`` is that of the
+event at hand, or of the next one between two.
+"""
+
+from __future__ import annotations
+
+from operator import length_hint
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS
+from rvertex.user_code.keyed.method_uses import names_read
+from rvertex.user_code.plain_values import event_class, plain_keys, plain_list, raw_list
+from rvertex.user_code.times import holds_times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+#: Events whose values become Python's together: few enough to stay in the processor's cache.
+PIECE_ROWS = 1 << 12
+
+
+class KeyedEvents:
+    """Those of the run at hand. ``columns``: of the payload, ``keys`` among them."""
+
+    def __init__(self, columns: Sequence[str], keys: Sequence[str], process: type) -> None:
+        self._columns = [VS, VE, *columns]
+        self._keys = list(keys)
+        made = event_class(columns)
+        slots: tuple[str, ...] = made.__slots__  # type: ignore[attr-defined]
+        getters = [made.__dict__[slot] for slot in slots]
+        indices = {n: getters.index(g) for n, g in vars(made).items() if g in getters}
+        made.__getattr__ = _fetch(self, indices)  # type: ignore[attr-defined]
+        #: What is given to every call.
+        self.event: Any = made((None,) * len(slots))
+        names = names_read(process.on_event)  # type: ignore[attr-defined]
+        is_known = names is not None and names <= set(indices)
+        read = {indices[name] for name in names or ()} if is_known else set(range(len(slots)))
+        #: The slots that are filled, and their columns.
+        self.filled = [slots[i] for i in sorted(read)]
+        self._read = [self._columns[i] for i in sorted(read)]
+        for slot in sorted(set(slots) - set(self.filled)):
+            delattr(self.event, slot)
+        #: The number of the first event of the run.
+        self.seq = 0
+        self._events: pa.RecordBatch | None = None
+        self._until = 0
+        self._left: Iterator[int] | None = None
+
+    def pieces(self, events: pa.RecordBatch) -> Iterator[list[Any]]:
+        """Lists of starts, of what ``filled`` names, of keys; and the numbers in the run."""
+        self._events = events
+        for lo in range(0, events.num_rows, PIECE_ROWS):
+            piece = events.slice(lo, PIECE_ROWS)
+            lists = {
+                name: plain_list(piece.column(name)) for name in dict.fromkeys((VS, *self._read))
+            }
+            self._until = lo + piece.num_rows
+            self._left = iter(range(lo, self._until))
+            read = [lists[name] for name in self._read]
+            yield [lists[VS], *read, self._key_list(piece, lists), self._left]
+            self._left = None
+
+    def end(self) -> None:
+        """The run has been taken; its events are no longer at hand."""
+        if self._events is not None:
+            self.seq += self._events.num_rows
+        self._events = None
+
+    @property
+    def number(self) -> int:
+        """The number of the event at hand, or of the next."""
+        if self._left is not None:
+            return self.seq + self._until - 1 - length_hint(self._left)
+        return self.seq + (self._events.num_rows if self._events is not None else 0)
+
+    def value(self, index: int, row: int) -> Any:
+        """Of an event of the run: 0 is its start, 1 its end, then come the columns."""
+        assert self._events is not None
+        (value,) = plain_list(self._events.column(self._columns[index]).slice(row, 1))
+        return value
+
+    def end_of(self, row: int) -> int:
+        """The end of the lifetime of an event of the run."""
+        return int(self.value(1, row))
+
+    def payload(self, row: int) -> tuple[Any, ...] | None:
+        """The columns of an event of the run; None if it is none."""
+        if self._events is None or not 0 <= row < self._events.num_rows:
+            return None
+        columns = [self._events.column(name).slice(row, 1) for name in self._columns[2:]]
+        return tuple(raw_list(column)[0] for column in columns)
+
+    def _key_list(self, piece: pa.RecordBatch, lists: dict[str, list[Any]]) -> list[Any]:
+        found = [
+            lists[key]
+            if key in lists and _is_its_own_key(piece.column(key).type)
+            else plain_keys(piece.column(key))
+            for key in self._keys
+        ]
+        return found[0] if len(found) == 1 else list(zip(*found, strict=True))
+
+
+def _is_its_own_key(kind: pa.DataType) -> bool:
+    """Whether its values are keys as users see them."""
+    return not pa.types.is_floating(kind) and not holds_times(kind)
+
+
+def _fetch(events: KeyedEvents, indices: dict[str, int]) -> Any:
+    def fetch(event: Any, name: str) -> Any:
+        """What is not filled."""
+        if name not in indices:
+            raise AttributeError(f"'Event' object has no attribute {name!r}", name=name, obj=event)
+        return events.value(indices[name], events.number - events.seq)
+
+    return fetch

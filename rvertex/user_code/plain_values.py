@@ -1,0 +1,155 @@
+"""Arrow columns as lists of plain Python values, in bulk: what user code written in Python sees.
+
+Numbers, booleans, strings and bytes are Python's own; null is None; times, dates and durations are
+int microseconds whatever the unit of the column (:mod:`rvertex.user_code.times`), so that
+``event.vs - event.when`` is plain arithmetic. Other types are what Arrow's ``to_pylist`` makes of
+them. Keys and states are kept *raw*: a time is the int that Arrow holds, in the unit of its column.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS
+from rstream.items.dictionaries import plain_array
+from rvertex.user_code.times import (
+    holds_times,
+    is_time,
+    read_nested,
+    read_times,
+    write_nested,
+    write_times,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: One NaN object for all, as a key that is NaN is found in a dictionary by identity alone.
+NAN = float("nan")
+
+
+def plain_list(column: pa.Array) -> list[Any]:
+    """The values of ``column`` as users see them."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if is_time(kind):
+        return list(read_times(plain_array(column)))
+    values = raw_list(column)
+    return [read_nested(v, kind) for v in values] if holds_times(kind) else values
+
+
+def raw_list(column: pa.Array) -> list[Any]:
+    """The values of ``column``, raw; no Python code runs per value for the usual types."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if is_time(kind):
+        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+        kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return _numbers(column)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def plain_keys(column: pa.Array) -> list[Any]:
+    """Raw, and such that keys that are equal are equal in a dictionary: one NaN, no -0.0."""
+    values = raw_list(column)
+    if pa.types.is_floating(column.type):
+        return [v if v is None else NAN if v != v else v + 0.0 for v in values]
+    return values
+
+
+def arrow_column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """The column of ``kind`` that holds what a user gave.
+
+    Raises:
+        ValueError, TypeError, OverflowError, pa.ArrowException: a value does not fit.
+    """
+    if is_time(kind):
+        return write_times(values, kind)
+    if holds_times(kind):
+        return pa.array([write_nested(value, kind) for value in values], kind)
+    if pa.types.is_integer(kind):
+        for value in values:  # Arrow would truncate it
+            if isinstance(value, float) and not value.is_integer():
+                raise ValueError(f"{value!r} is no integer")
+    return raw_column(values, kind)
+
+
+def key_view(kinds: Sequence[pa.DataType]) -> Callable[[Any], Any] | None:
+    """Makes of a raw key of these types what users see; None: that is the same."""
+    if not any(holds_times(kind) for kind in kinds):
+        return None
+
+    def view(value: Any, kind: pa.DataType) -> Any:
+        return plain_list(raw_column([value], kind))[0]
+
+    if len(kinds) == 1:
+        return lambda key: view(key, kinds[0])
+    return lambda key: tuple(view(value, kind) for value, kind in zip(key, kinds, strict=True))
+
+
+def as_given(value: Any, kind: pa.DataType) -> Any:
+    """A value of a message as code of users sees it: a raw time in microseconds."""
+    if is_time(kind) and isinstance(value, int):
+        return plain_list(raw_column([value], kind))[0]
+    return value
+
+
+def raw_column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """The column of ``kind`` that ``raw_list`` would turn into ``values``."""
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
+    return pa.array(values, kind)
+
+
+def _numbers(column: pa.Array) -> list[Any]:
+    if column.null_count == 0:
+        return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
+    zero = False if pa.types.is_boolean(column.type) else 0
+    nulls = column.is_null().to_numpy(zero_copy_only=False).nonzero()[0].tolist()
+    filled = column.fill_null(pa.scalar(zero, column.type))
+    values: list[Any] = filled.to_numpy(zero_copy_only=False).tolist()
+    for at in nulls:
+        values[at] = None
+    return values
+
+
+def event_class(columns: Sequence[str]) -> type:
+    """The lifetime and the values of ``columns``, readable by name, made from a tuple of them.
+
+    ``vs`` and ``ve`` are the lifetime, where no column is called so. Names that are no attributes
+    of Python are read with ``getattr(event, "the name")``. Values are in slots in this order, as
+    these are read and set several times faster than items of tuples are read by name.
+    """
+    fields = [VS, VE, *columns]
+    prefix = "_value"
+    while any(name.startswith(prefix) for name in columns):
+        prefix += "_"
+    slots = tuple(f"{prefix}{i}" for i in range(len(fields)))
+
+    def fill(self: Any, values: Sequence[Any]) -> None:
+        for slot, value in zip(slots, values, strict=True):
+            setattr(self, slot, value)
+
+    def show(self: Any) -> str:
+        pairs = zip(fields, event_values(self), strict=True)
+        return f"Event({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+
+    special = {"__slots__": slots, "__init__": fill, "__repr__": show}
+    made = type("Event", (), special)
+    getters = [made.__dict__[slot] for slot in slots]
+    by_name: dict[str, Any] = {"vs": getters[0], "ve": getters[1]}
+    for name, getter in (by_name | dict(zip(fields, getters, strict=True))).items():
+        if name not in special:
+            setattr(made, name, getter)
+    return made
+
+
+def event_values(event: Any) -> tuple[Any, ...]:
+    """Lifetime and values of an event."""
+    return tuple([getattr(event, slot) for slot in type(event).__slots__])

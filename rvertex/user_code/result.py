@@ -1,0 +1,113 @@
+"""What a user's function over columns gave back, as columns of the types that were declared.
+
+It may be a RecordBatch or Table, a dictionary of columns (arrays, lists, numpy), or any data frame
+that speaks Arrow (pandas, Polars). Columns are found by name, others are ignored; values are cast
+safely. A result of the wrong shape is the fault of the code; a value that cannot be cast is one of
+the event's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.user_code.errors import UserResultError
+from rvertex.user_code.plain_values import arrow_column
+from rvertex.user_code.times import from_column, holds_times, is_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: In the result of ``apply``: for each row the row of the input, counted from 0, that it is of.
+ROW = "_row"
+
+
+def result_columns(function: str, result: Any) -> Mapping[str, Any]:
+    """The columns of a result by name.
+
+    Raises:
+        UserResultError: it is nothing that has columns.
+    """
+    if isinstance(result, dict):
+        return result
+    if isinstance(result, pa.RecordBatch):
+        return dict(zip(result.schema.names, result.columns, strict=True))
+    try:
+        table = result if isinstance(result, pa.Table) else pa.table(result)
+    except (TypeError, ValueError, pa.ArrowException):
+        kind = type(result).__name__
+        raise UserResultError(
+            function,
+            f"it returned {kind}; return a RecordBatch, a Table, a data frame or a dict of columns",
+        ) from None
+    return dict(zip(table.schema.names, table.columns, strict=True))
+
+
+def declared_columns(
+    function: str, columns: Mapping[str, Any], schema: pa.Schema, rows: int | None
+) -> list[pa.Array]:
+    """The columns of ``schema``, all equally long (``rows`` long, if given).
+
+    Raises:
+        UserResultError: a column is missing or has another length.
+    """
+    arrays = []
+    for field in schema:
+        if field.name not in columns:
+            known = ", ".join(columns) or "(none)"
+            raise UserResultError(
+                function, f"its result has no column {field.name!r}; it has {known}"
+            )
+        array = as_column(columns[field.name], field.type)
+        rows = len(array) if rows is None else rows
+        if len(array) != rows:
+            raise UserResultError(
+                function,
+                f"column {field.name!r} of its result has {len(array)} rows, where {rows} are "
+                f"expected; to give fewer or more rows than came, add the column {ROW!r}",
+            )
+        arrays.append(array)
+    return arrays
+
+
+def rows_of(function: str, column: Any, rows: int) -> np.ndarray:
+    """The column ``_row``, checked: int64[n], within the input and never decreasing.
+
+    Raises:
+        UserResultError: it is not.
+    """
+    array = as_column(column, pa.int64())
+    if array.null_count:
+        raise UserResultError(function, f"column {ROW!r} of its result has nulls")
+    found: np.ndarray = array.to_numpy()
+    if len(found) and (found.min() < 0 or found.max() >= rows or (np.diff(found) < 0).any()):
+        raise UserResultError(
+            function, f"column {ROW!r} of its result names rows 0 to {rows - 1}, in their order"
+        )
+    return found
+
+
+def as_column(values: Any, kind: pa.DataType) -> pa.Array:
+    """``values`` as one array of ``kind``; raises Arrow's errors where a value does not fit."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks)
+    if isinstance(values, pa.Array):
+        return values if values.type.equals(kind) else _converted(values, kind)
+    if isinstance(values, list | tuple):
+        return arrow_column(list(values), kind)
+    if isinstance(values, np.ndarray) and values.dtype == object and not holds_times(kind):
+        return arrow_column(values.tolist(), kind)  # what Arrow infers from it may be another type
+    found = pa.array(values) if isinstance(values, np.ndarray) or holds_times(kind) else None
+    return pa.array(values, kind) if found is None else as_column(found, kind)
+
+
+def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_dictionary(kind) or not (is_time(column.type) or is_time(kind)):
+        return column.cast(kind)
+    return from_column(column, kind)

@@ -1,0 +1,197 @@
+"""Time in code of users: int microseconds, whatever unit a column has.
+
+An instant is counted from 1970 in UTC, a date is its midnight, a time of day is counted from
+midnight, a duration is itself. What code gives back may also be a ``datetime`` (without a zone:
+UTC), ``date``, ``time`` or ``timedelta``; it becomes the type that the user declared, or is refused
+if that type cannot hold it. Nanoseconds are floored when they are read, as they are where a column
+gives events their times; nothing is rounded on the way back.
+
+Invariant: what was read from a column of whole microseconds, written to a column of its type, is
+the same.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.user_code.durations import parse_duration
+
+DAY_US = 86_400_000_000
+_INT64 = 2**63
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_US = dt.timedelta(microseconds=1)
+#: Microseconds in a tick, and ticks in a microsecond.
+_TICK_US = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
+_TICKS = {"s": 1, "ms": 1, "us": 1, "ns": 1_000}
+
+
+def is_time(kind: pa.DataType) -> bool:
+    """Whether it is a time or a length of time, held as an integer."""
+    return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
+
+
+def holds_times(kind: pa.DataType) -> bool:
+    """Whether there are times in its values, however deep."""
+    if is_time(kind):
+        return True
+    return any(holds_times(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def read_times(column: pa.Array) -> list[int | None]:
+    """The column as users see it."""
+    kind = column.type
+    raw = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    ticks = (raw.fill_null(0) if raw.null_count else raw).to_numpy()
+    if _ticks(kind) > 1:
+        ticks = ticks // _ticks(kind)
+    values: list[int | None] = ticks.tolist()
+    step = 1_000 if pa.types.is_date64(kind) else _tick_us(kind)
+    if step > 1:  # Python's integers have no end
+        values = [value * step for value in values if value is not None]
+    if raw.null_count:
+        for at in np.flatnonzero(raw.is_null().to_numpy(zero_copy_only=False)).tolist():
+            values[at] = None
+    return values
+
+
+def read_nested(value: Any, kind: pa.DataType) -> Any:
+    """A value as Arrow gives it to Python, with its times as users see them."""
+    if value is None or not holds_times(kind):
+        return value
+    if is_time(kind):
+        return microseconds(value, kind)
+    if pa.types.is_struct(kind):
+        return {f.name: read_nested(value[f.name], f.type) for f in kind}
+    if pa.types.is_map(kind):
+        return [(read_nested(k, kind.key_type), read_nested(v, kind.item_type)) for k, v in value]
+    return [read_nested(item, kind.value_type) for item in value]
+
+
+def write_times(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """The column of ``kind`` that holds what users gave.
+
+    Raises:
+        ValueError, TypeError, pa.ArrowException: a value is no such time, or does not fit.
+    """
+    is_in_us = _tick_us(kind) == _ticks(kind) == 1 and not pa.types.is_time(kind)
+    if is_in_us and all(value is None or type(value) is int for value in values):
+        return pa.array(values, pa.int64()).view(kind)
+    raw = [None if value is None else _ticks_of(value, kind) for value in values]
+    return pa.array(raw, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+
+
+def write_nested(value: Any, kind: pa.DataType) -> Any:
+    """A value of a user's as Arrow takes it, with its times in the unit of their type."""
+    if value is None or not holds_times(kind):
+        return value
+    if is_time(kind):
+        return _ticks_of(value, kind)
+    if pa.types.is_struct(kind):
+        members = zip(kind, _members(value, kind), strict=True)
+        return {f.name: write_nested(member, f.type) for f, member in members}
+    if pa.types.is_map(kind):
+        pairs = value.items() if isinstance(value, dict) else value
+        return [(write_nested(k, kind.key_type), write_nested(v, kind.item_type)) for k, v in pairs]
+    return [write_nested(item, kind.value_type) for item in value]
+
+
+def from_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """An Arrow column of a user's as ``kind``, where one of the two is a time.
+
+    Integers are microseconds; other types are converted by Arrow, which refuses what would be lost.
+    """
+    if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
+        return write_times(column.to_pylist(), kind)
+    if is_time(column.type) and not is_time(kind):
+        return pa.array(read_times(column), pa.int64()).cast(kind)
+    if pa.types.is_timestamp(column.type) and not pa.types.is_timestamp(kind):
+        return write_times(read_times(column), kind)
+    return column.cast(kind)
+
+
+def microseconds(value: Any, kind: pa.DataType | None = None) -> int:
+    """A time of a user's, or of ``kind``, in microseconds; a ``datetime`` is one since 1970.
+
+    Raises:
+        TypeError: it is none.
+    """
+    is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if kind is not None and pa.types.is_duration(kind):
+        if isinstance(value, dt.timedelta):
+            return value // _US
+    elif kind is not None and pa.types.is_time(kind):
+        if isinstance(value, dt.time) and value.tzinfo is None:
+            seconds = (value.hour * 60 + value.minute) * 60 + value.second
+            return seconds * 1_000_000 + value.microsecond
+    elif isinstance(value, dt.datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+        return (aware - _EPOCH) // _US
+    elif isinstance(value, dt.date):
+        return (value.toordinal() - _EPOCH.toordinal()) * DAY_US
+    if not is_int:
+        raise TypeError(f"{value!r} is no {'time' if kind is None else kind}")
+    return int(value)
+
+
+def moment_us(value: Any, now: int) -> int:
+    """The instant that a user means by an int or a ``datetime``.
+
+    ``"10m"`` and a ``timedelta`` count from ``now``.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if isinstance(value, dt.timedelta):
+        return now + value // _US
+    if isinstance(value, str):
+        length = parse_duration(value)
+        if length is not None:
+            return now + length
+        try:
+            return microseconds(dt.datetime.fromisoformat(value))
+        except ValueError:
+            raise TypeError(f'{value!r} is no time; write it like "10m"') from None
+    return microseconds(value)
+
+
+def _members(value: Any, kind: pa.DataType) -> list[Any] | tuple[Any, ...]:
+    """Those of a struct, in the forms in which Arrow takes one. Raises TypeError, ValueError."""
+    if isinstance(value, list):
+        value = dict(value)
+    if isinstance(value, dict):
+        return [value.get(f.name) for f in kind]
+    if isinstance(value, tuple) and len(value) == kind.num_fields:
+        return value
+    raise TypeError(f"{value!r} is no {kind}")
+
+
+def _ticks_of(value: Any, kind: pa.DataType) -> int:
+    us = microseconds(value, kind)
+    ticks, rest = divmod(us, _tick_us(kind))
+    if rest:
+        unit = "days" if pa.types.is_date(kind) else kind.unit
+        raise ValueError(f"{us} us is no whole number of {unit}: round it, or declare another type")
+    ticks *= _ticks(kind)
+    if pa.types.is_date64(kind):
+        ticks *= DAY_US // 1_000
+    bits = kind.bit_width - 1
+    is_of_day = not pa.types.is_time(kind) or 0 <= us < DAY_US
+    if not is_of_day or not -(2**bits) <= ticks < 2**bits:
+        raise ValueError(f"{us} us does not fit into {kind}")
+    return ticks
+
+
+def _tick_us(kind: pa.DataType) -> int:
+    """Microseconds of the least step that values of ``kind`` have."""
+    if pa.types.is_date(kind):
+        return DAY_US
+    return _TICK_US[kind.unit]
+
+
+def _ticks(kind: pa.DataType) -> int:
+    """Ticks in a microsecond."""
+    return 1 if pa.types.is_date(kind) else _TICKS[kind.unit]

@@ -1,0 +1,1 @@
+"""RVertex: inputs in one order, a chain of operators, outputs to streams."""

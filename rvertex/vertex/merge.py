@@ -1,0 +1,345 @@
+"""MERGE: k channels become one deterministic order, released by what the channels promise.
+
+A channel in normal form promises that nothing earlier follows its last item, be that a CTI or an
+event. ``bound`` is the least promise. Released are all events with ``vs < bound``, ordered by (vs,
+input index, seq), and every distinct CTI time ``<= bound`` of the union of the channels, once. If
+the channels that stand at the bound have all come to an event of that time, no CTI of it follows:
+then events at the bound leave too, of the first of these channels and of those before it.
+
+Invariants: (1) what is released of a channel is a prefix of it, and ``consumed`` is the seq of its
+first unreleased item; (2) what was only read ahead is not state; (3) the concatenation of all
+releases does not depend on the order of arrival nor on how the channels were cut; (4) an item
+costs time once: what stays pending is neither sorted nor copied again; (5) the channel with the
+least promise is always wanted, whatever the limits, so waiting for it never ends in a deadlock.
+With one channel everything read is released at once, without a copy.
+Source: StreamScope NSDI'16, "MERGE"; differs: the channels are sorted, so an event promises too,
+and every CTI of the union passes, not only those that raise the minimum.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import CTI, EVENT, KIND, VS, Items, event_schema, int64_column, kinds
+from rstream.items.dictionaries import batch_bytes, join_batches
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import ChannelOrderError
+from rvertex.events.ordering import in_time_order
+from rvertex.events.run import NO_CTIS, Run
+from rvertex.operators.protocol import OperatorState
+from rvertex.vertex.spec import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Read-ahead of one channel, unless a host says otherwise.
+PENDING_BYTES_MAX = 16 << 20
+#: With at most so many CTIs, what stands between them is joined as slices.
+_SLICES_MIN = 2
+_ROWS_PER_SLICE = 4096
+
+
+class Merge:
+    """Merges channels ``0..k-1`` into one run per port, all runs with the same CTIs.
+
+    Channels of port 0 come before those of port 1. ``pending_rows_max`` and ``pending_bytes_max``
+    bound what is read ahead of a channel that does not hold the others back; one read may
+    overshoot them.
+    """
+
+    def __init__(
+        self,
+        payloads: Sequence[pa.Schema],
+        ports: Sequence[int],
+        *,
+        pending_rows_max: int,
+        pending_bytes_max: int = PENDING_BYTES_MAX,
+    ) -> None:
+        assert len(payloads) == len(ports) > 0, (len(payloads), len(ports))
+        assert list(ports) == sorted(ports), ports
+        assert pending_rows_max > 0, pending_rows_max
+        assert pending_bytes_max > 0, pending_bytes_max
+        self._ports = tuple(ports)
+        self._port_schemas = [
+            event_schema(payloads[self._ports.index(port)]) for port in range(ports[-1] + 1)
+        ]
+        self._pending_rows_max = pending_rows_max
+        self._pending_bytes_max = pending_bytes_max
+        self._channels = [_Channel(i) for i in range(len(ports))]
+        #: The greatest CTI released.
+        self._last_cti: int = MIN_TIME
+
+    @property
+    def consumed(self) -> tuple[int, ...]:
+        """Per channel, the seq of its first item that was not released."""
+        return tuple(c.next_seq - c.pending_rows for c in self._channels)
+
+    @property
+    def read_positions(self) -> tuple[int, ...]:
+        """Per channel, the seq that :meth:`offer` expects next."""
+        return tuple(c.next_seq for c in self._channels)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether ``CTI(INF_TIME)`` was released: nothing follows."""
+        return self._last_cti == INF_TIME
+
+    def wants(self, i: int) -> bool:
+        """Whether more of channel ``i`` should be read: it lags, or there is room."""
+        channel = self._channels[i]
+        if channel.bound == INF_TIME:
+            return False
+        has_room = channel.pending_bytes < self._pending_bytes_max
+        if has_room and channel.pending_rows < self._pending_rows_max:
+            return True
+        return channel.bound == self._bound()
+
+    def offer(self, i: int, items: Items) -> None:
+        """Take the next items of channel ``i``; they must continue at its read position.
+
+        Raises:
+            ChannelOrderError: the channel is not in normal form.
+        """
+        self._channels[i].append(items)
+
+    def release(self) -> list[Run] | None:
+        """One run per port of what the promises allow, or None if that is nothing new."""
+        bound = INF_TIME if len(self._channels) == 1 else self._bound()
+        settled = self._settled(bound)
+        taken: list[list[_Chunk]] = [[] for _ in self._port_schemas]
+        times: list[np.ndarray] = []
+        for i, (channel, port) in enumerate(zip(self._channels, self._ports, strict=True)):
+            for chunk in channel.take(bound, with_events=i < settled):
+                taken[port].append(chunk)
+                times.append(chunk.cti_times())
+        if not times:
+            return None
+        ctis = self._new_ctis(times)
+        runs = [
+            Run(_in_order(chunks, schema), ctis)
+            for chunks, schema in zip(taken, self._port_schemas, strict=True)
+        ]
+        return None if all(run.is_empty for run in runs) else runs
+
+    def snapshot(self) -> OperatorState:
+        """The state: a function of :attr:`consumed` and of what lies below, nothing else."""
+        times = [c.consumed_time for c in self._channels]
+        kinds = [c.consumed_kind for c in self._channels]
+        return OperatorState({"times": times, "kinds": kinds, "last_cti": self._last_cti})
+
+    def load(self, state: OperatorState, consumed: Sequence[int]) -> None:
+        """Continue at ``consumed``, which belongs to ``state``; nothing is pending."""
+        times: list[int] = state.header["times"]
+        assert len(times) == len(consumed) == len(self._channels), (times, consumed)
+        last = zip(consumed, times, state.header["kinds"], strict=True)
+        self._channels = [_Channel(i, *of_channel) for i, of_channel in enumerate(last)]
+        self._last_cti = int(state.header["last_cti"])
+
+    @property
+    def position(self) -> Position:
+        """Where it stands: what was released is exactly what lies below."""
+        times = [c.consumed_time for c in self._channels]
+        return Position(self.consumed, max(times), self._last_cti)
+
+    def scalars(self) -> OperatorState:
+        """The state at :attr:`position`; of a MERGE that is all there is."""
+        return self.snapshot()
+
+    def replay(self, state: OperatorState, inputs: Sequence[int], until: Sequence[int]) -> None:
+        """Continue at ``inputs`` and release exactly what lies before ``until``."""
+        self.load(state, inputs)
+        for channel, seq in zip(self._channels, until, strict=True):
+            channel.stop_seq = seq
+
+    @property
+    def stops(self) -> tuple[int | None, ...]:
+        """Per channel, the seq at which a replay ends."""
+        return tuple(c.stop_seq for c in self._channels)
+
+    def resume(self) -> None:
+        """The replay has ended: go on without a bound."""
+        for channel in self._channels:
+            assert channel.pending_rows == 0, channel.pending_rows
+            channel.stop_seq = None
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for channel in self._channels:
+            channel.check()
+
+    def _bound(self) -> int:
+        return min(channel.bound for channel in self._channels)
+
+    def _settled(self, bound: int) -> int:
+        """How many channels, the first ones, may release what they have at ``bound``.
+
+        No CTI of that time may follow: all that have not passed it have come to an event there. The
+        first of these is the last one whose events precede all that may follow.
+        """
+        if bound == INF_TIME:
+            return 0
+        at_bound = [i for i, channel in enumerate(self._channels) if channel.bound == bound]
+        is_settled = all(self._channels[i].last_kind == EVENT for i in at_bound)
+        return at_bound[0] + 1 if is_settled else 0
+
+    def _new_ctis(self, times: list[np.ndarray]) -> np.ndarray:
+        """The distinct ``times`` after the last CTI that was released."""
+        given = [t for t in times if len(t)]
+        if not given:
+            return NO_CTIS
+        ctis = np.unique(np.concatenate(given)) if len(given) > 1 else given[0]
+        ctis = ctis[np.searchsorted(ctis, self._last_cti, side="right") :]
+        if len(ctis):
+            self._last_cti = int(ctis[-1])
+        return ctis
+
+
+class _Chunk:
+    """Read-ahead of one channel: a batch of items with its times and kinds at hand."""
+
+    __slots__ = ("batch", "kind", "nbytes", "vs")
+
+    def __init__(self, batch: pa.RecordBatch, vs: np.ndarray, kind: np.ndarray) -> None:
+        self.batch, self.vs, self.kind = batch, vs, kind
+        self.nbytes = batch_bytes(batch)
+
+    def __len__(self) -> int:
+        return len(self.vs)
+
+    def part(self, lo: int, hi: int) -> _Chunk:
+        return _Chunk(self.batch.slice(lo, hi - lo), self.vs[lo:hi], self.kind[lo:hi])
+
+    def rows_released(self, bound: int, *, with_events: bool) -> int:
+        """Events with ``vs < bound`` and CTIs with ``t <= bound``: a prefix, by normal form.
+
+        ``with_events``: those at ``bound`` too.
+        """
+        if bound == INF_TIME:
+            return len(self)
+        if with_events:
+            return int(self.vs.searchsorted(bound, side="right"))
+        lo, hi = self.vs.searchsorted([bound, bound + 1])
+        return int(lo) + int(np.count_nonzero(self.kind[lo:hi]))
+
+    def cti_times(self) -> np.ndarray:
+        times = self.vs[self.kind == CTI]
+        keep = np.ones(len(times), bool)
+        keep[1:] = times[1:] > times[:-1]
+        distinct: np.ndarray = times[keep]
+        return distinct
+
+    def events(self) -> list[pa.RecordBatch]:
+        """The events: what stands between the CTIs, or a copy if these are many."""
+        rows = self.batch.drop_columns([KIND])
+        ctis = np.flatnonzero(self.kind == CTI)
+        if len(ctis) > _SLICES_MIN + len(self) // _ROWS_PER_SLICE:
+            kept = rows.filter(pa.array(self.kind == EVENT))
+            return [kept] if kept.num_rows else []
+        bounds = [-1, *ctis.tolist(), len(self)]
+        return [
+            rows.slice(before + 1, after - before - 1)
+            for before, after in itertools.pairwise(bounds)
+            if after - before > 1
+        ]
+
+
+class _Channel:
+    """The read-ahead of one channel, its promise, and the check of its normal form."""
+
+    def __init__(
+        self,
+        index: int,
+        next_seq: int = 0,
+        consumed_time: int = MIN_TIME,
+        consumed_kind: int = CTI,
+    ) -> None:
+        self._index = index
+        self._pending: deque[_Chunk] = deque()
+        #: Of the last item read.
+        self.last_kind = consumed_kind
+        self.next_seq = next_seq
+        self.pending_rows = self.pending_bytes = 0
+        #: Time of the last item read, which no later item precedes.
+        self.promise = consumed_time
+        #: Time of the last item released.
+        self.consumed_time = consumed_time
+        self.consumed_kind = consumed_kind
+        #: What lies from here on is not read before a replay has ended.
+        self.stop_seq: int | None = None
+
+    @property
+    def bound(self) -> int:
+        """The promise; what comes after a replay does not hold it up."""
+        return INF_TIME if self.next_seq == self.stop_seq else self.promise
+
+    def append(self, items: Items) -> None:
+        assert items.first_seq == self.next_seq, (self._index, items.first_seq, self.next_seq)
+        assert self.stop_seq is None or items.next_seq <= self.stop_seq, (self._index, items)
+        if items.batch.num_rows == 0:
+            return
+        chunk = _Chunk(items.batch, int64_column(items.batch, VS), kinds(items.batch))
+        self._require_normal_form(chunk)
+        self._pending.append(chunk)
+        self.pending_rows += len(chunk)
+        self.pending_bytes += chunk.nbytes
+        self.next_seq = items.next_seq
+        self.promise, self.last_kind = int(chunk.vs[-1]), int(chunk.kind[-1])
+
+    def take(self, bound: int, *, with_events: bool) -> list[_Chunk]:
+        """Remove what ``bound`` releases; ``with_events``: those at ``bound`` too."""
+        taken: list[_Chunk] = []
+        while self._pending:
+            chunk = self._pending[0]
+            rows = chunk.rows_released(bound, with_events=with_events)
+            if rows == len(chunk):
+                self.pending_bytes -= chunk.nbytes
+                taken.append(self._pending.popleft())
+                continue
+            if rows:
+                taken.append(chunk.part(0, rows))
+                self._pending[0] = rest = chunk.part(rows, len(chunk))
+                self.pending_bytes -= chunk.nbytes - rest.nbytes
+            break
+        if taken:
+            self.pending_rows -= sum(map(len, taken))
+            self.consumed_time = int(taken[-1].vs[-1])
+            self.consumed_kind = int(taken[-1].kind[-1])
+        return taken
+
+    def check(self) -> None:
+        assert self.pending_rows == sum(map(len, self._pending))
+        assert self.pending_bytes == sum(chunk.nbytes for chunk in self._pending)
+        assert self.consumed_time <= self.promise, (self.consumed_time, self.promise)
+
+    def _require_normal_form(self, chunk: _Chunk) -> None:
+        """Times never decrease, and at equal times CTIs come before events."""
+        vs, kind = chunk.vs, chunk.kind
+        bad = vs[1:] < vs[:-1]
+        if kind.any():
+            bad |= (vs[1:] == vs[:-1]) & (kind[1:] == CTI) & (kind[:-1] == EVENT)
+        first, time = int(vs[0]), self.promise
+        is_ordered = first > time or (
+            first == time and (int(kind[0]) == EVENT or self.last_kind == CTI)
+        )
+        if is_ordered and not bad.any():
+            return
+        row = 0 if not is_ordered else int(bad.argmax()) + 1
+        before = time if row == 0 else int(vs[row - 1])
+        raise ChannelOrderError(self._index, self.next_seq + row, int(vs[row]), before)
+
+
+def _in_order(chunks: list[_Chunk], schema: pa.Schema) -> pa.RecordBatch:
+    """The events of ``chunks``, given in input order, as one batch sorted by ``_vs`` (stable)."""
+    pieces = [piece for chunk in chunks for piece in chunk.events()]
+    if not pieces:
+        empty = [pa.nulls(0, field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(empty, schema=schema)
+    joined = join_batches(pieces)
+    if all(a.vs[-1] <= b.vs[0] for a, b in itertools.pairwise(chunks)):
+        return joined
+    return in_time_order(joined)[0]

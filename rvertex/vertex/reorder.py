@@ -1,0 +1,359 @@
+"""Reorder: the input side of a source vertex, from rows in arrival order to normal form.
+
+The rows of a source partition are numbered from 0. The frontier after row i is the greatest ``vs``
+of rows 0..i minus the delay, and never decreases (an estimated delay changes on the way:
+:mod:`rvertex.events.delay_estimate`); a row is late if its ``vs`` lies below the frontier after the
+row before it. Events up to the frontier leave, ordered by (vs, row): a later row of that very time
+follows them. ``CTI(f)`` leaves, before the events of its time, each time the frontier, rounded down
+to the plan's grid, grows to ``f``: at most one CTI per event. Where no operator minds the order
+(``planner/physical/rules/skip_sort.py``) events leave at once, as they came. A source of items
+(column ``_kind``) has explicit CTIs instead: they are its frontier and leave as given. Where the
+plan knows the rows that follow (:class:`rvertex.events.frontier.KnownFrontier`) the frontier is at
+least what they allow, from the row on for which that is known.
+
+Invariants: (1) lateness is decided row by row, so nothing depends on how rows were cut into
+batches; (2) the buffer is state, hence ``consumed`` counts every row offered; (3) after the end
+everything leaves, then ``CTI(INF_TIME)``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import (
+    EVENT,
+    KIND,
+    VE,
+    VS,
+    event_schema,
+    int64_column,
+    kinds,
+    only_events,
+    payload_schema,
+)
+from rstream.items.dictionaries import join_batches
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import LateRowError
+from rvertex.events.delay_estimate import UNKNOWN, DelayEstimate, lateness
+from rvertex.events.frontier import advance
+from rvertex.events.reorder_buffer import ArrivalOrder, SortedRuns
+from rvertex.events.run import NO_CTIS, Run
+from rvertex.operators.protocol import OperatorState
+from rvertex.vertex.lateness import LatenessCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rvertex.events.frontier import KnownFrontier
+    from rvertex.operators.protocol import Evaluator
+
+LatePolicy = Literal["drop", "adjust", "error"]
+
+#: Column of late rows: below this time, us, the stream was complete when they came.
+FRONTIER = "_frontier"
+#: With at least so many rows for each time of the grid it pays to search.
+_ROWS_PER_GRID_TIME = 16
+_BUFFER, _CTIS = "buffer", "ctis"
+
+
+def late_payload(payload: pa.Schema) -> pa.Schema:
+    """The columns of late rows."""
+    return pa.schema([*payload, pa.field(FRONTIER, pa.int64())])
+
+
+class Reorder:
+    """Sorts one source partition up to ``delay_us`` and says how far it is complete."""
+
+    def __init__(
+        self,
+        payload: pa.Schema,
+        *,
+        delay_us: int | DelayEstimate,
+        late: LatePolicy,
+        cti_every_us: int,
+        sorts: bool = True,
+        is_stream: bool = False,
+        keep: Evaluator | None = None,
+        known: KnownFrontier | None = None,
+    ) -> None:
+        """``sorts``: events leave by time, and not as they come, all that there are.
+
+        ``is_stream``: items come sorted, so an event promises as much as a CTI does.
+        ``keep``: what it is not true of is not buffered; of late rows it is asked of those that
+        were adjusted. ``known``: how far the frontier may go besides.
+        """
+        assert isinstance(delay_us, DelayEstimate) or delay_us >= 0, delay_us
+        assert cti_every_us > 0, cti_every_us
+        self._delay_us = delay_us
+        #: From row ``_known[0][k]`` on the frontier is at ``_known[1][k]`` or beyond.
+        self._known = None if known is None else known.entries()
+        self._late: LatePolicy = late
+        self._cti_every_us = cti_every_us
+        self._keep = keep
+        #: Events that were not late and not kept.
+        self.passed_over = 0
+        self._schema = event_schema(payload)
+        self._sorts, self._is_stream = sorts, is_stream
+        self._buffer = self._empty_buffer()
+        self._row = 0
+        #: Greatest ``vs`` of all events offered, MIN_TIME before the first.
+        self.max_vs: int = MIN_TIME
+        #: No later event leaves below it.
+        self._frontier: int = MIN_TIME
+        #: The last CTI that left or is about to.
+        self.last_cti: int = MIN_TIME
+        #: CTIs to be released, all above those released before.
+        self._ctis: list[np.ndarray] = []
+        self.late_dropped = 0
+        self.late_adjusted = 0
+        #: Of the late rows; where the delay is estimated, of all rows.
+        self.lateness = LatenessCounts()
+
+    @property
+    def consumed(self) -> int:
+        """The next row to be offered."""
+        return self._row
+
+    @property
+    def is_ended(self) -> bool:
+        return self.last_cti == INF_TIME
+
+    def offer(self, first_row: int, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Take the next rows: ``_vs, _ve, payload``, or items with ``_kind`` and explicit CTIs.
+
+        Returns:
+            The late events as they came and the frontier that each one met (:func:`late_payload`),
+            None if there are none.
+
+        Raises:
+            LateRowError: an event is late and the policy is "error"; nothing was taken.
+        """
+        assert first_row == self._row, (first_row, self._row)
+        if batch.num_rows == 0:
+            return None
+        if batch.schema.names[0] == KIND:
+            return self._offer_items(batch)
+        if self._known is None:
+            return self._offer_events(batch)
+        late = [self._offer_events(piece) for piece in self._pieces(batch)]
+        return _joined([events for events in late if events is not None])
+
+    def end(self) -> None:
+        """No row follows: everything is to leave, then ``CTI(INF_TIME)``. Idempotent."""
+        self._frontier = INF_TIME
+        self._emit_ctis(np.array([INF_TIME]))
+
+    def release(self) -> Run | None:
+        """The events and CTIs that may leave now, or None if there are none."""
+        ctis = NO_CTIS if not self._ctis else np.concatenate(self._ctis)
+        self._ctis = []
+        run = Run(self._buffer.take_below(min(self._frontier + 1, int(INF_TIME))), ctis)
+        return None if run.is_empty else run
+
+    def scalars(self) -> OperatorState:
+        """The state but for the events that wait."""
+        header: dict[str, Any] = {
+            "row": self._row,
+            "max_vs": self.max_vs,
+            "frontier": self._frontier,
+            "last_cti": self.last_cti,
+            "late_dropped": self.late_dropped,
+            "late_adjusted": self.late_adjusted,
+            "passed_over": self.passed_over,
+            "lateness": self.lateness.to_bytes(),
+        }
+        if isinstance(self._delay_us, DelayEstimate):
+            header["delay"] = self._delay_us.header()
+        return OperatorState(header)
+
+    def snapshot(self) -> OperatorState:
+        tables = {_BUFFER: self._buffer.table()}
+        if self._ctis:
+            tables[_CTIS] = pa.table({VS: np.concatenate(self._ctis)})
+        return OperatorState(self.scalars().header, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``, which says what was :attr:`consumed`; scalars: nothing waits."""
+        header = state.header
+        self._row, self.max_vs = header["row"], header["max_vs"]
+        self._frontier, self.last_cti = header["frontier"], header["last_cti"]
+        self.late_dropped, self.late_adjusted = header["late_dropped"], header["late_adjusted"]
+        self.passed_over = header["passed_over"]
+        self.lateness = LatenessCounts.from_bytes(header["lateness"])
+        if isinstance(self._delay_us, DelayEstimate):
+            self._delay_us = self._delay_us.restored(header["delay"])
+        self._ctis = [_times(state.tables[_CTIS])] if _CTIS in state.tables else []
+        self._buffer = self._empty_buffer()
+        if _BUFFER in state.tables:
+            buffered: Sequence[pa.RecordBatch] = state.tables[_BUFFER].combine_chunks().to_batches()
+            for events in buffered:
+                self._buffer.push(events)
+
+    def check(self) -> None:
+        """Assert the invariants (linear)."""
+        self._buffer.check()
+        assert self.last_cti <= self._frontier, (self.last_cti, self._frontier)
+
+    def _empty_buffer(self) -> SortedRuns | ArrivalOrder:
+        return SortedRuns(self._schema) if self._sorts else ArrivalOrder(self._schema)
+
+    def _offer_events(self, events: pa.RecordBatch) -> pa.RecordBatch | None:
+        vs = int64_column(events, VS)
+        if isinstance(self._delay_us, int) and not self._is_below(vs):
+            way = advance(vs, self.max_vs, delay_us=self._delay_us, every_us=self._cti_every_us)
+            if way is not None:
+                self._push(events)
+                self._row += events.num_rows
+                self.max_vs = way.max_vs
+                self._frontier = max(self._frontier, way.max_vs - self._delay_us)
+                self._emit_ctis(way.grid_times)
+                return None
+        greatest = np.maximum.accumulate(vs)
+        np.maximum(greatest, self.max_vs, out=greatest)
+        frontier, delay_us = self._frontiers(vs, greatest)
+        before = np.empty(len(frontier), np.int64)
+        before[0], before[1:] = self._frontier, frontier[:-1]
+        late = self._accept(events, before, None)
+        if isinstance(delay_us, DelayEstimate):
+            self.lateness = self.lateness.adding(lateness(vs, greatest))
+        elif late is not None:
+            is_late = vs < before
+            self.lateness = self.lateness.adding(lateness(vs[is_late], greatest[is_late]))
+        self._row += events.num_rows
+        self._delay_us = delay_us
+        self.max_vs, self._frontier = int(greatest[-1]), int(frontier[-1])
+        self._emit_ctis(_on_grid(frontier, self._cti_every_us))
+        return late
+
+    def _pieces(self, events: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The events up to each row from which on more is known; the frontier moves in between."""
+        assert self._known is not None
+        rows, times = self._known
+        while events.num_rows:  # ends: every piece has a row
+            k = int(rows.searchsorted(self._row, side="right"))
+            if k:
+                self._reach(int(times[k - 1]))
+            left = events.num_rows if k == len(rows) else int(rows[k]) - self._row
+            yield events.slice(0, left)
+            events = events.slice(left)
+        k = int(rows.searchsorted(self._row, side="right"))
+        if k:
+            self._reach(int(times[k - 1]))
+
+    def _reach(self, time: int) -> None:
+        """The frontier is at ``time`` or beyond."""
+        if time > self._frontier:
+            self._frontier = time
+            self._emit_ctis(_on_grid(np.array([time]), self._cti_every_us))
+
+    def _is_below(self, vs: np.ndarray) -> bool:
+        """Whether rows are late although the delay does not say so."""
+        return self._known is not None and int(vs.min()) < self._frontier
+
+    def _frontiers(
+        self, vs: np.ndarray, greatest: np.ndarray
+    ) -> tuple[np.ndarray, int | DelayEstimate]:
+        """The frontier after each row, and the rule for the rows that follow."""
+        if not isinstance(self._delay_us, DelayEstimate):
+            frontier = np.maximum(greatest, MIN_TIME + self._delay_us) - self._delay_us
+            return np.maximum(frontier, self._frontier), self._delay_us
+        ahead = np.concatenate([[np.int64(self.max_vs)], greatest[:-1]])
+        delays, estimate = self._delay_us.observe(lateness(vs, ahead))
+        frontier = np.maximum(greatest, MIN_TIME + delays) - delays
+        frontier[delays == UNKNOWN] = MIN_TIME
+        np.maximum.accumulate(frontier, out=frontier)
+        return np.maximum(frontier, self._frontier), estimate
+
+    def _offer_items(self, items: pa.RecordBatch) -> pa.RecordBatch | None:
+        is_event = kinds(items) == EVENT
+        times = int64_column(items, VS)
+        frontier = times.copy() if self._is_stream else np.where(is_event, MIN_TIME, times)
+        np.maximum.accumulate(frontier, out=frontier)
+        np.maximum(frontier, self._frontier, out=frontier)
+        late = self._accept(only_events(items), frontier[is_event], np.flatnonzero(is_event))
+        self._row += items.num_rows
+        self.max_vs = max(self.max_vs, int(times[is_event].max(initial=MIN_TIME)))
+        self._frontier = int(frontier[-1])
+        self._emit_ctis(frontier[~is_event])
+        return late
+
+    def _accept(
+        self, events: pa.RecordBatch, before: np.ndarray, rows: np.ndarray | None
+    ) -> pa.RecordBatch | None:
+        """Buffer ``events``, the late ones by policy; ``before`` is the frontier each one met.
+
+        ``rows`` are their row numbers relative to the batch, None if they are all of it.
+        """
+        is_late = int64_column(events, VS) < before
+        if not is_late.any():
+            self._push(events)
+            return None
+        late = events.filter(pa.array(is_late))
+        if self._late == "error":
+            at = int(is_late.argmax())
+            row = self._row + (at if rows is None else int(rows[at]))
+            raise LateRowError(row, int(late.column(VS)[0].as_py()), int(before[at]))
+        if self._late == "drop":
+            self.late_dropped += late.num_rows
+            self._push(events.filter(pa.array(~is_late)))
+        else:
+            self.late_adjusted += late.num_rows
+            self._push(_adjusted(events, before))
+        columns = [*late.columns, pa.array(before[is_late])]
+        return pa.RecordBatch.from_arrays(
+            columns, schema=event_schema(late_payload(payload_schema(self._schema)))
+        )
+
+    def _push(self, events: pa.RecordBatch) -> None:
+        """Buffer those of the events that are to be kept."""
+        if self._keep is not None:
+            kept = events.filter(self._keep.evaluate(events))
+            self.passed_over += events.num_rows - kept.num_rows
+            events = kept
+        self._buffer.push(events)
+
+    def _emit_ctis(self, times: np.ndarray) -> None:
+        """Note the distinct ones of the non-decreasing ``times`` that exceed the last CTI."""
+        times = times[np.searchsorted(times, self.last_cti, side="right") :]
+        if len(times) == 0:
+            return
+        keep = np.ones(len(times), bool)
+        keep[1:] = times[1:] > times[:-1]
+        self._ctis.append(times[keep])
+        self.last_cti = int(times[-1])
+
+
+def _on_grid(frontier: np.ndarray, every: int) -> np.ndarray:
+    """The times of the grid that a growing frontier has reached, rounded down, each at least once.
+
+    Few rows reach a new one, so they are looked for instead of dividing every row.
+    """
+    frontier = frontier[np.searchsorted(frontier, MIN_TIME + every) :]
+    if len(frontier) == 0:
+        return frontier
+    first, last = int(frontier[0]) // every, int(frontier[-1]) // every
+    if last - first <= len(frontier) // _ROWS_PER_GRID_TIME:
+        times = np.arange(first + 1, last + 1, dtype=np.int64) * every
+        frontier = frontier[np.append(0, np.searchsorted(frontier, times))]
+    rounded: np.ndarray = frontier // every * every
+    return rounded
+
+
+def _adjusted(events: pa.RecordBatch, before: np.ndarray) -> pa.RecordBatch:
+    """Lifetimes raised so that none starts below ``before`` and none is empty."""
+    vs = np.maximum(int64_column(events, VS), before)
+    ve = np.maximum(int64_column(events, VE), vs + 1)
+    columns = [pa.array(vs), pa.array(ve), *events.columns[2:]]
+    return pa.RecordBatch.from_arrays(columns, schema=events.schema)
+
+
+def _times(table: pa.Table) -> np.ndarray:
+    times: np.ndarray = table.column(VS).to_numpy()
+    return times
+
+
+def _joined(late: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+    return join_batches(late) if late else None

@@ -1,0 +1,345 @@
+"""RVertex: a deterministic step over streams. Pure: no I/O, no clock, no thread.
+
+Theory of operation. Items read from the inputs are *offered*; the input side (MERGE, or the reorder
+buffer of a source) *releases* the part whose order is settled as one run per port; the operators
+turn it into an output run; the run is split over the output edges and becomes batches of items with
+dense sequence numbers. What a step puts aside goes to side streams
+(:mod:`rvertex.events.side_output`), which are the last of the output edges.
+
+Invariants: (1) the output sequences depend only on the snapshot loaded and the input sequences,
+never on how these were cut into offers or executes; (2) what was offered but not released is not
+state; (3) ``get_snapshot`` is O(1) by reference; (4) a snapshot of positions is of the last
+``execute``, and a vertex that loaded one puts out nothing before it stands there again.
+Source: StreamScope NSDI'16, "rVertex"; "replay-based recovery".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from rstream.items.batch import Items, item_schema
+from rstream.items.digest import StreamDigest
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import ReplayDifferenceError
+from rvertex.events.side_output import LATE, PutsAside, sides_of, to_side_items
+from rvertex.operators.filter import Kept, asked_early
+from rvertex.user_code.context import DrawsValues
+from rvertex.vertex.merge import PENDING_BYTES_MAX, Merge
+from rvertex.vertex.partitioner import split
+from rvertex.vertex.replay import ReplayPoints
+from rvertex.vertex.source_input import SourceInput
+from rvertex.vertex.spec import ReplayFrom, Snapshot
+
+if TYPE_CHECKING:
+    from rvertex.events.run import Run
+    from rvertex.operators.protocol import OperatorState
+    from rvertex.vertex.spec import VertexSpec
+
+#: Events put aside in one step, by the name of their side output.
+Aside = dict[str, pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What one step appends: for each output stream its next items, or None for nothing."""
+
+    outputs: tuple[Items | None, ...]
+
+
+class Values(Protocol):
+    """Where the values come from that user code draws."""
+
+    def wire(self, index: int, operator: DrawsValues) -> None:
+        """Let the operator of that number draw."""
+        ...
+
+
+class RVertex:
+    """One vertex: ``load(snapshot)``, then any number of ``offer`` and ``execute``."""
+
+    def __init__(
+        self,
+        spec: VertexSpec,
+        *,
+        pending_rows_max: int,
+        pending_bytes_max: int = PENDING_BYTES_MAX,
+        values: Values | None = None,
+    ) -> None:
+        """``values``: what user code may draw from; without, it may draw nothing."""
+        self.spec = spec
+        self._values = values
+        self._pending_rows_max, self._pending_bytes_max = pending_rows_max, pending_bytes_max
+        self._open()
+
+    def _open(self) -> None:
+        spec = self.spec
+        #: Events that the input side released.
+        self._events_released = 0
+        self.events_out = 0
+        late = [edge.side for edge in spec.outputs if edge.side.startswith(LATE)]
+        self._input: Merge | SourceInput
+        if spec.source is not None:
+            keep = asked_early(spec.operators)
+            self._input = SourceInput(spec.source, keeps_late=bool(late), keep=keep)
+            ports = [self._input.payload]
+        else:
+            payloads = [c.payload for c in spec.inputs]
+            channel_ports = [c.port for c in spec.inputs]
+            self._input = Merge(
+                payloads,
+                channel_ports,
+                pending_rows_max=self._pending_rows_max,
+                pending_bytes_max=self._pending_bytes_max,
+            )
+            ports = [payloads[channel_ports.index(p)] for p in range(max(channel_ports) + 1)]
+        self._operators = []
+        #: By operator, the input side first: the names of what it puts aside.
+        self._sides = [late]
+        for k, operator in enumerate(spec.operators):
+            asked = k == 0 and isinstance(self._input, SourceInput) and asked_early([operator])
+            running = Kept() if asked else operator.open(ports)
+            if self._values is not None and isinstance(running, DrawsValues):
+                self._values.wire(k, running)
+            self._operators.append(running)
+            self._sides.append([side.name for side in sides_of(operator, ports)])
+            ports = [operator.output_schema(ports)]
+        #: Who may have put something aside: the number in the order of ``_sides``, and itself.
+        self._aside_from: list[tuple[int, PutsAside]] = [
+            (k, source)
+            for k, source in enumerate([self._input, *self._operators])
+            if self._sides[k] and isinstance(source, PutsAside)
+        ]
+        assert ports[0].equals(spec.output_payload), (spec.id, ports[0], spec.output_payload)
+        streams = len(spec.output_streams)
+        self.output_seqs = [0] * streams
+        self._digests = [StreamDigest() for _ in range(streams)]
+        self._item_schema = item_schema(spec.output_payload)
+        self.output_cti: int = MIN_TIME
+        self.is_finished = False
+        #: The snapshot that is being rebuilt.
+        self._target: Snapshot | None = None
+        horizon_us = spec.recovery.horizon_us if spec.recovery.strategy == "replay" else None
+        self._points = None if horizon_us is None else ReplayPoints(horizon_us)
+        if self._points is not None:
+            self._points.begin(self.consumed, self._input.scalars())
+        self._tracked = (self._input.position, self._input.scalars())
+
+    @property
+    def consumed(self) -> tuple[int, ...]:
+        """Next seq to consume of each input: all below was released."""
+        return self._input.consumed
+
+    @property
+    def read_positions(self) -> tuple[int, ...]:
+        """Next seq to offer on each input; at or past ``consumed``."""
+        return self._input.read_positions
+
+    @property
+    def late_events(self) -> int:
+        """Late events its source dropped or adjusted."""
+        return self._input.late_events if isinstance(self._input, SourceInput) else 0
+
+    @property
+    def lateness(self) -> bytes:
+        """How late rows of its source came; nothing if none was late."""
+        return self._input.lateness if isinstance(self._input, SourceInput) else b""
+
+    @property
+    def events_in(self) -> int:
+        """Events consumed; of a source all rows that do not wait, dropped late ones included."""
+        if not isinstance(self._input, SourceInput):
+            return self._events_released
+        return self._events_released + self._input.passed_over + self._input.late_dropped
+
+    @property
+    def poisoned_events(self) -> int:
+        """Calls of user code that raised and were passed over."""
+        return sum(getattr(operator, "poisoned_events", 0) for operator in self._operators)
+
+    @property
+    def max_vs(self) -> int:
+        """Greatest event time read from its source."""
+        return self._input.max_vs if isinstance(self._input, SourceInput) else MIN_TIME
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether it reads again what made its state, and puts nothing out."""
+        return self._target is not None
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Become the vertex that ``get_snapshot`` described, at once or by reading again.
+
+        Raises:
+            ReplayDifferenceError: (there is nothing to read) the snapshot contradicts itself.
+        """
+        assert snapshot.vertex == self.spec.id, (snapshot.vertex, self.spec.id)
+        self._open()
+        self.output_seqs = list(snapshot.outputs)
+        self._digests = [StreamDigest.from_bytes(d) for d in snapshot.digests]
+        self._events_released, self.events_out = snapshot.events_in, snapshot.events_out
+        self.is_finished = snapshot.is_final
+        origin = snapshot.replay_from
+        if origin is not None:
+            self._input.replay(origin.input_state, origin.inputs, snapshot.inputs)
+            self._begin_points(origin)
+            self._target = snapshot
+            self._end_replay()
+            return
+        self._input.load(snapshot.states[0], snapshot.inputs)
+        for operator, state in zip(self._operators, snapshot.states[1:], strict=True):
+            operator.load(state)
+        self._begin_points(None)
+
+    def get_snapshot(self) -> Snapshot:
+        """``<input seqs>, <output seqs>, state`` as of now.
+
+        Of a vertex that is recovered by replay: the positions after the last ``execute``, and where
+        to read from to come there; the state, as long as it reaches back to before the vertex was
+        loaded from a state.
+        """
+        if self._target is not None:
+            return self._target
+        position, scalars = self._tracked
+        origin = None if self._points is None else self._points.find(position.cti)
+        if origin is not None:
+            inputs: tuple[int, ...] = position.inputs
+            states: tuple[OperatorState, ...] = (scalars,)
+            origin = ReplayFrom(inputs, scalars) if self.is_finished else origin
+        else:
+            inputs = self.consumed
+            states = (self._input.snapshot(), *(o.snapshot() for o in self._operators))
+        return Snapshot(
+            vertex=self.spec.id,
+            state_schema=self.spec.state_schema,
+            inputs=inputs,
+            outputs=tuple(self.output_seqs),
+            digests=self.digests(),
+            states=states,
+            events_in=self._events_released,
+            events_out=self.events_out,
+            is_final=self.is_finished,
+            replay_from=origin,
+        )
+
+    def digests(self) -> tuple[bytes, ...]:
+        """Running digest of each output over ``[0, output seq)``."""
+        return tuple(d.to_bytes() for d in self._digests)
+
+    def wants(self, channel: int) -> bool:
+        """Whether more items of this input may be offered now."""
+        return not self.is_finished and self._input.wants(channel)
+
+    def rows_wanted(self, channel: int, rows_max: int) -> int:
+        """How many of at most ``rows_max`` items may be offered: a replay stops where it should."""
+        stop = self._input.stops[channel]
+        return rows_max if stop is None else min(rows_max, stop - self.read_positions[channel])
+
+    def offer(self, channel: int, items: Items) -> None:
+        """Hand over the next items of an input, in sequence."""
+        self._input.offer(channel, items)
+
+    def end_source(self) -> None:
+        """The source partition has no more rows."""
+        assert isinstance(self._input, SourceInput)
+        self._input.end()
+
+    def execute(self) -> StepResult | None:
+        """Process all that is settled. None: nothing was, or it had been put out before.
+
+        Raises:
+            ReplayDifferenceError: what was read again is not what was read before.
+        """
+        aside: Aside = {}
+        self._take_aside(aside, late=True)
+        ports = self._input.release()
+        result = None
+        if ports is not None:
+            events = sum(run.events.num_rows for run in ports)
+            for operator in self._operators:
+                ports = [operator.process(ports)]
+            self._take_aside(aside, late=False)
+            if self._target is None:
+                self._events_released += events
+                result = self._emit(ports[0], aside)
+            elif len(ports[0].ctis):
+                self.output_cti = int(ports[0].ctis[-1])
+        elif aside and self._target is None:
+            result = self._append(self._side_batches(aside))
+        if self._points is not None:
+            self._track(self._points)
+        if self._target is not None:
+            self._end_replay()
+        return result
+
+    def _begin_points(self, origin: ReplayFrom | None) -> None:
+        """Remember positions from here on; ``origin``: what is needed lies behind it."""
+        if self._points is not None:
+            self._points = ReplayPoints(self._points.horizon_us)
+            if origin is not None:
+                self._points.begin(origin.inputs, origin.input_state)
+            self._track(self._points)
+
+    def _track(self, points: ReplayPoints) -> None:
+        """Remember where the vertex stands now that all that can be released is."""
+        position, scalars = self._input.position, self._input.scalars()
+        self._tracked = (position, scalars)
+        points.find(position.cti)
+        if points.is_due(position.time):
+            points.add(position.time, position.inputs, scalars)
+
+    def _end_replay(self) -> None:
+        """Go on from the snapshot that is being rebuilt, if the vertex has come there."""
+        target = self._target
+        if target is None or self.consumed != target.inputs:
+            return
+        if self._input.scalars() != target.states[0]:
+            raise ReplayDifferenceError(self.spec.id, target.inputs)
+        self._input.resume()
+        self._target = None
+
+    def _take_aside(self, aside: Aside, *, late: bool) -> None:
+        """Add what the input side (``late``), or what the operators have put aside."""
+        for k, source in self._aside_from:
+            if (k == 0) == late:
+                found = zip(self._sides[k], source.take_aside(), strict=True)
+                aside.update({name: events for name, events in found if events.num_rows})
+
+    def _emit(self, run: Run, aside: Aside) -> StepResult:
+        self.events_out += run.events.num_rows
+        if len(run.ctis):
+            self.output_cti = int(run.ctis[-1])
+            self.is_finished = self.output_cti == INF_TIME
+        sides = self._side_batches(aside)
+        main = [b for edge in self.spec.outputs if not edge.side for b in split(run, edge)]
+        return self._append([*main, *sides[len(main) :]])
+
+    def _side_batches(self, aside: Aside) -> list[pa.RecordBatch | None]:
+        """What goes to the side streams; None for all others, which stand before them."""
+        if not aside and not self.is_finished:
+            return [None] * len(self.output_seqs)
+        batches: list[pa.RecordBatch | None] = []
+        for edge in self.spec.outputs:
+            if not edge.side:
+                batches += [None] * len(edge.streams)
+                continue
+            assert edge.payload is not None, edge
+            seq = self.output_seqs[len(batches)]
+            batches.append(
+                to_side_items(aside.get(edge.side), edge.payload, seq=seq, is_end=self.is_finished)
+            )
+        return batches
+
+    def _append(self, batches: list[pa.RecordBatch | None]) -> StepResult:
+        """Number the next items of each output stream."""
+        outputs: list[Items | None] = []
+        for k, batch in enumerate(batches):
+            if batch is None:
+                outputs.append(None)
+                continue
+            seq = self.output_seqs[k]
+            outputs.append(Items(seq, batch, self._digests[k].update(seq, batch)))
+            self.output_seqs[k] = seq + batch.num_rows
+        return StepResult(tuple(outputs))

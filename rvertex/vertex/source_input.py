@@ -1,0 +1,182 @@
+"""The input side of a source vertex: rows of a partition in, settled runs out.
+
+It gives :class:`rvertex.vertex.reorder.Reorder` the face that MERGE has, so that a vertex does not
+care which of the two feeds it. Rows are numbered from 0; a row counts as consumed when it was
+offered, because the reorder buffer is state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.items.batch import empty_events, event_schema
+from rstream.items.dictionaries import as_declared, join_batches, plain_schema
+from rvertex.errors import LateRowError, SourceOrderChangedError
+from rvertex.events.delay_estimate import DelayEstimate
+from rvertex.events.side_output import LATE, Side
+from rvertex.vertex.reorder import Reorder, late_payload
+from rvertex.vertex.spec import Position
+
+if TYPE_CHECKING:
+    from rstream.items.batch import Items
+    from rvertex.events.run import Run
+    from rvertex.operators.protocol import Evaluator, OperatorState
+    from rvertex.sources.spec import SourcePartition, SourceSpec
+
+_LATE = "late"
+
+
+def late_side(spec: SourceSpec, stage: str) -> Side | None:
+    """Where a source of that stage keeps its late rows; None: it cannot have any, or adjusts them.
+
+    Lines of text are in order; an item that contradicts a CTI is refused where it is given.
+    """
+    if not spec.drops_late_rows or spec.format in ("text", "items", "rstream"):
+        return None
+    return Side(f"{LATE}/{stage}", late_payload(plain_schema(spec.schema)))
+
+
+def _delay(spec: SourceSpec) -> int | DelayEstimate:
+    if spec.delay_quantile is None:
+        return spec.delay_us
+    return DelayEstimate(spec.delay_quantile)
+
+
+class SourceInput:
+    """One source partition as the only input of a vertex."""
+
+    def __init__(
+        self, partition: SourcePartition, *, keeps_late: bool, keep: Evaluator | None = None
+    ) -> None:
+        """``keep``: rows for which it is not true are numbered and timed, and go no further."""
+        spec = partition.spec
+        assert spec.delay_origin != "auto", spec.path
+        self._spec = spec
+        self._keeps_late = keeps_late
+        #: Late rows since the last ``take_aside``.
+        self._late: list[pa.RecordBatch] = []
+        self.payload: pa.Schema = spec.schema
+        self._reorder = Reorder(
+            spec.schema,
+            delay_us=_delay(spec),
+            late="error" if spec.delay_origin == "found" else spec.late,
+            cti_every_us=spec.cti_every_us,
+            keep=keep,
+            sorts=spec.sorts,
+            known=partition.known,
+            is_stream=spec.format == "rstream",
+        )
+        self._stop_row: int | None = None
+
+    @property
+    def consumed(self) -> tuple[int, ...]:
+        """Next row to consume."""
+        return (self._reorder.consumed,)
+
+    @property
+    def read_positions(self) -> tuple[int, ...]:
+        """Next row to offer: the same, nothing is read ahead."""
+        return self.consumed
+
+    @property
+    def late_events(self) -> int:
+        """Late rows so far, dropped or adjusted."""
+        return self._reorder.late_dropped + self._reorder.late_adjusted
+
+    @property
+    def late_dropped(self) -> int:
+        """Late rows so far that go no further."""
+        return self._reorder.late_dropped
+
+    @property
+    def lateness(self) -> bytes:
+        """How late rows came so far (:class:`rvertex.vertex.lateness.LatenessCounts`)."""
+        return self._reorder.lateness.to_bytes()
+
+    @property
+    def passed_over(self) -> int:
+        """Events so far that were not kept."""
+        return self._reorder.passed_over
+
+    @property
+    def max_vs(self) -> int:
+        """Greatest ``vs`` offered so far."""
+        return self._reorder.max_vs
+
+    def wants(self, channel: int) -> bool:
+        """A source is always ready for more rows, unless it has replayed what it should."""
+        assert channel == 0, channel
+        return self._reorder.consumed != self._stop_row
+
+    def offer(self, channel: int, items: Items) -> None:
+        """The next rows of the partition, in arrival order."""
+        assert channel == 0, channel
+        assert self._stop_row is None or items.next_seq <= self._stop_row, (items, self._stop_row)
+        late = self._offer(items)
+        if late is not None and self._keeps_late:
+            self._late.append(late)
+
+    def _offer(self, items: Items) -> pa.RecordBatch | None:
+        try:
+            return self._reorder.offer(items.first_seq, items.batch)
+        except LateRowError as error:
+            if self._spec.delay_origin != "found":
+                raise
+            raise SourceOrderChangedError(self._spec.path, error.row, error.vs) from error
+
+    def end(self) -> None:
+        """There are no more rows."""
+        self._reorder.end()
+
+    def release(self) -> list[Run] | None:
+        """What is settled, as the run of the only port."""
+        run = self._reorder.release()
+        return None if run is None else [run]
+
+    def take_aside(self) -> list[pa.RecordBatch]:
+        """The late rows since the last call, in row order."""
+        late, self._late = self._late, []
+        payload = late_payload(plain_schema(self.payload))
+        if not late:
+            return [empty_events(payload)]
+        return [as_declared(join_batches(late), event_schema(payload))]
+
+    def snapshot(self) -> OperatorState:
+        """The reorder buffer, its frontier, and the late rows that were not taken yet."""
+        state = self._reorder.snapshot()
+        if not self._late:
+            return state
+        return replace(state, tables={**state.tables, _LATE: pa.Table.from_batches(self._late)})
+
+    def load(self, state: OperatorState, consumed: tuple[int, ...]) -> None:
+        """Continue from a snapshot."""
+        self._late = state.tables[_LATE].to_batches() if _LATE in state.tables else []
+        self._reorder.load(state)
+        assert self.consumed == consumed, (self.consumed, consumed)
+
+    @property
+    def position(self) -> Position:
+        """Where it stands after a release: the next row to read."""
+        reorder = self._reorder
+        return Position(self.consumed, max(reorder.max_vs, reorder.last_cti), reorder.last_cti)
+
+    def scalars(self) -> OperatorState:
+        """The state at :attr:`position` but for the rows that wait, which a replay reads again."""
+        return self._reorder.scalars()
+
+    def replay(self, state: OperatorState, inputs: tuple[int, ...], until: tuple[int, ...]) -> None:
+        """Continue at ``inputs`` and take exactly the rows before ``until``."""
+        self.load(state, inputs)
+        (self._stop_row,) = until
+
+    @property
+    def stops(self) -> tuple[int | None, ...]:
+        """The row at which a replay ends."""
+        return (self._stop_row,)
+
+    def resume(self) -> None:
+        """The replay has ended: go on without a bound."""
+        self._stop_row = None

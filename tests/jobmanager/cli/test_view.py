@@ -1,0 +1,127 @@
+"""How a status looks: as a table, as a line, on a terminal and without one."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from jobmanager.cli.view import ProgressView, progress_line, vertex_table
+
+
+def vertex(name: str = "s01-e.0", **fields: Any) -> dict[str, Any]:
+    row = {
+        "vertex": name,
+        "state": "running",
+        "epoch": 3,
+        "host": "h0.1",
+        "pid": 4711,
+        "events_in": 1_234_567,
+        "events_out": 89,
+        "cti_lag_s": 3.25,
+        "tail_bytes": 3 << 20,
+        "durable": [17, 5_000],
+    }
+    return {**row, **fields}
+
+
+def status(**fields: Any) -> dict[str, Any]:
+    base = {
+        "job": "nightly",
+        "state": "running",
+        "error": "",
+        "events_in": 1_234_567,
+        "events_out": 89,
+        "restarts": 2,
+        "vertices": [vertex(), vertex("s02-agg.0", state="finished", cti_lag_s=None, pid=0)],
+    }
+    return {**base, **fields}
+
+
+def rendered(shown: dict[str, Any], width: int, rates: dict[str, float] | None = None) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(vertex_table(shown, rates, width=width))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_wide_table() -> None:
+    text = rendered(status(), 140, {"s01-e.0": 1_000.4, "s02-agg.0": 0.0})
+    assert text.splitlines()[0].strip() == "nightly: running"
+    row = next(line for line in text.splitlines() if "s01-e.0" in line).split()
+    assert row[:5] == ["s01-e.0", "running", "3", "h0.1", "4711"]
+    assert {"1,234,567", "1,000", "89", "3.0", "17"} <= set(row)
+    finished = next(line for line in text.splitlines() if "s02-agg.0" in line).split()
+    assert finished.count("-") == 2, "no pid, no lag"
+
+
+def test_narrow_table_is_not_broken() -> None:
+    lines = rendered(status(), 80).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert sum("s01-e.0" in line for line in lines) == 1
+    assert any("1,234,567" in line for line in lines)
+
+
+def instance(role: str, **fields: Any) -> dict[str, Any]:
+    row = {"role": role, "state": "running", "epoch": 7, "host": "h2.0", "pid": 99}
+    return {**row, "tail_bytes": 0, "durable": [1], **fields}
+
+
+def test_instances_are_told_where_there_are_several() -> None:
+    rows = [instance("primary"), instance("joining", epoch=0, pid=0, state="waiting")]
+    text = rendered(status(vertices=[vertex(instances=rows)]), 80)
+    (line,) = (line.split() for line in text.splitlines() if "joining" in line)
+    assert line == ["joining", "waiting", "-", "h2.0", "-"]
+    alone = rendered(status(vertices=[vertex(instances=rows[:1])]), 80)
+    assert "primary" not in alone
+
+
+def test_errors_are_text_not_markup() -> None:
+    """Rich would take brackets for styles: it drops some and fails at others."""
+    error = "store: [Errno 2] no such [/tmp/x] in [red]"
+    assert error in rendered(status(state="failed", error=error), 140)
+
+
+def test_line() -> None:
+    line = progress_line(status(), {"s01-e.0": 1_500.0, "s02-agg.0": 500.0})
+    assert line == (
+        "nightly running: 1/2 vertices finished, 1,234,567 events in, 89 out, 2,000 events/s, "
+        "CTI lag 3.2 s, 6.0 MiB in tails, 2 restarts"
+    )
+    assert progress_line(status(state="failed", error="why"), {}).endswith("restarts: why")
+    quoted = status(state="failed", error="f raised ValueError: a\r\n  b\non event 3")
+    assert progress_line(quoted, {}).endswith("restarts: f raised ValueError: a; b; on event 3")
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "text"),
+    [(None, "-"), (0.0, "0.0 s"), (119.9, "119.9 s"), (600.0, "10 min"), (80_000.0, "22 h")],
+)
+def test_lags(lag_s: float | None, text: str) -> None:
+    shown = status(vertices=[vertex(cti_lag_s=lag_s)])
+    assert f"CTI lag {text}," in progress_line(shown, {})
+
+
+def test_without_a_terminal_lines_are_few(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    with ProgressView() as view:
+        for events_in in range(0, 4_000, 100):  # ten seconds of statuses
+            now_s += 0.25
+            view.show(status(vertices=[vertex(events_in=events_in)]))
+        view.show(status(state="finished"))
+        view.show(status(state="finished"))
+    out, err = capsys.readouterr()
+    assert out == "", "standard output is for the result"
+    lines = err.splitlines()
+    assert 5 <= len(lines) <= 7
+    assert "nightly finished" in lines[-1]
+    assert sum("finished:" in line for line in lines) == 1
+    rates = [re.search(r"([\d,]+) events/s", line) for line in lines[1:-1]]
+    assert {match and match[1] for match in rates} == {"400"}

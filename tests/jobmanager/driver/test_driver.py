@@ -1,0 +1,319 @@
+"""The driver with its surroundings replaced by hand: what it does with time and with failures.
+
+Cannot catch: what real hosts, stores and connections do (test_job.py, tests/sim, tests/spark).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobmanager.config import JobConfig
+from jobmanager.driver.driver import PAUSE_MAX_S, Driver
+from jobmanager.errors import JobRunningError
+from jobmanager.manager.manager import JobManager
+from jobmanager.storage.notice_log import FLUSHES_MAX, NoticeLog, read_notices
+from jobmanager.storage.root import CANCEL, JobRoot
+from rstream import InlineBackground, MemoryBlobs, StoreError
+from rstream.clock import ManualClock
+from rvertex.messages import NOTICE_CODEC, CheckpointTaken, HostReady, Progress
+from tests.support.shapes import chain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from rvertex.host.host import HostSpec
+
+CONFIG = JobConfig(host_silence_s=30.0, host_start_wait_s=30.0)
+
+
+class Hosts:
+    """An executor that starts nothing."""
+
+    hosts, bind = 1, "nowhere"
+
+    def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None: ...
+
+    def close(self, wait_s: float) -> None: ...
+
+
+class Lines:
+    """A control service that reaches nobody."""
+
+    address = "nowhere"
+
+    def __init__(
+        self,
+        secret: str,
+        on_message: Callable[[str, bytes], None],
+        *,
+        on_disconnect: Callable[[str], None],
+        host: str,
+    ) -> None:
+        self.on_message = on_message
+        self.is_closed = False
+
+    def send(self, peer: str, message: bytes) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Scene:
+    """A driver of one host that has reported."""
+
+    def __init__(
+        self, store: MemoryBlobs, on_status: Callable[[dict[str, Any]], None] = lambda status: None
+    ) -> None:
+        self.clock = ManualClock(1_000_000)
+        self.manager = JobManager(chain("volatile"), CONFIG)
+        self.lines: list[Lines] = []
+        root = JobRoot(store)
+        root.claim(self.clock.now_us())
+        self.driver = Driver(
+            root=root,
+            manager=self.manager,
+            executor=Hosts(),
+            config=CONFIG,
+            clock=self.clock,
+            on_status=on_status,
+            background=InlineBackground(),
+            open_control=self._open,
+        )
+        self.driver.begin(resumed=False)
+        ready = HostReady("h0.0", 0, 1, "m", "grpc://h0.0")
+        self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(ready))
+        self.driver.turn(0)
+        self.pass_time(1.0)
+
+    def _open(
+        self,
+        secret: str,
+        on_message: Callable[[str, bytes], None],
+        *,
+        on_disconnect: Callable[[str], None],
+        host: str,
+    ) -> Lines:
+        self.lines.append(Lines(secret, on_message, on_disconnect=on_disconnect, host=host))
+        return self.lines[-1]
+
+    def hear_host(self) -> None:
+        """The host reports, so that it is not taken for dead."""
+        self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(Progress("h0.0", ())))
+
+    def hear_zombie(self) -> None:
+        """An instance that was replaced has stored a checkpoint, which is to be deleted."""
+        name, at = "checkpoints/a/zombie", (10,)
+        late = CheckpointTaken("a", 99, name, at, at, 5, at, (), 0, asked=False)
+        self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(late))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass at once, then have two turns: one may only queue a notice."""
+        self.clock.advance(int(seconds * 1e6))
+        self.driver.turn(0)
+        self.driver.turn(0)
+
+
+def test_a_host_that_is_silent_is_given_up() -> None:
+    scene = Scene(MemoryBlobs())
+    for _ in range(40):
+        scene.pass_time(1.0)
+    assert [h.name for h in scene.manager.hosts] == ["h0.1"]
+
+
+def test_a_driver_that_did_not_listen_gives_nobody_up() -> None:
+    scene = Scene(MemoryBlobs())
+    scene.pass_time(600.0)
+    assert [h.name for h in scene.manager.hosts] == ["h0.0"]
+    for _ in range(int(CONFIG.host_silence_s - PAUSE_MAX_S) + 1):
+        scene.pass_time(1.0)
+    assert [h.name for h in scene.manager.hosts] == ["h0.1"], "from then on silence counts again"
+
+
+def test_lines_end_even_if_the_log_cannot_be_closed() -> None:
+    class Full(MemoryBlobs):
+        """A store that is full from some time on."""
+
+        is_full = False
+
+        def put(self, path: str, data: bytes | pa.Buffer) -> None:
+            if self.is_full:
+                raise StoreError(path, "no space left")
+            super().put(path, data)
+
+        def child(self, folder: str) -> Full:
+            return self
+
+    store = Full()
+    scene = Scene(store)
+    store.is_full = True
+    again = HostReady("h0.0", 1, 1, "m", "grpc://h0.0")
+    scene.lines[0].on_message("h0.0#1", NOTICE_CODEC.encode(again))
+    scene.driver.turn(0)
+    with pytest.raises(StoreError, match="no space left"):
+        scene.driver.close()
+    assert scene.lines[0].is_closed
+
+
+class Broken(MemoryBlobs):
+    """A store in which nothing but the log can be reached while it is broken."""
+
+    is_broken = False
+
+    def list(self, folder: str = "") -> list[str]:
+        if self.is_broken:
+            raise StoreError(folder, "unreachable")
+        return super().list(folder)
+
+
+def test_a_root_that_cannot_be_reached_for_a_while_does_no_harm() -> None:
+    store = Broken()
+    scene = Scene(store)
+    store.is_broken = True
+    JobRoot(store).request(CANCEL)
+    for _ in range(int(CONFIG.store_wait_s) - 1):
+        scene.hear_host()
+        scene.pass_time(1.0)
+    assert scene.manager.state == "running"
+    store.is_broken = False
+    scene.pass_time(1.0)
+    assert scene.manager.state == "cancelled"
+
+
+def test_a_root_that_stays_away_ends_the_job_manager() -> None:
+    store = Broken()
+    scene = Scene(store)
+    store.is_broken = True
+    for _ in range(int(CONFIG.store_wait_s)):
+        scene.hear_host()
+        scene.pass_time(1.0)
+    with pytest.raises(StoreError, match="unreachable"):
+        scene.pass_time(2.0)
+
+
+def test_what_is_needless_is_deleted_when_the_store_can_be_reached_again() -> None:
+    class Fragile(MemoryBlobs):
+        """Deletions fail at first."""
+
+        failures = 3
+
+        def delete(self, path: str) -> None:
+            if path.startswith("checkpoints/") and self.failures:
+                self.failures -= 1
+                raise StoreError(path, "busy")
+            super().delete(path)
+
+    store = Fragile()
+    scene = Scene(store)
+    store.put("checkpoints/a/zombie", b"state")
+    scene.hear_zombie()
+    for left in (2, 1, 0):
+        assert store.exists("checkpoints/a/zombie")
+        scene.pass_time(1.0)
+        assert store.failures == left
+    scene.pass_time(1.0)
+    assert not store.exists("checkpoints/a/zombie")
+
+
+def test_one_that_was_replaced_while_it_slept_writes_nothing_more() -> None:
+    store = MemoryBlobs()
+    scene = Scene(store)
+    JobRoot(store, pid=1, machine="elsewhere").claim(1_000_000)
+    before = dict(store.blobs)
+    scene.hear_host()
+    scene.clock.advance(60_000_000)
+    with pytest.raises(JobRunningError, match="pid 1 on elsewhere"):
+        scene.driver.turn(0)
+    scene.driver.close()
+    assert store.blobs == before
+    assert scene.lines[0].is_closed
+
+
+def test_one_that_was_replaced_since_its_last_look_decides_nothing() -> None:
+    """Its notices are durable, in its own folder, and nothing follows from them."""
+    store = MemoryBlobs()
+    scene = Scene(store)
+    store.put("checkpoints/a/zombie", b"state")
+    successor = JobRoot(store, pid=1, machine="elsewhere")
+    successor.claim(1_000_000)
+    known = NoticeLog(successor, scene.clock, CONFIG, InlineBackground()).replay()
+    scene.hear_zombie()
+    with pytest.raises(JobRunningError, match="pid 1 on elsewhere"):
+        scene.driver.turn(0)
+    scene.driver.close()
+    assert store.exists("checkpoints/a/zombie")
+    assert [notice for _, notice in read_notices(store)] == known
+
+
+def test_notices_that_cannot_be_made_durable_for_a_while_are_insisted_on() -> None:
+    class Busy(MemoryBlobs):
+        """The log cannot be written for a while."""
+
+        failures = 0
+
+        def child(self, folder: str) -> MemoryBlobs:
+            child = Busy(self.blobs, f"{folder}/")
+            child.put = self.put_below(child)  # type: ignore[method-assign]
+            return child
+
+        def put_below(self, child: MemoryBlobs) -> Callable[[str, bytes | pa.Buffer], None]:
+            def put(path: str, data: bytes | pa.Buffer) -> None:
+                if self.failures:
+                    self.failures -= 1
+                    raise StoreError(path, "busy")
+                MemoryBlobs.put(child, path, data)
+
+            return put
+
+    store = Busy()
+    scene = Scene(store)
+    store.failures = 2 * FLUSHES_MAX
+    scene.driver.cancel()
+    scene.driver.turn(0)
+    assert (store.failures, scene.manager.state) == (0, "cancelled")
+
+
+def test_the_last_status_is_insisted_on() -> None:
+    """A job that has finished does not fail because its status could not be written at once."""
+    failures, told = [3], []
+
+    def on_status(status: dict[str, Any]) -> None:
+        if status["state"] == "cancelled" and failures[0]:
+            failures[0] -= 1
+            raise StoreError("status.json", "busy")
+        told.append(status["state"])
+
+    scene = Scene(MemoryBlobs(), on_status)
+    scene.driver.cancel()
+    scene.driver.turn(0)
+    scene.driver.close()
+    assert (failures, told[-1]) == ([0], "cancelled")
+
+
+def test_a_last_status_that_cannot_be_written_is_trouble_that_can_be_resumed() -> None:
+    def on_status(status: dict[str, Any]) -> None:
+        if status["state"] == "cancelled":
+            raise StoreError("status.json", "busy")
+
+    scene = Scene(MemoryBlobs(), on_status)
+    scene.driver.cancel()
+    scene.driver.turn(0)
+    with pytest.raises(StoreError, match="busy"):
+        scene.driver.close()
+    assert scene.lines[0].is_closed
+
+
+def test_what_is_needless_when_the_job_ends_is_deleted_too() -> None:
+    store = MemoryBlobs()
+    scene = Scene(store)
+    store.put("checkpoints/a/zombie", b"state")
+    scene.hear_zombie()
+    scene.driver.turn(0)
+    scene.driver.cancel()
+    scene.driver.turn(0)
+    assert store.exists("checkpoints/a/zombie")
+    scene.driver.close()
+    assert not store.exists("checkpoints/a/zombie")

@@ -1,0 +1,141 @@
+"""Live output: every item once and in order, while it is written, whatever happens to its writers.
+
+Cannot catch: a killed process (tests/spark), or that output is late.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jobmanager
+from jobmanager import JobConfig, JobFailedError
+from jobmanager.driver.subscription import Sites, Writers
+from planner import Stream, agg, tumbling
+from rstream.items.batch import RESERVED
+from rvertex.messages import Locate, Site
+from tests.jobmanager.driver.test_job import PACE
+from tests.support.jobs import (
+    ROWS,
+    ItemRows,
+    output_items,
+    two_exchanges,
+    with_limits,
+    write_events,
+)
+from tests.support.trouble import Disturber, Gate, cut_off
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jobmanager.driver.subscription import Subscription
+
+CONFIG = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=200)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+@pytest.fixture(scope="module")
+def finished(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
+    root = str(tmp_path_factory.mktemp("finished") / "job")
+    job = jobmanager.run(two_exchanges(events), root=root, executor="local")
+    job.wait(60.0)
+    return job
+
+
+def received(subscription: Subscription, batches: int | None = None) -> list[ItemRows]:
+    """What a subscription with progress gives, by partition, as ``output_items`` has it."""
+    items: dict[int, ItemRows] = {k: [] for k in subscription.positions}
+    for count, batch in enumerate(subscription, start=1):
+        for row in batch.to_pylist():
+            items[row.pop("partition")].append(tuple(row.values()))
+        if count == batches:
+            break
+    return [items[k] for k in sorted(items)]
+
+
+@pytest.mark.usefixtures("brittle_lines")
+@pytest.mark.parametrize(("recovery", "which"), [("checkpoint", [0, 1]), ("replication", [1])])
+def test_what_is_seen_live_is_the_output(
+    recovery: str,
+    which: list[int],
+    events: Path,
+    finished: jobmanager.Job,
+    gate: Gate,
+    tmp_path: Path,
+) -> None:
+    """Hosts are cut off on the way, twice; the subscriber sees each item once."""
+    disturber = Disturber([ROWS // 4, ROWS // 2], partial(cut_off, which), gate)
+    job = jobmanager.run(
+        two_exchanges(events),
+        root=str(tmp_path / "job"),
+        executor="local",
+        hosts=2,
+        paced=PACE,
+        config=CONFIG,
+        on_status=disturber,
+        recovery=recovery,
+    )
+    with job.subscribe(progress=True) as subscription:
+        seen = received(subscription)
+    status = job.wait(60.0)
+    assert disturber.calls == 2
+    assert status["restarts"] >= disturber.calls
+    assert seen == output_items(finished.output)
+
+
+def test_output_is_seen_before_the_job_has_ended(events: Path, gate: Gate, tmp_path: Path) -> None:
+    gate.close_at(ROWS // 2)
+    job = jobmanager.run(
+        two_exchanges(events), root=str(tmp_path / "job"), executor="local", paced=PACE
+    )
+    with job.subscribe() as subscription:
+        first = next(subscription)
+        assert job.status()["state"] == "running"
+    assert first.schema.names[:4] == ["partition", "_seq", "_vs", "_ve"]
+    job.cancel()
+    job.wait(60.0)
+    assert sum(batch.num_rows for batch in job.subscribe()) >= first.num_rows
+
+
+def test_a_finished_job_gives_its_output(finished: jobmanager.Job) -> None:
+    for job in (finished, jobmanager.resume(finished.root)):
+        assert received(job.subscribe(progress=True)) == output_items(finished.output)
+    events = [batch for batch in finished.subscribe() if batch.num_rows]
+    assert sum(batch.num_rows for batch in events) == finished.status()["events_out"]
+    assert not set(RESERVED) & set(events[0].schema.names) - {"_seq", "_vs", "_ve"}
+
+
+def test_one_subscription_goes_on_where_another_stopped(finished: jobmanager.Job) -> None:
+    with finished.subscribe(progress=True) as first:
+        begun = received(first, batches=1)
+    rest = received(finished.subscribe(start=first.positions, progress=True))
+    together = [a + b for a, b in zip(begun, rest, strict=True)]
+    assert any(begun)
+    assert any(rest)
+    assert together == output_items(finished.output)
+
+
+def test_a_failed_job_raises_what_wait_raises(events: Path, tmp_path: Path) -> None:
+    source = Stream.from_parquet(str(events), vs="t", delay=0, late="error")
+    query = source.group_by("key").window(tumbling("1s")).agg(n=agg.count())
+    job = jobmanager.run(query, root=str(tmp_path / "job"), executor="local")
+    with pytest.raises(JobFailedError, match="late"):
+        list(job.subscribe())
+
+
+def test_old_news_of_a_writer_is_ignored() -> None:
+    sites, told = Sites(), list[Any]()
+    sites.listen(1, lambda: told.append(sites.find("v")))
+    for version, address in [(3, "a"), (2, "b"), (3, "a"), (4, "c")]:
+        sites.note(Locate("v", version, (Site(version, "h", address),)))
+    sites.note(Locate("v", 5, ()))
+    assert told == [Writers(3, ((3, "a"),)), Writers(4, ((4, "c"),)), Writers(5, ())]
+    sites.listen(1, None)
+    sites.note(Locate("v", 6, (Site(6, "h", "d"),)))
+    assert len(told) == 3

@@ -1,0 +1,52 @@
+"""The snapshots of one vertex are totally ordered; two that are not prove non-determinism."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmanager.errors import NotDeterministicError
+from jobmanager.state.tracker import SnapshotTracker
+from tests.support.shapes import diamond, snapshot_at
+
+
+def test_figure_5_largest_snapshot_at_or_below_the_lost_item() -> None:
+    tracker = SnapshotTracker(diamond())
+    s1 = snapshot_at("s1", (2, 7), (12,))
+    s2 = snapshot_at("s2", (5, 10), (20,))
+    tracker.add("t", s2)
+    tracker.add("t", s1)
+    assert tracker.usable("t", [16]) == s1
+    assert tracker.usable("t", [20]) == s2
+    assert tracker.usable("t", [11]) == snapshot_at("", (0, 0), (0,))
+    assert tracker.usable("t", [None]) == s2
+    tracker.check()
+
+
+def test_incomparable_snapshots_are_an_integrity_error() -> None:
+    tracker = SnapshotTracker(diamond())
+    tracker.add("t", snapshot_at("one", (7, 12), (5,)))
+    with pytest.raises(NotDeterministicError, match="vertex t is not deterministic"):
+        tracker.add("t", snapshot_at("other", (6, 16), (4,)))
+
+
+def test_a_corrupt_checkpoint_is_forgotten_but_never_the_initial_one() -> None:
+    tracker = SnapshotTracker(diamond())
+    tracker.add("t", snapshot_at("s1", (2, 7), (12,)))
+    tracker.discard("t", "s1")
+    assert tracker.newest("t").name == ""
+    tracker.discard("t", "")
+    assert tracker.newest("t").name == ""
+
+
+@given(st.permutations(range(6)), st.integers(0, 60))
+def test_usable_is_the_newest_within_the_limit(order: list[int], limit: int) -> None:
+    tracker = SnapshotTracker(diamond())
+    for k in order:
+        tracker.add("t", snapshot_at(f"s{k}", (k + 1, 2 * k), (10 * k,)))
+        tracker.check()
+    expected = max((10 * k for k in range(6) if 10 * k <= limit), default=0)
+    found = tracker.usable("t", [limit])
+    assert found is not None
+    assert found.outputs == (expected,)

@@ -1,0 +1,148 @@
+"""``gc`` of a job that does not run, and what retention keeps of one that does.
+
+Cannot catch: that a checkpoint which is kept can be loaded (test_killed_driver, tests/sim).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jobmanager
+from jobmanager import JobConfig, JobRunningError
+from jobmanager.storage.garbage import Garbage, collect_garbage
+from jobmanager.storage.notice_log import read_notices
+from jobmanager.storage.root import JobRoot
+from rstream import StreamLimits
+from rvertex.messages import CheckpointTaken
+from tests.jobmanager.test_strong import logged, strong
+from tests.support.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
+from tests.support.trouble import run_and_cancel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from planner import Query
+    from tests.support.trouble import Gate
+
+PACE = 40.0
+FLUSHED_OFTEN = StreamLimits(flush_interval_ms=20)
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+def cancelled(
+    events: Path,
+    root: Path,
+    gate: Gate,
+    make: Callable[[Path], Query] = two_exchanges,
+    **options: Any,
+) -> None:
+    """A job that was cancelled half way, after many checkpoints."""
+    config = with_limits(
+        JobConfig(tick_s=0.02), checkpoint_interval_s=0.02, step_rows_max=200, stream=FLUSHED_OFTEN
+    )
+    options |= {"root": str(root), "paced": PACE, "config": config}
+    run_and_cancel(make(events), gate, ROWS // 2, **options)
+
+
+def files(root: Path) -> dict[str, int]:
+    """Every file below a root but the status, and its size."""
+    found = (path for path in root.rglob("*") if path.is_file() and path.name != "status.json")
+    return {str(path): path.stat().st_size for path in found}
+
+
+def gc(root: Path, *, dry: bool = False, **options: Any) -> Garbage:
+    return collect_garbage(JobRoot(str(root)), JobConfig(), options, is_dry_run=dry)  # type: ignore[arg-type]
+
+
+def test_what_is_said_to_go_goes_and_the_job_can_be_resumed(
+    events: Path, gate: Gate, tmp_path: Path
+) -> None:
+    root = tmp_path / "job"
+    cancelled(events, root, gate, retain="all")
+    before, status = files(root), JobRoot(str(root)).read_status()
+    told = gc(root, retain=0, dry=True)
+    assert files(root) == before, "nothing was touched"
+    done = gc(root, retain=0)
+    assert done == told
+    gone = before.keys() - files(root).keys()
+    assert gone == set(told.files)
+    assert sum(before[path] for path in gone) == told.size_bytes > 0
+    assert JobRoot(str(root)).read_status() == {**status, "manager_epoch": 2}
+    assert gc(root, retain=0) == Garbage((), 0)
+    resumed = jobmanager.resume(str(root)).wait(WAIT_S)
+    whole = jobmanager.run(two_exchanges(events), root=str(tmp_path / "whole"), executor="local")
+    assert outcome(resumed) == outcome(whole.wait(WAIT_S))
+
+
+def test_retention_is_as_it_was_asked_for_when_the_job_was_run(
+    events: Path, gate: Gate, tmp_path: Path
+) -> None:
+    root = tmp_path / "job"
+    cancelled(events, root, gate, retain="all")
+    notices = (notice for _, notice in read_notices(JobRoot(str(root)).store))
+    announced = [n.name for n in notices if isinstance(n, CheckpointTaken)]
+    assert len(announced) > 10
+    gc(root)
+    assert [name for name in announced if not (root / name).exists()] == []
+    gc(root, retain=0)
+    assert [name for name in announced if not (root / name).exists()] != []
+
+
+def test_of_a_finished_job_the_answer_is_left(events: Path, tmp_path: Path) -> None:
+    root = tmp_path / "job"
+    job = jobmanager.run(
+        two_exchanges(events), root=str(root), executor="local", checkpoint_interval="20ms"
+    )
+    job.wait(WAIT_S)
+    answer = {path: size for path, size in files(root).items() if "/output/" in path}
+    gc(root)
+    left = files(root)
+    assert answer.items() <= left.items()
+    assert not [path for path in left if path.endswith((".ckpt", ".parquet")) and in_streams(path)]
+
+
+def in_streams(path: str) -> bool:
+    return "/streams/" in path or "/checkpoints/" in path
+
+
+@pytest.mark.parametrize("make", [strong, logged])
+def test_of_journals_the_newest_entries_are_left(
+    make: Callable[[Path], Query], events: Path, gate: Gate, tmp_path: Path
+) -> None:
+    root = tmp_path / "job"
+    cancelled(events, root, gate, make, retain="all")
+    before = journals(root)
+    gc(root, retain=0)
+    between = journals(root)
+    assert between < before, "entries that only old checkpoints need have gone"
+    status = jobmanager.resume(str(root), retain="all").wait(WAIT_S)
+    assert status["state"] == "finished", status
+    gc(root, retain=0)
+    newest = {path.rpartition("/")[0]: path for path in sorted(journals(root))}
+    assert journals(root) == set(newest.values()), "each journal refuses who wakes up"
+    assert not any("/production-state/" in path for path in journals(root))
+
+
+def journals(root: Path) -> set[str]:
+    kinds = ("/values/", "/productions/", "/production-state/")
+    return {path for path in files(root) if any(kind in path for kind in kinds)}
+
+
+def test_a_root_that_somebody_works_on_is_left_alone(
+    events: Path, gate: Gate, tmp_path: Path
+) -> None:
+    root = JobRoot(str(tmp_path / "job"))
+    cancelled(events, tmp_path / "job", gate)
+    alive = {**root.read_status(), "state": "running", "pid": 1, "written_us": 1 << 62}
+    root.write_status(alive)
+    with pytest.raises(JobRunningError):
+        gc(tmp_path / "job")
+    assert root.read_status() == alive

@@ -1,0 +1,116 @@
+"""The log of several job managers: what each of them, and whoever comes after, goes by.
+
+Cannot catch: what a job manager does that has found out (test_driver.py, tests/sim).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobmanager.config import JobConfig
+from jobmanager.state.messages import DrainRequested
+from jobmanager.storage.notice_log import NoticeLog, fence, folder_of, read_notices
+from jobmanager.storage.root import JobRoot
+from rstream import InlineBackground, MemoryBlobs
+from rstream.clock import ManualClock
+
+if TYPE_CHECKING:
+    from rstream import BlobStore
+
+
+class Manager:
+    """A job manager that only keeps a log; notices are told by the host they name."""
+
+    def __init__(self, store: BlobStore, name: str, *, is_claim: bool = True) -> None:
+        self.root = JobRoot(store, pid=1, machine=name)
+        if is_claim:
+            self.root.claim(1_000_000)
+        self.log = NoticeLog(self.root, ManualClock(7), JobConfig(), InlineBackground())
+        self.found = hosts_of(self.log.replay())
+
+    def append(self, *hosts: str) -> None:
+        for host in hosts:
+            self.log.append(DrainRequested(host))
+
+    def flush(self) -> None:
+        self.log.flush()
+
+
+def hosts_of(notices: object) -> str:
+    assert isinstance(notices, list)
+    return "".join(notice.host for notice in notices)
+
+
+def durable(store: BlobStore) -> str:
+    """What one that begins now would find."""
+    return hosts_of([notice for _, notice in read_notices(store)])
+
+
+def test_what_a_replaced_one_still_flushes_is_in_nobodys_history(shared_store: BlobStore) -> None:
+    first = Manager(shared_store, "m1")
+    first.append("a", "b")
+    first.flush()
+    first.append("x", "y")
+    second = Manager(shared_store, "m2")
+    assert second.found == "ab"
+    second.append("c")
+    second.flush()
+    first.append("z")
+    first.flush()
+    assert durable(shared_store) == "abc"
+    third = Manager(shared_store, "m3")
+    assert third.found == "abc"
+    second.append("w")
+    second.flush()
+    third.append("d")
+    third.flush()
+    assert Manager(shared_store, "m4").found == "abcd"
+
+
+def test_what_was_flushed_before_the_fence_counts_whoever_flushed_it() -> None:
+    store = MemoryBlobs()
+    first = Manager(store, "m1")
+    first.append("a")
+    successor = JobRoot(store, pid=1, machine="m2")
+    successor.claim(1_000_000)
+    first.flush()
+    assert [part.end for part in fence(successor)] == [0, 1]
+
+
+def test_one_that_died_before_its_fence_is_passed_over() -> None:
+    store = MemoryBlobs()
+    first = Manager(store, "m1")
+    first.append("a")
+    first.flush()
+    late = JobRoot(store, pid=1, machine="m2")
+    late.claim(1_000_000)
+    third = Manager(store, "m3")
+    third.append("b")
+    third.flush()
+    fence(late)  # it was not dead
+    assert (third.found, durable(store)) == ("a", "ab")
+
+
+def test_nobody_puts_a_fence_without_an_epoch() -> None:
+    with pytest.raises(AssertionError, match="owns nothing"):
+        Manager(MemoryBlobs(), "m1", is_claim=False)
+
+
+def test_a_log_from_before_there_were_epochs_is_gone_on_with() -> None:
+    store = MemoryBlobs()
+    old = Manager(store, "m1")
+    old.append("a", "b")
+    old.flush()
+    folder = folder_of(1)
+    for path in store.list(folder):
+        if path.endswith(".parquet"):
+            store.put(path.replace(folder, folder_of(0)), store.get(path))
+        store.delete(path)
+    assert durable(store) == "ab"
+    again = Manager(store, "m2")
+    assert again.found == "ab"
+    again.append("c")
+    again.flush()
+    assert durable(store) == "abc"

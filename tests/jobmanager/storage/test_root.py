@@ -1,0 +1,254 @@
+"""The files of a job's root, and who may work on it; S3 is moto's real HTTP server.
+
+Cannot catch: stores whose exclusive creation is none (moto's, of many megabytes).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobmanager.config import JobConfig
+from jobmanager.errors import JobExistsError, JobFormatError, JobRunningError, NoJobError
+from jobmanager.storage.garbage import collect_garbage
+from jobmanager.storage.liveness import STATUS_STALE_US, is_owned
+from jobmanager.storage.root import (
+    CANCEL,
+    DRAIN,
+    EPOCHS,
+    FORMAT,
+    JOB,
+    PLAN,
+    STATUS,
+    JobRoot,
+    display_uri,
+)
+from planner import col
+from planner.physical.lower import lower
+from rstream.clock import SystemClock
+from rstream.errors import StoreError
+from rstream.store.blobs import MemoryBlobs
+from tests.support.queries import bids, stateless
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rstream.store.protocol import BlobStore
+
+NOW_US = SystemClock().now_us()
+SETTINGS = {"job": "j", "id": "1"}
+
+
+@pytest.fixture
+def root() -> JobRoot:
+    return JobRoot(MemoryBlobs(root="jobs/nightly/"))
+
+
+def dead_pid() -> int:
+    """The pid of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def owned_by(**fields: Any) -> dict[str, Any]:
+    """The status that a job manager wrote."""
+    status = {
+        "state": "running",
+        "machine": socket.gethostname(),
+        "pid": os.getppid(),
+        "written_us": NOW_US,
+    }
+    return {**status, **fields}
+
+
+def test_a_job_is_named_by_its_root(root: JobRoot, tmp_path: Path) -> None:
+    assert root.name == "nightly"
+    assert JobRoot(f"{tmp_path}/a/b/").name == "b"
+    assert display_uri(JobRoot(str(tmp_path)).uri) == str(tmp_path)
+    assert display_uri("s3://bucket/x") == "s3://bucket/x"
+
+
+def test_create_then_read(root: JobRoot) -> None:
+    with pytest.raises(NoJobError, match="nightly"):
+        root.settings()
+    root.create(stateless(), SETTINGS, now_us=NOW_US)
+    assert root.settings() == root.readable_settings() == {"format": FORMAT, **SETTINGS}
+    assert root.read_query().schema == stateless().schema
+    assert root.read_plan() is None
+    assert root.read_status() == {}
+    plan = lower(root.read_query(), root="ROOT", parallelism=2)
+    root.write_plan(plan)
+    again = root.read_plan()
+    assert again is not None
+    assert again.plan_hash == plan.plan_hash
+
+
+@pytest.mark.parametrize("fields", [{}, {"format": FORMAT + 1}])
+def test_a_job_of_another_version_is_not_read(root: JobRoot, fields: dict[str, int]) -> None:
+    root.create(stateless(), SETTINGS, now_us=NOW_US)
+    root.store.put(JOB, json.dumps({**SETTINGS, **fields}).encode())
+    with pytest.raises(JobFormatError, match=rf"format is \d, .* has {FORMAT}\); resume it with"):
+        root.readable_settings()
+    with pytest.raises(JobFormatError, match=r"nightly/? holds a job of another version"):
+        collect_garbage(root, JobConfig(), {}, is_dry_run=True)
+
+
+def test_only_a_job_that_never_started_is_replaced(root: JobRoot) -> None:
+    root.create(stateless(), SETTINGS, now_us=NOW_US)
+    root.write_status(owned_by(state="starting"))
+    with pytest.raises(JobExistsError, match=r"\(starting\)"):
+        root.create(stateless(), SETTINGS, now_us=NOW_US)
+    root.write_status(owned_by(state="failed"))
+    other = bids().filter(col("price") > 1).to_parquet()
+    root.create(other, SETTINGS, now_us=NOW_US)
+    assert root.read_query().schema == other.schema
+    root.write_plan(lower(other, root="ROOT", parallelism=1))
+    with pytest.raises(JobExistsError, match=r"\(failed\); `jobmanager resume"):
+        root.create(stateless(), SETTINGS, now_us=NOW_US)
+
+
+def test_take_over_is_visible(root: JobRoot) -> None:
+    root.write_status(owned_by(pid=dead_pid(), events_in=7))
+    root.take_over(NOW_US + 1)
+    status = root.read_status()
+    assert (status["state"], status["pid"], status["events_in"]) == ("starting", os.getpid(), 7)
+    assert status["manager_epoch"] == root.epoch == 1
+    root.write_status(owned_by())
+    with pytest.raises(JobRunningError, match=f"pid {os.getppid()} on "):
+        root.take_over(NOW_US + 1)
+    assert root.read_status() == owned_by(manager_epoch=1)
+
+
+def rivals(store: BlobStore, count: int) -> list[JobRoot]:
+    """Job managers on other machines, whose deaths cannot be seen."""
+    return [JobRoot(store, pid=7, machine=f"m{i}") for i in range(count)]
+
+
+def test_of_those_that_begin_at_once_one_is_the_owner(shared_store: BlobStore) -> None:
+    roots = rivals(shared_store, 6)
+    ready = threading.Barrier(len(roots))
+
+    def begin(root: JobRoot) -> str:
+        ready.wait()
+        try:
+            root.take_over(NOW_US)
+            root.check_owner()
+        except JobRunningError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(len(roots)) as pool:
+        refused = list(pool.map(begin, roots))
+    assert refused.count("") == 1
+    owner = f"pid 7 on m{refused.index('')}"
+    assert all(not reason or owner in reason for reason in refused), refused
+
+
+def test_a_claim_counts_before_its_owner_has_said_more(root: JobRoot) -> None:
+    first, second = rivals(root.store, 2)
+    first.claim(NOW_US)
+    root.store.delete(STATUS)
+    with pytest.raises(JobRunningError, match="pid 7 on m0"):
+        second.take_over(NOW_US + 1)
+    first.write_status(owned_by(machine="m0", pid=7, state="failed"))
+    second.take_over(NOW_US + 2)
+    assert (first.epoch, second.epoch) == (1, 2)
+    second.check_owner()
+    with pytest.raises(JobRunningError, match="pid 7 on m1"):
+        first.check_owner()
+
+
+def test_a_status_that_a_replaced_one_still_wrote_frees_nothing(root: JobRoot) -> None:
+    first, second, third = rivals(root.store, 3)
+    first.claim(NOW_US)
+    second.claim(NOW_US)
+    first.write_status(owned_by(state="failed"))
+    with pytest.raises(JobRunningError, match="pid 7 on m1"):
+        third.take_over(NOW_US + 1)
+    second.check_owner()
+
+
+def test_without_exclusive_creation_the_one_that_was_overwritten_notices(root: JobRoot) -> None:
+    first, second = rivals(root.store, 2)
+    first.claim(NOW_US)
+    name, *_ = root.store.list(EPOCHS)
+    root.store.delete(name)  # as if the second had not seen it
+    second.claim(NOW_US, after=0)
+    second.check_owner()
+    with pytest.raises(JobRunningError, match="pid 7 on m1"):
+        first.check_owner()
+
+
+def test_a_claim_that_is_gone_is_trouble_with_the_store(root: JobRoot) -> None:
+    root.claim(NOW_US)
+    root.store.delete(root.store.list(EPOCHS)[0])
+    with pytest.raises(StoreError, match="epochs/0000000001: the file is gone"):
+        root.check_owner()
+
+
+def test_files_that_somebody_died_over_count_as_absent(root: JobRoot) -> None:
+    """Where a file system has no links, a crash may leave what was to be created empty."""
+    root.store.put(f"{EPOCHS}/0000000001", b"")
+    root.store.put(PLAN, b"")
+    assert root.read_plan() is None
+    root.take_over(NOW_US)
+    root.write_plan(lower(stateless(), root="ROOT", parallelism=1))
+    root.check_owner()
+    assert (root.epoch, root.read_plan() is not None) == (2, True)
+
+
+def test_a_job_is_begun_once(root: JobRoot) -> None:
+    """One that slept between its claim and its plan finds that of another."""
+    first, second = rivals(root.store, 2)
+    for each in (first, second):
+        each.claim(NOW_US)
+    second.write_plan(lower(stateless(), root="ROOT", parallelism=1))
+    with pytest.raises(JobRunningError, match="pid 7 on m1"):
+        first.write_plan(lower(stateless(), root="ROOT", parallelism=2))
+
+
+@pytest.mark.parametrize(
+    ("fields", "later_us", "expected"),
+    [
+        ({}, 0, True),
+        ({"state": "starting"}, 0, True),
+        ({}, 10 * STATUS_STALE_US, True),  # here a process tells, not the age of the file
+        ({"state": "finished"}, 0, False),
+        ({"state": "failed"}, 0, False),
+        ({"state": "cancelled"}, 0, False),
+        ({"machine": "elsewhere"}, 0, True),
+        ({"machine": "elsewhere"}, STATUS_STALE_US, False),
+        ({"pid": 1, "machine": "elsewhere"}, STATUS_STALE_US - 1, True),
+    ],
+)
+def test_who_owns_a_root(fields: dict[str, Any], later_us: int, expected: bool) -> None:
+    assert is_owned(owned_by(**fields), NOW_US + later_us) is expected
+
+
+def test_the_dead_and_this_process_own_nothing() -> None:
+    assert not is_owned({}, NOW_US)
+    assert not is_owned(owned_by(pid=dead_pid()), NOW_US)
+    assert not is_owned(owned_by(pid=os.getpid()), NOW_US)
+
+
+def test_a_process_that_only_has_the_old_number_owns_nothing() -> None:
+    assert is_owned(owned_by(pid=os.getppid()), NOW_US)
+    assert not is_owned(owned_by(pid=os.getppid(), written_us=1_000_000), NOW_US)
+
+
+def test_requests_stay_until_they_are_taken(root: JobRoot) -> None:
+    assert root.requests() == []
+    root.request(CANCEL)
+    root.request(DRAIN + "h1.0")
+    assert root.requests() == [CANCEL, "drain-h1.0"]
+    root.forget_request(CANCEL)
+    assert root.requests() == ["drain-h1.0"]

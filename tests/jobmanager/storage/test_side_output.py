@@ -1,0 +1,100 @@
+"""Side outputs of whole jobs: where they lie, who reads them, and who must not.
+
+Cannot catch: orders of failure that these few runs do not produce (tests/sim).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import jobmanager
+from jobmanager import JobConfig
+from planner import Query, Stream, agg, tumbling
+from rstream.errors import UsageError
+from tests.support.jobs import ROWS, WAIT_S, with_limits, write_events
+from tests.support.trouble import run_and_cancel
+
+if TYPE_CHECKING:
+    from tests.support.trouble import Gate
+
+#: Seconds at which the rows start, in the order in which they are read.
+STARTS_S = [10, 20, 9, 21, 22, 15, 3, 40, 39]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "clicks.parquet"
+    times = [s * 1_000_000 for s in STARTS_S]
+    pq.write_table(pa.table({"t": times, "k": list(range(len(times)))}), path)
+    return path
+
+
+def counts(rows: Path, output: Path | None = None) -> Query:
+    clicks = Stream.from_parquet(str(rows), vs="t", delay="5s")
+    counted = clicks.group_by("k").window(tumbling("10s")).agg(n=agg.count())
+    return counted.to_parquet(None if output is None else str(output))
+
+
+def test_late_rows_are_kept_beside_the_answer(rows: Path, tmp_path: Path) -> None:
+    root, output = tmp_path / "job", tmp_path / "answer"
+    status = jobmanager.run(counts(rows, output), root=str(root), executor="local").wait(WAIT_S)
+    assert status["late_events"] == 3
+    late = jobmanager.read_late(str(root))
+    assert late.column("k").to_pylist() == [2, 5, 6]
+    assert [t // 1_000_000 for t in late.column("_frontier").to_pylist()] == [15, 17, 17]
+    assert jobmanager.read_late(str(root), "clicks").equals(late)
+    assert not list(output.rglob("*late*"))
+    table = ds.dataset(str(root / "late" / "s01-clicks")).to_table()
+    assert table.schema.names == ["start", "end", "k", "_frontier"]
+    assert [t.timestamp() for t in table["start"].to_pylist()] == [9, 15, 3]
+    assert table["k"].equals(late["k"])
+
+
+def test_whatever_lies_below_the_answer_is_the_answer(rows: Path, tmp_path: Path) -> None:
+    output = tmp_path / "answer"
+    job = jobmanager.run(counts(rows, output), root=str(tmp_path / "job"), executor="local")
+    assert job.wait(WAIT_S)["events_out"] == len(STARTS_S) - 3
+    tables = [pq.read_table(file) for file in output.rglob("*.parquet")]
+    assert sum(table.num_rows for table in tables) == len(STARTS_S) - 3
+    assert {tuple(t.schema.names) for t in tables} == {("window_start", "window_end", "k", "n")}
+
+
+def test_a_source_without_late_rows_leaves_no_folder(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.parquet"
+    pq.write_table(pa.table({"t": [1, 2, 3], "k": [1, 2, 3]}), path)
+    job = jobmanager.run(counts(path), root=str(tmp_path / "job"), executor="local")
+    job.wait(WAIT_S)
+    assert jobmanager.read_late(job.root).num_rows == 0
+    assert not (Path(job.root) / "late").exists()
+
+
+def test_what_cannot_be_put_aside_is_said(rows: Path, tmp_path: Path) -> None:
+    root = str(tmp_path / "job")
+    jobmanager.run(counts(rows), root=root, executor="local").wait(WAIT_S)
+    with pytest.raises(UsageError, match="can put aside s01-clicks"):
+        jobmanager.read_late(root, "orders")
+    with pytest.raises(UsageError, match="nothing of this kind"):
+        jobmanager.read_dead_letters(root)
+
+
+def test_late_rows_are_the_same_after_failures(gate: Gate, tmp_path: Path) -> None:
+    """A job that is cancelled on its way and resumed keeps each late row once."""
+    path = write_events(tmp_path / "events.parquet", 6_000)
+    events = Stream.from_parquet(str(path), vs="t", delay="p80", partitions=2)
+    query = events.group_by("key").window(tumbling("4s")).agg(n=agg.count()).to_parquet()
+    whole = jobmanager.run(query, root=str(tmp_path / "whole"), executor="local")
+    assert whole.wait(WAIT_S)["late_events"] > 100
+    limits = {"checkpoint_interval_s": 0.02, "step_rows_max": 100}
+    config = with_limits(JobConfig(tick_s=0.02), **limits)
+    root = str(tmp_path / "disturbed")
+    options: dict[str, Any] = {"root": root, "paced": 40.0, "config": config}
+    run_and_cancel(query, gate, ROWS // 2, lambda status: status["late_events"] > 50, **options)
+    status = jobmanager.resume(root).wait(WAIT_S)
+    assert status["output_digest"] == whole.status()["output_digest"]
+    assert jobmanager.read_late(root).equals(jobmanager.read_late(whole.root))

@@ -1,0 +1,100 @@
+"""Expressions as Spark SQL text; that the text means the same is shown in tests/spark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from planner import col, lit, when
+from planner.batch.spark_sql import UnsupportedInBatchError, physical, to_sql, type_name
+from planner.batch.spark_sql.expressions import WRITERS, java_replacement
+from planner.batch.spark_sql.let_bindings import let, let2
+from planner.batch.spark_sql.types import literal, text
+from planner.expressions.functions import FUNCTIONS
+from planner.expressions.nodes import Literal, resolve
+
+SCHEMA = pa.schema([("a", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
+COLUMNS = {"a": "c0", "x": "c1", "s": "c2"}
+
+
+def test_every_function_is_written() -> None:
+    assert WRITERS.keys() == FUNCTIONS.keys()
+
+
+def test_plain_expressions_read_as_sql() -> None:
+    expr = when(col("a") > 1).then(col("s").str.upper()).otherwise("it's")
+    sql = to_sql(resolve(expr.node, SCHEMA), COLUMNS)
+    assert sql == r"case when (c0 > 1L) then upper(c2) else 'it\'s' end"
+
+
+def test_text_grows_with_the_tree_and_no_faster() -> None:
+    expr = col("a")
+    sizes = []
+    for _ in range(12):
+        expr = expr // 3
+        sizes.append(len(to_sql(resolve(expr.node, SCHEMA), COLUMNS)))
+    assert sizes[-1] < 2 * 12 * sizes[0]
+
+
+def test_names_of_lets_do_not_clash() -> None:
+    sql = let2("a + b", let("c + d", lambda v: f"{v} * {v}"), lambda x, y: f"{x} / {y}")
+    assert sql == (
+        "transform(array(a + b), let1 -> transform(array(transform(array(c + d), "
+        "let1 -> let1 * let1)[0]), let2 -> let1 / let2)[0])[0]"
+    )
+    assert let("c0", lambda v: f"{v} + {v}") == "c0 + c0"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "sql"),
+    [
+        (-5, pa.int64(), "(-5L)"),
+        (-5, pa.int8(), "cast('-5' as tinyint)"),
+        (0.1, pa.float64(), "cast('0.1' as double)"),
+        (None, pa.string(), "cast(null as string)"),
+        (True, pa.bool_(), "true"),
+        (b"\x00\xff", pa.binary(), "X'00ff'"),
+    ],
+)
+def test_literals(value: object, kind: pa.DataType, sql: str) -> None:
+    assert literal(Literal(value, kind)) == sql  # type: ignore[arg-type]
+
+
+def test_text_is_escaped() -> None:
+    assert text("a'b\\n\n${x}") == "'a\\'b\\\\n\n${x}'"
+    assert java_replacement(r"\2$1\\x") == r"$2\$1\\x"
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "name"),
+    [
+        (pa.timestamp("ms", "UTC"), pa.int64(), "bigint"),
+        (pa.date32(), pa.int32(), "int"),
+        (pa.time32("s"), pa.int32(), "int"),
+        (pa.uint64(), pa.decimal128(20, 0), "decimal(20, 0)"),
+        (pa.dictionary(pa.int8(), pa.large_string()), pa.string(), "string"),
+        (pa.list_(pa.duration("us")), pa.list_(pa.int64()), "array<bigint>"),
+        (pa.struct([("f", pa.uint8())]), pa.struct([("f", pa.int16())]), "struct<`f`: smallint>"),
+        (pa.binary(4), pa.binary(), "binary"),
+    ],
+    ids=str,
+)
+def test_types(kind: pa.DataType, stored: pa.DataType, name: str) -> None:
+    assert physical(kind) == stored
+    assert type_name(kind) == name
+
+
+@pytest.mark.parametrize("kind", [pa.decimal256(50, 2), pa.month_day_nano_interval()], ids=str)
+def test_types_that_spark_does_not_have(kind: pa.DataType) -> None:
+    with pytest.raises(UnsupportedInBatchError, match="Spark has no such type"):
+        physical(kind)
+
+
+def test_what_cannot_be_exact_is_refused() -> None:
+    with pytest.raises(
+        UnsupportedInBatchError, match=r"x\.cast\(string\) cannot be run as a batch"
+    ):
+        to_sql(resolve(col("x").cast(str).node, SCHEMA), COLUMNS)
+    assert to_sql(resolve((col("a") + lit(None)).node, SCHEMA), COLUMNS) == (
+        "(c0 + cast(null as bigint))"
+    )

@@ -1,0 +1,171 @@
+"""Row groups that the filter behind a source excludes: fewer columns read, the same answer.
+
+Every plan is also run without the rule, and late rows are compared, payload included.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from planner import Stream, col, lit
+from planner.optimizer.optimizer import RULES
+from planner.optimizer.rules import skip_row_groups
+from planner.physical.lower import lower
+from rvertex.sources.readers import open_reader
+from tests.support.plan_runner import answer, run_plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planner import Expr
+    from planner.physical.plan import PhysicalPlan
+
+GROUPS, ROWS = 4, 10
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Four row groups of ten rows; group k has x in [10 k, 10 k + 10), s "k-...", f with NaN."""
+    n = GROUPS * ROWS
+    columns: dict[str, Any] = {
+        "t": pa.array([START + timedelta(seconds=i) for i in range(n)], pa.timestamp("us", "UTC")),
+        "x": pa.array(range(n), pa.int32()),
+        "f": pa.array([float("nan") if i % 10 == 9 else i / 2 for i in range(n)]),
+        "s": pa.array([f"{i // ROWS}-{i}" for i in range(n)]),
+        "nothing": pa.array([i if i < ROWS else None for i in range(n)], pa.int64()),
+        "list": pa.array([[i] for i in range(n)]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=ROWS)
+    return str(tmp_path / "a.parquet")
+
+
+def plans(path: str, predicate: Expr, **source: Any) -> tuple[PhysicalPlan, PhysicalPlan]:
+    stream = Stream.from_parquet(path, vs="t", **{"partitions": 1, **source})
+    query = stream.filter(predicate).select("x", "s").to_parquet()
+    without = tuple(rule for rule in RULES if rule is not skip_row_groups)
+    return lower(query, root="r"), lower(query, root="r", rules=without)
+
+
+def skipped(plan: PhysicalPlan) -> list[int]:
+    sources = [v.source for v in plan.vertices if v.source is not None]
+    units = [u for partition in sources for u in partition.units]
+    return sorted(u.row_group for u in units if u.only_times and u.row_group is not None)
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        (col("x") >= 25, [0, 1]),
+        (col("x") > 29, [0, 1, 2]),
+        (lit(10) > col("x"), [1, 2, 3]),
+        (lit(10) >= col("x"), [2, 3]),
+        (lit(29) < col("x"), [0, 1, 2]),
+        (lit(29) <= col("x"), [0, 1]),
+        (lit(17) == col("x"), [0, 2, 3]),
+        (col("x") <= 10, [2, 3]),
+        (col("x") == 17, [0, 2, 3]),
+        (col("x").between(12, 18), [0, 2, 3]),
+        (col("x").is_in([11, 21]), [0, 3]),
+        ((col("x") > 12) & (col("f") < 12.0), [0, 3]),
+        (col("x") > 19.5, [0, 1]),
+        (col("s") < "1", [1, 2, 3]),
+        (col("s") == "2-25", [0, 1, 3]),
+        (col("t") >= "2026-01-01T00:00:30Z", [0, 1, 2]),
+        (col("nothing") > 3, [1, 2, 3]),
+        (col("f") != 3.0, []),
+        ((col("x") > 35) | (col("s") == "0-1"), []),
+        (col("x") + 1 > 35, []),
+        (col("s").cast(str).str.length() > 3, []),
+        (col("nothing").is_null(), []),
+    ],
+    ids=str,
+)
+def test_which_groups_are_not_read(path: str, predicate: Expr, expected: list[int]) -> None:
+    plan, plain = plans(path, predicate)
+    assert skipped(plan) == expected
+    assert skipped(plain) == []
+    assert answer(plan).equals(answer(plain))
+
+
+@pytest.mark.parametrize("late", ["drop", "adjust", "error"])
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+def test_frontiers_and_late_rows_stay_as_they_are(
+    tmp_path: Path, late: str, partitions: int
+) -> None:
+    """Times jump back between row groups and within them, by more than the delay and by less."""
+    jumps = [0, 1, 2, 7, 4, 5, 6, 3, 8, 9] if late != "error" else [0, 1, 2, 4, 3, 5, 6, 8, 7, 9]
+    seconds = [10 * group + jump for group in range(6) for jump in jumps]
+    if late != "error":
+        seconds[45] = 12
+    times = [START + timedelta(seconds=s) for s in seconds]
+    table = pa.table({"t": times, "x": [i // 10 for i in range(60)], "s": ["a"] * 60})
+    pq.write_table(table, tmp_path / "b.parquet", row_group_size=10)
+    path = str(tmp_path / "b.parquet")
+    options = {"late": late, "delay": "2s", "partitions": partitions}
+    plan, plain = plans(path, (col("x") == 2) | (col("x") == 3), **options)
+    assert skipped(plan) == []
+    plan, plain = plans(path, col("x").between(2, 3), **options)
+    assert skipped(plan) == [0, 1, 4, 5]
+    mine, other = run_plan(plan), run_plan(plain)
+    assert mine.keys() == other.keys()
+    for stream, items in other.items():
+        expected = [row for piece in items for row in piece.batch.to_pylist()]
+        assert [row for piece in mine[stream] for row in piece.batch.to_pylist()] == expected
+
+
+def test_a_reader_opened_anywhere_gives_the_same(path: str) -> None:
+    plan, _ = plans(path, col("x") >= 25)
+    (source,) = [v.source for v in plan.vertices if v.source is not None]
+    whole = _rows(source, 0, 7)
+    assert [row["x"] for row in whole] == [None] * 20 + list(range(20, 40))
+    for first in (0, 3, 10, 19, 20, 33, 40):
+        assert _rows(source, first, 3) == whole[first:]
+
+
+def test_late_rows_keep_their_payload(tmp_path: Path) -> None:
+    """A group with a row that may be late is read whole."""
+    times = [START + timedelta(seconds=s) for s in (0, 1, 2, 3, 1, 4, 5, 6)]
+    table = pa.table({"t": times, "x": list(range(8))})
+    pq.write_table(table, tmp_path / "c.parquet", row_group_size=2)
+    stream = Stream.from_parquet(str(tmp_path / "c.parquet"), vs="t", delay=0, partitions=1)
+    plan = lower(stream.filter(col("x") > 5).to_parquet(), root="r")
+    assert skipped(plan) == [0, 1, 2]
+    (source,) = [v.source for v in plan.vertices if v.source is not None]
+    assert [row["x"] for row in _rows(source, 0, 8)] == [None] * 4 + [4, 5, 6, 7]
+
+
+def test_files_without_statistics_are_read(tmp_path: Path) -> None:
+    table = pa.table({"t": [START], "x": [1]})
+    pq.write_table(table, tmp_path / "d.parquet", write_statistics=False)
+    plan, plain = plans_of_x(str(tmp_path / "d.parquet"))
+    assert skipped(plan) == []
+    assert answer(plan).equals(answer(plain))
+
+
+def test_a_source_that_two_read_is_read_whole(path: str) -> None:
+    source = Stream.from_parquet(path, vs="t", partitions=1).select("x")
+    query = source.filter(col("x") > 30).union(source.filter(col("x") < 3)).to_parquet()
+    plan = lower(query, root="r")
+    assert skipped(plan) == []
+    assert answer(plan).num_rows == 12
+
+
+def plans_of_x(path: str) -> tuple[PhysicalPlan, PhysicalPlan]:
+    query = Stream.from_parquet(path, vs="t").filter(col("x") > 5).select("x").to_parquet()
+    without = tuple(rule for rule in RULES if rule is not skip_row_groups)
+    return lower(query, root="r"), lower(query, root="r", rules=without)
+
+
+def _rows(source: Any, first: int, size: int) -> list[dict[str, Any]]:
+    reader = open_reader(source, first)
+    rows: list[dict[str, Any]] = []
+    while (batch := reader.read_next(size)) is not None:
+        rows += batch.to_pylist()
+    reader.close()
+    return rows

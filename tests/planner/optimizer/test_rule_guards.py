@@ -1,0 +1,346 @@
+"""Guards of the optimizer's rules: per rule, the queries that it must leave alone.
+
+Each guard of a rule has a case here. The rule leaves the plan as it is, and the answer with all
+rules is the answer without any. Cannot catch: a guard that nobody wrote.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner import Expr, Stream, agg, col, event, lit, tumbling, when
+from planner.cost.options import PlanOptions
+from planner.cost.statistics import Discovery
+from planner.errors import EvaluationError
+from planner.logical.properties import partitioning
+from planner.logical.text import logical_text
+from planner.logical.traversal import share
+from planner.optimizer.optimizer import RULES
+from planner.optimizer.rules import (
+    exchange_once,
+    keep_extremes,
+    merge_projects,
+    order_joins,
+    partial_aggregation,
+    place_exchange,
+    push_down_filter,
+    remove_merges,
+)
+from planner.optimizer.rules.fold_constants import folded
+from planner.physical.lower import lower
+from rstream.items.batch import event_schema
+from rvertex.sources.discover import discover
+from rvertex.sources.statistics import statistics_of
+from tests.support.plan_runner import answer, sorted_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.logical.nodes import LogicalNode
+    from planner.optimizer.optimizer import Rule
+
+
+def readings(partitions: int = 3, spans: bool = False) -> Stream:
+    """Sixty events of five keys; equal keys lie on every partition."""
+    rows = [
+        event(
+            i,
+            i + (7 if spans else 1),
+            k=(i * i + i // 7) % 5,
+            x=(i * 13) % 11,
+            y=i % 3,
+            s=f"{i % 4}",
+        )
+        for i in range(60)
+    ]
+    schema = {"k": "int64", "x": "int64", "y": "int64", "s": "string"}
+    return Stream.from_items(schema, rows, partitions=partitions)
+
+
+def counts(key: str = "k") -> Stream:
+    return readings().group_by(key).window(tumbling(10)).agg(n=agg.count(), total=agg.sum("x"))
+
+
+def with_best(
+    best: Stream, how: str = "inner", value: str = "n", rows: Stream | None = None
+) -> Stream:
+    rows = counts() if rows is None else rows
+    return rows.join(best, left_on=value, right_on="best", how=how)
+
+
+def shared_selection(partitions: int = 3) -> tuple[Stream, Stream]:
+    """A stream, and another reader of it that keeps it shared."""
+    both = readings(partitions).filter(col("x") > 2)
+    return both, both.select("k", z=col("y"))
+
+
+def failing(column: str = "s") -> Expr:
+    return col(column).cast(int) < 3
+
+
+#: Per rule, what it is not for. All queries have rows in their answers.
+UNTOUCHED: dict[str, tuple[Rule, Callable[[], Stream]]] = {
+    "extremes: another aggregate needs the rows that are not the greatest": (
+        keep_extremes,
+        lambda: with_best(counts().window(tumbling(10)).agg(best=agg.max("n"), rows=agg.count())),
+    ),
+    "extremes: the least beside the greatest": (
+        keep_extremes,
+        lambda: with_best(counts().window(tumbling(10)).agg(best=agg.max("n"), low=agg.min("n"))),
+    ),
+    "extremes: the greatest of another column": (
+        keep_extremes,
+        lambda: with_best(
+            counts().window(tumbling(10)).agg(best=agg.max("n"), other=agg.max("total"))
+        ),
+    ),
+    "extremes: the greatest of one column, joined on another": (
+        keep_extremes,
+        lambda: with_best(
+            counts().with_columns(m=col("n")).window(tumbling(10)).agg(best=agg.min("m")),
+            rows=counts().with_columns(n=col("total") % 5),
+        ),
+    ),
+    "extremes: the greatest per key": (
+        keep_extremes,
+        lambda: with_best(counts().group_by("k").window(tumbling(10)).agg(best=agg.max("n"))),
+    ),
+    "extremes: rows without a partner are kept too": (
+        keep_extremes,
+        lambda: with_best(counts("y").window(tumbling(10)).agg(best=agg.min("n")), how="left"),
+    ),
+    "extremes: neither the greatest nor the least": (
+        keep_extremes,
+        lambda: with_best(counts("y").window(tumbling(10)).agg(best=agg.count_distinct("n"))),
+    ),
+    "extremes: rows that go on without the greatest": (
+        keep_extremes,
+        lambda: with_best(counts().window(tumbling(10)).agg(best=agg.max("n")), how="anti"),
+    ),
+    "push down: an aggregate's result": (
+        push_down_filter,
+        lambda: counts().filter(col("n") > 2),
+    ),
+    "push down: a key and a result": (
+        push_down_filter,
+        lambda: counts().filter((col("k") < 3) | (col("n") > 2)),
+    ),
+    "push down: a computed column": (
+        push_down_filter,
+        lambda: readings().select("k", z=col("x") + col("y")).filter(col("z") > 4),
+    ),
+    "push down: the right side of a left join": (
+        push_down_filter,
+        lambda: readings()
+        .join(counts().select("k", "n"), on="k", how="left")
+        .filter(col("n").is_null() | (col("n") > 2)),
+    ),
+    "push down: the right key of a left join, null without a match": (
+        push_down_filter,
+        lambda: readings(2)
+        .join(
+            counts().filter(col("n") > 2).select("n", j=col("k")),
+            left_on="k", right_on="j", how="left",
+        )
+        .filter(col("j").is_null()),
+    ),
+    "push down: the exploded column": (
+        push_down_filter,
+        lambda: readings()
+        .with_columns(s=col("s").str.split())
+        .explode("s")
+        .filter(col("s") != "1"),
+    ),
+    "push down: a lifetime that is about to change": (
+        push_down_filter,
+        lambda: readings().set_duration(5).filter(col("_ve") % 3 != 0),
+    ),
+    "push down: a start that is about to change": (
+        push_down_filter,
+        lambda: readings().shift(3).filter(col("_vs") % 3 != 0),
+    ),
+    "push down: what may fail, past an aggregate": (
+        push_down_filter,
+        lambda: readings()
+        .group_by("s")
+        .window(tumbling(10))
+        .agg(n=agg.count())
+        .filter(failing()),
+    ),
+    "push down: what may fail, past a filter": (
+        push_down_filter,
+        lambda: readings().filter(failing()).filter(failing("s")),
+    ),
+    "push down: a subplan that others read": (
+        push_down_filter,
+        lambda: readings().filter(col("y") < 2).union(readings()),
+    ),
+    "merges: a branch that others read": (
+        remove_merges,
+        lambda: _union_of_shared(),
+    ),
+    "merges: what has a name": (
+        remove_merges,
+        lambda: readings().union(readings(2)).filter(col("x") > 2).name("seen"),
+    ),
+    "projections: a computed column that is read twice": (
+        merge_projects,
+        lambda: readings().select("k", z=col("x") * 3).select(a=col("z") + 1, b=col("z") + 2),
+    ),
+    "order of joins: too little is known": (
+        order_joins,
+        lambda: readings()
+        .join(counts().select("k", "n"), on="k")
+        .join(counts("y").select("y", m=col("n")), on="y"),
+    ),
+    "exchange once: too few values": (
+        exchange_once,
+        lambda: readings()
+        .group_by("k", "y")
+        .window(tumbling(10))
+        .agg(n=agg.count())
+        .group_by("k")
+        .window(tumbling(10))
+        .agg(m=agg.max("n")),
+    ),
+    "two phases: an aggregate that needs all rows": (
+        partial_aggregation,
+        lambda: readings().group_by("k").window(tumbling(10)).agg(m=agg.quantile("x", 0.5)),
+    ),
+    "two phases: no exchange below": (
+        partial_aggregation,
+        lambda: counts().group_by("k").window(tumbling(20)).agg(m=agg.max("n")),
+    ),
+}  # fmt: skip
+
+
+def _union_of_shared() -> Stream:
+    both, selected = shared_selection()
+    narrow = both.select("k", z=col("x"))
+    return narrow.union(selected).filter(col("z") > 1).join(narrow.select("k", w=col("z")), on="k")
+
+
+def plans_around(stream: Stream, rule: Rule) -> tuple[LogicalNode, LogicalNode]:
+    """The plan before a rule, as those before it leave it, and after it."""
+    query = stream.to_parquet()
+    known = Discovery(discover).statistics(query.plan, statistics_of)
+    options = PlanOptions(statistics=known)
+    node: LogicalNode = query.plan
+    for former in RULES[: RULES.index(rule)]:
+        node = share(former(node, options))
+    return node, rule(node, options)
+
+
+@pytest.mark.parametrize("name", UNTOUCHED)
+def test_a_rule_leaves_alone_what_it_is_not_for(name: str) -> None:
+    rule, made = UNTOUCHED[name]
+    before, after = plans_around(made(), rule)
+    if rule is partial_aggregation:
+        assert "final aggregate" not in logical_text(after).splitlines()[1]
+    else:
+        assert logical_text(after) == logical_text(before)
+    query = made().to_parquet()
+    plain = answer(lower(query, root="r", rules=(place_exchange,)))
+    assert plain.num_rows > 2, "an answer without rows shows nothing"
+    for parallelism in (1, 2, 3):
+        plan = lower(query, root="r", parallelism=parallelism)
+        assert sorted_rows(answer(plan)) == sorted_rows(plain), parallelism
+
+
+def union_with_unpartitioned() -> Stream:
+    """Results that lie by ``k`` beside events that lie anywhere."""
+    return counts().select("k", x=col("total")).union(readings().select("k", "x"))
+
+
+def test_a_union_lies_by_what_every_branch_lies_by() -> None:
+    by_k = counts().to_parquet().plan
+    by_k = place_exchange(by_k, PlanOptions()).inputs[0]
+    assert partitioning(by_k).keys == (frozenset(["k"]),)
+    unions = {
+        "alike": (Stream(by_k).union(Stream(by_k).filter(col("k") > 1)), True),
+        "an unpartitioned branch last": (Stream(by_k).union(_like(readings(), by_k)), False),
+        "an unpartitioned branch first": (_like(readings(), by_k).union(Stream(by_k)), False),
+        "a branch on one vertex": (Stream(by_k).union(_like(readings(1), by_k)), False),
+    }
+    for name, (union, lies_by_k) in unions.items():
+        expected = (frozenset(["k"]),) if lies_by_k else None
+        assert partitioning(union.plan).keys == expected, name
+
+
+def _like(stream: Stream, node: LogicalNode) -> Stream:
+    """The stream with the columns of a node."""
+    names = node.schema.names
+    return stream.select(**{name: col("k" if name == "k" else "x") for name in names})
+
+
+def test_equal_keys_of_a_union_meet_though_a_branch_is_not_partitioned() -> None:
+    grouped = union_with_unpartitioned().group_by("k").window(tumbling(20))
+    query = grouped.agg(n=agg.count(), total=agg.sum("x")).to_parquet()
+    expected = sorted_rows(answer(lower(query, root="r", parallelism=1)))
+    assert len(expected) == len({(row["_vs"], row["k"]) for row in expected})
+    for parallelism in (2, 3):
+        plan = lower(query, root="r", parallelism=parallelism)
+        assert sorted_rows(answer(plan)) == expected
+
+
+CONDITIONS: list[Any] = [
+    lit(True),
+    lit(False),
+    lit(None).cast(bool),
+    col("x") > 2,
+    col("x").is_null(),
+    col("b"),
+    col("s").cast(int) > 1,
+    col("x") * 2**62 > 1,
+    lit(3) > lit(2),
+]
+#: Rows on which the cast succeeds, on which it fails, and none.
+ROWS = [
+    [{"_vs": 0, "_ve": 1, "x": 3, "b": True, "s": "7"}, {"_vs": 1, "_ve": 2, "x": None, "b": None}],
+    [{"_vs": 0, "_ve": 1, "x": 1, "b": False, "s": "word"}],
+    [],
+]
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> Any:
+    """Trees of and, or, not and when over conditions that hold, do not, are null or fail."""
+    parts = st.recursive(
+        st.sampled_from(CONDITIONS),
+        lambda inner: st.one_of(
+            st.tuples(inner, inner).map(lambda pair: pair[0] & pair[1]),
+            st.tuples(inner, inner).map(lambda pair: pair[0] | pair[1]),
+            inner.map(lambda one: ~one),
+            st.tuples(inner, inner, inner).map(lambda t: when(t[0]).then(t[1]).otherwise(t[2])),
+        ),
+        max_leaves=6,
+    )
+    return draw(parts)
+
+
+@settings(max_examples=300, deadline=None)
+@given(conditions())
+def test_folding_keeps_values_and_failures(condition: Any) -> None:
+    """What is folded gives the same on every row, and fails where it failed: nowhere else."""
+    schema = Stream.from_items({"x": "int64", "b": "bool", "s": "string"}, [event(0)]).plan.schema
+    (_, node), *_ = (
+        Stream.from_items({"x": "int64", "b": "bool", "s": "string"}, [event(0)])
+        .select(c=condition)
+        .plan.columns
+    )  # type: ignore[attr-defined]
+    for rows in ROWS:
+        batch = pa.RecordBatch.from_pylist(rows, schema=event_schema(schema))
+        assert outcome(folded(node), batch) == outcome(node, batch), (str(node), rows)
+
+
+def outcome(node: Any, batch: pa.RecordBatch) -> Any:
+    """The values, or that it fails."""
+    try:
+        return node.evaluate(batch).to_pylist()
+    except EvaluationError:
+        return "fails"

@@ -1,0 +1,75 @@
+"""How the stages of a plan are recovered: what the query says, what a run says, what is refused.
+
+Cannot catch: that a strategy recovers anything (tests/rvertex, tests/jobmanager).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import Stream, agg, event, tumbling
+from planner.errors import InvalidPlanError
+from planner.physical.lower import lower
+from planner.physical.recovery import longest_us, recovered_with
+from rstream.types import INF_TIME
+
+MS = 1_000
+ITEMS = [event(t * MS, key=t % 3, value=t) for t in range(20)]
+
+
+def source() -> Stream:
+    return Stream.from_items({"key": "int64", "value": "int64"}, ITEMS)
+
+
+def counts(events: Stream) -> Stream:
+    return events.group_by("key").window(tumbling("5ms")).agg(n=agg.count())
+
+
+def strategies(query: object, strategy: str | None = None, replicas: int | None = None) -> object:
+    """By stage: the strategy and the number of replicas of its vertices."""
+    plan = recovered_with(lower(query, root="r"), strategy, replicas)  # type: ignore[arg-type]
+    return {v.stage[:3]: (v.recovery.strategy, v.recovery.replicas) for v in plan.vertices}
+
+
+def test_stages_are_recovered_as_the_query_says() -> None:
+    mixed = counts(source().recover_with("replay")).recover_with("replication", replicas=3)
+    assert strategies(mixed.to_parquet()) == {"s01": ("replay", 1), "s02": ("replication", 3)}
+    assert strategies(counts(source()).to_parquet()) == {
+        "s01": ("replay", 1),
+        "s02": ("replay", 1),
+    }, "both are little work to rebuild"
+
+
+def test_what_the_query_says_of_itself_holds_where_a_stage_says_nothing() -> None:
+    query = counts(source()).recover_with("replication").to_parquet().recover_with("replay")
+    assert strategies(query) == {"s01": ("replay", 1), "s02": ("replication", 2)}
+
+
+def test_a_run_has_the_last_word() -> None:
+    query = counts(source()).recover_with("replication").to_parquet()
+    assert strategies(query, "checkpoint") == {"s01": ("checkpoint", 1), "s02": ("checkpoint", 1)}
+    assert strategies(query, None, 2) == {"s01": ("replication", 2), "s02": ("replication", 2)}
+
+
+def test_a_choice_changes_no_answer() -> None:
+    plain = lower(counts(source()).to_parquet(), root="r")
+    chosen = lower(counts(source()).recover_with("replay").to_parquet(), root="r")
+    assert plain.plan_hash == chosen.plan_hash
+
+
+def test_replay_of_what_remembers_for_ever_is_refused() -> None:
+    stitched = source().set_duration("2ms").stitch(on="key").to_parquet()
+    for query, strategy in [(stitched.recover_with("replay"), None), (stitched, "replay")]:
+        with pytest.raises(
+            InvalidPlanError, match=r"cannot be recovered by replay: 'stitch by key'"
+        ):
+            strategies(query, strategy)
+
+
+def test_the_longest_lifetime_of_one_that_never_ends() -> None:
+    """It begins before 1970, so its length has no room in int64."""
+    items = [event(-5, INF_TIME, n=1), event(3, 13, n=2)]
+    stream = Stream.from_items({"n": "int64"}, items)
+    (vertex, *_) = lower(stream.to_parquet(), root="r").vertices
+    assert vertex.source is not None
+    assert longest_us(vertex.source.spec) == INF_TIME + 5

@@ -1,0 +1,54 @@
+"""Each mistake in SQL is one message with line, column and a mark under what is wrong.
+
+The statements and their messages are in ``tests/golden/planner/sql_errors.txt``; ``--rewrite``
+writes the messages anew. Cannot catch: a mistake that is compiled to something it does not say.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from planner import SqlError, sql
+from tests.planner.sql.test_sql import STREAMS
+from tests.rooms import ROOT
+
+GOLDEN = ROOT / "tests" / "golden" / "planner" / "sql_errors.txt"
+CASES = [case.split("\n---\n") for case in GOLDEN.read_text().split("\n===\n")]
+
+
+def message(statement: str) -> str:
+    with pytest.raises(SqlError) as raised:
+        sql(statement, STREAMS)
+    error = raised.value
+    assert statement.split("\n")[error.line - 1] == error.code
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    return str(error)
+
+
+@pytest.mark.parametrize(("statement", "expected"), CASES, ids=[c[0][:60] for c in CASES])
+def test_messages(statement: str, expected: str, rewrite: bool) -> None:
+    found = message(statement)
+    assert rewrite or found == expected.rstrip("\n")
+
+
+def test_rewrite(rewrite: bool) -> None:
+    if rewrite:
+        cases = [f"{statement}\n---\n{message(statement)}" for statement, _ in CASES]
+        GOLDEN.write_text("\n===\n".join(cases) + "\n")
+
+
+def test_a_text_without_statements() -> None:
+    for text in ("", "  ", "-- nothing\n", ";"):
+        with pytest.raises(SqlError, match="ends without a SELECT"):
+            sql(text)
+
+
+def test_deep_nesting_is_an_error_and_not_a_crash() -> None:
+    stream = sql(f"SELECT {'(' * 20}x{')' * 20} AS v FROM s", STREAMS)
+    assert stream == sql("SELECT x AS v FROM s", STREAMS)
+    with pytest.raises(SqlError, match="nested too deeply"):
+        sql(f"SELECT {'(' * 5_000}x{')' * 5_000} AS v FROM s", STREAMS)
+    with pytest.raises(SqlError, match="nested too deeply"):
+        sql(f"SELECT x {'+ 1 ' * 2_000} AS v FROM s", STREAMS)

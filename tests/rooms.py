@@ -1,0 +1,104 @@
+"""The rooms of the four packages from the ground up, and which of them are pure.
+
+A room is a folder's own files. A file that stands below the rest of its folder, or above folders
+inside of it, is a room of its own. A room imports rooms before it and nothing after it.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parent.parent
+
+ROOMS = (
+    *("rstream/types.py", "rstream/errors.py", "rstream/limits.py", "rstream/clock.py"),
+    *("rstream/items", "rstream/store", "rstream/format", "rstream/log", "rstream/transport"),
+    "rstream",
+    *("rvertex/errors.py", "rvertex/messages.py"),
+    *("rvertex/events", "rvertex/keys", "rvertex/user_code", "rvertex/user_code/keyed"),
+    *("rvertex/aggregates", "rvertex/operators"),
+    "rvertex/operators/windows/arithmetic.py",
+    "rvertex/operators/windows/window_log.py",
+    "rvertex/operators/windows/grouping.py",
+    *("rvertex/operators/windows/panes", "rvertex/operators/windows"),
+    "rvertex/operators/windows/snapshots",
+    *("rvertex/operators/lifetimes", "rvertex/operators/joins", "rvertex/operators/user"),
+    *("rvertex/sources/versions.py", "rvertex/sources/spec.py", "rvertex/sources/files.py"),
+    *("rvertex/sources/times.py", "rvertex/sources/formats", "rvertex/sources"),
+    *("rvertex/vertex", "rvertex/checkpoint", "rvertex/host", "rvertex"),
+    *("planner/errors.py", "planner/durations.py", "planner/fingerprint.py"),
+    *("planner/quantities.py", "planner/user_code.py"),
+    "planner/expressions/types.py",
+    "planner/expressions/failure.py",
+    "planner/expressions/rows.py",
+    "planner/expressions/nodes.py",
+    "planner/expressions/bounds.py",
+    *("planner/expressions/functions", "planner/expressions", "planner/logical"),
+    *("planner/cost", "planner/optimizer/trace.py", "planner/optimizer/rules"),
+    "planner/optimizer",
+    *("planner/physical/plan.py", "planner/physical/dictionaries.py"),
+    *("planner/physical/drafts.py", "planner/physical/rules", "planner/physical"),
+    "planner/batch/spark_sql",
+    *("planner/batch/temporal", "planner/batch/user_code", "planner/batch"),
+    *("planner/api", "planner/sql/reading", "planner/sql/values", "planner/sql/clauses"),
+    *("planner/sql", "planner/explain", "planner"),
+    *("jobmanager/errors.py", "jobmanager/config.py", "jobmanager/logs.py"),
+    *("jobmanager/notes.py", "jobmanager/options.py", "jobmanager/spark_daemon.py"),
+    *("jobmanager/state", "jobmanager/manager", "jobmanager/storage", "jobmanager/driver"),
+    *("jobmanager/batch", "jobmanager/cli", "jobmanager"),
+)
+#: No clock, randomness, environment or thread in what must replay the same.
+PURE = (
+    *("rstream/items", "rstream/format", "rstream/log/tail.py", "rstream/store/segment_names.py"),
+    *("rvertex/events", "rvertex/keys", "rvertex/user_code", "rvertex/aggregates"),
+    *("rvertex/operators", "rvertex/sources", "rvertex/vertex"),
+    *("rvertex/checkpoint/codec.py", "rvertex/checkpoint/chunks.py"),
+    *("planner/expressions", "planner/logical", "planner/cost", "planner/optimizer"),
+    *("planner/physical", "planner/batch", "planner/api", "planner/sql", "planner/explain"),
+    *("jobmanager/state", "jobmanager/manager"),
+)
+PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
+FILES = sorted(
+    path.relative_to(ROOT).as_posix() for name in PACKAGES for path in (ROOT / name).rglob("*.py")
+)
+
+
+def room_of(file: str) -> str:
+    """The room that a file stands in: itself, or its folder."""
+    return file if file in ROOMS else file.rpartition("/")[0]
+
+
+def is_pure(file: str) -> bool:
+    return any(file == room or file.startswith(room + "/") for room in PURE)
+
+
+def file_of(name: str) -> str | None:
+    """The file that a dotted name is in, or None if it is not of the four packages."""
+    if name.split(".")[0] not in PACKAGES:
+        return None
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        path = "/".join(parts[:count])
+        for found in (f"{path}.py", f"{path}/__init__.py"):
+            if (ROOT / found).exists():
+                return found
+    raise AssertionError(f"{name} is nowhere")
+
+
+def imported_files(file: str) -> set[str]:
+    """The files of the packages that ``file`` imports anywhere, also for its types alone."""
+    tree = ast.parse((ROOT / file).read_text(), file)
+    return {found for name in imported_names(tree) if (found := file_of(name)) not in (None, file)}
+
+
+def imported_names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)

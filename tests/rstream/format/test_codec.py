@@ -1,0 +1,285 @@
+"""Segments: what is written is read, in part and in full; damage is found and named."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import rstream.format.codec
+from rstream import CorruptSegmentError, SeqRange, StreamDigest, item_schema
+from rstream.errors import SegmentFormatError
+from rstream.format.codec import SegmentEncoder, SegmentFile, encode_segment
+from rstream.format.table import TableForm
+from rstream.items.dictionaries import as_declared
+from tests.support.content import SCHEMA, items
+
+
+def opened(
+    data: pa.Buffer | bytes, lo: int, hi: int, columns: list[str] | None = None
+) -> SegmentFile:
+    return SegmentFile(pa.BufferReader(data), "p/x.parquet", SeqRange(lo, hi), columns=columns)
+
+
+@pytest.fixture(autouse=True)
+def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rstream.format.codec, "ROW_GROUP_ROWS_MAX", 16)
+
+
+def test_row_groups_and_projection() -> None:
+    file = opened(encode_segment("s", 100, [items(100, 150)]), 100, 150)
+    assert file.schema.equals(SCHEMA)
+    assert file.info.stream == "s"
+    assert len(file.info.digests) == 4
+    got = file.read_group(120, verify=True)
+    assert (got.first_seq, got.next_seq) == (120, 132)
+    assert got.batch.equals(items(120, 132))
+    assert file.read_group(149, verify=False).batch.equals(items(149, 150))
+    some = opened(encode_segment("s", 100, [items(100, 150)]), 100, 150, ["name"])
+    for verify in (True, False):
+        got = some.read_group(101, verify=verify)
+        assert got.batch.schema.names == ["_kind", "_vs", "_ve", "name"]
+        assert got.batch.equals(items(101, 116).select(got.batch.schema.names))
+
+
+def test_it_is_plain_parquet_with_seq_first() -> None:
+    table = pq.read_table(pa.BufferReader(encode_segment("s", 7, [items(7, 60)])))
+    assert table.schema.names[:4] == ["_seq", "_kind", "_vs", "_ve"]
+    assert table["_seq"].to_pylist() == list(range(7, 60))
+
+
+def test_the_cutting_into_batches_does_not_show() -> None:
+    whole = encode_segment("s", 7, [items(7, 60)])
+    cut = encode_segment("s", 7, [items(7, 9), items(9, 40), items(40, 41), items(41, 60)])
+    assert whole.equals(cut)
+
+
+def test_group_digests_add_up() -> None:
+    file = opened(encode_segment("s", 3, [items(3, 60)]), 3, 60)
+    total, whole = StreamDigest(), StreamDigest()
+    for digest in file.info.digests:
+        total.add(StreamDigest.from_bytes(bytes.fromhex(digest)))
+    whole.update(3, items(3, 60))
+    assert total == whole
+
+
+def test_every_type_comes_back() -> None:
+    payload = pa.schema(
+        [
+            ("u8", pa.uint8()),
+            ("f32", pa.float32()),
+            ("flag", pa.bool_()),
+            ("day", pa.date32()),
+            ("at", pa.timestamp("ns", "UTC")),
+            ("money", pa.decimal128(20, 3)),
+            ("raw", pa.binary()),
+            ("list", pa.list_(pa.int64())),
+            ("deep", pa.struct([("x", pa.int32())])),
+            ("dict", pa.dictionary(pa.int32(), pa.string())),
+            ("took", pa.duration("us")),
+        ]
+    )
+    row = {"u8": 255, "f32": 0.5, "flag": True, "day": dt.date(2020, 1, 1), "raw": b"\0"}
+    row |= {"at": dt.datetime(2020, 1, 1, tzinfo=dt.UTC), "money": 1, "list": [1, None]}
+    row |= {"deep": {"x": 3}, "dict": "a", "took": dt.timedelta(seconds=1)}
+    head = {"_kind": 0, "_vs": 1, "_ve": 2}
+    rows = [{**head, **row}, {**head, **dict.fromkeys(row)}]
+    batch = pa.RecordBatch.from_pylist(rows * 9, schema=item_schema(payload))
+    got = opened(encode_segment("s", 0, [batch]), 0, 18).read_group(0, verify=True)
+    assert got.batch.schema.equals(batch.schema)
+    assert got.batch.to_pylist() == batch.slice(0, 16).to_pylist()
+
+
+def repeating(values: list[str], indices: list[int]) -> pa.RecordBatch:
+    """Rows with a text that is carried as a dictionary."""
+    rows = items(0, len(indices))
+    text = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), pa.array(values))
+    columns = [*rows.columns[:3], text]
+    return pa.RecordBatch.from_arrays(columns, [*rows.schema.names[:3], "text"])
+
+
+def group_rows(batch: pa.RecordBatch) -> list[int]:
+    """The rows of each row group of a file that says that the text is plain; all are read."""
+    rows = batch.num_rows
+    declared = item_schema(pa.schema([("text", pa.string())]))
+    file = opened(encode_segment("s", 0, [batch], schema=declared), 0, rows)
+    found, seq = [], 0
+    while seq < rows:
+        group = file.read_group(seq, verify=True)
+        assert group.batch.equals(as_declared(batch, declared).slice(seq, group.batch.num_rows))
+        found.append(group.batch.num_rows)
+        seq = group.next_seq
+    return found
+
+
+def test_a_row_group_is_bounded_by_what_it_takes_when_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long values that repeat are small as dictionaries; whoever reads them gets each in full."""
+    monkeypatch.setattr(rstream.format.codec, "ROW_GROUP_ROWS_MAX", 1 << 17)
+    batch = repeating(["a" * 996, "b" * 996, "c" * 996], [k % 3 for k in range(300)])
+    assert group_rows(batch) == [300]
+    monkeypatch.setattr(rstream.format.codec, "ROW_GROUP_DECODED_BYTES_MAX", 128_000)
+    rows = group_rows(batch)
+    assert len(rows) == 3
+    assert max(rows) * 996 <= 128_000
+    assert group_rows(repeating(["a", "b" * 1_000_000], [0] * 10)) == [1] * 10
+
+
+def test_values_of_very_different_lengths_cannot_make_a_row_group_unreadable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing says that they all occur equally often: then the mean promises nothing."""
+    monkeypatch.setattr(rstream.format.codec, "ROW_GROUP_ROWS_MAX", 1 << 17)
+    batch = repeating(["x" * 1000, *map(str, range(99))], [k % 100 for k in range(200)] + [0] * 100)
+    assert group_rows(batch) == [300]
+    monkeypatch.setattr(rstream.format.codec, "ROW_GROUP_LONGEST_BYTES_MAX", 60_000)
+    assert group_rows(batch) == [60] * 5
+
+
+def test_a_row_group_that_cannot_be_one_batch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In files it has too much text for that, gigabytes; a dictionary can have it in small."""
+    file = opened(encode_segment("s", 0, [items(0, 5)]), 0, 5)
+    places = pa.array(range(100), pa.int8())
+    halves = [pa.array([f"{half}{k}" for k in range(100)]) for half in "ab"]
+    chunks = [pa.DictionaryArray.from_arrays(places, values) for values in halves]
+    table = pa.table({"text": pa.chunked_array(chunks)})
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: table)
+    with pytest.raises(CorruptSegmentError, match=r"x\.parquet.*row group 0: .*larger index"):
+        file.read_group(0, verify=True)
+
+
+def test_truncated_or_foreign_bytes_are_named() -> None:
+    data = bytes(encode_segment("s", 0, [items(0, 50)]))
+    foreign = pa.BufferOutputStream()
+    pq.write_table(pa.table({"a": [1]}), foreign)
+    for bad in (b"", data[:-10], data[: len(data) // 2], b"x" * 100, foreign.getvalue()):
+        with pytest.raises(CorruptSegmentError, match=r"p/x\.parquet"):
+            opened(bad, 0, 50)
+
+
+def test_a_name_that_lies_is_found() -> None:
+    with pytest.raises(CorruptSegmentError, match="its footer says"):
+        opened(encode_segment("s", 0, [items(0, 50)]), 0, 51)
+
+
+def test_other_content_under_the_same_footer_is_found() -> None:
+    good = bytes(encode_segment("s", 0, [items(0, 50)]))
+    footer = pq.ParquetFile(pa.BufferReader(good)).metadata.metadata[b"rstream"]
+    sink = pa.BufferOutputStream()
+    table = pq.read_table(pa.BufferReader(encode_segment("s", 0, [items(0, 50, salt=1)])))
+    with pq.ParquetWriter(sink, table.schema) as writer:
+        writer.write_table(table, 16)
+        writer.add_key_value_metadata({"rstream": footer.decode()})
+    file = opened(sink.getvalue(), 0, 50)
+    with pytest.raises(CorruptSegmentError, match="digest"):
+        file.read_group(20, verify=True)
+
+
+def test_any_flipped_byte_is_found_or_harmless() -> None:
+    data = bytes(encode_segment("s", 0, [items(0, 40)]))
+    wrong = 0
+    for at in range(4, len(data) - 8, 7):
+        bad = bytearray(data)
+        bad[at] ^= 0x41
+        try:
+            file = opened(bytes(bad), 0, 40)
+            got = [file.read_group(lo, verify=True) for lo in (0, 16, 32)]
+        except CorruptSegmentError:
+            wrong += 1
+            continue
+        for part in got:
+            assert part.batch.to_pylist() == items(part.first_seq, part.next_seq).to_pylist()
+    assert wrong > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [None, TableForm("start", "end")])
+@pytest.mark.parametrize("bit", [0x01, 0x80])
+def test_any_flipped_bit_of_a_footer_is_found_or_harmless(form: TableForm | None, bit: int) -> None:
+    """A count of rows became negative: that was an assertion, as if we had made a mistake."""
+    data = bytes(encode_segment("s", 3, [items(3, 40)], form=form))
+    footer_bytes = int.from_bytes(data[-8:-4], "little")
+    wrong = 0
+    for at in range(len(data) - footer_bytes - 8, len(data)):
+        bad = bytearray(data)
+        bad[at] ^= bit
+        try:
+            file = opened(bytes(bad), 3, 40)
+            got = [file.read_group(lo, verify=True) for lo in (3, 19, 35)]
+        except CorruptSegmentError:
+            wrong += 1
+            continue
+        for part in got:
+            assert part.batch.to_pylist() == items(part.first_seq, part.next_seq).to_pylist()
+    assert wrong > 100
+
+
+def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rstream.format.codec, "FORMAT_VERSION", 4)
+    data = encode_segment("s", 0, [items(0, 5)])
+    with pytest.raises(SegmentFormatError, match="format version 4, this version reads up to 3"):
+        opened(data, 0, 5)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_first_formats_are_read(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The footer of the first says what the row groups have, too."""
+    dumps = json.dumps
+    monkeypatch.setattr(json, "dumps", lambda f: dumps({**f, "group_rows": 16}))
+    monkeypatch.setattr(rstream.format.codec, "FORMAT_VERSION", version)
+    file = opened(encode_segment("s", 3, [items(3, 60)]), 3, 60)
+    got = file.read_group(40, verify=True)
+    assert got.batch.equals(items(40, 51))
+    assert file.read_group(51, verify=True).batch.equals(items(51, 60))
+
+
+def test_row_groups_end_where_batches_with_digests_do() -> None:
+    """Those of a batch that was cut are made anew; small ones without are joined."""
+    bounds = [0, 3, 12, 21, 60, 61, 62, 75]
+    known = [False, True, True, True, False, False, True]
+    batches = [items(lo, hi) for lo, hi in itertools.pairwise(bounds)]
+    digests = []
+    for lo, batch, is_known in zip(bounds, batches, known, strict=False):
+        digest = StreamDigest()
+        digest.update(lo, batch)
+        digests.append(digest.to_bytes() if is_known else b"")
+    data = SegmentEncoder("s").encode(0, batches, digests)
+    file = opened(data, 0, 75)
+    ends, seq = [], 0
+    while seq < 75:
+        group = file.read_group(seq, verify=True)
+        assert group.batch.equals(items(seq, group.next_seq))
+        seq = group.next_seq
+        ends.append(seq)
+    assert ends == [12, 21, 37, 53, 62, 75]
+
+
+def test_a_digest_that_came_along_is_taken_over() -> None:
+    """What changed in memory meanwhile is found by whoever reads it."""
+    digest = StreamDigest()
+    digest.update(0, items(0, 10))
+    data = SegmentEncoder("s").encode(0, [items(0, 10, salt=1)], [digest.to_bytes()])
+    with pytest.raises(CorruptSegmentError, match="digest"):
+        opened(data, 0, 10).read_group(0, verify=True)
+
+
+def test_columns_that_compress_badly_are_left_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rstream.format.codec, "_SAMPLE_ROWS", 16)
+    noise = np.random.default_rng(1).random(60)
+    schema = item_schema(pa.schema([("noise", pa.float64()), ("even", pa.float64())]))
+    reserved = items(0, 60).columns[:3]
+    columns = [*reserved, pa.array(noise), pa.array(np.full(60, 0.5))]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    data = encode_segment("s", 0, [batch])
+    group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    packed = {group.column(k).path_in_schema: group.column(k).compression for k in range(6)}
+    assert (packed["noise"], packed["even"]) == ("UNCOMPRESSED", "LZ4")
+    assert opened(data, 0, 60).read_group(0, verify=True).batch.equals(batch.slice(0, 16))

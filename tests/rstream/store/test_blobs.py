@@ -1,0 +1,204 @@
+"""Every store keeps the same contract; S3 is moto's real HTTP server.
+
+Cannot catch: an object store that is not atomic, a disk that lies about fsync.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+import pytest
+
+import rstream.store.blobs
+from rstream import FsspecBlobs, MemoryBlobs, StoreError, open_store
+from rstream.store.blobs import ATTEMPTS_MAX, remove_temporaries
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rstream import BlobStore
+
+
+@pytest.fixture(params=["blobs", "file", "path", "memory", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    match request.param:
+        case "blobs":
+            return MemoryBlobs()
+        case "file":
+            return open_store(f"file://{tmp_path}/root", fsync=True)
+        case "path":
+            return open_store(str(tmp_path / "root"))
+        case "memory":
+            return open_store(f"memory://{tmp_path}")
+        case _:
+            return open_store(f"{request.getfixturevalue('s3_bucket')}/root")
+
+
+def test_contract(store: BlobStore) -> None:
+    assert store.list() == []
+    assert store.list("nothing") == []
+    assert not store.exists("a")
+    store.put("a", b"one")
+    store.put("b/c", b"two")
+    store.put("b/d/e", b"")
+    store.put("a", b"three")
+    assert store.list() == ["a", "b/c", "b/d/e"]
+    assert store.list("b") == ["b/c", "b/d/e"]
+    assert store.get("a") == b"three"
+    assert (store.size("a"), store.size("b/d/e")) == (5, 0)
+    with store.open("a") as file:
+        file.seek(2)
+        assert file.read() == b"ree"
+    child = store.child("b")
+    assert child.list() == ["c", "d/e"]
+    assert child.get("c") == b"two"
+    store.delete("a")
+    store.delete("a")
+    assert not store.exists("a")
+    for read in (store.get, store.size, store.open):
+        with pytest.raises(FileNotFoundError):
+            read("a")
+
+
+def test_a_new_blob_is_put_once(store: BlobStore) -> None:
+    assert store.put_new("locks/a", b"mine")
+    assert not store.put_new("locks/a", b"theirs")
+    assert store.get("locks/a") == b"mine"
+    assert store.put_new("locks/a", b"mine"), "as a retry finds its own first attempt"
+    assert store.list("locks") == ["locks/a"]
+    assert getattr(store, "is_exclusive", True)
+
+
+def test_of_many_writers_of_a_new_blob_one_wins(store: BlobStore) -> None:
+    for name in ("a", "b", "c"):
+        ready = threading.Barrier(4)
+
+        def put(i: int, name: str = name, ready: threading.Barrier = ready) -> bool:
+            ready.wait()
+            return store.put_new(name, b"%d" % i)
+
+        with ThreadPoolExecutor(4) as pool:
+            won = list(pool.map(put, range(4)))
+        assert sum(won) == 1
+        assert store.get(name) == b"%d" % won.index(True)
+
+
+def test_a_new_blob_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "this file system has no links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = open_store(str(tmp_path))
+    assert store.put_new("a", b"1")
+    assert not store.put_new("a", b"2")
+    assert (store.get("a"), os.listdir(tmp_path)) == (b"1", ["a"])
+
+
+def test_many_are_read_at_once(store: BlobStore) -> None:
+    for i in range(20):
+        store.put(f"f/{i}", b"%d" % i)
+    wanted = [f"f/{i}" for i in (3, 19, 0, 77, 5)]
+    assert list(store.get_many(wanted)) == [b"3", b"19", b"0", None, b"5"]
+    assert list(store.get_many([])) == []
+
+
+def test_uri_opens_the_same_store(tmp_path: Path) -> None:
+    for uri in (str(tmp_path), f"memory://{tmp_path}/x"):
+        open_store(uri).put("f/a", b"x")
+        assert open_store(open_store(uri).child("f").uri).get("a") == b"x"
+
+
+def test_temporaries_are_invisible_and_removable(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet.1.2.tmp").write_bytes(b"half")
+    (tmp_path / "b.parquet").write_bytes(b"whole")
+    store = open_store(str(tmp_path))
+    assert store.list() == ["b.parquet"]
+    assert remove_temporaries(store) == 1
+    assert os.listdir(tmp_path) == ["b.parquet"]
+
+
+def test_a_folder_removed_in_between_is_made_again(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    store.put("f/a", b"1")
+    (tmp_path / "f" / "a").unlink()
+    (tmp_path / "f").rmdir()
+    store.put("f/b", b"2")
+    assert store.list() == ["f/b"]
+
+
+class Flaky:
+    """A file system whose operations fail a given number of times."""
+
+    def __init__(self, failures: int) -> None:
+        self._fs: Any = fsspec.filesystem("memory")
+        self.failures = failures
+        self.protocol = "memory"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("pipe_file", "cat_file") and self.failures:
+            self.failures -= 1
+            raise ConnectionError("no route")
+        return getattr(self._fs, name)
+
+
+def test_operations_are_retried_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.0)
+    fs = Flaky(ATTEMPTS_MAX - 1)
+    store = FsspecBlobs(fs, "/flaky")
+    store.put("a", b"x")
+    assert fs.failures == 0
+    fs.failures = ATTEMPTS_MAX
+    with pytest.raises(StoreError, match="ConnectionError: no route"):
+        store.get("a")
+
+
+def test_unknown_protocol() -> None:
+    with pytest.raises(StoreError, match="nonsense"):
+        open_store("nonsense://x")
+
+
+def test_an_endpoint_that_is_not_there_is_named_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.01)
+    started_s = time.monotonic()
+    store = open_store("s3://bucket/x", endpoint_url="http://127.0.0.1:1")
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
+        store.list()
+    assert time.monotonic() - started_s < 30
+
+
+def test_a_full_disk_leaves_no_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    store = open_store(str(tmp_path))
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+        with pytest.raises(StoreError, match="File too large"):
+            store.put("a", bytes(10_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, previous)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["", "/proc/nothing/here"])
+def test_paths_that_cannot_be_written(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.0)
+    with pytest.raises(StoreError):
+        open_store(path).put("a", b"x")
+
+
+def test_a_path_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError):
+        open_store(str(tmp_path / "file")).put("a", b"x")

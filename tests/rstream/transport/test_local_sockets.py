@@ -1,0 +1,228 @@
+"""Sockets beside TCP: who finds one uses it, nobody else is hindered, and none is left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+import tempfile
+import threading
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rstream import MemoryBlobs
+from rstream.transport import local_sockets
+from rstream.transport.flight import RemoteReader, StreamServer
+from rstream.transport.local_sockets import (
+    SWEEP_AFTER_S,
+    is_left_over,
+    near_path,
+    new_socket_path,
+    tcp_part,
+    with_socket,
+)
+from rstream.transport.unix_socket import WAITING_MAX
+from tests.support.content import items, open_inline, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="s") as short:  # a test's own folder has a long name
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: short)
+        yield Path(short) / f"streamscope-sockets-{os.getuid()}"
+
+
+def test_a_server_has_a_socket_while_it_lives(folder: Path) -> None:
+    server = StreamServer("127.0.0.1", "secret", beside=True)
+    tcp, _, path = server.address.partition("#")
+    assert Path(path).parent == folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert near_path(server.address) == path
+    server.close()
+    assert list(folder.iterdir()) == []
+    assert tcp_part(server.address) == tcp
+
+
+def test_an_address_without_a_socket(folder: Path) -> None:
+    assert near_path("grpc://host:1") is None
+    assert near_path(with_socket("grpc://host:1", None)) is None
+    assert near_path(with_socket("grpc://host:1", "/nowhere/s")) == "/nowhere/s"
+    server = StreamServer("127.0.0.1", "secret")
+    assert (near_path(server.address), tcp_part(server.address)) == (None, server.address)
+    server.close()
+
+
+@contextmanager
+def nobody_there(path: str) -> Iterator[None]:
+    """As on another machine."""
+    yield
+
+
+@contextmanager
+def nobody_any_more(path: str) -> Iterator[None]:
+    """As after a kill."""
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+    yield
+
+
+@contextmanager
+def no_room(path: str) -> Iterator[None]:
+    """As many wait as may."""
+    with socket.socket(socket.AF_UNIX) as busy, ExitStack() as waiting:
+        fill(busy, path, waiting)
+        yield
+
+
+@contextmanager
+def no_answer(path: str) -> Iterator[None]:
+    """Somebody listens, but closes every line."""
+    with socket.socket(socket.AF_UNIX) as rude:
+        rude.bind(path)
+        rude.listen()
+        thread = threading.Thread(target=lambda: rude.accept()[0].close())
+        thread.start()
+        yield
+        thread.join()
+
+
+def fill(busy: socket.socket, path: str, waiting: ExitStack) -> None:
+    """Have ``busy`` listen, and so many wait there that nobody else may."""
+    busy.bind(path)
+    busy.listen(0)
+    for _ in range(WAITING_MAX):
+        line = waiting.enter_context(socket.socket(socket.AF_UNIX))
+        line.setblocking(False)
+        if line.connect_ex(path) == errno.EAGAIN:
+            return
+    pytest.fail("there was room for all")
+
+
+@pytest.mark.parametrize("trouble", [nobody_there, nobody_any_more, no_room, no_answer])
+def test_who_is_not_answered_at_the_socket_uses_tcp(
+    trouble: Callable[[str], AbstractContextManager[None]], folder: Path
+) -> None:
+    path = str(new_socket_path())
+    stream = open_inline(MemoryBlobs(), durability="volatile")
+    stream.append(items(0, 5))
+    server = StreamServer("127.0.0.1", "secret")
+    server.publish("s", 1, stream)
+    with trouble(path):
+        reader = RemoteReader(with_socket(server.address, path), "secret", "s", 1, 0)
+        assert reader.wait(20)
+        found = reader.read_next()
+        assert found is not None
+        assert rows_of([found]) == items(0, 5).to_pylist()
+        assert not reader.is_broken
+        reader.close()
+        reader.join()
+    server.close()
+
+
+def test_sockets_of_killed_processes_are_removed(folder: Path) -> None:
+    left, lives, full, starts = (str(new_socket_path()) for _ in range(4))
+    with ExitStack() as open_sockets:
+        one, two, busy, late = (
+            open_sockets.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(4)
+        )
+        one.bind(left)
+        two.bind(lives)
+        two.listen()
+        one.close()
+        fill(busy, full, open_sockets)
+        for path in (left, lives, full):
+            make_old(path)
+        late.bind(starts)
+        assert [p for p in (left, lives, full, starts) if is_left_over(p)] == [left]
+        new_socket_path()
+        assert sorted(map(str, folder.iterdir())) == sorted([lives, full, starts])
+        make_old(starts)
+        new_socket_path()
+        assert sorted(map(str, folder.iterdir())) == sorted([lives, full])
+
+
+def make_old(path: str) -> None:
+    at_s = os.stat(path).st_mtime - 2 * SWEEP_AFTER_S
+    os.utime(path, (at_s, at_s))
+
+
+def test_nothing_is_removed_when_it_cannot_be_told_who_listens(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(new_socket_path())
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+    make_old(path)
+
+    def no_file(*args: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "socket", no_file)
+        assert not is_left_over(path)
+    assert is_left_over(path)
+    assert not is_left_over(f"{path}-that-is-gone")
+
+
+def test_a_folder_that_others_may_enter_is_not_used(folder: Path) -> None:
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    assert new_socket_path() is None
+
+
+def no_folder(short: Path, patch: pytest.MonkeyPatch) -> None:
+    """A file stands where the folder has to be."""
+    short.parent.mkdir(exist_ok=True)
+    short.write_text("x")
+
+
+def a_long_name(short: Path, patch: pytest.MonkeyPatch) -> None:
+    deep = short.parent / ("x" * 100)
+    deep.mkdir()
+    patch.setattr(tempfile, "gettempdir", lambda: str(deep))
+
+
+def no_place(short: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tempfile, "gettempdir", lambda: "/proc/nowhere")
+
+
+def a_name_that_cannot_be_bound(short: Path, patch: pytest.MonkeyPatch) -> None:
+    path = str(short / "missing" / "s")
+    patch.setattr(local_sockets, "new_socket_path", lambda: path)
+
+
+@pytest.mark.parametrize("trouble", [no_folder, a_long_name, no_place, a_name_that_cannot_be_bound])
+def test_without_a_socket_there_is_tcp_and_one_warning(
+    trouble: Callable[[Path, pytest.MonkeyPatch], None],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    local_sockets._none.cache_clear()
+    trouble(folder, monkeypatch)
+    for _ in range(2):
+        server = StreamServer("127.0.0.1", "secret", beside=True)
+        assert "#" not in server.address
+        host, port = server.address.removeprefix("grpc://").split(":")
+        socket.create_connection((host, int(port))).close()
+        server.close()
+    (told,) = [
+        r.getMessage() for r in caplog.records if r.name == "rstream.transport.local_sockets"
+    ]
+    assert told.startswith("readers on this machine use TCP, because")
+
+
+def test_a_path_that_is_too_long_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(deep))
+    assert new_socket_path() is None

@@ -1,0 +1,141 @@
+"""The receive queue: bounded, joined, and drained after a failure."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from rstream import Items, MemoryBlobs, OperatingError
+from rstream.transport.receive import DurablePart, PushedReader, ReceiveQueue
+from tests.support.content import items, open_inline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rstream import BlobStore
+
+
+def test_order_limits_and_joining() -> None:
+    queue = ReceiveQueue(10**6)
+    for lo in range(0, 30, 10):
+        assert queue.put(Items(lo, items(lo, lo + 10)))
+        queue.check()
+    got = queue.take(25)
+    assert got is not None
+    assert (got.first_seq, got.next_seq) == (0, 25)
+    assert got.batch.equals(items(0, 25))
+    queue.check()
+    queue.fail(OperatingError("gone"))
+    assert queue.wait(0)
+    got = queue.take(100)
+    assert got is not None
+    assert got.next_seq == 30
+    assert queue.take(1) is None
+    assert not queue.wait(10)
+    assert str(queue.failure) == "gone"
+
+
+def test_put_blocks_until_taken_or_closed() -> None:
+    queue = ReceiveQueue(1)
+    results: list[bool] = []
+    queue.put(Items(0, items(0, 5)))
+
+    def put() -> None:
+        results.append(queue.put(Items(5, items(5, 10))))
+        results.append(queue.put(Items(10, items(10, 15))))
+
+    thread = threading.Thread(target=put)
+    thread.start()
+    assert not results
+    assert queue.take(5) is not None
+    assert queue.wait(5)
+    queue.close()
+    thread.join(5)
+    assert results == [True, False]
+
+
+def test_durable_part() -> None:
+    store = MemoryBlobs()
+    assert not DurablePart(None, "s", 0).is_open
+    stream = open_inline(store)
+    part = DurablePart(store, "s", 0)
+    assert not part.is_open
+    stream.append(items(0, 20))
+    stream.flush()
+    assert part.read(0, 100) is None
+    part.reopen()
+    got = part.read(0, 100)
+    assert got is not None
+    assert part.read(20, 100) is None
+    assert not part.is_open
+    part.close()
+
+
+class Pushed(PushedReader):
+    """What it is given by hand was pushed."""
+
+    def __init__(self, from_seq: int, store: BlobStore | None = None) -> None:
+        super().__init__("s", from_seq, store=store, queue_bytes_max=10**6, on_change=None)
+
+    def _connect(self) -> None:
+        pass
+
+    def push(self, lo: int, hi: int) -> bool:
+        return self._take(Items(lo, items(lo, hi)))
+
+
+def test_a_copy_of_a_batch_is_ignored() -> None:
+    reader = Pushed(10)
+    assert all(reader.push(lo, hi) for lo, hi in [(10, 20), (10, 20), (20, 25), (10, 20)])
+    assert not reader.is_broken
+    got = reader.read_next(100)
+    assert got is not None
+    assert (got.first_seq, got.next_seq) == (10, 25)
+    assert reader.push(10, 20)
+    assert reader.read_next(100) is None
+
+
+def test_a_gap_between_batches_breaks_the_line() -> None:
+    reader = Pushed(10)
+    assert reader.push(10, 20)
+    assert not reader.push(30, 40)
+    assert not reader.push(20, 30)
+    assert str(reader.failure) == "s: 30 came where 20 was due"
+    got = reader.read_next(100)
+    assert got is not None
+    assert (got.first_seq, got.next_seq) == (10, 20)
+    assert reader.read_next(100) is None
+    assert reader.next_seq == 20
+
+
+class Interrupted(ReceiveQueue):
+    """After the first look into it something else happens."""
+
+    def __init__(self, happen: Callable[[], None]) -> None:
+        super().__init__(10**6)
+        self._happen: Callable[[], None] | None = happen
+
+    def take(self, items_max: int) -> Items | None:
+        items = super().take(items_max)
+        happen, self._happen = self._happen, None
+        if happen is not None:
+            happen()
+        return items
+
+
+def test_the_line_brings_items_and_breaks_while_nothing_was_found() -> None:
+    """What came last is read before what is durable behind it."""
+
+    def happen() -> None:
+        stream.append(items(0, 20))
+        stream.flush()
+        assert reader.push(0, 10)
+        reader._break(OperatingError("gone"))
+
+    store = MemoryBlobs()
+    stream = open_inline(store)
+    reader = Pushed(0, store)
+    reader._queue = Interrupted(happen)
+    parts = [got for _ in range(4) if (got := reader.read_next(100)) is not None]
+    assert [(part.first_seq, part.next_seq) for part in parts] == [(0, 10), (10, 16), (16, 20)]
+    assert all(part.batch.equals(items(part.first_seq, part.next_seq)) for part in parts)

@@ -1,0 +1,250 @@
+"""When checkpoints are due, in which order they are stored, and what is announced.
+
+Cannot catch: threads (the background is one that the test steps by hand).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from rstream import ManualClock, MemoryBlobs
+from rstream.errors import OperatingError, StoreError
+from rvertex.checkpoint.checkpointer import FAILURES_MAX, Checkpointer, Turn, read_checkpoint
+from rvertex.errors import CorruptCheckpointError
+from rvertex.host.environment import HostLimits
+from rvertex.messages import CheckpointTaken
+from rvertex.operators.protocol import OperatorState
+from rvertex.vertex.spec import Snapshot, VertexId, VertexSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rvertex.messages import HostNotice
+
+SPEC = VertexSpec(VertexId("v.0"), "v", 0, (), None, (), (), pa.schema([]), "schema")
+FOLDER = "checkpoints/v.0"
+ALONE = Turn()
+
+
+class Failing(MemoryBlobs):
+    """A store whose puts fail at times."""
+
+    is_down = False
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        if self.is_down:
+            raise StoreError(path, "down")
+        super().put(path, data)
+
+
+class Stepped:
+    """A background whose tasks run when the test says."""
+
+    def __init__(self) -> None:
+        self.tasks: deque[Callable[[], Any]] = deque()
+
+    def submit(self, task: Callable[[], Any]) -> Future[Any]:
+        self.tasks.append(task)
+        return Future()
+
+    def run(self, count: int = 1_000) -> int:
+        done = 0
+        while self.tasks and done < count:
+            self.tasks.popleft()()
+            done += 1
+        return done
+
+
+@dataclass
+class World:
+    """A vertex of a few numbers, and the host it is on."""
+
+    limits: HostLimits = field(default_factory=lambda: HostLimits(checkpoint_inline_bytes_max=0))
+    store: Any = field(default_factory=Failing)
+    background: Any = field(default_factory=Stepped)
+    clock: Any = field(default_factory=ManualClock)
+    taken: list[CheckpointTaken] = field(default_factory=list)
+    position: int = 0
+    is_durable: bool = True
+
+    def notify(self, notice: HostNotice) -> None:
+        assert isinstance(notice, CheckpointTaken)
+        self.taken.append(notice)
+
+    def snapshot(self) -> Snapshot:
+        tables = {
+            "steady": pa.table({"x": list(range(100))}),
+            "moving": pa.table({"x": [self.position]}),
+        }
+        states = (OperatorState({}), OperatorState({}, tables))
+        where = ((self.position,), (self.position * 2,))
+        return Snapshot(SPEC.id, "schema", *where, (b"",), states)
+
+    def checkpointer(self, turn: Turn = ALONE, epoch: int = 1, **limits: Any) -> Checkpointer:
+        self.limits = replace(self.limits, **limits)
+        return Checkpointer(
+            SPEC,
+            epoch,
+            self,  # type: ignore[arg-type]
+            get_snapshot=self.snapshot,
+            is_durable=lambda outputs, is_urgent: self.is_durable,
+            turn=turn,
+            loaded=None,
+            positions=(self.position,),
+        )
+
+    def after(self, checkpoints: Checkpointer, seconds: float, *, moved: int = 1) -> int:
+        """Let time pass and the vertex move; how many checkpoints were announced."""
+        before = len(self.taken)
+        self.clock.advance(int(seconds * 1e6))
+        self.position += moved
+        for _ in range(3):
+            checkpoints.turn((self.position,))
+            self.background.run()
+        return len(self.taken) - before
+
+
+def test_by_time() -> None:
+    world = World()
+    checkpoints = world.checkpointer(checkpoint_interval_s=5.0)
+    assert [world.after(checkpoints, s) for s in (4.9, 0.2, 4.9, 0.2, 5.0)] == [0, 1, 0, 1, 1]
+    assert world.after(checkpoints, 100.0, moved=0) == 0, "nothing was consumed"
+    assert [t.name for t in world.taken] == [f"{FOLDER}/00000001-00000{i}.ckpt" for i in (1, 2, 3)]
+    assert not any(t.asked for t in world.taken)
+
+
+def test_by_bytes_of_input() -> None:
+    world = World()
+    checkpoints = world.checkpointer(checkpoint_interval_s=None, checkpoint_bytes_max=1_000)
+    assert world.after(checkpoints, 1e6) == 0
+    checkpoints.note_input(600)
+    assert world.after(checkpoints, 1.0) == 0
+    checkpoints.note_input(400)
+    assert world.after(checkpoints, 1.0) == 1
+    checkpoints.note_input(999)
+    assert world.after(checkpoints, 1e6) == 0
+
+
+def test_by_whatever_comes_first() -> None:
+    world = World()
+    checkpoints = world.checkpointer(checkpoint_interval_s=5.0, checkpoint_bytes_max=1_000)
+    checkpoints.note_input(1_000)
+    assert world.after(checkpoints, 0.1) == 1
+    assert world.after(checkpoints, 5.0) == 1
+
+
+def test_neither() -> None:
+    world = World()
+    checkpoints = world.checkpointer(checkpoint_interval_s=None)
+    checkpoints.note_input(1 << 40)
+    assert world.after(checkpoints, 1e6) == 0
+    checkpoints.request()
+    assert world.after(checkpoints, 0.0) == 1
+    assert world.taken[0].asked
+
+
+def test_instances_take_turns() -> None:
+    world = World()
+    turns = [world.checkpointer(Turn(k, 3), k, checkpoint_interval_s=1.0) for k in range(3)]
+    order = []
+    for _ in range(9):
+        world.clock.advance(1_000_000)
+        world.position += 1
+        for k, checkpoints in enumerate(turns):
+            if world.after(checkpoints, 0.0, moved=0):
+                order.append(k)
+    assert order == [0, 1, 2] * 3
+
+
+def test_a_request_is_answered_by_a_later_snapshot() -> None:
+    world = World()
+    checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
+    world.clock.advance(1_000_000)
+    world.position = 7
+    checkpoints.turn((7,))
+    world.background.run(1)
+    checkpoints.request()
+    world.position = 9
+    for _ in range(4):
+        checkpoints.turn((9,))
+        world.background.run()
+    assert [(t.inputs, t.asked) for t in world.taken] == [((7,), False), ((9,), True)]
+    checkpoints.request()
+    assert world.after(checkpoints, 0.0, moved=0) == 1, "also where nothing was consumed since"
+
+
+def test_one_is_announced_when_it_is_stored_and_its_outputs_are_durable() -> None:
+    world = World(is_durable=False)
+    checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
+    assert world.after(checkpoints, 1.0) == 0
+    assert world.store.list(FOLDER)
+    assert world.after(checkpoints, 0.5) == 0, "at most one is under way"
+    world.is_durable = True
+    assert world.after(checkpoints, 0.0) == 1
+    taken = world.taken[0]
+    assert (taken.inputs, taken.reads, taken.outputs) == ((1,), (1,), (2,))
+    assert taken.size_bytes == sum(world.store.size(p) for p in (taken.name, *taken.parts))
+    loaded = read_checkpoint(world.store, taken.name, SPEC)
+    assert loaded.snapshot.inputs == (1,)
+
+
+def test_each_part_is_a_task_and_a_closed_instance_begins_no_more() -> None:
+    world = World()
+    checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
+    world.clock.advance(1_000_000)
+    checkpoints.turn((5,))
+    world.background.run(1)
+    assert len(world.store.list(FOLDER)) == 1
+    checkpoints.close()
+    world.background.run()
+    assert len(world.store.list(FOLDER)) == 1
+
+
+def test_a_failed_upload_is_tried_again_and_leaves_nothing() -> None:
+    world = World()
+    checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
+    for _ in range(FAILURES_MAX):
+        world.clock.advance(1_000_000)
+        world.position += 1
+        checkpoints.turn((world.position,))
+        world.background.run(2)
+        world.store.is_down = True
+        world.background.run()
+        checkpoints.turn((world.position,))
+        world.store.is_down = False
+    assert world.after(checkpoints, 1.0) == 1
+    (taken,) = world.taken
+    assert world.store.list(FOLDER) == sorted([taken.name, *taken.parts])
+
+
+def test_one_that_was_asked_for_and_failed_is_still_asked_for() -> None:
+    world = World()
+    checkpoints = world.checkpointer(checkpoint_interval_s=None)
+    checkpoints.request()
+    world.store.is_down = True
+    assert world.after(checkpoints, 0.0) == 0
+    world.store.is_down = False
+    assert world.after(checkpoints, 0.0) == 1
+    assert world.taken[0].asked
+    assert world.after(checkpoints, 100.0) == 0, "it was answered once"
+
+
+def test_uploads_that_fail_in_a_row_fail_the_instance() -> None:
+    world = World()
+    world.store.is_down = True
+    checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
+    for _ in range(FAILURES_MAX):
+        assert world.after(checkpoints, 1.0) == 0
+    with pytest.raises(OperatingError, match="down"):
+        world.after(checkpoints, 1.0)
+
+
+def test_what_is_gone_is_named() -> None:
+    with pytest.raises(CorruptCheckpointError, match="nowhere is corrupt: the file is gone"):
+        read_checkpoint(MemoryBlobs(), "nowhere", SPEC)

@@ -1,0 +1,524 @@
+"""Strong and logged instances in any order, several at once: what was once seen never changes.
+
+Instances of one vertex run on one store with a background that the test steps, so that an old one
+may wake up between any two actions of its successor. All items that any instance ever made
+visible are compared, by sequence number.
+
+Cannot catch: orders within one store operation, and hosts (tests/jobmanager/test_strong.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rstream import ManualClock, MemoryBlobs, StreamLimits, open_reader
+from rstream.errors import InvalidBatchError
+from rstream.items.batch import Items
+from rvertex.checkpoint.checkpointer import Turn
+from rvertex.checkpoint.journal import Journal
+from rvertex.checkpoint.value_log import open_values
+from rvertex.errors import CorruptJournalError, OvertakenError
+from rvertex.events.run import Run
+from rvertex.host.environment import HostEnvironment, HostLimits
+from rvertex.host.opening import open_instance
+from rvertex.host.runner import VertexRunner
+from rvertex.messages import CheckpointTaken, VertexFinished
+from rvertex.operators.protocol import OperatorState, Stateless
+from rvertex.operators.user.apply import Apply
+from rvertex.operators.user.transform import UserOperator
+from rvertex.sources.spec import SourcePartition, SourceSpec
+from rvertex.user_code.code import UserCode
+from rvertex.vertex.rvertex import StepResult
+from rvertex.vertex.spec import OutputEdge, Recovery, Snapshot, VertexId, VertexSpec
+from tests.support.builders import Item, cti, ev, make_items
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rstream.store.protocol import BlobStore
+    from rvertex.messages import HostNotice
+    from rvertex.operators.protocol import OperatorSpec
+    from rvertex.user_code.context import VertexContext
+
+PAYLOAD = pa.schema([("k", pa.int64())])
+DRAWN = pa.schema([("k", pa.int64()), ("r", pa.float64()), ("total", pa.float64())])
+ROWS = 30
+
+
+class Draws:
+    """Adds up the random numbers that it draws, two for some events."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+
+    def open(self, ctx: VertexContext) -> None:
+        self.ctx = ctx
+
+    def execute(self, events: pa.RecordBatch, ctis: list[int]) -> Any:
+        rows = []
+        for vs, ve, k, *_ in (row.values() for row in events.to_pylist()):
+            drawn = self.ctx.random() if k % 3 else float(self.ctx.lookup(looked_up, k))
+            self.total += drawn
+            rows.append((vs, ve, k, drawn, self.total))
+        names = ["_vs", "_ve", *DRAWN.names]
+        return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+    def get_snapshot(self) -> dict[str, Any]:
+        return {"total": self.total}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.total = state["total"]
+
+
+def looked_up(key: int) -> float:
+    return key + random.random()
+
+
+def rolled(batch: pa.RecordBatch) -> Any:
+    """Another answer each time."""
+    r = [random.random() for _ in range(batch.num_rows)]
+    return {"k": batch.column("k"), "r": r, "total": r}
+
+
+def vertex(operators: list[OperatorSpec], recovery: Recovery) -> VertexSpec:
+    items: list[Item] = []
+    for t in range(ROWS):
+        items += [ev(t, k=t % 7), *([cti(t + 1)] if t % 4 == 0 else [])]
+    source = SourceSpec(
+        format="items",
+        path="",
+        schema=PAYLOAD,
+        columns=pa.schema([]),
+        vs=None,
+        cti_every_us=5,
+        items=make_items(items, PAYLOAD),
+    )
+    return VertexSpec(
+        id=VertexId("v.0"),
+        stage="v",
+        index=0,
+        inputs=(),
+        source=SourcePartition(source, (), 0),
+        operators=tuple(operators),
+        outputs=(
+            OutputEdge(("a", "b"), ("out/a", "out/b"), ("k",), "async"),
+            OutputEdge(("c",), ("out/c",), (), "async", is_sink=True),
+        ),
+        output_payload=DRAWN,
+        state_schema="tag",
+        recovery=recovery,
+    )
+
+
+def drawing() -> list[OperatorSpec]:
+    code = UserCode("Draws", Draws, draws_values=True)
+    return [UserOperator(code, DRAWN), UserOperator(code, DRAWN)]
+
+
+LOGGED = vertex(drawing(), Recovery())
+STRONG = vertex([Apply(UserCode("rolled", rolled, False), DRAWN)], Recovery("strong"))
+STRONG_DRAWING = vertex(drawing(), Recovery("strong"))
+
+
+class Stepped:
+    """A background whose tasks run when the test says."""
+
+    def __init__(self) -> None:
+        self.tasks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+
+    def submit(self, task: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.tasks.append((task, future))
+        return future
+
+    def submit_later(self, delay_s: float, task: Callable[[], object]) -> None:
+        self.submit(task)
+
+    def wait_for(self, *_: Any) -> bool:
+        raise AssertionError("nothing waits here")
+
+    def close(self) -> None:
+        self.tasks.clear()
+
+    def run(self, count: int = 1) -> None:
+        for _ in range(min(count, len(self.tasks))):
+            task, future = self.tasks.popleft()
+            try:
+                future.set_result(task())
+            except Exception as error:
+                future.set_exception(error)
+
+
+class Server:
+    """Nobody reads over the network."""
+
+    address = ""
+
+    def publish(self, *_: Any) -> None: ...
+
+    def withdraw(self, *_: Any) -> None: ...
+
+
+class Wiring:
+    """The surroundings of one host: the shared store, a background of its own."""
+
+    def __init__(self, store: MemoryBlobs, clock: ManualClock) -> None:
+        self.background, self.clock, self._store = Stepped(), clock, store
+
+    def open_store(self, uri: str) -> BlobStore:
+        return self._store if uri == "root" else self._store.child(uri)
+
+
+class Instance:
+    """A runner on a host of its own; ``failure``: why it ended."""
+
+    def __init__(self, world: World, epoch: int, checkpoint: str) -> None:
+        self.world, self.epoch = world, epoch
+        self.wiring = Wiring(world.store, world.clock)
+        self.failure: Exception | None = None
+        self.is_finished = False
+        self.wakes = 0
+        self.env = env = HostEnvironment(
+            host=f"h{epoch}",
+            writers={},
+            root="root",
+            server=Server(),  # type: ignore[arg-type]
+            secret="",
+            wiring=self.wiring,  # type: ignore[arg-type]
+            limits=world.limits,
+            notify=self.notify,
+            wake=self.wake,
+        )
+        self.runner = VertexRunner(epoch, open_instance(world.spec, checkpoint, env), env, Turn())
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def notify(self, notice: HostNotice) -> None:
+        if isinstance(notice, VertexFinished):
+            self.is_finished = True
+        elif isinstance(notice, CheckpointTaken) and self is self.world.newest:
+            self.world.announce(notice)
+
+    def turn(self) -> None:
+        if self.failure is not None:
+            return
+        try:
+            self.runner.turn()
+        except OvertakenError as error:
+            self.failure = error
+            self.runner.close()
+            return
+        self.world.look(self)
+
+
+class World:
+    """A vertex, its instances, the checkpoints that are known, all that was seen."""
+
+    def __init__(
+        self,
+        spec: VertexSpec,
+        step_rows_max: int = 3,
+        *,
+        collect: bool = False,
+        verify: bool = False,
+        pace: float = 0.0,
+    ) -> None:
+        self.spec, self.store, self.clock = spec, MemoryBlobs(), ManualClock(1)
+        self.limits = HostLimits(
+            step_rows_max=step_rows_max,
+            checkpoint_interval_s=2.0,
+            checkpoint_inline_bytes_max=0,
+            verify=verify,
+            pace=pace,
+            stream=StreamLimits(flush_interval_ms=1),
+        )
+        self.collect = collect
+        self.checkpoints: list[CheckpointTaken] = []
+        self.deleted: set[str] = set()
+        self.seen: dict[tuple[str, int], Any] = {}
+        self.instances: list[Instance] = []
+        self.newest: Instance | None = None
+        self.start()
+
+    def start(self, back: int = 0) -> None:
+        """A successor, from the newest checkpoint or from one before it."""
+        known = self.checkpoints[max(0, len(self.checkpoints) - 1 - back) :]
+        instance = Instance(self, len(self.instances) + 1, known[0].name if known else "")
+        self.instances.append(instance)
+        self.newest = instance
+
+    def announce(self, notice: CheckpointTaken) -> None:
+        """Know it; with ``collect`` only the last two are kept, with all that they name."""
+        self.checkpoints.append(notice)
+        if self.collect and len(self.checkpoints) > 2:
+            old = self.checkpoints.pop(0)
+            named = {part for c in self.checkpoints for part in c.parts}
+            for path in {old.name, *old.parts} - named:
+                self.store.delete(path)
+                self.deleted.add(path)
+
+    def look(self, instance: Instance) -> None:
+        """Every item in the memory of an instance is what was seen before at its number."""
+        for stream in instance.runner.outputs:
+            _, items = stream.read_tail(stream.tail_first_seq, 10_000)
+            if items is None:
+                continue
+            for seq, row in enumerate(items.batch.to_pylist(), items.first_seq):
+                assert self.seen.setdefault((stream.stream_id, seq), row) == row, seq
+
+    def act(self, action: int) -> None:
+        """0: the newest turns; 1: its background; 2: time; 3, 4: an old one wakes; 5: restart."""
+        assert self.newest is not None
+        old = self.instances[len(self.instances) // 2 - 1]
+        match action:
+            case 0:
+                self.newest.turn()
+            case 1:
+                self.newest.wiring.background.run(2)
+            case 2:
+                self.clock.advance(1_000_000)
+            case 3:
+                old.turn()
+            case 4:
+                old.wiring.background.run()
+            case _:
+                self.start(back=action - 5)
+        if self.newest.failure is not None:
+            self.start()
+
+    def finish(self) -> list[list[Any]]:
+        """Go on until the end; the items of every stream, from Parquet."""
+        for _ in range(2_000):
+            for action in (0, 1, 2):
+                self.act(action)
+            assert self.newest is not None
+            if self.newest.is_finished:
+                break
+        else:
+            raise AssertionError("it does not end")
+        answers = [self._durable(name) for name in ("a", "b", "c")]
+        for (name, seq), row in self.seen.items():
+            assert answers["abc".index(name)][seq] == row, (name, seq)
+        return answers
+
+    def _durable(self, name: str) -> list[Any]:
+        reader = open_reader(self.store.child(f"out/{name}"), 0)
+        rows: list[Any] = []
+        while (items := reader.read_next()) is not None:
+            assert items.first_seq == len(rows)
+            rows += items.batch.to_pylist()
+        return rows
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG, STRONG_DRAWING], ids=["logged", "strong", "both"])
+@settings(max_examples=12, deadline=None)
+@given(
+    actions=st.lists(st.sampled_from([0, 0, 0, 1, 1, 1, 2, 3, 4, 5, 6]), max_size=80),
+    rows=st.integers(1, 9),
+    collect=st.booleans(),
+)
+def test_one_history(spec: VertexSpec, actions: list[int], rows: int, collect: bool) -> None:
+    world = World(spec, rows, collect=collect)
+    for action in actions:
+        world.act(action)
+    answers = world.finish()
+    assert [len([r for r in rows if r["_kind"] == 0]) for rows in answers][2] == ROWS
+    # Whoever sleeps on wakes up too late.
+    before = productions(world)
+    for instance in world.instances[:-1]:
+        for _ in range(20):
+            instance.turn()
+            instance.wiring.background.run(5)
+    after = productions(world)
+    assert before.items() <= after.items()
+    left = after.keys() - before.keys()
+    assert all(path < min(before) for path in left), "what it leaves is older than all that is read"
+    assert [world._durable(name) for name in "abc"] == answers
+
+
+def productions(world: World) -> dict[str, bytes]:
+    return {p: data for p, data in world.store.blobs.items() if p.startswith("productions/")}
+
+
+def run(world: World, turns: int) -> None:
+    for _ in range(turns):
+        for action in (0, 1, 2):
+            world.act(action)
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
+def test_what_is_held_is_not_seen(spec: VertexSpec) -> None:
+    world = World(spec, 4)
+    for _ in range(10):
+        world.act(0)
+    assert not world.seen, "nothing is durable yet"
+    assert world.newest is not None
+    assert len(world.newest.wiring.background.tasks) == 1, "and no further step is made"
+    world.newest.wiring.background.run()
+    world.act(0)
+    assert world.seen
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
+def test_no_row_is_waited_for_while_a_step_is_held(spec: VertexSpec) -> None:
+    """Rows that are due are no reason to look again and again; what it is held for wakes it."""
+    world = World(spec, pace=0.001)
+    instance = world.newest
+    assert instance is not None
+    runner = instance.runner
+    for _ in range(ROWS):
+        if runner._held is None:
+            world.clock.advance(1_000)
+            runner.turn()
+    world.clock.advance(1_000_000)
+    assert runner._ahead is not None
+    assert not runner.turn()
+    assert runner.wait_s is None
+    wakes = instance.wakes
+    instance.wiring.background.run(10)
+    assert instance.wakes > wakes
+    assert runner.turn()
+    assert runner.wait_s == 0, "the next rows are due"
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
+def test_one_that_wakes_up_is_refused(spec: VertexSpec) -> None:
+    world = World(spec, 4)
+    old = world.newest
+    assert old is not None
+    run(world, 2)
+    world.act(0)
+    world.act(0)  # a step of the old one is under way
+    world.start()
+    run(world, 4)
+    for _ in range(10):
+        old.wiring.background.run()
+        old.turn()
+    assert isinstance(old.failure, OvertakenError)
+    world.finish()
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
+def test_what_is_written_down_goes_with_the_checkpoints(spec: VertexSpec) -> None:
+    world = World(spec, 2, collect=True)
+    folder = "productions" if spec is STRONG else "values"
+    world.finish()
+    assert len(world.deleted) >= 5
+    left = world.store.list(folder)
+    assert 1 <= len(left) < 14, left
+    assert max(left) > max(path for path in world.deleted if path.startswith(folder))
+
+
+@pytest.mark.parametrize("spec", [STRONG, STRONG_DRAWING], ids=["strong", "both"])
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_the_state_of_each_production_goes_with_it(spec: VertexSpec, rows: int) -> None:
+    world = World(spec, rows, collect=True)
+    world.finish()
+    kept = {name for c in world.checkpoints for name in (c.name, *c.parts)}
+    newest = int(world.checkpoints[-1].name.rpartition("/")[2])
+    states = world.store.list("production-state")
+    assert states
+    for path in states:
+        number = int(path.rpartition("/")[2].split("-")[1])
+        assert path in kept or number > newest, f"nothing names {path}"
+    assert rows == 7 or any(path.startswith("production-state") for path in world.deleted)
+
+
+def test_values_that_a_snapshot_has_drawn_and_the_journal_has_not_are_named() -> None:
+    world = World(LOGGED, 2)
+    run(world, 20)
+    journal = Journal(world.store, "values/v.0")
+    last = journal.numbers()[-1]
+    (data,) = journal.read([last])
+    total = last + sum(len(values) for _, values in msgpack.unpackb(data))
+    opened = open_values(LOGGED, having_drawn(total), world.store, None)  # type: ignore[arg-type]
+    assert opened is not None
+    with pytest.raises(CorruptJournalError, match=f"{total:016}.*the file is gone"):
+        open_values(LOGGED, having_drawn(total + 1), world.store, None)  # type: ignore[arg-type]
+
+
+def having_drawn(values: int) -> Snapshot:
+    """A snapshot whose first operator has drawn so many values, and the second none."""
+    states = (OperatorState({}), OperatorState({"drawn": values}), OperatorState({"drawn": 0}))
+    return Snapshot(LOGGED.id, "tag", (0,), (0, 0, 0), (b"", b"", b""), states)
+
+
+@pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
+def test_what_is_gone_or_damaged_is_named(spec: VertexSpec) -> None:
+    world = World(spec, 2)
+    run(world, 20)
+    folder = "productions" if spec is STRONG else "values"
+    names = world.store.list(folder)
+    kept = world.store.blobs[names[1]]
+    world.store.blobs[names[1]] = kept[:-1]
+    world.checkpoints.clear()
+    with pytest.raises(CorruptJournalError, match=names[1]):
+        world.start()
+    world.store.delete(names[1])
+    with pytest.raises(CorruptJournalError, match=names[1]):
+        world.start()
+
+
+def test_only_checkpoints_and_strong_vertices_draw() -> None:
+    store = MemoryBlobs()
+    for recovery in (Recovery("replication", 2), Recovery("replay", horizon_us=1)):
+        spec = replace(LOGGED, recovery=recovery)
+        assert open_values(spec, None, store, None) is None  # type: ignore[arg-type]
+    plain = replace(LOGGED, operators=STRONG.operators)
+    assert open_values(plain, None, store, None) is None  # type: ignore[arg-type]
+    assert not Journal(store, "values/v.0").numbers()
+
+
+def without_lifetimes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Every event ends where it starts, which none may."""
+    names = ["_vs" if name == "_ve" else name for name in batch.schema.names]
+    return pa.RecordBatch.from_arrays([batch.column(n) for n in names], schema=batch.schema)
+
+
+def ended(items: Items | None) -> Items | None:
+    return None if items is None else Items(items.first_seq, without_lifetimes(items.batch))
+
+
+@dataclass(frozen=True)
+class Ending(Stateless):
+    """An operator with an error."""
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        return inputs[0]
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Ending:
+        return self
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        return Run(without_lifetimes(ports[0].events), ports[0].ctis)
+
+
+def test_what_was_stored_is_checked_before_it_is_written_again() -> None:
+    world = World(STRONG, 4)
+    run(world, 4)
+    assert world.newest is not None
+    env = world.newest.env
+    opened = open_instance(STRONG, "", env)
+    assert opened.history is not None
+    again = tuple(StepResult(tuple(map(ended, step.outputs))) for step in opened.history.again)
+    opened = replace(opened, history=replace(opened.history, again=again))
+    runner = VertexRunner(2, opened, env, Turn())
+    with pytest.raises(InvalidBatchError, match="needs _vs < _ve"):
+        all(runner.turn() for _ in again)
+
+
+def test_all_that_is_written_is_checked_to_verify() -> None:
+    spec = replace(LOGGED, operators=(Ending(),), output_payload=PAYLOAD)
+    with pytest.raises(InvalidBatchError, match="needs _vs < _ve"):
+        World(spec, verify=True).finish()

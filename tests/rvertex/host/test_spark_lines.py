@@ -1,0 +1,37 @@
+"""Where Java listens, and that the secret goes over no plain line of Spark. No Java is started."""
+
+from __future__ import annotations
+
+import pytest
+
+from rstream.transport.tls import TLS_FOLDER
+from rvertex.host.spark_lines import ENCRYPTING, PlainSparkError, check_encrypted, loopback_settings
+
+NEAR = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2]", "local-cluster[2,1,1024]"])
+def test_a_local_java_listens_on_loopback(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    assert loopback_settings(master, lambda key: False) == NEAR
+
+
+def test_what_the_user_said_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    assert loopback_settings("spark://m:7077", lambda key: False) == {}
+    for said in NEAR:
+        assert loopback_settings("local[*]", said.__eq__) == {}
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.1")
+    assert loopback_settings("local[*]", lambda key: False) == {}
+
+
+def test_with_tls_spark_must_encrypt_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TLS_FOLDER, raising=False)
+    check_encrypted("spark://m:7077", lambda key: None)
+    monkeypatch.setenv(TLS_FOLDER, "/keys")
+    check_encrypted("local[*]", lambda key: None)
+    for value in (None, "false"):
+        with pytest.raises(PlainSparkError, match="spark://m:7077 does not encrypt its own lines"):
+            check_encrypted("spark://m:7077", lambda key, value=value: value)
+    for key in ENCRYPTING:
+        check_encrypted("spark://m:7077", {key: "true"}.get)

@@ -1,0 +1,72 @@
+"""Whether Spark and its Python workers may talk over Unix sockets, without a Spark.
+
+Cannot catch: that Spark takes the settings (tests/spark).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rvertex.host.spark_lines import local_sockets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ENABLED = "spark.python.unix.domain.socket.enabled"
+FOLDER = "spark.python.unix.domain.socket.dir"
+
+
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary files go: a folder with a short name."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.delenv("PYSPARK_UDS_MODE", raising=False)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_local_master_has_sockets_in_a_folder_of_its_own(temporary: Path) -> None:
+    settings = local_sockets("local[2]")
+    assert settings == {ENABLED: "true", FOLDER: settings[FOLDER]}
+    folder = Path(settings[FOLDER])
+    assert folder.parent == temporary
+    assert list(folder.iterdir()) == []
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(os.path.join(folder, f".{'0' * 36}.sock"))
+
+
+@pytest.mark.parametrize(("name", "fits"), [("x" * 12, True), ("é" * 12, False), ("x" * 80, False)])
+def test_without_room_for_a_name_there_is_tcp(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, name: str, fits: bool
+) -> None:
+    """Bytes count, not letters."""
+    deep = temporary / name
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert bool(local_sockets("local[2]")) == fits
+    assert len(list(deep.iterdir())) == int(fits)
+
+
+def test_without_a_place_for_temporary_files_there_is_tcp(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "gone"))
+    assert local_sockets("local") == {}
+
+
+def test_where_sockets_are_not_wanted_there_is_tcp(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert local_sockets("spark://host:7077") == {}
+    assert local_sockets("local-cluster[2,1,512]") == {}
+    monkeypatch.setenv("PYSPARK_UDS_MODE", "false")
+    assert local_sockets("local[2]") == {}
+    assert list(temporary.iterdir()) == []

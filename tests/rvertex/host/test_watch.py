@@ -1,0 +1,79 @@
+"""A turn that does not return is told while it lasts, with the operator and what it evaluates.
+
+Cannot catch: code of a user's that holds the interpreter's lock; the host's lines break then.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner import col, udf
+from planner.expressions.nodes import resolve
+from rstream.clock import ManualClock
+from rvertex.host.watch import Watch, doing_of
+from rvertex.operators.filter import FilterOperator
+from tests.support.builders import ev, make_run
+
+if TYPE_CHECKING:
+    from rvertex.messages import HostBusy
+
+PAYLOAD = pa.schema([("x", pa.int64())])
+ENTERED, MAY_LEAVE = threading.Event(), threading.Event()
+WAIT_S = 60.0
+
+
+def slow(x: int) -> bool:
+    ENTERED.set()
+    assert MAY_LEAVE.wait(WAIT_S)
+    return x > 0
+
+
+def test_a_turn_that_lasts_is_told_with_what_it_is_in() -> None:
+    clock = ManualClock()
+    watch = Watch("h0.0", clock, busy_after_s=2.0)
+    told: list[HostBusy | None] = []
+    predicate = udf(slow, returns="bool", deterministic=True)(col("x"))
+    operator = FilterOperator(resolve(predicate.node, PAYLOAD))
+    run = make_run([ev(1, 5, x=7)], PAYLOAD)
+
+    def turn() -> None:
+        with watch.watching(told.append):
+            watch.begin("filter.0", 4)
+            operator.process([run])
+            watch.end()
+            told.append(watch.look())
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    try:
+        assert ENTERED.wait(WAIT_S)
+        clock.advance(1_999_999)
+        assert watch.look() is None
+        clock.advance(7_000_001)
+        busy = watch.look()
+    finally:
+        MAY_LEAVE.set()
+        thread.join()
+    assert busy is not None
+    assert (busy.host, busy.vertex, busy.epoch, busy.lasted_s) == ("h0.0", "filter.0", 4, 9)
+    assert busy.doing.startswith("Filter: slow at line ")
+    assert busy.doing.endswith("tests/rvertex/host/test_watch.py")
+    assert busy.memory_bytes > 1 << 20
+    assert told[-1] is None, "the turn is over"
+
+
+def test_a_stack_of_odd_classes_is_told_too() -> None:
+    """A class may have no module: made by ``type()``, or by who sets it to nothing."""
+    here: list[str] = []
+
+    class Odd:
+        def call(self) -> None:
+            here.append(doing_of(sys._getframe()))
+
+    Odd.__module__ = None  # type: ignore[assignment]
+    Odd().call()
+    assert " at line " in here[0]

@@ -1,0 +1,79 @@
+"""What a side of a join remembers: few runs, few dead rows, matches as a scan finds them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rvertex.keys.code_map import CodeMap
+from rvertex.operators.joins.side_index import JoinSide, Rows, living_rows
+
+STORED = pa.schema([("k", pa.int64())])
+
+
+def rows_of(codes: np.ndarray, ve: np.ndarray, first_ordinal: int) -> Rows:
+    stored = pa.RecordBatch.from_arrays([pa.array(codes * 10)], schema=STORED)
+    return Rows(codes, ve, first_ordinal + np.arange(len(codes)), stored)
+
+
+@pytest.mark.parametrize("lifetime", [5, 200, 10_000])
+def test_a_side_is_a_list_of_what_lives(lifetime: int) -> None:
+    rng = np.random.default_rng(lifetime)
+    side, frontier = JoinSide(STORED), 0
+    everything: list[tuple[int, int, int]] = []
+    for step in range(150):
+        frontier = step * 3
+        codes = rng.integers(0, 1500, rng.integers(0, 8))
+        ve = frontier + 1 + rng.integers(0, lifetime, len(codes))
+        side.insert(rows_of(codes, ve, side.next_ordinal), frontier)
+        numbered = range(side.next_ordinal, side.next_ordinal + len(codes))
+        everything += zip(codes.tolist(), ve.tolist(), numbered, strict=True)
+        side.next_ordinal += len(codes)
+        side.expire(frontier)
+        side.check(frontier)
+        everything = [row for row in everything if row[1] > frontier]
+        assert len(side) <= 2 * len(everything)
+        assert side.runs <= 1 + len(side).bit_length()
+        probes = rng.integers(0, 1600, 4)
+        vs = np.sort(frontier + rng.integers(0, 4, 4))
+        assert found(side, probes, vs) == scanned(everything, probes, vs)
+    ve, ordinal, stored = living_rows(side.table(), frontier)
+    assert list(zip(stored.column("k").to_pylist(), ve, ordinal, strict=True)) == [
+        (code * 10, ve, ordinal) for code, ve, ordinal in everything
+    ]
+    side.expire(10**9)
+    assert (len(side), side.runs) == (0, 0)
+
+
+def found(side: JoinSide, probes: np.ndarray, vs: np.ndarray) -> list[tuple[int, int]]:
+    return sorted(
+        (int(i), int(run.rows.ordinal[p]))
+        for run, probe, place in side.find(probes, vs)
+        for i, p in zip(probe, place, strict=True)
+    )
+
+
+def scanned(
+    rows: list[tuple[int, int, int]], probes: np.ndarray, vs: np.ndarray
+) -> list[tuple[int, int]]:
+    return [
+        (i, ordinal)
+        for i, (probe, time) in enumerate(zip(probes, vs, strict=True))
+        for code, ve, ordinal in rows
+        if code == probe and ve > time
+    ]
+
+
+def test_a_code_map_forgets_what_is_cleared() -> None:
+    codes = CodeMap()
+    codes.put(np.array([3, 5_000]), np.array([7, 8]))
+    assert codes.get(np.array([5_000, 3, 4, 90_000])).tolist() == [8, 7, -1, -1]
+    codes.clear(np.array([3]))
+    assert codes.get(np.array([3, 5_000])).tolist() == [-1, 8]
+
+
+def test_living_rows_of_an_empty_side() -> None:
+    ve, ordinal, stored = living_rows(JoinSide(STORED).table(), 0)
+    assert len(ve) == len(ordinal) == stored.num_rows == 0
+    assert stored.schema == STORED

@@ -1,0 +1,135 @@
+"""Windows that slide: what they make is what gathering makes, however they are cut or restored.
+
+Cannot catch: a choice between sliding and gathering that costs more than the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rstream.items.batch import event_schema
+from rvertex.aggregates.spec import AggregateSpec
+from rvertex.errors import SumOverflowError
+from rvertex.events.run import Run
+from rvertex.operators.windows import sliding
+from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+from rvertex.operators.windows.sliding import SlidingWindows
+from tests.support.exact import assert_same_items
+from tests.support.operator_harness import assert_cut_invariant
+from tests.support.strategies import PAYLOAD, runs, splits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXACT = (
+    AggregateSpec("count", None, "rows"),
+    AggregateSpec("count", "n", "ns"),
+    AggregateSpec("sum", "n", "total"),
+    AggregateSpec("mean", "n", "mean"),
+    AggregateSpec("min", "n", "least"),
+    AggregateSpec("max", "n", "most"),
+)
+WINDOWS = st.sampled_from([(4, 1), (12, 1), (13, 3), (20, 4), (30, 2)])
+KEYS = st.sampled_from([(), ("k",), ("s",), ("k", "s"), ("x",)])
+ALWAYS, NEVER = 0, 1 << 62
+
+
+@pytest.fixture
+def taken() -> Iterator[list[int]]:
+    """How many windows each close of :class:`SlidingWindows` made; always asked to."""
+    made: list[int] = []
+    close = SlidingWindows.close
+
+    def counted(*args: object) -> object:
+        closed = close(*args)  # type: ignore[arg-type]
+        made.append(-1 if closed is None else len(closed))
+        return closed
+
+    with patch.object(SlidingWindows, "close", counted), patch.object(sliding, "_ROWS_MIN", ALWAYS):
+        yield made
+
+
+@settings(max_examples=5, deadline=None)
+@given(run=runs(), cuts=splits(), keys=KEYS, window=WINDOWS)
+def test_sliding_is_gathering(
+    run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]
+) -> None:
+    spec = WindowAggregate(keys, *window, EXACT, points=True)
+    with patch.object(sliding, "_ROWS_MIN", NEVER):
+        gathered = spec.open([PAYLOAD]).process([run])
+    with patch.object(sliding, "_ROWS_MIN", ALWAYS):
+        slid = assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
+    assert_same_items(slid.events, gathered.events, "sliding")
+    assert slid.ctis.tolist() == gathered.ctis.tolist()
+
+
+def points(vs: np.ndarray, keys: np.ndarray, values: pa.Array) -> Run:
+    """Points of ``k`` and ``n``."""
+    columns = [pa.array(vs), pa.array(vs + 1), pa.array(keys), values]
+    schema = event_schema(pa.schema([("k", pa.int64()), ("n", values.type)]))
+    return Run(pa.RecordBatch.from_arrays(columns, schema=schema), np.arange(10, 500, 10))
+
+
+def both(run: Run, aggregates: tuple[AggregateSpec, ...], steps: int) -> None:
+    """Rows and CTIs step by step, beside gathering all at once."""
+    payload = pa.schema(list(run.events.schema)[2:])
+    spec = WindowAggregate(("k",), 100, 10, aggregates, points=True)
+    with patch.object(sliding, "_ROWS_MIN", NEVER):
+        expected = spec.open([payload]).process([run]).events
+    operator = spec.open([payload])
+    vs = run.events.column(0).to_numpy()
+    found = []
+    for lo in range(0, 500, steps):
+        at, until = np.searchsorted(vs, [lo, lo + steps])
+        ctis = run.ctis[(run.ctis >= lo) & (run.ctis < lo + steps)]
+        found.append(operator.process([Run(run.events.slice(at, until - at), ctis)]).events)
+    whole = pa.Table.from_batches(found).combine_chunks().to_batches()[0]
+    assert_same_items(whole, expected, f"in steps of {steps}")
+
+
+@pytest.mark.parametrize("steps", [7, 64])
+@pytest.mark.parametrize("kind", ["int64", "int16", "bool", "timestamp[us]", "date32", "uint64"])
+def test_keys_come_and_go(taken: list[int], steps: int, kind: str) -> None:
+    """Nulls appear late, keys are forgotten, and there is a gap longer than a window."""
+    draw = np.random.default_rng(5)
+    vs = np.sort(np.concatenate([draw.integers(0, 180, 3_000), draw.integers(320, 500, 3_000)]))
+    keys = vs // 3 * 40 + draw.integers(0, 60, len(vs))
+    nulls = (vs > 90) & (draw.random(len(vs)) < 0.7)
+    numbers = draw.integers(0, 2 if kind == "bool" else 1_000, len(vs))
+    plain = pa.array(numbers.astype(np.int32 if kind == "date32" else np.int64), mask=nulls)
+    values = plain.cast(pa.type_for_alias(kind))
+    functions = ("count", "min", "max", *(("sum",) if "int" in kind else ()))
+    aggregates = tuple(AggregateSpec(f, "n", f) for f in functions)
+    with patch.object(sliding, "_KEYS_MIN", 16):
+        both(points(vs, keys, values), aggregates, steps)
+    assert max(taken) > 0
+
+
+def test_sums_that_may_leave_int64_are_gathered(taken: list[int]) -> None:
+    """They fit, or are refused, as ever."""
+    vs, keys = np.array([1, 12, 23, 34, 45]), np.zeros(5, np.int64)
+    sums = (AggregateSpec("sum", "n", "total"),)
+    both(points(vs, keys, pa.array([2**62, -(2**62), 2**62, -(2**62), 7])), sums, 10)
+    assert min(taken) == -1
+    with pytest.raises(SumOverflowError):
+        both(points(vs, keys, pa.array([2**62, 2**62, -(2**62), -(2**62), 7])), sums, 10)
+
+
+def test_what_depends_on_the_order_does_not_slide(taken: list[int]) -> None:
+    payload = pa.schema([("k", pa.int64()), ("x", pa.float64())])
+    for aggregate in (AggregateSpec("sum", "x", "o"), AggregateSpec("first", "x", "o")):
+        partial = PartialAggregate(("k",), 100, 10, (aggregate,), points=True)
+        final = FinalAggregate(("k",), 100, 10, (aggregate,), points=True)
+        run = points(np.arange(50), np.zeros(50, np.int64), pa.array(np.arange(50.0)))
+        operator = partial.open([payload])
+        renamed = run.events.rename_columns([*run.events.schema.names[:3], "x"])
+        middle = operator.process([Run(renamed, run.ctis)])
+        final.open([partial.output_schema([payload])]).process([middle])
+    assert taken == []

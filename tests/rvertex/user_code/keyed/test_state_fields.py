@@ -1,0 +1,54 @@
+"""Objects of forgotten keys, which serve new ones: nothing of the old key is left in them.
+
+Cannot catch: attributes that were not declared in a key that is not forgotten; a snapshot loses
+them, so a query that sets them in sight is refused (tests/planner/test_user_code.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.user_code.code import UserCode
+from rvertex.user_code.keyed.process import KeyedContext, KeyedProcess, Timer
+from rvertex.user_code.keyed.state_fields import state_fields
+from tests.support.builders import cti, ev, make_run, table_of
+
+K = pa.schema([("k", pa.string())])
+OBJECTS: list[int] = []
+
+
+def mark(process: Any, key: str) -> None:
+    """What a look through the code of a process does not see."""
+    process.mark = key
+
+
+class Marked(KeyedProcess):
+    """Forgotten after its timer."""
+
+    path: list[str]
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        OBJECTS.append(id(self))
+        ctx.emit(getattr(self, "mark", ""), "".join(self.path))
+        mark(self, event.k)
+        self.path.append(event.k)
+        ctx.set_timer(event.vs + 1)
+
+    def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
+        self.path.clear()
+
+
+def test_what_was_not_declared_goes_to_no_other_key() -> None:
+    OBJECTS.clear()
+    fields = state_fields(Marked, KeyedProcess)
+    output = pa.schema([("mark", pa.string()), ("path", pa.string())])
+    spec = KeyedProcessing(("k",), UserCode("Marked", Marked), fields, output)
+    operator = spec.open([K])
+    for time, key in enumerate("abc"):
+        out = operator.process([make_run([ev(time * 9, k=key), cti(time * 9 + 5)], K)])
+        assert table_of(out) == [ev(time * 9, k=key, mark="", path=""), cti(time * 9 + 5)]
+        operator.snapshot()
+    assert len(set(OBJECTS)) == 1, "one object serves all three"

@@ -1,0 +1,111 @@
+"""Small jobs that the tests of this folder run from end to end, on threads of this process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobmanager import JobConfig
+from planner import Query, Stream, agg, col, event, hopping, tumbling
+from rstream import open_reader, open_store, read_events
+from rstream.store.part_files import part_uri
+
+WAIT_S = 60.0
+ROWS = 4_000
+#: Event time from the first to the last row, seconds.
+SPAN_S = 40
+#: Every second an eighth of the events.
+EIGHTH_S = SPAN_S // 8
+
+#: Items of one stream: sequence number, kind, lifetime, payload.
+ItemRows = list[tuple[Any, ...]]
+
+
+def write_events(path: Path, rows: int = ROWS) -> Path:
+    """Events out of order by up to 0.2 s, with doubles whose sum depends on its order."""
+    rng = np.random.default_rng(7)
+    times = np.sort(rng.integers(0, SPAN_S * 1_000_000, rows)) + rng.integers(0, 200_000, rows)
+    table = pa.table(
+        {
+            "t": times,
+            "key": rng.integers(0, 8, rows),
+            "x": rng.normal(size=rows) * 10.0 ** rng.integers(-8, 8, rows),
+        }
+    )
+    pq.write_table(table, path, row_group_size=max(1, rows // 8))
+    return path
+
+
+def two_exchanges(path: Path) -> Query:
+    """A join of the events with their own counts by key, then an aggregate by another key."""
+    events = Stream.from_parquet(str(path), vs="t", delay="1s")
+    busy = events.group_by("key").window(hopping("2s", "1s")).agg(n=agg.count(), total=agg.sum("x"))
+    joined = events.join(busy, on="key").select("n", "total", "x", bucket=col("key") % 3)
+    return (
+        joined.group_by("bucket")
+        .window(hopping("4s", "2s"))
+        .agg(n=agg.count(), most=agg.max("n"), total=agg.sum("x"), last=agg.last("total"))
+        .to_parquet()
+    )
+
+
+def uneven_speeds(path: Path) -> Query:
+    """One side has a hundred events where the other has two; one vertex reads each."""
+    fast = Stream.from_parquet(str(path), vs="t", delay="1s", partitions=1)
+    rows = [
+        event(i * EIGHTH_S * 1_000_000, (i + 1) * EIGHTH_S * 1_000_000, key=k, tier=i)
+        for i in range(8)
+        for k in range(8)
+    ]
+    slow = Stream.from_items({"key": "int64", "tier": "int64"}, rows, partitions=1)
+    joined = fast.join(slow, on="key")
+    return (
+        joined.group_by("tier")
+        .window(tumbling("20s"))
+        .agg(n=agg.count(), total=agg.sum("x"))
+        .to_parquet()
+    )
+
+
+def with_limits(config: JobConfig | None = None, **limits: Any) -> JobConfig:
+    """A configuration with these limits of a host."""
+    config = config or JobConfig()
+    return replace(config, host=replace(config.host, **limits))
+
+
+def outcome(status: dict[str, Any]) -> tuple[str, int, int, str]:
+    """What must not depend on how a job ran."""
+    return status["state"], status["events_in"], status["events_out"], status["output_digest"]
+
+
+def partitions(output: str) -> list[str]:
+    """The places of the output's streams."""
+    names = {path.name.rsplit("-", 2)[0] for path in Path(output).glob("part-*.parquet")}
+    return [part_uri(output, name) for name in sorted(names)]
+
+
+def output_items(output: str) -> list[ItemRows]:
+    """Every durable item of every output stream, CTIs included, in sequence order."""
+    return [_items(folder) for folder in partitions(output)]
+
+
+def _items(folder: str) -> ItemRows:
+    reader = open_reader(open_store(folder), 0)
+    rows: ItemRows = []
+    while (items := reader.read_next()) is not None:
+        rows += [
+            (items.first_seq + k, *row.values()) for k, row in enumerate(items.batch.to_pylist())
+        ]
+    reader.close()
+    return rows
+
+
+def answer(output: str) -> list[dict[str, Any]]:
+    """The events of the output, in an order of their own."""
+    rows = [row for folder in partitions(output) for row in read_events(folder).to_pylist()]
+    return sorted(rows, key=repr)

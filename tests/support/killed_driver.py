@@ -1,0 +1,46 @@
+"""A job manager in a process of its own, for tests that kill it: prints its statuses as lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jobmanager
+from jobmanager import JobConfig
+from tests.support.jobs import WAIT_S, two_exchanges, with_limits
+from tests.support.trouble import Gate
+
+CONFIG = with_limits(
+    JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=100, report_interval_s=0.02
+)
+
+
+def show(status: dict[str, Any]) -> None:
+    """One line per status, at once."""
+    print(json.dumps({"state": status["state"], "events_in": status["events_in"]}), flush=True)
+
+
+def main(events: str, root: str, paced: str, events_in: str) -> None:
+    """Run, or go on with, the job at ``root``; it reads some more than ``events_in``, and waits."""
+    gate = Gate()
+    gate.close_at(int(events_in))
+    gate.stand()
+    if Path(root, "job.json").exists():
+        job = jobmanager.resume(root, config=CONFIG, on_status=show)
+    else:
+        job = jobmanager.run(
+            two_exchanges(Path(events)),
+            root=root,
+            executor="local",
+            hosts=2,
+            paced=float(paced),
+            config=CONFIG,
+            on_status=show,
+        )
+    job.wait(WAIT_S)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
