@@ -7,6 +7,7 @@ inside of it, is a room of its own. A room imports rooms before it and nothing a
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,12 @@ def is_pure(file: str) -> bool:
     return any(file == room or file.startswith(room + "/") for room in PURE)
 
 
+@functools.cache
+def tree(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text(), file)
+
+
+@functools.cache
 def file_of(name: str) -> str | None:
     """The file that a dotted name is in, or None if it is not of the four packages."""
     if name.split(".")[0] not in PACKAGES:
@@ -90,10 +97,12 @@ def file_of(name: str) -> str | None:
     raise AssertionError(f"{name} is nowhere")
 
 
+@functools.cache
 def imported_files(file: str) -> set[str]:
     """The files of the packages that ``file`` imports anywhere, also for its types alone."""
-    tree = ast.parse((ROOT / file).read_text(), file)
-    return {found for name in imported_names(tree) if (found := file_of(name)) not in (None, file)}
+    return {
+        found for name in imported_names(tree(file)) if (found := file_of(name)) not in (None, file)
+    }
 
 
 def imported_names(tree: ast.AST) -> Iterator[str]:

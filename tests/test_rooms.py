@@ -5,8 +5,6 @@ Cannot catch: a line in the wrong room, or an import that is hidden in a string.
 
 from __future__ import annotations
 
-import pytest
-
 from tests.rooms import FILES, PACKAGES, PURE, ROOMS, ROOT, imported_files, room_of
 
 ENTRIES_MAX = 14
@@ -15,7 +13,6 @@ NODES = {
     f"planner/logical/{name}.py"
     for name in ("aggregation", "nodes", "one_input", "recover", "user_step")
 }
-IMPORTED = {file: imported_files(file) for file in FILES}
 
 
 def test_every_file_has_a_room() -> None:
@@ -24,18 +21,22 @@ def test_every_file_has_a_room() -> None:
     assert [room for room in PURE if not (ROOT / room).exists()] == []
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_a_room_imports_rooms_below_it(file: str) -> None:
-    rank = ROOMS.index(room_of(file))
-    wrong = sorted(f for f in IMPORTED[file] if ROOMS.index(room_of(f)) > rank)
-    assert not wrong, f"{file} must not import {wrong}: their rooms are above (tests/rooms.py)"
+def test_a_room_imports_rooms_below_it() -> None:
+    rank = {file: ROOMS.index(room_of(file)) for file in FILES}
+    above = [
+        f"{file} must not import {f}: its room is above (tests/rooms.py)"
+        for file in FILES
+        for f in sorted(imported_files(file))
+        if rank[f] > rank[file]
+    ]
+    assert not above, "\n".join(above)
 
 
 def test_there_is_no_circle_of_files() -> None:
     """A package's ``__init__.py`` gathers names for its users; its own files do not import it."""
     left = {
-        file: {f for f in found if not is_init(f) and not {file, f} <= NODES}
-        for file, found in IMPORTED.items()
+        file: {f for f in imported_files(file) if not is_init(f) and not {file, f} <= NODES}
+        for file in FILES
     }
     while free := [file for file, found in left.items() if not found & left.keys()]:
         for file in free:
@@ -50,16 +51,16 @@ def is_init(file: str) -> bool:
     return file.endswith("/__init__.py")
 
 
-@pytest.mark.parametrize("folder", sorted({file.rpartition("/")[0] for file in FILES}))
-def test_a_folder_is_seen_at_one_glance(folder: str) -> None:
-    entries = [
-        path.name
-        for path in (ROOT / folder).iterdir()
-        if path.name not in {"__init__.py", "__pycache__", "py.typed"}
-    ]
-    assert len(entries) <= ENTRIES_MAX, f"{folder} has {len(entries)} entries: {sorted(entries)}"
-    says = (ROOT / folder / "__init__.py").read_text()
-    assert says.startswith('"""'), f"{folder}/__init__.py must say what the room is for"
+def test_a_folder_is_seen_at_one_glance() -> None:
+    wrong = []
+    for folder in sorted({file.rpartition("/")[0] for file in FILES}):
+        found = {path.name for path in (ROOT / folder).iterdir()}
+        entries = sorted(found - {"__init__.py", "__pycache__", "py.typed"})
+        if len(entries) > ENTRIES_MAX:
+            wrong.append(f"{folder} has {len(entries)} entries: {entries}")
+        if not (ROOT / folder / "__init__.py").read_text().startswith('"""'):
+            wrong.append(f"{folder}/__init__.py must say what the room is for")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_packages_are_the_last_rooms_of_their_own() -> None:
