@@ -4,7 +4,7 @@ SHELL := /bin/sh
 BIN := .venv/bin
 # The environment is made again when what is to be installed has changed.
 STAMP := .venv/.installed-$(shell cksum setup.cfg | cut -d ' ' -f 1)
-CODE := rstream rvertex planner jobmanager
+CODE := streamscope.py rstream rvertex planner jobmanager
 LINTED := $(CODE) tests examples benchmarks
 PYTEST := $(BIN)/python -m pytest -q
 
@@ -72,7 +72,7 @@ golden: $(STAMP)  ## rewrite the golden files; read the difference before you co
 	$(PYTEST) -m "not spark and not slow" tests/planner tests/jobmanager --rewrite
 
 clean:  ## remove .venv and caches
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv __pycache__ build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find $(LINTED) -name __pycache__ -type d -exec rm -rf {} +
 
 lint: $(STAMP)

@@ -31,6 +31,7 @@ TOP_LEVEL = {
     *PACKAGES,
     *("setup.cfg", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "LICENSE"),
     "SECURITY.md",
+    "streamscope.py",
     *("tests", "benchmarks", "examples", "docs"),
 }
 #: One door per outside system; files that may import it.

@@ -1,0 +1,228 @@
+"""All public names of StreamScope: ``import streamscope as ss``.
+
+What is not listed here or in docs/versions.md may change with any release. Other distributions on
+PyPI install packages called ``rstream``, ``planner`` or ``jobmanager`` as well. If one of them
+stands where ours should be, this import fails and says which file and which distribution it is.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os.path
+from importlib import metadata
+
+__version__ = "0.2.0"
+
+_DISTRIBUTION = "streamscope"
+_PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
+
+
+def _refuse_foreign_packages() -> None:
+    """Look up where the four packages lie, without importing them, and refuse any not ours.
+
+    Raises:
+        ImportError: a package is missing, or lies elsewhere than this file.
+    """
+    here = os.path.dirname(os.path.realpath(__file__))
+    for name in _PACKAGES:
+        found = _file_of(name)
+        if found is None:
+            raise ImportError(
+                f"streamscope needs its package {name!r}, which is not beside {here}: "
+                f"install streamscope again",
+                name=name,
+            )
+        if os.path.dirname(os.path.dirname(os.path.realpath(found))) != here:
+            raise ImportError(_conflict(name, found), name=name, path=found)
+
+
+def _file_of(name: str) -> str | None:
+    """The file that ``import name`` would run, or did run."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except ValueError:  # a module made by hand, which has no spec
+        return "sys.modules"
+    if spec is None:
+        return None
+    return spec.origin or next(iter(spec.submodule_search_locations or ()), None)
+
+
+def _conflict(name: str, found: str) -> str:
+    """Which package stands in the way, and what to do about it."""
+    owners = _other_owners(name)
+    if owners:
+        whose = f"it belongs to the installed distribution {' and '.join(owners)}"
+        remedy = (
+            f"run `pip uninstall {' '.join(owners)}` and install streamscope again, or install "
+            f"streamscope into a virtual environment of its own"
+        )
+    else:
+        whose = "no installed distribution owns it"
+        remedy = f"rename that {name!r}, take it off sys.path, or start Python in another folder"
+    return (
+        f"{name!r} is not the package of streamscope: Python finds {found}, and {whose}. "
+        f"To use streamscope, {remedy}."
+    )
+
+
+def _other_owners(name: str) -> list[str]:
+    """The installed distributions apart from this one that bring a package ``name``."""
+    return sorted(set(metadata.packages_distributions().get(name, ())) - {_DISTRIBUTION})
+
+
+def _overwritten(error: ImportError) -> str | None:
+    """What to say if another distribution wrote its files over those of ours."""
+    for name in _PACKAGES:
+        if _other_owners(name):
+            return f"{_conflict(name, _file_of(name) or name)} ({error})"
+    return None
+
+
+_refuse_foreign_packages()
+try:
+    from jobmanager import (
+        Comparison,
+        Job,
+        JobConfig,
+        JobExistsError,
+        JobFailedError,
+        JobFormatError,
+        JobRunningError,
+        LateRowsWarning,
+        NoJobError,
+        OutputTakenError,
+        collect,
+        collect_batch,
+        read_dead_letters,
+        read_late,
+        resume,
+        run,
+    )
+    from planner import (
+        EvaluationError,
+        Expr,
+        ExpressionTypeError,
+        GroupedStream,
+        InvalidDurationError,
+        InvalidPlanError,
+        KeyedContext,
+        KeyedProcess,
+        Query,
+        SqlError,
+        Stream,
+        Timer,
+        Udf,
+        UnknownColumnError,
+        Window,
+        WindowedStream,
+        agg,
+        coalesce,
+        col,
+        count_window,
+        cti,
+        event,
+        hopping,
+        lit,
+        session,
+        snapshot,
+        sql,
+        tumbling,
+        udf,
+        ve,
+        vs,
+        when,
+    )
+    from planner.explain.text import explain
+    from rstream import (
+        INF_TIME,
+        MIN_TIME,
+        IntegrityError,
+        Items,
+        OperatingError,
+        RStream,
+        StoreError,
+        StreamEngineError,
+        StreamLimits,
+        StreamReader,
+        UsageError,
+        item_schema,
+        open_reader,
+        open_store,
+        read_events,
+    )
+    from rvertex import RVertex, Snapshot, merge
+except ImportError as error:
+    if explained := _overwritten(error):
+        raise ImportError(explained, name=error.name, path=error.path) from error
+    raise
+
+__all__ = [
+    "INF_TIME",
+    "MIN_TIME",
+    "Comparison",
+    "EvaluationError",
+    "Expr",
+    "ExpressionTypeError",
+    "GroupedStream",
+    "IntegrityError",
+    "InvalidDurationError",
+    "InvalidPlanError",
+    "Items",
+    "Job",
+    "JobConfig",
+    "JobExistsError",
+    "JobFailedError",
+    "JobFormatError",
+    "JobRunningError",
+    "KeyedContext",
+    "KeyedProcess",
+    "LateRowsWarning",
+    "NoJobError",
+    "OperatingError",
+    "OutputTakenError",
+    "Query",
+    "RStream",
+    "RVertex",
+    "Snapshot",
+    "SqlError",
+    "StoreError",
+    "Stream",
+    "StreamEngineError",
+    "StreamLimits",
+    "StreamReader",
+    "Timer",
+    "Udf",
+    "UnknownColumnError",
+    "UsageError",
+    "Window",
+    "WindowedStream",
+    "__version__",
+    "agg",
+    "coalesce",
+    "col",
+    "collect",
+    "collect_batch",
+    "count_window",
+    "cti",
+    "event",
+    "explain",
+    "hopping",
+    "item_schema",
+    "lit",
+    "merge",
+    "open_reader",
+    "open_store",
+    "read_dead_letters",
+    "read_events",
+    "read_late",
+    "resume",
+    "run",
+    "session",
+    "snapshot",
+    "sql",
+    "tumbling",
+    "udf",
+    "ve",
+    "vs",
+    "when",
+]

@@ -1,0 +1,143 @@
+"""The public names of docs and scripts: they are there, and a foreign package is told of.
+
+Cannot catch: a name that is there and does something else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jobmanager
+import planner
+import streamscope
+
+ROOT = Path(__file__).parent.parent
+PLANNER = (
+    *("Stream", "Query", "col", "lit", "when", "agg", "event", "cti", "hopping", "tumbling"),
+    *("snapshot", "session", "sql"),
+)
+PUBLIC = {
+    "streamscope": (
+        *PLANNER,
+        *("coalesce", "vs", "ve", "count_window", "udf", "KeyedProcess", "explain"),
+        *("run", "resume", "collect", "collect_batch", "JobConfig", "Job"),
+        *("read_late", "read_dead_letters", "read_events"),
+        *("RStream", "StreamReader", "RVertex", "Snapshot", "merge", "__version__"),
+    ),
+    "planner": PLANNER,
+    "jobmanager": ("run", "collect", "collect_batch", "resume", "Job", "JobConfig"),
+    "rstream": ("RStream", "StreamReader"),
+    "rvertex": ("RVertex", "Snapshot", "merge"),
+}
+STREAM = (
+    *("from_parquet", "from_csv", "from_json", "from_items", "filter", "select", "with_columns"),
+    *("union", "apply", "join", "shift", "set_duration", "extend", "clip", "point_at_end"),
+    *("chop", "stitch", "group_by", "to_parquet", "to_rstream"),
+)
+OURS = {"rstream", "rvertex", "planner", "jobmanager"}
+#: A distribution's record of what it installed, as pip writes it.
+METADATA = "Metadata-Version: 2.1\nName: day-planner\nVersion: 3.1\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(module, name) for module, names in PUBLIC.items() for name in names]
+)
+def test_a_promised_name_is_public(module: str, name: str) -> None:
+    found = importlib.import_module(module)
+    assert hasattr(found, name)
+    assert name in found.__all__
+
+
+def test_steps_have_their_promised_names() -> None:
+    assert [name for name in STREAM if not hasattr(planner.Stream, name)] == []
+    assert {"window", "process"} <= set(dir(planner.GroupedStream))
+    assert hasattr(planner.WindowedStream, "agg")
+    assert [n for n in ("wait", "status", "cancel") if not hasattr(jobmanager.Job, n)] == []
+
+
+def test_one_module_has_what_queries_and_jobs_need() -> None:
+    wanted = {*planner.__all__, *jobmanager.__all__}
+    assert wanted <= set(streamscope.__all__)
+    assert all(getattr(streamscope, name) is not None for name in streamscope.__all__)
+    for package in (planner, jobmanager):
+        for name in package.__all__:
+            assert getattr(streamscope, name) is getattr(package, name)
+
+
+def imported(*ahead: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What ``import streamscope`` says with ``ahead`` before this project on the path."""
+    path = os.pathsep.join(str(entry) for entry in (*ahead, ROOT))
+    return subprocess.run(
+        [sys.executable, "-c", "import streamscope; print(streamscope.__version__)"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def foreign(folder: Path, name: str = "planner") -> Path:
+    """A folder with a package that has the name of one of ours, and would do harm."""
+    package = folder / name
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text('print("foreign code ran")\n')
+    return folder
+
+
+def test_the_import_works_alone(tmp_path: Path) -> None:
+    done = imported(folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == streamscope.__version__
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_a_package_in_the_way_is_named_and_not_run(name: str, tmp_path: Path) -> None:
+    done = imported(foreign(tmp_path / "site", name), folder=tmp_path)
+    message = done.stderr.splitlines()[-1]
+    assert message.startswith(f"ImportError: '{name}' is not the package of streamscope: ")
+    assert str(tmp_path / "site" / name / "__init__.py") in message
+    assert "no installed distribution owns it" in message
+    assert "rename" in message
+    assert done.stdout == ""
+
+
+def recorded(site: Path) -> Path:
+    """``site`` with a record of a distribution that owns its ``planner``."""
+    record = site / "day_planner-3.1.dist-info"
+    record.mkdir()
+    (record / "METADATA").write_text(METADATA)
+    (record / "top_level.txt").write_text("planner\n")
+    return site
+
+
+def test_a_distribution_in_the_way_is_named(tmp_path: Path) -> None:
+    site = recorded(foreign(tmp_path / "site"))
+    message = imported(site, folder=tmp_path).stderr.splitlines()[-1]
+    assert "it belongs to the installed distribution day-planner" in message
+    assert "pip uninstall day-planner" in message
+    assert "virtual environment of its own" in message
+
+
+def test_a_package_of_the_users_folder_is_named(tmp_path: Path) -> None:
+    """``python -c`` and ``-m`` put the folder they start in first."""
+    message = imported(folder=foreign(tmp_path)).stderr.splitlines()[-1]
+    assert "start Python in another folder" in message
+
+
+def test_an_overwritten_package_is_told_of(tmp_path: Path) -> None:
+    """All lies in one folder, and another distribution was installed over ours."""
+    site = tmp_path / "site"
+    for name in OURS:
+        foreign(site, name)
+    (site / "streamscope.py").write_text((ROOT / "streamscope.py").read_text())
+    recorded(site)
+    message = imported(site, folder=tmp_path).stderr.splitlines()[-1]
+    assert "pip uninstall day-planner" in message
