@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from rstream.errors import IntegrityError, OperatingError, UsageError
+from rstream.errors import IntegrityError, OperatingError, UsageError, error_class
 
 
 class LateRowsWarning(UserWarning):
     """Rows of a source were late, so that they are not in the answer as they were."""
 
 
+@error_class
 class JobExistsError(UsageError):
     """The root already holds a job. ``note``: what else is to be known of it, or empty."""
 
-    def __init__(self, root: str, state: str, note: str = "") -> None:
-        super().__init__(root, state, note)
-        self.root, self.state, self.note = root, state, note
+    root: str
+    state: str
+    note: str = ""
 
     def __str__(self) -> str:
         more = f" ({self.note})" if self.note else ""
@@ -29,96 +30,90 @@ class JobExistsError(UsageError):
         )
 
 
+@error_class
 class JobRunningError(UsageError):
     """Another job manager is alive on this root."""
 
-    def __init__(self, root: str, owner: str) -> None:
-        super().__init__(root, owner)
-        self.root, self.owner = root, owner
+    root: str
+    owner: str
 
-    def __str__(self) -> str:
-        return f"a job manager is already running on {self.root} ({self.owner})"
+    message = "a job manager is already running on {root} ({owner})"
 
 
+@error_class
 class NoJobError(UsageError):
     """The root holds no job."""
 
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self.root = root
+    root: str
 
-    def __str__(self) -> str:
-        return f"{self.root} holds no job"
+    message = "{root} holds no job"
 
 
+@error_class
 class JobFormatError(UsageError):
     """Another version began the job, and stored it otherwise."""
 
-    def __init__(self, root: str, found: int, expected: int) -> None:
-        super().__init__(root, found, expected)
-        self.root, self.found, self.expected = root, found, expected
+    root: str
+    found: int
+    expected: int
 
-    def __str__(self) -> str:
-        return (
-            f"{self.root} holds a job of another version (its format is {self.found}, this version "
-            f"has {self.expected}); resume it with the version that began it, or run the query "
-            "anew with another --root"
-        )
+    message = (
+        "{root} holds a job of another version (its format is {found}, this version "
+        "has {expected}); resume it with the version that began it, or run the query "
+        "anew with another --root"
+    )
 
 
+@error_class
 class BrokenFileError(IntegrityError):
     """A file of a root that the job cannot go on without is gone, or not what was written."""
 
-    def __init__(self, path: str, reason: str, meaning: str) -> None:
-        super().__init__(path, reason, meaning)
-        self.path, self.reason, self.meaning = path, reason, meaning
+    path: str
+    reason: str
+    meaning: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.path} is broken: {self.reason}. It holds {self.meaning}, and the job cannot go "
-            "on without it: put the file back from a copy, or run the query anew with another "
-            "--root"
-        )
+    message = (
+        "{path} is broken: {reason}. It holds {meaning}, and the job cannot go "
+        "on without it: put the file back from a copy, or run the query anew with another "
+        "--root"
+    )
 
 
+@error_class
 class UntrustedRootError(UsageError):
     """Somebody else may have written the pickles of a root, which are programs."""
 
-    def __init__(self, root: str, reason: str) -> None:
-        super().__init__(root, reason)
-        self.root, self.reason = root, reason
+    root: str
+    reason: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.root} is not trusted: {self.reason}. Its files hold code that would run as "
-            "you; if you trust everybody who may have written them, say --trust (trust=True)"
-        )
+    message = (
+        "{root} is not trusted: {reason}. Its files hold code that would run as "
+        "you; if you trust everybody who may have written them, say --trust (trust=True)"
+    )
 
 
+@error_class
 class InputsChangedError(IntegrityError):
     """Input files are not those that the job was planned with. ``files`` names them."""
 
-    def __init__(self, files: str) -> None:
-        super().__init__(files)
-        self.files = files
+    files: str
 
-    def __str__(self) -> str:
-        return (
-            f"input files have changed since the job was planned: {self.files}; put them back as "
-            "they were, with their times (cp -p), or run the query anew with another root; if only "
-            "rows were mended that the job could not read, resume with --accept-changed-inputs"
-        )
+    message = (
+        "input files have changed since the job was planned: {files}; put them back as "
+        "they were, with their times (cp -p), or run the query anew with another root; if only "
+        "rows were mended that the job could not read, resume with --accept-changed-inputs"
+    )
 
 
+@error_class
 class OutputTakenError(UsageError):
     """The output path holds the output of another job, which may still be writing it.
 
     An empty ``job``: it holds files that no job has claimed.
     """
 
-    def __init__(self, path: str, job: str) -> None:
-        super().__init__(path, job)
-        self.path, self.job = path, job
+    path: str
+    job: str
 
     def __str__(self) -> str:
         if not self.job:
@@ -128,40 +123,38 @@ class OutputTakenError(UsageError):
         return f"{self.path} holds the output of job {self.job}; choose another path"
 
 
+@error_class
 class BrokenClaimError(UsageError):
     """The file that says whose output a folder holds is broken or gone."""
 
-    def __init__(self, path: str, reason: str, claim: str) -> None:
-        super().__init__(path, reason, claim)
-        self.path, self.reason, self.claim = path, reason, claim
+    path: str
+    reason: str
+    claim: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.path}, which says whose output this is, cannot be read: {self.reason}. If no "
-            f"other job has written there, put this into it: {self.claim}"
-        )
+    message = (
+        "{path}, which says whose output this is, cannot be read: {reason}. If no "
+        "other job has written there, put this into it: {claim}"
+    )
 
 
+@error_class
 class QueryFileError(UsageError):
     """A query file could not be loaded."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
+    path: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}"
+    message = "{path}: {reason}"
 
 
+@error_class
 class JobFailedError(OperatingError):
     """The job ended in state ``failed``; it can be resumed."""
 
-    def __init__(self, job: str, reason: str) -> None:
-        super().__init__(job, reason)
-        self.job, self.reason = job, reason
+    job: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"job {self.job} failed: {self.reason}"
+    message = "job {job} failed: {reason}"
 
 
 def as_job_failure(job: str, crash: BaseException) -> BaseException:
@@ -171,76 +164,71 @@ def as_job_failure(job: str, crash: BaseException) -> BaseException:
     return crash
 
 
+@error_class
 class NotFinishedError(UsageError):
     """Only the output of a finished job is whole."""
 
-    def __init__(self, root: str, state: str) -> None:
-        super().__init__(root, state)
-        self.root, self.state = root, state
+    root: str
+    state: str
 
-    def __str__(self) -> str:
-        return f"{self.root} has not finished ({self.state}), so its output is not whole yet"
+    message = "{root} has not finished ({state}), so its output is not whole yet"
 
 
+@error_class
 class DamagedOutputError(IntegrityError):
     """Files of a finished job's output are not what was written."""
 
-    def __init__(self, root: str, damages: str) -> None:
-        super().__init__(root, damages)
-        self.root, self.damages = root, damages
+    root: str
+    damages: str
 
-    def __str__(self) -> str:
-        return (
-            f"the output of {self.root} is damaged: {self.damages}; "
-            f"`jobmanager resume {self.root}` computes it again if that can be"
-        )
+    message = (
+        "the output of {root} is damaged: {damages}; "
+        "`jobmanager resume {root}` computes it again if that can be"
+    )
 
 
+@error_class
 class NotDeterministicError(IntegrityError):
     """Two snapshots of one vertex are incomparable."""
 
-    def __init__(self, vertex: str, one: str, other: str) -> None:
-        super().__init__(vertex, one, other)
-        self.vertex, self.one, self.other = vertex, one, other
+    vertex: str
+    one: str
+    other: str
 
-    def __str__(self) -> str:
-        return (
-            f"vertex {self.vertex} is not deterministic: its snapshots {self.one} and "
-            f"{self.other} cannot both be on one history"
-        )
+    message = (
+        "vertex {vertex} is not deterministic: its snapshots {one} and "
+        "{other} cannot both be on one history"
+    )
 
 
+@error_class
 class NoCheckpointError(IntegrityError):
     """Checkpoints were lost or damaged, and none is left from which a vertex could restart."""
 
-    def __init__(self, vertex: str, reason: str) -> None:
-        super().__init__(vertex, reason)
-        self.vertex, self.reason = vertex, reason
+    vertex: str
+    reason: str
 
-    def __str__(self) -> str:
-        return (
-            f"vertex {self.vertex} cannot restart: {self.reason}, and its inputs do not reach back "
-            "to their beginnings any more; run the query anew with another --root"
-        )
+    message = (
+        "vertex {vertex} cannot restart: {reason}, and its inputs do not reach back "
+        "to their beginnings any more; run the query anew with another --root"
+    )
 
 
+@error_class
 class CannotDrainError(UsageError):
     """A host cannot be emptied."""
 
-    def __init__(self, host: str, reason: str) -> None:
-        super().__init__(host, reason)
-        self.host, self.reason = host, reason
+    host: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"host {self.host} cannot be drained: {self.reason}"
+    message = "host {host} cannot be drained: {reason}"
 
 
+@error_class
 class NotRunningError(UsageError):
     """There is a job, but it does not run."""
 
-    def __init__(self, root: str, state: str) -> None:
-        super().__init__(root, state)
-        self.root, self.state = root, state
+    root: str
+    state: str
 
-    def __str__(self) -> str:
-        return f"the job at {self.root} is not running, it is {self.state}"
+    message = "the job at {root} is not running, it is {state}"

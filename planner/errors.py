@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from rstream.errors import UsageError
+from rstream.errors import UsageError, error_class
 
 
 class InvalidPlanError(UsageError):
     """A query, or the plan made of it, that cannot be run."""
 
+    message = "{reason}"
+
+    # Not an error class: the errors below have fields of their own instead of a reason.
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
-    def __str__(self) -> str:
-        return self.reason
 
-
+@error_class
 class UnknownColumnError(InvalidPlanError):
     """An expression names a column that its input does not have."""
 
-    def __init__(self, column: str, known: tuple[str, ...], where: str) -> None:
-        super().__init__(column)
-        self.args = (column, known, where)
-        self.column, self.known, self.where = column, known, where
+    column: str
+    known: tuple[str, ...]
+    where: str
 
     def __str__(self) -> str:
         near = get_close_matches(self.column, self.known, n=1, cutoff=0.6)
@@ -33,16 +33,16 @@ class UnknownColumnError(InvalidPlanError):
         return f"no column {self.column!r} in {self.where}{hint} The columns are: {columns}"
 
 
+@error_class
 class TooMuchToSortError(InvalidPlanError):
     """More rows than may lie in memory would wait for rows that start earlier."""
 
-    def __init__(
-        self, path: str, columns: str, rows: int, size: int, partitions: int, limit: int
-    ) -> None:
-        super().__init__(path)
-        self.args = (path, columns, rows, size, partitions, limit)
-        self.path, self.columns, self.rows = path, columns, rows
-        self.size, self.partitions, self.limit = size, partitions, limit
+    path: str
+    columns: str
+    rows: int
+    size: int
+    partitions: int
+    limit: int
 
     def __str__(self) -> str:
         return (
@@ -55,51 +55,46 @@ class TooMuchToSortError(InvalidPlanError):
         )
 
 
+@error_class
 class UnsortableTimesError(InvalidPlanError):
     """The times of a source are further apart than a delay can say."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
-    def __str__(self) -> str:
-        return (
-            f"source {self.path}: rows out of order are further apart than 64 bits of "
-            "microseconds; look whether the times are in the right unit"
-        )
+    message = (
+        "source {path}: rows out of order are further apart than 64 bits of "
+        "microseconds; look whether the times are in the right unit"
+    )
 
 
+@error_class
 class ExpressionTypeError(InvalidPlanError):
     """An operator was given types that it does not take."""
 
-    def __init__(self, operation: str, types: tuple[str, ...], expression: str) -> None:
-        super().__init__(operation)
-        self.args = (operation, types, expression)
-        self.operation, self.types, self.expression = operation, types, expression
+    operation: str
+    types: tuple[str, ...]
+    expression: str
 
     def __str__(self) -> str:
         types = " and ".join(self.types)
         return f"{self.operation!r} does not take {types}, in {self.expression}"
 
 
+@error_class
 class InvalidDurationError(InvalidPlanError):
     """A duration or a time that cannot be read."""
 
-    def __init__(self, value: str, reason: str) -> None:
-        super().__init__(value)
-        self.args = (value, reason)
-        self.value, self.reason = value, reason
+    value: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"{self.value} {self.reason}"
+    message = "{value} {reason}"
 
 
+@error_class
 class EvaluationError(UsageError):
     """A value of the data that an expression cannot handle (a cast that fails, for example)."""
 
-    def __init__(self, expression: str, reason: str) -> None:
-        super().__init__(expression, reason)
-        self.expression, self.reason = expression, reason
+    expression: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"cannot evaluate {self.expression}: {self.reason}"
+    message = "cannot evaluate {expression}: {reason}"

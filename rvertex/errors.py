@@ -4,151 +4,148 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from rstream.errors import IntegrityError, OperatingError, UsageError
+from rstream.errors import IntegrityError, OperatingError, UsageError, error_class
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - shown as UTC
 #: Times that are shown as such: from 1971 to the end of the calendar.
 _CALENDAR_US, _CALENDAR_END_US = 31_536_000_000_000, 253_402_300_800_000_000
 
 
+@error_class
 class OutputLostError(OperatingError):
     """Items that a vertex wrote and that were durable are gone: it has to write them again."""
 
-    def __init__(self, stream: str, seq: int, reason: str) -> None:
-        super().__init__(stream, seq, reason)
-        self.stream, self.seq, self.reason = stream, seq, reason
+    stream: str
+    seq: int
+    reason: str
 
-    def __str__(self) -> str:
-        return f"stream {self.stream} lacks what it had from seq {self.seq} on: {self.reason}"
+    message = "stream {stream} lacks what it had from seq {seq} on: {reason}"
 
 
+@error_class
 class CorruptCheckpointError(IntegrityError):
     """A checkpoint does not hold what was written."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, reason)
-        self.name, self.reason = name, reason
+    name: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"checkpoint {self.name} is corrupt: {self.reason}"
+    message = "checkpoint {name} is corrupt: {reason}"
 
 
+@error_class
 class SnapshotSchemaError(UsageError):
     """A checkpoint was made by another plan."""
 
-    def __init__(self, name: str, found: str, expected: str) -> None:
-        super().__init__(name, found, expected)
-        self.name, self.found, self.expected = name, found, expected
+    name: str
+    found: str
+    expected: str
 
-    def __str__(self) -> str:
-        return (
-            f"checkpoint {self.name} belongs to another plan (its vertex has state schema "
-            f"{self.found}, this one {self.expected}); resume with the query it was made by"
-        )
+    message = (
+        "checkpoint {name} belongs to another plan (its vertex has state schema "
+        "{found}, this one {expected}); resume with the query it was made by"
+    )
 
 
+@error_class
 class CheckpointFormatError(UsageError):
     """A checkpoint was written by a version that keeps state otherwise."""
 
-    def __init__(self, name: str, found: str, expected: str) -> None:
-        super().__init__(name, found, expected)
-        self.name, self.found, self.expected = name, found, expected
+    name: str
+    found: str
+    expected: str
 
-    def __str__(self) -> str:
-        return (
-            f"checkpoint {self.name} was written by another version (its format is {self.found}, "
-            f"this version has {self.expected}); resume with the version that wrote it, or run the "
-            "query anew with another root"
-        )
+    message = (
+        "checkpoint {name} was written by another version (its format is {found}, "
+        "this version has {expected}); resume with the version that wrote it, or run the "
+        "query anew with another root"
+    )
 
 
+@error_class
 class InvalidMessageError(IntegrityError):
     """A control message that does not follow the protocol."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
-    def __str__(self) -> str:
-        return f"control message refused: {self.reason}"
+    message = "control message refused: {reason}"
 
 
+@error_class
 class LimitExceededError(OperatingError):
     """A named wait took longer than its limit."""
 
-    def __init__(self, limit: str, limit_s: float, what: str) -> None:
-        super().__init__(limit, limit_s, what)
-        self.limit, self.limit_s, self.what = limit, limit_s, what
+    limit: str
+    limit_s: float
+    what: str
 
-    def __str__(self) -> str:
-        return f"{self.what} (limit {self.limit} = {self.limit_s:g} s)"
+    message = "{what} (limit {limit} = {limit_s:g} s)"
 
 
+@error_class
 class SourceNotFoundError(UsageError):
     """The path of a source names no file that could be read."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
+    path: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"source {self.path}: {self.reason}"
+    message = "source {path}: {reason}"
 
 
+@error_class
 class UnfinishedStreamError(UsageError):
     """A stream that is to be a source is not complete (yet)."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
+    path: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"source {self.path}: {self.reason}"
+    message = "source {path}: {reason}"
 
 
+@error_class
 class SourceSchemaError(UsageError):
     """A file lacks a column, or holds it in a type that does not fit."""
 
-    def __init__(self, path: str, column: str, reason: str) -> None:
-        super().__init__(path, column, reason)
-        self.path, self.column, self.reason = path, column, reason
+    path: str
+    column: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"source {self.path}: column {self.column!r}: {self.reason}"
+    message = "source {path}: column {column!r}: {reason}"
 
 
+@error_class
 class SourceVanishedError(OperatingError):
     """A file that was discovered is gone or cannot be read any more; putting it back helps."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
+    path: str
+    reason: str
 
-    def __str__(self) -> str:
-        return (
-            f"source {self.path}: the file cannot be read any more: {self.reason} (every worker "
-            "has to see it under this path)"
-        )
+    message = (
+        "source {path}: the file cannot be read any more: {reason} (every worker "
+        "has to see it under this path)"
+    )
 
 
+@error_class
 class CorruptSourceError(IntegrityError):
     """A file, or one row group of it (counted from 0), cannot be decoded."""
 
-    def __init__(self, path: str, row_group: int | None, reason: str) -> None:
-        super().__init__(path, row_group, reason)
-        self.path, self.row_group, self.reason = path, row_group, reason
+    path: str
+    row_group: int | None
+    reason: str
 
     def __str__(self) -> str:
         where = "" if self.row_group is None else f", row group {self.row_group}"
         return f"source {self.path}{where}: corrupt: {self.reason}"
 
 
+@error_class
 class SourceChangedError(IntegrityError):
     """A file is no longer the one that was discovered, so rows of two would be mixed."""
 
-    def __init__(self, path: str, row_group: int | None, expected: str, found: str) -> None:
-        super().__init__(path, row_group, expected, found)
-        self.path, self.row_group, self.expected, self.found = path, row_group, expected, found
+    path: str
+    row_group: int | None
+    expected: str
+    found: str
 
     def __str__(self) -> str:
         where = "" if self.row_group is None else f", row group {self.row_group}"
@@ -159,12 +156,13 @@ class SourceChangedError(IntegrityError):
         )
 
 
+@error_class
 class SourceOrderChangedError(IntegrityError):
     """A row is late although all times were looked at when the job was planned."""
 
-    def __init__(self, path: str, row: int, vs: int) -> None:
-        super().__init__(path, row, vs)
-        self.path, self.row, self.vs = path, row, vs
+    path: str
+    row: int
+    vs: int
 
     def __str__(self) -> str:
         return (
@@ -174,15 +172,16 @@ class SourceOrderChangedError(IntegrityError):
         )
 
 
+@error_class
 class SourceRowError(IntegrityError):
     """One row of a file cannot become an event. Rows and lines are counted from 1."""
 
-    def __init__(
-        self, path: str, row: int, line: int | None, column: str | None, value: str, reason: str
-    ) -> None:
-        super().__init__(path, row, line, column, value, reason)
-        self.path, self.row, self.line = path, row, line
-        self.column, self.value, self.reason = column, value, reason
+    path: str
+    row: int
+    line: int | None
+    column: str | None
+    value: str
+    reason: str
 
     def __str__(self) -> str:
         line = "" if self.line is None else f" (line {self.line})"
@@ -193,12 +192,13 @@ class SourceRowError(IntegrityError):
         )
 
 
+@error_class
 class UnknownColumnError(UsageError):
     """An operator names a column that its input does not have."""
 
-    def __init__(self, operator: str, column: str, known: tuple[str, ...]) -> None:
-        super().__init__(operator, column, known)
-        self.operator, self.column, self.known = operator, column, known
+    operator: str
+    column: str
+    known: tuple[str, ...]
 
     def __str__(self) -> str:
         return (
@@ -207,77 +207,75 @@ class UnknownColumnError(UsageError):
         )
 
 
+@error_class
 class OperatorTypeError(UsageError):
     """An operator was given a column or an expression of a type it cannot work on."""
 
-    def __init__(self, operator: str, reason: str) -> None:
-        super().__init__(operator, reason)
-        self.operator, self.reason = operator, reason
+    operator: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"{self.operator}: {self.reason}"
+    message = "{operator}: {reason}"
 
 
+@error_class
 class InvalidWindowError(UsageError):
     """A window whose size or step makes no sense."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
-    def __str__(self) -> str:
-        return f"window: {self.reason}"
+    message = "window: {reason}"
 
 
+@error_class
 class UnboundedLifetimeError(UsageError):
     """An event that lives (nearly) for ever reached a window: it would be in endless windows."""
 
-    def __init__(self, vs: int, ve: int, windows: int) -> None:
-        super().__init__(vs, ve, windows)
-        self.vs, self.ve, self.windows = vs, ve, windows
+    vs: int
+    ve: int
+    windows: int
 
-    def __str__(self) -> str:
-        return (
-            f"window: an event with lifetime [{self.vs}, {self.ve}) is in {self.windows} windows; "
-            "end lifetimes before a window, with .clip(...) or .set_duration(...)"
-        )
+    message = (
+        "window: an event with lifetime [{vs}, {ve}) is in {windows} windows; "
+        "end lifetimes before a window, with .clip(...) or .set_duration(...)"
+    )
 
 
+@error_class
 class TimeAxisError(UsageError):
     """A lifetime operator would move the start of an event off the time axis."""
 
-    def __init__(self, operator: str, vs: int, duration_us: int) -> None:
-        super().__init__(operator, vs, duration_us)
-        self.operator, self.vs, self.duration_us = operator, vs, duration_us
+    operator: str
+    vs: int
+    duration_us: int
 
-    def __str__(self) -> str:
-        return (
-            f"{self.operator}: an event that starts at {self.vs} cannot be moved by "
-            f"{self.duration_us} us: that leaves the 64 bits of a time"
-        )
+    message = (
+        "{operator}: an event that starts at {vs} cannot be moved by "
+        "{duration_us} us: that leaves the 64 bits of a time"
+    )
 
 
+@error_class
 class EndlessChopError(UsageError):
     """An event that lives (nearly) for ever would be chopped into endless pieces."""
 
-    def __init__(self, vs: int, ve: int, pieces_max: int) -> None:
-        super().__init__(vs, ve, pieces_max)
-        self.vs, self.ve, self.pieces_max = vs, ve, pieces_max
+    vs: int
+    ve: int
+    pieces_max: int
 
-    def __str__(self) -> str:
-        return (
-            f"chop: an event with lifetime [{self.vs}, {self.ve}) would be cut into more than "
-            f"{self.pieces_max} pieces; end lifetimes before a chop, with .clip(...) or "
-            ".set_duration(...)"
-        )
+    message = (
+        "chop: an event with lifetime [{vs}, {ve}) would be cut into more than "
+        "{pieces_max} pieces; end lifetimes before a chop, with .clip(...) or "
+        ".set_duration(...)"
+    )
 
 
+@error_class
 class SumOverflowError(UsageError):
     """A sum of integers or decimals has no room in its type."""
 
-    def __init__(self, column: str, room: str = "int64", output: str = "sum") -> None:
-        super().__init__(column, room, output)
-        self.column, self.room, self.output = column, room, output
+    column: str
+    room: str = "int64"
+    output: str = "sum"
 
     def __str__(self) -> str:
         more = "float64" if "decimal" in self.room else "float64 or decimal"
@@ -287,47 +285,45 @@ class SumOverflowError(UsageError):
         )
 
 
+@error_class
 class TooManyGroupsError(UsageError):
     """More groups are open at once in one vertex than their numbers have bits for."""
 
-    def __init__(self, what: str, groups_max: int) -> None:
-        super().__init__(what, groups_max)
-        self.what, self.groups_max = what, groups_max
+    what: str
+    groups_max: int
 
-    def __str__(self) -> str:
-        return (
-            f"{self.what}: one vertex has {self.groups_max} groups or more in a window; "
-            "run with more --parallelism, or take shorter windows"
-        )
+    message = (
+        "{what}: one vertex has {groups_max} groups or more in a window; "
+        "run with more --parallelism, or take shorter windows"
+    )
 
 
+@error_class
 class TooManyValuesError(UsageError):
     """More different values are kept at once in one vertex than their numbers have bits for."""
 
-    def __init__(self, what: str, values_max: int) -> None:
-        super().__init__(what, values_max)
-        self.what, self.values_max = what, values_max
+    what: str
+    values_max: int
 
-    def __str__(self) -> str:
-        return (
-            f"{self.what}: one vertex would keep more than {self.values_max} at once; "
-            "run with more --parallelism, or take shorter windows"
-        )
+    message = (
+        "{what}: one vertex would keep more than {values_max} at once; "
+        "run with more --parallelism, or take shorter windows"
+    )
 
 
+@error_class
 class ChannelOrderError(IntegrityError):
     """A channel is not in normal form: all events with ``vs < t``, then ``CTI(t)``."""
 
-    def __init__(self, channel: int, seq: int, time: int, previous_time: int) -> None:
-        super().__init__(channel, seq, time, previous_time)
-        self.channel, self.seq = channel, seq
-        self.time, self.previous_time = time, previous_time
+    channel: int
+    seq: int
+    time: int
+    previous_time: int
 
-    def __str__(self) -> str:
-        return (
-            f"input channel {self.channel}: the item at seq {self.seq} has time {self.time}, "
-            f"which may not follow an item of time {self.previous_time}"
-        )
+    message = (
+        "input channel {channel}: the item at seq {seq} has time {time}, "
+        "which may not follow an item of time {previous_time}"
+    )
 
 
 def _utc(time_us: int) -> str:
@@ -337,12 +333,13 @@ def _utc(time_us: int) -> str:
     return f" ({_EPOCH + timedelta(microseconds=time_us):%Y-%m-%d %H:%M:%S.%f} UTC)"
 
 
+@error_class
 class LateRowError(UsageError):
     """A row is later than the delay of its source allows, and the policy is to stop."""
 
-    def __init__(self, row: int, vs: int, frontier: int) -> None:
-        super().__init__(row, vs, frontier)
-        self.row, self.vs, self.frontier = row, vs, frontier
+    row: int
+    vs: int
+    frontier: int
 
     def __str__(self) -> str:
         return (
@@ -352,39 +349,34 @@ class LateRowError(UsageError):
         )
 
 
+@error_class
 class OvertakenError(OperatingError):
     """Another instance of this vertex has written down what comes next; this one must not go on."""
 
-    def __init__(self, journal: str, number: int) -> None:
-        self.journal = journal
-        self.number = number
-        super().__init__(journal, number)
+    journal: str
+    number: int
 
-    def __str__(self) -> str:
-        return f"{self.journal}: another instance has written entry {self.number} or a later one"
+    message = "{journal}: another instance has written entry {number} or a later one"
 
 
+@error_class
 class CorruptJournalError(IntegrityError):
     """An entry that a vertex wrote down before it went on is damaged or gone."""
 
-    def __init__(self, name: str, reason: str) -> None:
-        self.name = name
-        self.reason = reason
-        super().__init__(name, reason)
+    name: str
+    reason: str
 
-    def __str__(self) -> str:
-        return f"journal entry {self.name}: {self.reason}; restore it, or start the job anew"
+    message = "journal entry {name}: {reason}; restore it, or start the job anew"
 
 
+@error_class
 class ReplayDifferenceError(IntegrityError):
     """A vertex that read its inputs again came to another place than before."""
 
-    def __init__(self, vertex: str, inputs: tuple[int, ...]) -> None:
-        super().__init__(vertex, inputs)
-        self.vertex, self.inputs = vertex, inputs
+    vertex: str
+    inputs: tuple[int, ...]
 
-    def __str__(self) -> str:
-        return (
-            f"{self.vertex}: the inputs before {self.inputs}, read again to rebuild its state, are "
-            "not those it had read before; a source has changed, or an input is not deterministic"
-        )
+    message = (
+        "{vertex}: the inputs before {inputs}, read again to rebuild its state, are "
+        "not those it had read before; a source has changed, or an input is not deterministic"
+    )

@@ -19,7 +19,7 @@ from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING
 
 from rstream.clock import SystemClock
-from rstream.errors import OperatingError
+from rstream.errors import OperatingError, error_class
 from rstream.transport.line_order import InOrder, Numbered
 
 if TYPE_CHECKING:
@@ -36,15 +36,13 @@ _MESSAGE = b"\1"
 _GOODBYE = b"\2"
 
 
+@error_class
 class DisconnectedError(OperatingError):
     """The peer of a control connection is gone."""
 
-    def __init__(self, peer: str) -> None:
-        super().__init__(peer)
-        self.peer = peer
+    peer: str
 
-    def __str__(self) -> str:
-        return f"peer {self.peer} is not connected"
+    message = "peer {peer} is not connected"
 
 
 class Link:

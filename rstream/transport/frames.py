@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rstream.errors import OperatingError
+from rstream.errors import OperatingError, error_class
 
 TEXT_BYTES_MAX = 64 << 10
 #: Kind, bytes of the note, bytes of the body.
@@ -29,12 +29,12 @@ BYTES_MAX = {
 }
 
 
+@error_class
 class FrameError(OperatingError):
     """A frame that is not due, or longer than its kind may be."""
 
-    def __init__(self, kind: int, nbytes: int) -> None:
-        super().__init__(kind, nbytes)
-        self.kind, self.nbytes = kind, nbytes
+    kind: int
+    nbytes: int
 
     def __str__(self) -> str:
         bytes_max = BYTES_MAX.get(self.kind, 0)

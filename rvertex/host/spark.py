@@ -28,7 +28,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.util import InheritableThread
 
 from rstream.clock import SystemClock
-from rstream.errors import OperatingError, PlainLineError, TlsError, UsageError
+from rstream.errors import OperatingError, PlainLineError, TlsError, UsageError, error_class
 from rstream.items.dictionaries import forget
 from rstream.transport.flight import ALL_INTERFACES
 from rvertex.host.allocator import give_back
@@ -80,12 +80,13 @@ _lock = threading.Lock()
 _started: SparkContext | None = None
 
 
+@error_class
 class SparkUnavailableError(OperatingError):
     """Spark could not be started."""
 
-    def __init__(self, master: str, reason: str, log: str) -> None:
-        super().__init__(master, reason, log)
-        self.master, self.reason, self.log = master, reason, log
+    master: str
+    reason: str
+    log: str
 
     def __str__(self) -> str:
         return (
@@ -95,32 +96,30 @@ class SparkUnavailableError(OperatingError):
         )
 
 
+@error_class
 class SparkGoneError(OperatingError):
     """The Java through which hosts are started has ended, or its context was stopped."""
 
-    def __init__(self, master: str, log: str) -> None:
-        super().__init__(master, log)
-        self.master, self.log = master, log
+    master: str
+    log: str
 
-    def __str__(self) -> str:
-        return (
-            f"Spark at {self.master} is gone: its Java was killed, ran out of memory, or was "
-            f"stopped; its log is {self.log}"
-        )
+    message = (
+        "Spark at {master} is gone: its Java was killed, ran out of memory, or was "
+        "stopped; its log is {log}"
+    )
 
 
+@error_class
 class WrongMasterError(UsageError):
     """The process runs Spark on another master: it is the user's, or a job is using it."""
 
-    def __init__(self, running: str, wanted: str) -> None:
-        super().__init__(running, wanted)
-        self.running, self.wanted = running, wanted
+    running: str
+    wanted: str
 
-    def __str__(self) -> str:
-        return (
-            f"this process already runs Spark on {self.running}; it cannot also use {self.wanted}: "
-            "give no master, or that one, or stop that SparkContext first"
-        )
+    message = (
+        "this process already runs Spark on {running}; it cannot also use {wanted}: "
+        "give no master, or that one, or stop that SparkContext first"
+    )
 
 
 def spark_log_path() -> str:

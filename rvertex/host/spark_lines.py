@@ -10,7 +10,7 @@ import socket
 import tempfile
 from typing import TYPE_CHECKING
 
-from rstream.errors import UsageError
+from rstream.errors import UsageError, error_class
 from rstream.transport import tls
 
 if TYPE_CHECKING:
@@ -28,20 +28,18 @@ ENCRYPTING = (
 )
 
 
+@error_class
 class PlainSparkError(UsageError):
     """Spark sends tasks over lines that are not encrypted, though ours are to be."""
 
-    def __init__(self, master: str) -> None:
-        super().__init__(master)
-        self.master = master
+    master: str
 
-    def __str__(self) -> str:
-        return (
-            f"STREAMSCOPE_TLS is set, but Spark at {self.master} does not encrypt its own lines, "
-            "and the job's secret travels inside its tasks: set spark.authenticate and "
-            "spark.network.crypto.enabled to true (or spark.ssl.rpc.enabled), or unset "
-            "STREAMSCOPE_TLS"
-        )
+    message = (
+        "STREAMSCOPE_TLS is set, but Spark at {master} does not encrypt its own lines, "
+        "and the job's secret travels inside its tasks: set spark.authenticate and "
+        "spark.network.crypto.enabled to true (or spark.ssl.rpc.enabled), or unset "
+        "STREAMSCOPE_TLS"
+    )
 
 
 def is_local(master: str) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from rstream.errors import UsageError
+from rstream.errors import UsageError, error_class
 from rvertex.keys.int_index import UNKNOWN, IntIndex
 
 if TYPE_CHECKING:
@@ -27,15 +27,13 @@ _PAIR_BITS = np.int64(32)
 _PAIR_MASK = np.int64(2**32 - 1)
 
 
+@error_class
 class UnsupportedKeyError(UsageError):
     """A column of this type cannot be a key."""
 
-    def __init__(self, type_name: str) -> None:
-        super().__init__(type_name)
-        self.type_name = type_name
+    type_name: str
 
-    def __str__(self) -> str:
-        return f"a column of type {self.type_name} cannot be a key"
+    message = "a column of type {type_name} cannot be a key"
 
 
 class KeyIndex:

@@ -4,129 +4,127 @@ from __future__ import annotations
 
 import traceback
 
-from rstream.errors import IntegrityError, UsageError
+from rstream.errors import IntegrityError, UsageError, error_class
 
 _VALUE_CHARACTERS_MAX = 200
 
 
+@error_class
 class UserCodeError(UsageError):
     """A user's function raised on an event. ``seq`` counts the events of its operator from 0."""
 
-    def __init__(
-        self, function: str, reason: str, line: str, seq: int, lifetime: str, payload: str
-    ) -> None:
-        super().__init__(function, reason, line, seq, lifetime, payload)
-        self.function, self.reason, self.line = function, reason, line
-        self.seq, self.lifetime, self.payload = seq, lifetime, payload
+    function: str
+    reason: str
+    line: str
+    seq: int
+    lifetime: str
+    payload: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.function} raised {self.reason} at {self.line}\n"
-            f"on event {self.seq} of its input, lifetime {self.lifetime}: {self.payload}\n"
-            'correct the function, or pass over such events with on_error="skip" or "dead_letter"'
-        )
+    message = (
+        "{function} raised {reason} at {line}\n"
+        "on event {seq} of its input, lifetime {lifetime}: {payload}\n"
+        'correct the function, or pass over such events with on_error="skip" or "dead_letter"'
+    )
 
 
+@error_class
 class UserResultError(UsageError):
     """A user's function gave back something other than what was declared.
 
     ``place``: of the user's code, where what was raised does not tell it.
     """
 
-    def __init__(self, function: str, reason: str, place: str = "") -> None:
-        super().__init__(function, reason, place)
-        self.function, self.reason, self.place = function, reason, place
+    function: str
+    reason: str
+    place: str = ""
 
-    def __str__(self) -> str:
-        return f"{self.function}: {self.reason}"
+    message = "{function}: {reason}"
 
 
+@error_class
 class EndlessTimersError(UsageError):
     """A key goes on setting timers when the stream has ended."""
 
-    def __init__(self, function: str, key: str, timers_max: int) -> None:
-        super().__init__(function, key, timers_max)
-        self.function, self.key, self.timers_max = function, key, timers_max
+    function: str
+    key: str
+    timers_max: int
 
-    def __str__(self) -> str:
-        return (
-            f"{self.function}: key {self.key} has set {self.timers_max} timers one after the other "
-            "when the stream had ended; set none if ctx.at_end"
-        )
+    message = (
+        "{function}: key {key} has set {timers_max} timers one after the other "
+        "when the stream had ended; set none if ctx.at_end"
+    )
 
 
+@error_class
 class CrowdedTimersError(UsageError):
     """A key's timers set one another so close together that event time hardly gets on."""
 
-    def __init__(self, function: str, key: str, timers_max: int, span_us: int) -> None:
-        super().__init__(function, key, timers_max, span_us)
-        self.function, self.key = function, key
-        self.timers_max, self.span_us = timers_max, span_us
+    function: str
+    key: str
+    timers_max: int
+    span_us: int
 
-    def __str__(self) -> str:
-        return (
-            f"{self.function}: {self.timers_max} timers of key {self.key} came due in one step, in "
-            f"{self.span_us} us of event time; times are microseconds: set timers further apart, "
-            "for example at ctx.time + 1_000_000"
-        )
+    message = (
+        "{function}: {timers_max} timers of key {key} came due in one step, in "
+        "{span_us} us of event time; times are microseconds: set timers further apart, "
+        "for example at ctx.time + 1_000_000"
+    )
 
 
+@error_class
 class UnknownCodeError(UsageError):
     """A plan names a class or a function that cannot be imported where it is read."""
 
-    def __init__(self, name: str, machine: str, reason: str) -> None:
-        super().__init__(name, machine, reason)
-        self.name, self.machine, self.reason = name, machine, reason
+    name: str
+    machine: str
+    reason: str
 
-    def __str__(self) -> str:
-        return (
-            f"{self.name} cannot be imported on {self.machine} ({self.reason}); define it in the "
-            "query file itself, which travels with the plan, or put its module where the Python of "
-            "every worker finds it (PYTHONPATH, an installed package), then resume"
-        )
+    message = (
+        "{name} cannot be imported on {machine} ({reason}); define it in the "
+        "query file itself, which travels with the plan, or put its module where the Python of "
+        "every worker finds it (PYTHONPATH, an installed package), then resume"
+    )
 
 
+@error_class
 class CutDependentError(IntegrityError):
     """A function that has to work row by row gave other values when it was given other batches."""
 
-    def __init__(self, function: str, row: int, rows: int) -> None:
-        super().__init__(function, row, rows)
-        self.function, self.row, self.rows = function, row, rows
+    function: str
+    row: int
+    rows: int
 
-    def __str__(self) -> str:
-        return (
-            f"{self.function}: row {self.row} of a batch of {self.rows} has another value when the "
-            "function is given another cutting of the same rows; its result may depend on nothing "
-            "but the row"
-        )
+    message = (
+        "{function}: row {row} of a batch of {rows} has another value when the "
+        "function is given another cutting of the same rows; its result may depend on nothing "
+        "but the row"
+    )
 
 
+@error_class
 class ReplayedValueError(IntegrityError):
     """A value was asked for that is not the one recorded at this place."""
 
-    def __init__(self, index: int, recorded: str, asked: str) -> None:
-        super().__init__(index, recorded, asked)
-        self.index, self.recorded, self.asked = index, recorded, asked
+    index: int
+    recorded: str
+    asked: str
 
-    def __str__(self) -> str:
-        return (
-            f"logged value {self.index} was recorded as {self.recorded}, and is now asked for as "
-            f"{self.asked}: the code that asks is not deterministic, or has changed"
-        )
+    message = (
+        "logged value {index} was recorded as {recorded}, and is now asked for as "
+        "{asked}: the code that asks is not deterministic, or has changed"
+    )
 
 
+@error_class
 class NoLoggedValuesError(UsageError):
     """Code asked for the time, a random number or a lookup where nothing would record it."""
 
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.kind = kind
+    kind: str
 
-    def __str__(self) -> str:
-        return (
-            f"ctx.{self.kind}() was called where values are not recorded, so that a restart could "
-            "not repeat it"
-        )
+    message = (
+        "ctx.{kind}() was called where values are not recorded, so that a restart could "
+        "not repeat it"
+    )
 
 
 def line_of(error: BaseException) -> str:

@@ -5,37 +5,32 @@ from __future__ import annotations
 import re
 
 from planner.errors import InvalidPlanError
-from rstream.errors import OperatingError
+from rstream.errors import OperatingError, error_class
 
 
+@error_class
 class UnsupportedInBatchError(InvalidPlanError):
     """The stream can compute it, but Spark SQL has no exact counterpart."""
 
-    def __init__(self, what: str, why: str) -> None:
-        super().__init__(what)
-        self.args = (what, why)
-        self.what, self.why = what, why
+    what: str
+    why: str
 
-    def __str__(self) -> str:
-        return f"{self.what} cannot be run as a batch: {self.why}"
+    message = "{what} cannot be run as a batch: {why}"
 
 
+@error_class
 class BatchFailedError(OperatingError):
     """Spark ended the batch with an error that is not about the data."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
-    def __str__(self) -> str:
-        return f"the Spark batch failed: {self.reason}"
+    message = "the Spark batch failed: {reason}"
 
 
 class BatchDataError(InvalidPlanError):
     """A value that the query cannot handle, found by the batch."""
 
-    def __str__(self) -> str:
-        return f"{self.reason} (found by the Spark batch)"
+    message = "{reason} (found by the Spark batch)"
 
 
 #: Stands around the message of an error that the batch itself raises.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from planner.errors import InvalidPlanError
+from rstream.errors import error_class
 
 _TYPES = {
     **{f"int{bits}": name for bits, name in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INT"))},
@@ -32,16 +33,18 @@ def sql_type(name: str) -> str:
     return f"DECIMAL{decimal[1]}" if decimal else _TYPES.get(name, name)
 
 
+@error_class
 class SqlError(InvalidPlanError):
     """A statement that cannot be read, or that asks for what there is not.
 
     ``line`` and ``column`` count from 1; ``code`` is that line, ``width`` the characters to mark.
     """
 
-    def __init__(self, reason: str, code: str, line: int, column: int, width: int) -> None:
-        super().__init__(reason)
-        self.args = (reason, code, line, column, width)
-        self.code, self.line, self.column, self.width = code, line, column, width
+    reason: str
+    code: str
+    line: int
+    column: int
+    width: int
 
     def __str__(self) -> str:
         before = "".join(c if c == "\t" else " " for c in self.code[: self.column - 1])
