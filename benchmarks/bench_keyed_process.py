@@ -4,10 +4,10 @@ Both keep a count and a sum per key and put out a row per event, or, ``timed``, 
 five seconds by a timer, with 100,000 and with 1.5 million keys; ours with snapshots every half
 million events, Bytewax without. Only the operator runs, no streams, no hosts. Processor time is
 counted, not the clock's. Bytewax runs from its own environment, where ``make bench-peers`` has put
-it (:mod:`keyed_bytewax`); its timers follow the wall, so they come after as long as Bytewax takes
-for the events of five seconds. Of its batches of 1,000 and 10,000 rows the faster counts, timed
-only if timers came. The last line is one JSON object: events per second of each, and how many times
-each of Bytewax's forms ours is.
+it (:mod:`peers.keyed_bytewax`); its timers follow the wall, so they come after as long as Bytewax
+takes for the events of five seconds. Of its batches of 1,000 and 10,000 rows the faster counts,
+timed only if timers came. The last line is one JSON object: events per second of each, and how many
+times each of Bytewax's forms ours is.
 
 ``--scale 0.2`` takes a fifth of the events; ``--ours`` leaves Bytewax out.
 """
@@ -33,7 +33,7 @@ PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.float64())])
 STEP_ROWS, SNAPSHOT_STEPS, EVENTS_PER_US = 65_536, 8, 20
 TIMER_US = 5_000_000
 BYTEWAX = Path(__file__).parent.parent / ".venvs" / "bytewax" / "bin" / "python"
-PEER = Path(__file__).parent / "keyed_bytewax.py"
+PEER = Path(__file__).parent / "peers" / "keyed_bytewax.py"
 BATCH_ROWS = (1_000, 10_000)
 FORMS = {
     "totals": ("stateful_map", "stateful", "stateful_batch"),

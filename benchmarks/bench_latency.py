@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from latency_load import QUERIES, WINDOW_US, Inputs
-from latency_ours import query as query_of
-from latency_ours import run_ours
+from latency.load import QUERIES, WINDOW_US, Inputs
+from latency.ours import query as query_of
+from latency.ours import run_ours
 from open_loop import beyond_windows, quantiles_ms
 
 import jobmanager
@@ -63,7 +63,7 @@ def main() -> None:
     if not args.no_ours:
         _ours(args, result)
     if not args.no_spark:
-        from latency_spark import run_spark
+        from latency.spark import run_spark
 
         for query in args.queries:
             rows = run_spark(query, args.rates, args.seconds)
@@ -128,8 +128,8 @@ def _loads(args: argparse.Namespace) -> dict[str, list[Inputs]]:
 
 
 def _real_time(args: argparse.Namespace, result: Result) -> None:
-    from latency_spark_real_time import QUERIES as TAKEN
-    from latency_spark_real_time import run_real_time
+    from latency.spark_real_time import QUERIES as TAKEN
+    from latency.spark_real_time import run_real_time
 
     for query in [query for query in args.queries if query in TAKEN]:
         rows = run_real_time(query, args.rates, args.seconds)
@@ -138,7 +138,7 @@ def _real_time(args: argparse.Namespace, result: Result) -> None:
 
 
 def _flink(args: argparse.Namespace, result: Result) -> None:
-    from latency_flink import FLINK, run_flink
+    from latency.flink import FLINK, run_flink
 
     if not FLINK.exists():
         print("Flink: skipped, it is not installed; make bench-peers does it", flush=True)

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from open_loop import Load
 from processes import end_in_order
-from recovery_measures import measure
-from recovery_ours import Setting, recovery_run, undisturbed
+from recovery.measures import measure
+from recovery.ours import Setting, recovery_run, undisturbed
 
 import jobmanager
 from jobmanager.options import RunOptions
 
 if TYPE_CHECKING:
-    from recovery_measures import Run
+    from recovery.measures import Run
 
 PICTURE = Path(__file__).parent / "results" / "recovery.png"
 PEER_KILLS = (1, 2)
@@ -90,7 +90,7 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if args.picture:
-        from recovery_plot import draw
+        from recovery.plot import draw
 
         draw(
             {k: v for k, v in runs.items() if v},
@@ -212,7 +212,7 @@ PEER_AFTER_S = 6.0
 def _spark(
     args: argparse.Namespace, result: dict[str, dict[int, dict[str, Any]]]
 ) -> dict[int, Run]:
-    from recovery_spark import spark_run
+    from recovery.spark import spark_run
 
     kill_at_s, load = _peer_load(args)
     runs: dict[int, Run] = {}
@@ -228,7 +228,7 @@ def _flink(
     args: argparse.Namespace, result: dict[str, dict[int, dict[str, Any]]]
 ) -> dict[str, dict[int, Run]]:
     """Its committed files, which are its exactly-once output, and its rows as printed."""
-    from recovery_flink import flink_run, is_installed, repeats
+    from recovery.flink import flink_run, is_installed, repeats
 
     if not is_installed():
         print("Flink: skipped, it is not installed (make bench-peers)", flush=True)

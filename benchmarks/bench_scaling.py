@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scaling_curves import CURVES, SMALL_ROWS, Curve
+from scaling.curves import CURVES, SMALL_ROWS, Curve
+from scaling.plot import Point
 
 import jobmanager
 from jobmanager import JobConfig
@@ -53,17 +54,6 @@ class Measure:
     peak_bytes: int
 
 
-@dataclass(frozen=True)
-class Point:
-    """The median of the runs of a point."""
-
-    x: int
-    ns: float
-    wall_ns: float
-    fixed_s: float
-    peak_bytes: int
-
-
 def main() -> None:
     """Run the curves, or the one point that a parent asks for."""
     args = _arguments()
@@ -77,7 +67,7 @@ def main() -> None:
         found[name] = _curve(name, curve, points, args)
     print(table(found))
     if args.picture:
-        from scaling_plot import draw
+        from scaling.plot import draw
 
         draw(found, {name: CURVES[name].what for name in found}, Path(args.picture))
     rows = {

@@ -1,10 +1,10 @@
 """What a thousand executors would do: a simulation on one machine, from measured costs per item.
 
 Real plans of 100 to 10,000 vertices are made by the planner and given to the real job manager; a
-thousand scripted hosts (``thousand_hosts.py``) say what real ones would. What a notice costs, times
-how often it comes, gives the share of a processor that the job manager needs, and how long a
-takeover and the loss of a host or a rack keep it. What channels cost a host is measured on one
-stream. The last line is one JSON object ``{plan: {...}}``; docs/SCALING.md explains it.
+thousand scripted hosts (``scaling/thousand_hosts.py``) say what real ones would. What a notice
+costs, times how often it comes, gives the share of a processor that the job manager needs, and how
+long a takeover and the loss of a host or a rack keep it. What channels cost a host is measured on
+one stream. The last line is one JSON object ``{plan: {...}}``; docs/SCALING.md explains it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from thousand_hosts import Cluster, Cost
+from scaling.thousand_hosts import Cluster, Cost
 
 import planner.physical.lower
 import planner.physical.plan

@@ -126,7 +126,7 @@ def test_scripted_hosts_start_every_vertex_and_survive_a_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from thousand_hosts import Cluster
+    from scaling.thousand_hosts import Cluster
 
     from tests.support.shapes import chain
 

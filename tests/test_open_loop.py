@@ -28,14 +28,20 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The benchmarks' modules can be imported."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     yield
-    for name in ("open_loop", "processes", "recovery_measures", "recovery_flink", "flink_cluster"):
+    for name in (
+        "open_loop",
+        "processes",
+        "recovery.measures",
+        "recovery.flink",
+        "recovery.flink_cluster",
+    ):
         sys.modules.pop(name, None)
 
 
 def seen_run(load: Any, delay_us: Any, kill_us: int) -> Any:
     """A run in which each window was seen ``delay_us(its end)`` after its end, or never (None)."""
     from open_loop import START_US
-    from recovery_measures import Run
+    from recovery.measures import Run
 
     answer = load.answer()
     window, key = np.nonzero(answer)
@@ -61,7 +67,7 @@ def seen_run(load: Any, delay_us: Any, kill_us: int) -> Any:
 
 def test_a_stall_counts_from_when_events_were_due() -> None:
     from open_loop import Load
-    from recovery_measures import measure
+    from recovery.measures import measure
 
     load = Load(rate=2_000, seconds=6.0, keys=4, window_us=WINDOW_US)
 
@@ -84,7 +90,7 @@ def test_what_is_missing_or_wrong_is_told() -> None:
     from dataclasses import replace
 
     from open_loop import Load
-    from recovery_measures import is_right, measure
+    from recovery.measures import is_right, measure
 
     load = Load(rate=2_000, seconds=1.0, keys=4, window_us=WINDOW_US)
     run = seen_run(load, lambda _: 5_000, SECOND // 2)
@@ -100,8 +106,8 @@ def test_rows_that_flink_prints_again_are_counted_and_do_not_hide_a_loss() -> No
     from dataclasses import replace
 
     from open_loop import Load
-    from recovery_flink import repeats
-    from recovery_measures import is_right
+    from recovery.flink import repeats
+    from recovery.measures import is_right
 
     load = Load(rate=2_000, seconds=1.0, keys=4, window_us=WINDOW_US)
     run = seen_run(load, lambda _: 5_000, SECOND // 2)
@@ -117,8 +123,8 @@ def test_rows_that_flink_prints_again_are_counted_and_do_not_hide_a_loss() -> No
 
 
 def test_what_flink_printed_is_read_by_whole_lines() -> None:
-    from flink_cluster import whole_lines
-    from latency_flink import parsed
+    from latency.flink import parsed
+    from recovery.flink_cluster import whole_lines
 
     chunks = [(10, b"1> +I[-20, 3, 4]\n1> +I[0, "), (20, b"5, 6]"), (30, b"\n2> +I[20, 7,")]
     whole = whole_lines(chunks)
@@ -129,8 +135,8 @@ def test_what_flink_printed_is_read_by_whole_lines() -> None:
 
 
 def test_pauses_of_flink_are_those_of_its_subtasks() -> None:
-    from latency_flink import parsed
-    from recovery_flink import batches_of, subtasks_of
+    from latency.flink import parsed
+    from recovery.flink import batches_of, subtasks_of
 
     printed = [
         (10, b"1> +I[0, 3, 4]\n1> +I[0, 5, 6]\n2> +I[0, 7, 8]\n"),
@@ -185,8 +191,8 @@ def test_a_benchmark_that_is_terminated_ends_what_it_started() -> None:
 
 
 def test_flink_gets_the_events_of_the_load(tmp_path: Path) -> None:
-    from flink_cluster import write_events
     from open_loop import START_US, Load
+    from recovery.flink_cluster import write_events
 
     load = Load(rate=2_000, seconds=0.1, keys=4, window_us=WINDOW_US)
     write_events(load, tmp_path / "events")

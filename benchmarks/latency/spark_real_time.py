@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from latency_load import FILTER_MAX, KEYS, WINDOW_US, Inputs
 from open_loop import START_US, now_us
+
+from latency.load import FILTER_MAX, KEYS, WINDOW_US, Inputs
 
 #: What the trigger's allow list lets through, and what to call the results.
 QUERIES = {"filter": "filter", "window": "updates of windows"}
@@ -66,6 +67,7 @@ def run_real_time(query: str, rates: list[int], seconds: float) -> Latencies:
         command += ["--seconds", str(seconds), "--rates", *map(str, rates)]
         with (Path(folder) / "log").open("w+b") as log:
             env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": folder}
+            env["PYTHONPATH"] = str(Path(__file__).parents[1])
             ended = subprocess.run(
                 command, check=False, timeout=RUN_WAIT_S, stdout=log, stderr=log, env=env
             )

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flink_cluster import Cluster, put_start
-from latency_flink import FLINK, parsed
+from latency.flink import FLINK, parsed
 from open_loop import Load, now_us, sleep_until
 from processes import usage_of
-from recovery_measures import Run, is_right
+
+from recovery.flink_cluster import Cluster, put_start
+from recovery.measures import Run, is_right
 
 if TYPE_CHECKING:
     from processes import Usage

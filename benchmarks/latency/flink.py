@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-from latency_load import Inputs
 from open_loop import START_US, now_us, window_latencies
+
+from latency.load import Inputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FLINK = Path(__file__).parent.parent / ".venvs" / "flink" / "bin" / "python"
+FLINK = Path(__file__).parents[2] / ".venvs" / "flink" / "bin" / "python"
 SCRIPT = Path(__file__).parent / "flink_stream.py"
 READY_WAIT_S = 90.0
 STOP_WAIT_S = 20.0

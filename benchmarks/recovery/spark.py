@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from open_loop import Load, now_us, sleep_until
+from peers.spark_peer import Feeder, SparkStream, await_rows, put_closing, scratch_folder
 from processes import usage_of
-from recovery_measures import Run
-from spark_peer import Feeder, SparkStream, await_rows, put_closing, scratch_folder
+
+from recovery.measures import Run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 A job manager and task managers of one slot each, processes of their own, started by the wheel's
 ``bin/jobmanager.sh`` and ``bin/taskmanager.sh``, which become the Java process that they start: so
-each is killed or ended by the id of what was started. The job is ``recovery_flink_job.py``.
+each is killed or ended by the id of what was started. The job is ``recovery/flink_job.py``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from latency_flink import FLINK
+from latency.flink import FLINK
 from open_loop import SOURCES, START_US, Load, now_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SCRIPT = Path(__file__).parent / "recovery_flink_job.py"
+SCRIPT = Path(__file__).parent / "flink_job.py"
 READY_WAIT_S = 120.0
 END_WAIT_S = 90.0
 STOP_WAIT_S = 20.0

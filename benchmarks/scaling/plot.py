@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -14,9 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from bench_scaling import Point
-
 COLUMNS = 2
+
+
+@dataclass(frozen=True)
+class Point:
+    """The median of the runs of a point."""
+
+    x: int
+    ns: float
+    wall_ns: float
+    fixed_s: float
+    peak_bytes: int
 
 
 def draw(curves: Mapping[str, Sequence[Point]], what: Mapping[str, str], path: Path) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from latency_load import FILTER_MAX
 from open_loop import START_US, Watcher, now_us, window_latencies
 
 import jobmanager
 from jobmanager import JobConfig
+from latency.load import FILTER_MAX
 from planner import Query, Stream, agg, col, tumbling
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
-    from latency_load import Inputs
+
+    from latency.load import Inputs
 
 LEAD_S = 2.5
 WAIT_S = 180.0

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from latency_load import KEYS, WINDOW_US, Inputs
 from open_loop import START_US, now_us, window_latencies
-from spark_peer import Feeder, Seen, SparkStream, await_rows, put_closing, scratch_folder
+from peers.spark_peer import Feeder, Seen, SparkStream, await_rows, put_closing, scratch_folder
+
+from latency.load import KEYS, WINDOW_US, Inputs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,13 +9,14 @@ import matplotlib as mpl
 mpl.use("Agg")  # no display is needed
 
 import matplotlib.pyplot as plt
-from recovery_measures import timeline
+
+from recovery.measures import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from recovery_measures import Run
+    from recovery.measures import Run
 
 BEFORE_S, AFTER_S = 3.0, 7.0
 COLOURS = {1: "tab:blue", 2: "tab:red"}

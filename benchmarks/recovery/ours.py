@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from open_loop import Load, Watcher, now_us, sleep_until
 from processes import descendants, usage_of
-from recovery_measures import Run
 
 import jobmanager
 from jobmanager import JobConfig
 from jobmanager.storage.notice_log import read_notices
 from planner import Query, Stream, agg, tumbling
+from recovery.measures import Run
 from rstream import open_store
 from rvertex.messages import CheckpointTaken, VertexStarted
 

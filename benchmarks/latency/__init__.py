@@ -1,0 +1,1 @@
+"""Latency under an open-loop load: ours, Spark and Flink."""

@@ -1,0 +1,1 @@
+"""Programs that run inside other engines, and their clusters."""

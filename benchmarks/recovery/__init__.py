@@ -1,0 +1,1 @@
+"""Pauses after kills under an open-loop load: ours, Spark and Flink."""

@@ -1,0 +1,1 @@
+"""Cost as data, keys, windows, vertices and state grow."""
