@@ -8,7 +8,6 @@ here, always the same, as a CSV and a JSON-lines file. Run it with ``python exam
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -20,11 +19,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
 
-import jobmanager
-from jobmanager.cli.view import ProgressView
-from planner import Query, Stream, agg, hopping
-from planner.explain.text import explain
-from rstream.errors import StreamEngineError
+import streamscope as ss
 
 SEED = 1
 PROCESSES = 2_000
@@ -34,20 +29,20 @@ SECONDS = 600
 DISORDER_S = 2
 
 
-def query() -> Query:
+def query() -> ss.Query:
     """The query over data made here; writes it first if it is not there."""
     return alerts_per_user(inputs())
 
 
-def alerts_per_user(folder: Path) -> Query:
+def alerts_per_user(folder: Path) -> ss.Query:
     """Alerts get the user of the process that was alive at that moment under that id."""
-    processes = Stream.from_csv(str(folder / "process.csv"), vs="started", ve="ended")
-    alerts = Stream.from_json(str(folder / "alert.jsonl"), vs="time", delay=f"{DISORDER_S}s")
+    processes = ss.Stream.from_csv(str(folder / "process.csv"), vs="started", ve="ended")
+    alerts = ss.Stream.from_json(str(folder / "alert.jsonl"), vs="time", delay=f"{DISORDER_S}s")
     return (
         alerts.join(processes.select("pid", "user"), on="pid")
         .group_by("user")
-        .window(hopping("5s", "5s"))
-        .agg(alerts=agg.count(), worst=agg.max("level"))
+        .window(ss.hopping("5s", "5s"))
+        .agg(alerts=ss.agg.count(), worst=ss.agg.max("level"))
         .to_parquet()
     )
 
@@ -98,37 +93,12 @@ def most(output: str, rows: int) -> pa.Table:
     return table.sort_by(order).slice(0, rows)
 
 
-def main() -> None:
-    """Run the query, show how it goes and what came out."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--root", help="folder of the job; a new one if not given")
-    parser.add_argument("--paced", type=float, help="replay this many times faster than real time")
-    parser.add_argument("--executor", choices=["spark", "local"], default="spark")
-    parser.add_argument("--master", help="Spark master")
-    parser.add_argument("--inputs", action="store_true", help="only print where the data lies")
-    args = parser.parse_args()
-    if args.inputs:
-        print(inputs())
-        return
-    view = ProgressView()
-    try:
-        job = jobmanager.run(
-            query(),
-            root=args.root,
-            executor=args.executor,
-            master=args.master,
-            paced=args.paced,
-            on_status=view.show,
-        )
-        print(explain(job.plan))
-        with view:
-            job.wait()
-    except StreamEngineError as error:
-        raise SystemExit(f"{Path(__file__).name}: {error}") from None
-    print("\nThe ten windows of 5 seconds with the most alerts:\n")
-    print(most(job.output, 10).to_pandas().to_string(index=False))
-    print(f"\nAll of it is in {job.output}")
-
-
 if __name__ == "__main__":
-    main()
+    from run_and_show import options_with_inputs, run_and_show
+
+    run_and_show(
+        query,
+        options_with_inputs(inputs),
+        "The ten windows of 5 seconds with the most alerts",
+        lambda output: most(output, 10),
+    )

@@ -8,7 +8,6 @@ up to 22 hours; hourly weather is an event that lives for its hour. Both come fr
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import shutil
@@ -25,11 +24,7 @@ import pyarrow.csv as pacsv
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-import jobmanager
-from jobmanager.cli.view import ProgressView
-from planner import Query, Stream, agg, col, hopping, when
-from planner.explain.text import explain
-from rstream.errors import StreamEngineError
+import streamscope as ss
 
 #: Part of the cache's name: raise it when what is written below changes.
 FORMAT = 1
@@ -37,30 +32,30 @@ ROW_GROUP_ROWS = 32_768
 UTC_US = pa.timestamp("us", "UTC")
 
 
-def query() -> Query:
+def query() -> ss.Query:
     """The query over the whole year; writes its two inputs first if they are not there."""
     return delays(inputs())
 
 
-def delays(folder: Path) -> Query:
+def delays(folder: Path) -> ss.Query:
     """Flights joined with the weather at their airport, aggregated over a day every six hours."""
-    flights = Stream.from_parquet(
+    flights = ss.Stream.from_parquet(
         str(folder / "flights.parquet"),
-        vs=col("time_hour") + col("minute") * timedelta(minutes=1),
+        vs=ss.col("time_hour") + ss.col("minute") * timedelta(minutes=1),
         delay="22h",
     )
-    weather = Stream.from_parquet(str(folder / "weather.parquet"), vs="time_hour", ve="+1h")
-    cancelled = when(col("dep_delay").is_null()).then(1).otherwise(0)
+    weather = ss.Stream.from_parquet(str(folder / "weather.parquet"), vs="time_hour", ve="+1h")
+    cancelled = ss.when(ss.col("dep_delay").is_null()).then(1).otherwise(0)
     return (
         flights.join(weather.select("origin", "visib"), on="origin")
-        .with_columns(sky=when(col("visib") < 3).then("poor").otherwise("good"))
+        .with_columns(sky=ss.when(ss.col("visib") < 3).then("poor").otherwise("good"))
         .group_by("origin", "sky")
-        .window(hopping("24h", "6h"))
+        .window(ss.hopping("24h", "6h"))
         .agg(
-            flights=agg.count(),
-            cancelled=agg.sum(cancelled),
-            mean_delay=agg.mean("dep_delay"),
-            max_delay=agg.max("dep_delay"),
+            flights=ss.agg.count(),
+            cancelled=ss.agg.sum(cancelled),
+            mean_delay=ss.agg.mean("dep_delay"),
+            max_delay=ss.agg.max("dep_delay"),
         )
         .to_parquet()
     )
@@ -134,37 +129,12 @@ def worst(output: str, rows: int) -> pa.Table:
     return table.sort_by(order).slice(0, rows)
 
 
-def main() -> None:
-    """Run the query, show how it goes and what came out."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--root", help="folder of the job; a new one if not given")
-    parser.add_argument("--paced", type=float, help="replay this many times faster than real time")
-    parser.add_argument("--executor", choices=["spark", "local"], default="spark")
-    parser.add_argument("--master", help="Spark master")
-    parser.add_argument("--inputs", action="store_true", help="only print where the data lies")
-    args = parser.parse_args()
-    if args.inputs:
-        print(inputs())
-        return
-    view = ProgressView()
-    try:
-        job = jobmanager.run(
-            query(),
-            root=args.root,
-            executor=args.executor,
-            master=args.master,
-            paced=args.paced,
-            on_status=view.show,
-        )
-        print(explain(job.plan))
-        with view:
-            job.wait()
-    except StreamEngineError as error:
-        raise SystemExit(f"{Path(__file__).name}: {error}") from None
-    print("\nThe ten windows of 24 hours with the greatest mean delay (minutes):\n")
-    print(worst(job.output, 10).to_pandas().to_string(index=False))
-    print(f"\nAll of it is in {job.output}")
-
-
 if __name__ == "__main__":
-    main()
+    from run_and_show import options_with_inputs, run_and_show
+
+    run_and_show(
+        query,
+        options_with_inputs(inputs),
+        "The ten windows of 24 hours with the greatest mean delay (minutes)",
+        lambda output: worst(output, 10),
+    )
