@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from rvertex.aggregates.value_codes import CODE_BITS, ValueCodes
 from rvertex.errors import TooManyGroupsError, TooManyValuesError
 from rvertex.events.arrays import numbers
-from rvertex.events.timeline import group_starts
+from rvertex.events.group_scan import heads_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -273,7 +273,7 @@ def _fold_equal(words: np.ndarray, seen_bits: int) -> int:
     for at in range(0, len(words), _PIECE_MAX_ROWS):
         piece = words[at : at + _PIECE_MAX_ROWS]
         pairs = piece >> np.int64(seen_bits)
-        first = group_starts(pairs)
+        first = heads_of(pairs)
         # What has been kept ends with the pair before the piece.
         first[0] = not kept or words[kept - 1] >> np.int64(seen_bits) != pairs[0]
         if not first.all():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rstream.types import INF_TIME
+from rvertex.events.ordering import stable_order
 
 
 def heads_of(*columns: np.ndarray) -> np.ndarray:
@@ -37,9 +37,14 @@ def running_max(values: np.ndarray, heads: np.ndarray) -> np.ndarray:
     """Greatest of the group's values up to and with each row; free where they do not decrease."""
     if bool(((values[1:] >= values[:-1]) | heads[1:]).all()):
         return values
-    distinct, rank = np.unique(values, return_inverse=True)
-    base = np.cumsum(heads) * len(distinct)
-    highest: np.ndarray = distinct[np.maximum.accumulate(rank + base) - base]
+    order = stable_order(values)
+    assert order is not None, "values that decrease are not sorted"
+    rank = np.empty(len(values), np.int64)
+    rank[order] = np.arange(len(values))
+    # A rank is unique, so a group's ranks and its number make one number that only grows.
+    base = np.cumsum(heads) * len(values)
+    rank += base
+    highest: np.ndarray = values[order[np.maximum.accumulate(rank) - base]]
     return highest
 
 
@@ -58,9 +63,3 @@ def orbit(first: np.ndarray, follows: np.ndarray) -> np.ndarray:
             return marked[:count]
         marked[reached] = True
         jump = jump[jump]
-
-
-def plus(times: np.ndarray, duration: int) -> np.ndarray:
-    """``times + duration``, at most ``INF_TIME``; ``duration`` is not negative."""
-    last = np.int64(INF_TIME - duration)
-    return np.where(times > last, np.int64(INF_TIME), np.minimum(times, last) + duration)

@@ -106,17 +106,25 @@ def _with_nulls(column: pa.Array, cuts: list[int]) -> pa.Array:
     return pa.concat_arrays(pieces)
 
 
+def growing(times: np.ndarray, last: int | None) -> np.ndarray:
+    """Those of non-decreasing ``times`` int64[n] that exceed all before them and ``last``."""
+    if len(times) == 0:
+        return times
+    keep = np.ones(len(times), bool)
+    keep[1:] = times[1:] > times[:-1]
+    if last is not None:
+        keep &= times > last
+    return times[keep]
+
+
 def from_items(batch: pa.RecordBatch) -> Run:
     """The run of a batch of items in normal form (zero copy if it has no CTI)."""
     kind = kinds(batch)
     is_event = kind == EVENT
     if is_event.all():
         return Run(batch.drop_columns([KIND]), NO_CTIS)
-    ctis = int64_column(batch, VS)[~is_event]
-    keep = np.ones(len(ctis), bool)
-    keep[1:] = ctis[1:] > ctis[:-1]
     events = batch.drop_columns([KIND]).filter(pa.array(is_event))
-    return Run(events, ctis[keep])
+    return Run(events, growing(int64_column(batch, VS)[~is_event], None))
 
 
 def concat(runs: list[Run]) -> Run:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rvertex.events.group_scan import group_start, heads_of
 from rvertex.events.ordering import stable_order
 
 
@@ -14,28 +15,6 @@ def sorting(codes: np.ndarray) -> np.ndarray:
     """The stable order of int64[n] by value; the identity where they are sorted."""
     order = stable_order(codes)
     return np.arange(len(codes)) if order is None else order
-
-
-def group_starts(codes: np.ndarray) -> np.ndarray:
-    """Mask of the first row of each group of adjacent equal ``codes``."""
-    first = np.ones(len(codes), bool)
-    first[1:] = codes[1:] != codes[:-1]
-    return first
-
-
-def running_max(first: np.ndarray, values: np.ndarray, initial: np.ndarray) -> np.ndarray:
-    """Per group the greatest value up to and with each row, ``initial`` (per row) included.
-
-    ``first`` marks where groups begin; ``initial`` is the same for all rows of a group.
-    """
-    n = len(values)
-    order = sorting(values)
-    rank = np.empty(n, np.int64)
-    rank[order] = np.arange(n)
-    base = (np.cumsum(first) - 1) * n
-    best = np.maximum.accumulate(base + rank) - base
-    reached: np.ndarray = np.maximum(values[order[best]], initial)
-    return reached
 
 
 def before_each(first: np.ndarray, running: np.ndarray, initial: np.ndarray) -> np.ndarray:
@@ -84,9 +63,7 @@ class Timeline:
         ``rows`` and ``marks`` are the numbers of all rows and marks, in the order of the timeline.
         """
         place = np.flatnonzero(self._is_mark)
-        begins = np.maximum.accumulate(
-            np.where(group_starts(self._codes), np.arange(len(self._codes)), 0)
-        )
+        begins = group_start(heads_of(self._codes))
         rows_ahead = np.cumsum(~self._is_mark) - ~self._is_mark
         return self._row, self._order[place], rows_ahead[begins[place]], rows_ahead[place]
 

@@ -1,16 +1,23 @@
-"""int64 values by key code, for every code there will ever be: unset ones have a default."""
+"""Values by key code, for every code there will ever be: codes that are not set have ``fill``."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
-class PerCode:
-    """Codes -> int64. Codes are small and dense, see :mod:`rvertex.keys.key_index`."""
+_CAPACITY_MIN = 1 << 10
 
-    def __init__(self, default: int) -> None:
-        self._default = default
-        self._values = np.full(1 << 10, default, np.int64)
+
+class CodeMap:
+    """Codes -> integers of ``dtype``. Codes are small, see :mod:`rvertex.keys.key_index`."""
+
+    def __init__(self, dtype: DTypeLike, fill: int) -> None:
+        self._fill = fill
+        self._values = np.full(_CAPACITY_MIN, fill, dtype)
 
     def get(self, codes: np.ndarray) -> np.ndarray:
         """The values of ``codes`` int64[n], none negative."""
@@ -22,37 +29,13 @@ class PerCode:
         self._cover(codes)
         self._values[codes] = values
 
-    def _cover(self, codes: np.ndarray) -> None:
-        size = int(codes.max(initial=-1)) + 1
-        if size > len(self._values):
-            grown = np.full(max(size, 2 * len(self._values)), self._default, np.int64)
-            grown[: len(self._values)] = self._values
-            self._values = grown
-
-
-_FREE = -1
-
-
-class CodeMap:
-    """Codes -> small integers, -1 where none; clearing costs time in what was set."""
-
-    def __init__(self) -> None:
-        self._values = np.full(1 << 10, _FREE, np.int32)
-
-    def put(self, codes: np.ndarray, values: np.ndarray) -> None:
-        self._cover(codes)
-        self._values[codes] = values
-
-    def get(self, codes: np.ndarray) -> np.ndarray:
-        self._cover(codes)
-        return self._values.take(codes)
-
     def clear(self, codes: np.ndarray) -> None:
-        self._values[codes] = _FREE
+        """Forget codes that were set; costs time in these alone."""
+        self._values[codes] = self._fill
 
     def _cover(self, codes: np.ndarray) -> None:
         size = int(codes.max(initial=-1)) + 1
         if size > len(self._values):
-            grown = np.full(max(size, 2 * len(self._values)), _FREE, np.int32)
+            grown = np.full(max(size, 2 * len(self._values)), self._fill, self._values.dtype)
             grown[: len(self._values)] = self._values
             self._values = grown

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rvertex.events.timeline import group_starts, sorting
+from rvertex.events.group_scan import heads_of
+from rvertex.events.timeline import sorting
 from rvertex.keys.code_map import CodeMap
 
 _NONE = -1
@@ -40,7 +41,7 @@ class KeyChains:
     """Key codes -> the numbers added to them since they were last taken."""
 
     def __init__(self) -> None:
-        self._latest = CodeMap()
+        self._latest = CodeMap(np.int32, _NONE)
         self._numbers = _Growing()
         self._lo, self._hi, self._before = _Growing(), _Growing(), _Growing()
 
@@ -55,7 +56,7 @@ class KeyChains:
             return
         order = sorting(codes)
         codes = codes[order]
-        at = np.flatnonzero(group_starts(codes))
+        at = np.flatnonzero(heads_of(codes))
         distinct = codes[at]
         block = self._lo.count + np.arange(len(at), dtype=np.int32)
         self._before.append(self._latest.get(distinct))

@@ -30,7 +30,7 @@ from rstream.items.dictionaries import batch_bytes, join_batches
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ChannelOrderError
 from rvertex.events.ordering import in_time_order
-from rvertex.events.run import NO_CTIS, Run
+from rvertex.events.run import NO_CTIS, Run, growing
 from rvertex.operators.protocol import OperatorState
 from rvertex.vertex.spec import Position
 
@@ -227,11 +227,7 @@ class _Chunk:
         return int(lo) + int(np.count_nonzero(self.kind[lo:hi]))
 
     def cti_times(self) -> np.ndarray:
-        times = self.vs[self.kind == CTI]
-        keep = np.ones(len(times), bool)
-        keep[1:] = times[1:] > times[:-1]
-        distinct: np.ndarray = times[keep]
-        return distinct
+        return growing(self.vs[self.kind == CTI], None)
 
     def events(self) -> list[pa.RecordBatch]:
         """The events: what stands between the CTIs, or a copy if these are many."""

@@ -40,7 +40,7 @@ from rvertex.errors import LateRowError
 from rvertex.events.delay_estimate import UNKNOWN, DelayEstimate, lateness
 from rvertex.events.frontier import advance
 from rvertex.events.reorder_buffer import ArrivalOrder, SortedRuns
-from rvertex.events.run import NO_CTIS, Run
+from rvertex.events.run import NO_CTIS, Run, growing
 from rvertex.operators.protocol import OperatorState
 from rvertex.vertex.lateness import LatenessCounts
 
@@ -317,13 +317,10 @@ class Reorder:
 
     def _emit_ctis(self, times: np.ndarray) -> None:
         """Note the distinct ones of the non-decreasing ``times`` that exceed the last CTI."""
-        times = times[np.searchsorted(times, self.last_cti, side="right") :]
-        if len(times) == 0:
-            return
-        keep = np.ones(len(times), bool)
-        keep[1:] = times[1:] > times[:-1]
-        self._ctis.append(times[keep])
-        self.last_cti = int(times[-1])
+        times = growing(times, self.last_cti)
+        if len(times):
+            self._ctis.append(times)
+            self.last_cti = int(times[-1])
 
 
 def _on_grid(frontier: np.ndarray, every: int) -> np.ndarray:

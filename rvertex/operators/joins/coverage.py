@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from rstream.items.batch import VE, VS, event_schema, int64_column
 from rstream.types import MIN_TIME
+from rvertex.events.group_scan import heads_of, running_max
 from rvertex.events.lifetime import with_times
 from rvertex.events.reorder_buffer import SortedRuns
-from rvertex.events.timeline import Timeline, before_each, group_starts, running_max, sorting
-from rvertex.keys.code_map import PerCode
+from rvertex.events.timeline import Timeline, before_each, sorting
+from rvertex.keys.code_map import CodeMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ class Coverage:
     def __init__(self, keys: pa.Schema, codes_of: Callable[[pa.RecordBatch], np.ndarray]) -> None:
         self._schema = event_schema(keys)
         self._codes_of = codes_of
-        self._end = PerCode(MIN_TIME)
+        self._end = CodeMap(np.int64, MIN_TIME)
         self._ends = SortedRuns(self._schema)
 
     @property
@@ -84,8 +85,8 @@ class Coverage:
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         by_key = codes[order]
-        first, ends = group_starts(by_key), self._end.get(by_key)
-        running = running_max(first, int64_column(events, VE)[order], ends)
+        first, ends = heads_of(by_key), self._end.get(by_key)
+        running = np.maximum(running_max(int64_column(events, VE)[order], first), ends)
         before = before_each(first, running, ends)
         vs = int64_column(events, VS)
         return Rights(events, codes, vs, running[back], before[back])
@@ -113,7 +114,7 @@ class Coverage:
     def _grow(self, rows: Rights, frontier: int) -> None:
         """Set the new ends and put those that are to come into the queue."""
         order = sorting(rows.codes)
-        is_last = np.append(group_starts(rows.codes[order])[1:], True)
+        is_last = np.append(heads_of(rows.codes[order])[1:], True)
         places = order[is_last]
         self._end.put(rows.codes[places], rows.running[places])
         places = places[rows.running[places] >= frontier]

@@ -103,7 +103,7 @@ class Join:
         )
         assert left == right, f"keys of different types: {left}, {right}"
         self._key_types = left
-        self._in_batch = CodeMap()
+        self._in_batch = CodeMap(np.int32, -1)
         self._reset()
 
     def _reset(self) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rstream.items.batch import VE, VS, int64_column
+from rvertex.events.group_scan import group_start, heads_of
 from rvertex.events.ordering import stable_order
 from rvertex.keys.key_index import null_keys
 from rvertex.operators.joins.max_tree import MaxTree
@@ -105,9 +106,8 @@ class _ByKey:
         order = stable_order(codes)
         if order is not None:
             rows, codes = rows.take(order), codes.take(order)
-        begins = np.flatnonzero(codes[1:] != codes[:-1]) + 1
         self.rows = rows
-        self.starts = np.concatenate([[0], begins, [len(rows)]]) if len(rows) else np.zeros(1, int)
+        self.starts = np.append(np.flatnonzero(heads_of(codes)), len(rows))
         self.codes = codes.take(self.starts[:-1])
         self.longest = int(np.diff(self.starts).max(initial=0))
 
@@ -166,9 +166,7 @@ def by_sorting(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
     by_code = stable_order(codes[order])
     order = order if by_code is None else order[by_code]
     codes, is_right = codes[order], order >= len(at[0])
-    first = np.ones(len(codes), bool)
-    first[1:] = codes[1:] != codes[:-1]
-    group = np.maximum.accumulate(np.where(first, np.arange(len(codes)), 0))
+    group = group_start(heads_of(codes))
     pairs = []
     for other, is_other in ((1, is_right), (0, ~is_right)):
         # Of the other side's rows in this order, [lo, hi) share the key and come before.

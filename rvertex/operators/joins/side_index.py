@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rstream.items.batch import SEQ, VE
 from rstream.items.dictionaries import join_batches
+from rvertex.events.group_scan import heads_of
 from rvertex.events.ordering import stable_order
 from rvertex.keys.code_map import CodeMap
 from rvertex.operators.joins.max_tree import MaxTree
@@ -63,9 +64,7 @@ class IndexedRun:
         order = stable_order(rows.codes)
         self.rows = rows if order is None else rows.take(order)
         codes = self.rows.codes
-        first = np.ones(len(codes), bool)
-        first[1:] = codes[1:] != codes[:-1]
-        at = np.flatnonzero(first)
+        at = np.flatnonzero(heads_of(codes))
         self._codes = codes[at]
         self._starts = np.append(at, len(codes))
         self.code_map = code_map
@@ -171,7 +170,7 @@ class JoinSide:
             assert rows.ordinal.max() < self.next_ordinal
 
     def _open_map(self) -> CodeMap:
-        return self._free_maps.pop() if self._free_maps else CodeMap()
+        return self._free_maps.pop() if self._free_maps else CodeMap(np.int32, -1)
 
     def _close(self, run: IndexedRun) -> Rows:
         self._free_maps.append(run.close())

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rstream.items.batch import VE, VS, int64_column
+from rvertex.events.group_scan import heads_of
 from rvertex.events.lifetime import after, with_times
-from rvertex.events.timeline import Timeline, group_starts, sorting
+from rvertex.events.timeline import Timeline, sorting
 from rvertex.keys.key_chains import KeyChains
 from rvertex.operators.lifetimes.pending import Pending
 
@@ -67,7 +68,7 @@ class Clipping:
 
     def _cut_held(self, mark_codes: np.ndarray, marks: np.ndarray) -> None:
         order = sorting(mark_codes)
-        first = group_starts(mark_codes[order])
+        first = heads_of(mark_codes[order])
         earliest = order[first]
         codes = mark_codes[earliest]
         which, numbers = self._chains.take(codes)

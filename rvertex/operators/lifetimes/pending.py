@@ -22,8 +22,7 @@ from rstream.items.dictionaries import join_batches
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.lifetime import with_times
 from rvertex.events.reorder_buffer import empty_batch
-from rvertex.events.run import Run
-from rvertex.operators.windows.arithmetic import growing
+from rvertex.events.run import Run, growing
 
 #: A reserved name, so no payload column can have it.
 DUE = SEQ

@@ -33,9 +33,10 @@ import pyarrow as pa
 from rstream.items.batch import VE, VS, event_schema, int64_column
 from rstream.types import MIN_TIME
 from rvertex.errors import UnknownColumnError
+from rvertex.events.group_scan import heads_of, running_max
 from rvertex.events.lifetime import after, frontier_after, with_times
-from rvertex.events.timeline import before_each, group_starts, running_max, sorting
-from rvertex.keys.code_map import PerCode
+from rvertex.events.timeline import before_each, sorting
+from rvertex.keys.code_map import CodeMap
 from rvertex.keys.key_index import KeyIndex
 from rvertex.operators.lifetimes.pending import Pending
 from rvertex.operators.protocol import OperatorState
@@ -93,7 +94,7 @@ class StitchOperator:
         self._keys = KeyIndex([self._payload.field(name).type for name in self._on])
         self._islands = Pending(event_schema(self._payload))
         #: Number of the newest island of each key.
-        self._newest = PerCode(_NONE)
+        self._newest = CodeMap(np.int64, _NONE)
         self._frontier: int = MIN_TIME
 
     def process(self, ports: Sequence[Run]) -> Run:
@@ -134,8 +135,8 @@ class StitchOperator:
         is_held = newest >= self._islands.first
         ends = np.full(len(codes), MIN_TIME, np.int64)
         ends[is_held] = self._islands.ends(newest[is_held])
-        first = group_starts(codes)
-        running = running_max(first, ve, ends)
+        first = heads_of(codes)
+        running = np.maximum(running_max(ve, first), ends)
         begins = vs > before_each(first, running, ends)
         begins |= first & ~is_held
         # Adjacent rows of one island are a segment; its last row has the end of it all.

@@ -104,17 +104,6 @@ class Windows:
         return starts
 
 
-def growing(times: np.ndarray, last: int | None) -> np.ndarray:
-    """Those of non-decreasing ``times`` int64[n] that exceed all before them and ``last``."""
-    if len(times) == 0:
-        return times
-    keep = np.ones(len(times), bool)
-    keep[1:] = times[1:] > times[:-1]
-    if last is not None:
-        keep &= times > last
-    return times[keep]
-
-
 def floor_divided(times: np.ndarray, unit: int) -> np.ndarray:
     """``times // unit`` of non-decreasing times int64[n].
 

@@ -23,14 +23,14 @@ from rstream.items.batch import VE, VS, int64_column
 from rstream.types import INF_TIME
 from rvertex.errors import UnboundedLifetimeError
 from rvertex.events.reorder_buffer import concatenated
-from rvertex.events.run import Run
+from rvertex.events.run import Run, growing
 from rvertex.operators.protocol import OperatorState
-from rvertex.operators.windows.arithmetic import Windows, growing
 from rvertex.operators.windows.grouping import Grouping, closed_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rvertex.operators.windows.arithmetic import Windows
     from rvertex.operators.windows.sliding import SlidingWindows
 
 WINDOWS_PER_EVENT_MAX = 1_000_000

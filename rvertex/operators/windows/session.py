@@ -31,7 +31,8 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import InvalidWindowError
 from rvertex.events.arrays import numbers, whole
 from rvertex.events.group_arrays import GroupArray
-from rvertex.events.group_scan import group_start, heads_of, orbit, plus, running_max
+from rvertex.events.group_scan import group_start, heads_of, orbit, running_max
+from rvertex.events.lifetime import moved
 from rvertex.events.timeline import sorting
 from rvertex.operators.windows.assigned import SingleWindow
 from rvertex.operators.windows.hopping import aggregated_schema, gathering
@@ -108,7 +109,7 @@ class Sessions:
         order = sorting(key)
         key = key[order]
         time = np.concatenate([start[carried], vs])[order]
-        until = np.concatenate([active[carried], plus(ve - 1, self._gap)])[order]
+        until = np.concatenate([active[carried], moved(ve - 1, self._gap)])[order]
         heads = heads_of(key)
         until = running_max(until, heads)
         begins = self._begins(time, until, heads)
@@ -154,7 +155,7 @@ class Sessions:
         # For every row, the first row of its activity that is too late for a session from it.
         period = np.cumsum(fresh) - 1
         distinct, rank = np.unique(time, return_inverse=True)
-        late = np.searchsorted(distinct, plus(time, self._longest))
+        late = np.searchsorted(distinct, moved(time, self._longest))
         base = period * (len(distinct) + 1)
         return orbit(fresh, np.searchsorted(base + rank, base + late))
 
@@ -171,5 +172,5 @@ class Sessions:
         last = np.append(begins[1:], True) & is_event
         ends = until[last]
         if self._longest is not None:
-            ends = np.minimum(ends, plus(starts[last], self._longest))
+            ends = np.minimum(ends, moved(starts[last], self._longest))
         log.set_ends(windows[last], ends, ends)

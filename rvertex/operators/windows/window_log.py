@@ -21,7 +21,7 @@ import pyarrow as pa
 from rstream.types import INF_TIME
 from rvertex.events.arrays import numbers, whole
 from rvertex.events.group_arrays import GroupArray
-from rvertex.operators.windows.arithmetic import growing
+from rvertex.events.run import growing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

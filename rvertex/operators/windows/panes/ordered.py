@@ -17,8 +17,8 @@ import numpy as np
 
 from rstream.items.batch import VE, VS, int64_column
 from rvertex.events.reorder_buffer import concatenated
-from rvertex.events.run import Run
-from rvertex.operators.windows.arithmetic import Windows, floor_divided, growing
+from rvertex.events.run import Run, growing
+from rvertex.operators.windows.arithmetic import Windows, floor_divided
 from rvertex.operators.windows.grouping import Grouping, closed_groups
 from rvertex.operators.windows.panes.open_pane import OpenPane, in_windows, rows_of_panes
 

@@ -18,8 +18,8 @@ from rvertex.events.arrays import numbers, whole
 from rvertex.events.group_arrays import GroupArray
 from rvertex.events.ordering import in_time_order
 from rvertex.events.reorder_buffer import concatenated
-from rvertex.events.run import Run
-from rvertex.operators.windows.arithmetic import floor_divided, growing
+from rvertex.events.run import Run, growing
+from rvertex.operators.windows.arithmetic import floor_divided
 from rvertex.operators.windows.grouping import Grouping, closed_groups
 from rvertex.operators.windows.panes.open_pane import OpenPane
 

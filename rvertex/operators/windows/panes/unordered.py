@@ -22,8 +22,7 @@ from rstream.items.batch import VS, int64_column
 from rstream.types import MIN_TIME
 from rvertex.events.ordering import in_time_order
 from rvertex.events.reorder_buffer import concatenated
-from rvertex.events.run import Run
-from rvertex.operators.windows.arithmetic import Windows, growing
+from rvertex.events.run import Run, growing
 from rvertex.operators.windows.grouping import Grouping, closed_groups
 from rvertex.operators.windows.panes.open_pane import OpenPanes, in_windows, rows_of_panes
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.protocol import OperatorState
+    from rvertex.operators.windows.arithmetic import Windows
 
 #: A batch over at most so many panes is cut at their bounds.
 _CUT_PANES_MAX = 4

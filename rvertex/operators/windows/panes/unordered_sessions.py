@@ -24,8 +24,7 @@ from rstream.items.dictionaries import join_batches
 from rstream.types import INF_TIME
 from rvertex.events.group_scan import heads_of
 from rvertex.events.reorder_buffer import concatenated
-from rvertex.events.run import Run
-from rvertex.operators.windows.arithmetic import growing
+from rvertex.events.run import Run, growing
 from rvertex.operators.windows.grouping import Grouping, closed_groups
 from rvertex.operators.windows.panes.open_pane import OpenPanes
 from rvertex.operators.windows.panes.sessions import LAST_PANE, by_start, living, starts_of_panes

@@ -55,7 +55,7 @@ def test_both_ways_find_the_pairs_that_overlap(lefts: list[Row], rights: list[Ro
     left, right = new_rows(lefts, 100), new_rows(rights, 200)
     left.rank = np.arange(len(left)) + right.vs.searchsorted(left.vs, side="left")
     right.rank = np.arange(len(right)) + left.vs.searchsorted(right.vs, side="right")
-    scratch = CodeMap()
+    scratch = CodeMap(np.int32, -1)
     want = expected(left, right)
     assert found(join_pairs.within_batch(left, right, scratch)) == want
     assert found(join_pairs.by_sorting(left, right, scratch)) == want

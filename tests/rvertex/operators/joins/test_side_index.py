@@ -66,7 +66,7 @@ def scanned(
 
 
 def test_a_code_map_forgets_what_is_cleared() -> None:
-    codes = CodeMap()
+    codes = CodeMap(np.int32, -1)
     codes.put(np.array([3, 5_000]), np.array([7, 8]))
     assert codes.get(np.array([5_000, 3, 4, 90_000])).tolist() == [8, 7, -1, -1]
     codes.clear(np.array([3]))

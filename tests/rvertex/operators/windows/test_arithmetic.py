@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import InvalidWindowError
-from rvertex.operators.windows.arithmetic import Windows, floor_divided, growing
+from rvertex.events.run import growing
+from rvertex.operators.windows.arithmetic import Windows, floor_divided
 from tests.support.naive import output_ctis
 
 lengths = st.one_of(st.integers(1, 12), st.integers(1, 2**63 - 1), st.just(2**63 - 1))
