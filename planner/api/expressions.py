@@ -11,6 +11,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Union
 
+import planner.expressions.functions  # noqa: F401  (importing planner fills their registry)
 from planner.api.namespaces import DatetimeFunctions, StringFunctions
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Call, Column, Literal, LiteralValue, Node, OptionValue

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import pickle
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -134,3 +136,10 @@ def test_functions_are_no_values() -> None:
         lit([1, 2])  # type: ignore[arg-type]
     with pytest.raises(InvalidPlanError, match="does not fit into int64"):
         lit(2**63)
+
+
+def test_importing_planner_alone_is_enough() -> None:
+    """Hosts that unpickle a plan import nothing else."""
+    code = "from planner import col; print(col('a') + 1)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "(a + 1)\n"
