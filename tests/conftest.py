@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.budget import scaled
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
 
 # The machine is shared: how long an example takes, or takes to be drawn, says nothing.
 settings.register_profile(
-    "shared", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+    "shared",
+    deadline=None,
+    max_examples=scaled(25),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("shared")
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidPlanError, Stream, agg, col, sql, tumbling
@@ -31,6 +31,7 @@ from rstream.types import INF_TIME
 from rvertex.errors import SourceOrderChangedError, SourceRowError
 from rvertex.sources import disorder
 from rvertex.vertex.rvertex import RVertex
+from tests.support.budget import examples
 from tests.support.plan_runner import Schedule, answer, run_plan, sorted_rows
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ schedules = st.builds(
 )
 
 
-@settings(max_examples=20)
+@examples(5)
 @given(
     st.sampled_from(sorted(READERS)),
     st.lists(a_file | a_file.map(sorted), min_size=1, max_size=5),

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from planner.optimizer.optimizer import RULES
 from planner.optimizer.rules import place_exchange
 from planner.physical.lower import lower
+from tests.support.budget import examples
 from tests.support.exact import assert_same_items
 from tests.support.naive_plan import naive_rows
 from tests.support.plan_runner import Schedule, answer, run_plan, sorted_rows
@@ -63,7 +64,7 @@ NAIVE = (streams(), st.sampled_from([1, 3]), st.booleans(), st.booleans(), sched
 EXACT = (streams(ordered=True), st.sampled_from([1, 2, 3]), schedules)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@examples(15, suppress_health_check=SLOW)
 @given(*NAIVE)
 def test_as_nested_loops_would(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
@@ -71,13 +72,13 @@ def test_as_nested_loops_would(
     check_against_loops(stream, parallelism, optimized, partial, schedule)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@examples(10, suppress_health_check=SLOW)
 @given(*EXACT)
 def test_no_schedule_changes_an_item(stream: Stream, parallelism: int, schedule: Schedule) -> None:
     check_every_item(stream, parallelism, schedule)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@examples(15, suppress_health_check=SLOW)
 @given(*NAIVE)
 def test_small_limits_change_no_row(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
@@ -87,7 +88,7 @@ def test_small_limits_change_no_row(
         check_against_loops(stream, parallelism, optimized, partial, schedule)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@examples(10, suppress_health_check=SLOW)
 @given(*EXACT)
 def test_small_limits_change_no_item(stream: Stream, parallelism: int, schedule: Schedule) -> None:
     plan = lower(stream.to_parquet(), root="r", parallelism=parallelism)
@@ -101,7 +102,7 @@ def test_small_limits_change_no_item(stream: Stream, parallelism: int, schedule:
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None, suppress_health_check=SLOW)
+@examples(150, suppress_health_check=SLOW)
 @given(*NAIVE)
 def test_as_nested_loops_would_at_length(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
@@ -110,7 +111,7 @@ def test_as_nested_loops_would_at_length(
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None, suppress_health_check=SLOW)
+@examples(120, suppress_health_check=SLOW)
 @given(*EXACT)
 def test_no_schedule_changes_an_item_at_length(
     stream: Stream, parallelism: int, schedule: Schedule

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import (
@@ -31,6 +31,7 @@ from planner import (
 from planner.physical.lower import lower
 from rstream.types import INF_TIME
 from rvertex.user_code.errors import UserResultError
+from tests.support.budget import examples
 from tests.support.plan_runner import Schedule, answer, sorted_rows
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ schedules = st.builds(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@examples(3)
 @given(inputs(), inputs(), st.integers(1, 2), schedules)
 def test_a_heartbeat_ends_where_its_key_and_the_sources_say(
     left: Any, right: Any, partitions: int, schedule: Schedule
@@ -135,7 +136,7 @@ def test_a_heartbeat_ends_where_its_key_and_the_sources_say(
         assert by_key(stream.group_by("k").process(Heartbeat), parallelism, schedule) == expected
 
 
-@settings(max_examples=7, deadline=None)
+@examples(3)
 @given(inputs(), schedules)
 def test_a_key_has_the_same_sequence_at_any_parallelism(given_: Any, schedule: Schedule) -> None:
     stream = stream_of(*given_).group_by("k").process(Quiet)
@@ -144,7 +145,7 @@ def test_a_key_has_the_same_sequence_at_any_parallelism(given_: Any, schedule: S
         assert by_key(stream, parallelism, schedule) == plain
 
 
-@settings(max_examples=7, deadline=None)
+@examples(3)
 @given(inputs(), inputs(), st.booleans(), schedules)
 def test_behind_windows_joins_and_another_process(
     left: Any, right: Any, partial: bool, schedule: Schedule
@@ -244,14 +245,14 @@ def check_behind(how: str, left: Any, right: Any, schedule: Schedule) -> None:
 HOLDING = (st.sampled_from(HELD), inputs(), inputs(), schedules)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(3)
 @given(*HOLDING)
 def test_behind_what_holds_ctis_back(how: str, left: Any, right: Any, schedule: Schedule) -> None:
     check_behind(how, left, right, schedule)
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@examples(50)
 @given(*HOLDING)
 def test_behind_what_holds_ctis_back_at_length(
     how: str, left: Any, right: Any, schedule: Schedule

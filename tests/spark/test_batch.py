@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given
 from typer.testing import CliRunner
 
 import jobmanager
@@ -37,6 +37,7 @@ from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import LateRowError, SumOverflowError, UnboundedLifetimeError
 from tests.spark.batches import MASTER, assert_twins, batched, streamed
+from tests.support.budget import examples
 from tests.support.queries import QUERIES
 from tests.support.random_plans import streams
 from tests.support.temporal_queries import TEMPORAL_QUERIES
@@ -378,9 +379,8 @@ def test_queries(name: str) -> None:
     assert_twins({**QUERIES, **TEMPORAL_QUERIES}[name]())
 
 
-@settings(
-    max_examples=16,
-    deadline=None,
+@examples(
+    16,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

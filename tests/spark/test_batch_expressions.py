@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
 from planner import EvaluationError, Stream, coalesce, col, event, lit, ve, vs, when
@@ -22,6 +22,7 @@ from planner.expressions.types import TIMESTAMP
 from rstream.items.batch import VE, VS
 from tests.planner.expressions.functions.test_functions import BATCH, TABLE
 from tests.spark.batches import assert_twins, batched, streamed
+from tests.support.budget import examples
 from tests.support.expressions import SCHEMA, Row, Twin, rows, twins
 
 if TYPE_CHECKING:
@@ -271,9 +272,8 @@ def _can_be_computed(row: Row, expressions: list[Expr]) -> bool:
         return False
 
 
-@settings(
-    max_examples=6,
-    deadline=None,
+@examples(
+    6,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import (
@@ -33,6 +33,7 @@ from planner import (
 from planner.api import user_steps
 from planner.explain.text import explain
 from planner.physical.lower import lower
+from tests.support.budget import examples
 from tests.support.plan_runner import answer, sorted_rows
 
 READINGS = Stream.from_items(
@@ -125,7 +126,7 @@ class Hundreds(KeyedProcess):
         self.n, self.high = 0, None
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(
     rows_in=st.lists(st.tuples(st.integers(0, 600), st.integers(0, 3), st.integers(-9, 9))),
     parallelism=st.integers(1, 3),

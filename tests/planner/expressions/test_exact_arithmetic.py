@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner import EvaluationError, Expr, Stream, col, event, lit
@@ -22,6 +22,7 @@ from planner.expressions.predicates import may_fail
 from planner.optimizer.rules.fold_constants import folded
 from rstream.items.batch import VE, VS
 from tests.spark.batches import streamed
+from tests.support.budget import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,7 +194,7 @@ def integer_trees(draw: st.DrawFn, depth: int = 3) -> Expr:
     return -first if name == "negate" else abs(first)
 
 
-@settings(max_examples=200)
+@examples(50)
 @given(integer_trees(), st.data())
 def test_values_are_within_their_bounds_and_what_cannot_fail_does_not(
     tree: Expr, data: st.DataObject

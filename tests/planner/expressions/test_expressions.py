@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import EvaluationError, InvalidPlanError, col, lit, when
 from planner.expressions.nodes import resolve
 from planner.fingerprint import canonical
+from tests.support.budget import examples
 from tests.support.expressions import SCHEMA, Row, Twin, rows, twins
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def is_overflow(found: list[Any] | str) -> bool:
     return isinstance(found, str) and "does not fit into int64" in found
 
 
-@settings(max_examples=300, deadline=None)
+@examples(75)
 @given(ANY, rows())
 def test_as_python_would(twin: Twin, table: list[Row]) -> None:
     """An overflow is an error; also one whose value nothing asks for may be."""
@@ -67,7 +68,7 @@ def test_as_python_would(twin: Twin, table: list[Row]) -> None:
         assert repr(whole) == repr([got[0] for got in alone])
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(ANY, rows(), st.integers(0, 6))
 def test_cutting_does_not_matter(twin: Twin, table: list[Row], at: int) -> None:
     batch = pa.RecordBatch.from_pylist(table, schema=SCHEMA)
@@ -80,7 +81,7 @@ def test_cutting_does_not_matter(twin: Twin, table: list[Row], at: int) -> None:
         assert repr(whole) == repr(first + rest)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(ANY)
 def test_trees_survive_pickling_and_have_a_stable_name(twin: Twin) -> None:
     node = resolve(twin.expr.node, SCHEMA)
@@ -92,7 +93,7 @@ def test_trees_survive_pickling_and_have_a_stable_name(twin: Twin) -> None:
     assert resolve(node, SCHEMA) == node, "resolving twice changes nothing"
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(ANY)
 def test_columns_are_those_it_reads(twin: Twin) -> None:
     needed = twin.expr.columns()

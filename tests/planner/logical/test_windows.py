@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import jobmanager
@@ -29,6 +29,7 @@ from planner import (
 from planner.fingerprint import fingerprint
 from planner.physical.lower import lower
 from rvertex.operators.windows.session_phases import PartialSession
+from tests.support.budget import examples
 from tests.support.naive_plan import naive_rows
 from tests.support.plan_runner import answer, sorted_rows
 
@@ -88,7 +89,7 @@ def test_collected_answers_are_the_naive_ones(window: AnyWindow, keys: tuple[str
         assert sorted_rows(table) == expected, parallelism
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(
     size=st.integers(1, 12),
     every=st.integers(1, 12),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import Expr, Stream, agg, col, event, lit, tumbling, when
@@ -36,6 +36,7 @@ from planner.physical.lower import lower
 from rstream.items.batch import event_schema
 from rvertex.sources.discover import discover
 from rvertex.sources.statistics import statistics_of
+from tests.support.budget import examples
 from tests.support.plan_runner import answer, sorted_rows
 
 if TYPE_CHECKING:
@@ -323,7 +324,7 @@ def conditions(draw: st.DrawFn) -> Any:
     return draw(parts)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(75)
 @given(conditions())
 def test_folding_keeps_values_and_failures(condition: Any) -> None:
     """What is folded gives the same on every row, and fails where it failed: nowhere else."""

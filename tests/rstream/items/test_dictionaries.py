@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream import RStream
@@ -32,6 +32,7 @@ from rstream.transport.wire import (
     in_messages,
 )
 from rstream.types import SeqRange
+from tests.support.budget import examples
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 PLAIN = item_schema(pa.schema([("word", pa.string()), ("n", pa.int64())]))
@@ -69,7 +70,7 @@ def with_times(column: pa.Array, first: int, schema: pa.Schema) -> pa.RecordBatc
     )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.tuples(words, st.sampled_from([[], ["x"], ["y", "z"]])), min_size=1, max_size=5))
 def test_joined_batches_are_those_of_plain_text(parts: list[tuple[Words, list[str]]]) -> None:
     given_parts = [carried(values, spare) for values, spare in parts]
@@ -103,7 +104,7 @@ def test_nulls_are_joined_without_another_dictionary() -> None:
     assert nulls(pa.array([1]), 1).to_pylist() == [None]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(words, min_size=1, max_size=4), st.integers(1, 40))
 def test_a_segment_of_carried_text_is_one_of_text(parts: list[Words], repeat: int) -> None:
     batches = [carried(values * repeat) for values in parts]
@@ -155,7 +156,7 @@ def test_a_stream_of_text_takes_dictionaries() -> None:
     again.close()
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.tuples(words, st.integers(0, 2 * SLOTS)), min_size=1, max_size=40))
 def test_what_is_sent_arrives(parts: list[tuple[Words, int]]) -> None:
     batches = [carried(values, [f"spare {k}"]) for values, k in parts]

@@ -8,7 +8,6 @@ content from wherever they begin. Cannot catch: races between threads (everythin
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -23,6 +22,7 @@ from rstream import (
 from rstream.items.batch import only_events
 from rstream.store.segment_names import parse_segment_name
 from tests.rstream.log.test_stream_model import Tearing
+from tests.support.budget import examples
 from tests.support.content import items, open_inline, read_all, rows_of, small_limits
 
 
@@ -109,7 +109,7 @@ class Replicas(RuleBasedStateMachine):
 
 
 TestReplicas = Replicas.TestCase
-TestReplicas.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestReplicas.settings = examples(10, stateful_step_count=25)
 
 
 def segments(store: MemoryBlobs) -> list[tuple[int, int]]:

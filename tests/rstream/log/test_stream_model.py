@@ -7,7 +7,6 @@ catch: races between threads (everything is inline here), a store that loses wha
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -21,6 +20,7 @@ from rstream import (
     StreamReader,
 )
 from rstream.store.segment_names import parse_segment_name
+from tests.support.budget import examples
 from tests.support.content import items, open_inline, small_limits
 
 
@@ -184,4 +184,4 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 TestStream = StreamMachine.TestCase
-TestStream.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
+TestStream.settings = examples(20, stateful_step_count=25)

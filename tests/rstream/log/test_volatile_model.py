@@ -6,7 +6,6 @@ older may be, from an earlier instance's spill. Cannot catch: races (everything 
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -18,6 +17,7 @@ from rstream import (
     SequenceLostError,
     StreamReader,
 )
+from tests.support.budget import examples
 from tests.support.content import items, open_inline, small_limits
 
 
@@ -116,4 +116,4 @@ class VolatileMachine(RuleBasedStateMachine):
 
 
 TestVolatile = VolatileMachine.TestCase
-TestVolatile.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
+TestVolatile.settings = examples(20, stateful_step_count=25)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import jobmanager
@@ -28,6 +28,7 @@ from rvertex.aggregates.spec import AggregateSpec
 from rvertex.events.run import Run
 from rvertex.operators.windows.hopping import WindowAggregate
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
+from tests.support.budget import examples
 from tests.support.exact import assert_same_items
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import runs, splits, times
@@ -89,7 +90,7 @@ def naive(rows: list[dict[str, Any]], column: str, *, is_max: bool) -> Any:
     return next(s["value"] for s, rank in zip(known, ranks, strict=True) if rank == best)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(3)
 @given(run=Runs, cuts=splits(), keys=st.sampled_from([(), ("k",)]))
 def test_windows(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
     run = Run(run.events, np.append(run.ctis[run.ctis < 2**62], 2**62))
@@ -115,7 +116,7 @@ def test_windows(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
             assert repr(row[spec_.output]) == repr(expected), spec_
 
 
-@settings(max_examples=15, deadline=None)
+@examples(4)
 @given(run=Runs, cuts=splits())
 def test_snapshots_are_cut_invariant(run: Run, cuts: list[int]) -> None:
     assert_cut_invariant(SnapshotAggregate(("k",), AGGREGATES), [ranked(run)], [RANKED], cuts)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rstream.items.batch import VS
@@ -32,6 +32,7 @@ from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, 
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
+from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run
 from tests.support.operator_harness import run_cut
 
@@ -103,7 +104,7 @@ CASES = st.sampled_from(KINDS).flatmap(
 )
 
 
-@settings(max_examples=150)
+@examples(38)
 @given(CASES, st.lists(st.integers(0, 12), max_size=3), st.integers(0, 12))
 @example((pa.decimal128(38, 0), [(0, Decimal("9" * 38))] * 2), [1], 1)
 @example((pa.int64(), [(0, 2**63 - 1)] * 3 + [(0, -(2**63))] * 3), [2, 3], 4)
@@ -214,7 +215,7 @@ NAMES = ["window", "phases", "sliding", "sessions", "session", "count", "snapsho
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=15)
+@examples(4)
 @given(st.data())
 def test_every_window_is_exact(name: str, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(KINDS))

@@ -14,13 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec, lanes_of
 from rvertex.events.run import Run
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run
 from tests.support.exact import assert_same_items
 from tests.support.naive import aggregate, windows_of
@@ -52,7 +53,7 @@ def _comparable(value: Any) -> Any:
     return value
 
 
-@settings(max_examples=12, deadline=None)
+@examples(3)
 @given(
     run=runs(duration_max=9),
     cuts=splits(),
@@ -82,7 +83,7 @@ def test_gathered(
         assert _comparable(list(found.values())) == _comparable(list(expected.values()))
 
 
-@settings(max_examples=12, deadline=None)
+@examples(3)
 @given(run=runs(), cuts=splits())
 def test_products_of_panes(run: Run, cuts: list[int]) -> None:
     spec = WindowAggregate(

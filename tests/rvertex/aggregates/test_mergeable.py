@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import VS
@@ -21,6 +21,7 @@ from rvertex.aggregates.spec import AggregateSpec, lanes_in, lanes_of
 from rvertex.events.run import Run
 from rvertex.operators.windows.hopping import WindowAggregate
 from tests.support import naive
+from tests.support.budget import examples
 from tests.support.exact import assert_same_items
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
@@ -57,7 +58,7 @@ def _shrinking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("rvertex.aggregates.distinct._PIECE_MAX_ROWS", request.param)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(3)
 @given(
     run=runs(),
     cuts=splits(),
@@ -87,7 +88,7 @@ def test_over_shared_panes(
                 assert found[a.output] == near(want)
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(run=runs(), window=st.sampled_from([(6, 6), (12, 3)]), split=st.integers(1, 3))
 def test_two_phases(run: Run, window: tuple[int, int], split: int) -> None:
     """Partial results of rows dealt to several first phases."""
@@ -134,7 +135,7 @@ def with_filtered(run: Run) -> Run:
     return Run(pa.RecordBatch.from_arrays(columns, names=names), run.ctis)
 
 
-@settings(max_examples=5, deadline=None)
+@examples(3)
 @given(run=runs(), cuts=splits(), window=st.sampled_from([(6, 6), (12, 3), (7, 3)]))
 @pytest.mark.usefixtures("_shrinking")
 def test_distinct_values_of_columns_kept_together(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import InvalidPlanError, Stream, agg, event, hopping
@@ -22,6 +22,7 @@ from rvertex.aggregates.user_defined import Custom
 from rvertex.events.run import Run
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.user_code.errors import UserResultError
+from tests.support.budget import examples
 from tests.support.exact import assert_same_items
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.plan_runner import answer, sorted_rows
@@ -62,7 +63,7 @@ def spec_of(target: Any) -> AggregateSpec:
     return AggregateSpec("user", "n", "span", Custom(type(target).__name__, target))
 
 
-@settings(max_examples=12, deadline=None)
+@examples(3)
 @given(run=runs(), cuts=splits(), window=st.sampled_from([(6, 6), (6, 2), (3, 5)]))
 def test_one_phase_two_phases_and_panes_agree(
     run: Run, cuts: list[int], window: tuple[int, int]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream import ManualClock, MemoryBlobs, StreamLimits, open_reader
@@ -40,6 +40,7 @@ from rvertex.sources.spec import SourcePartition, SourceSpec
 from rvertex.user_code.code import UserCode
 from rvertex.vertex.rvertex import StepResult
 from rvertex.vertex.spec import OutputEdge, Recovery, Snapshot, VertexId, VertexSpec
+from tests.support.budget import examples
 from tests.support.builders import Item, cti, ev, make_items
 
 if TYPE_CHECKING:
@@ -322,7 +323,7 @@ class World:
 
 
 @pytest.mark.parametrize("spec", [LOGGED, STRONG, STRONG_DRAWING], ids=["logged", "strong", "both"])
-@settings(max_examples=12, deadline=None)
+@examples(3)
 @given(
     actions=st.lists(st.sampled_from([0, 0, 0, 1, 1, 1, 2, 3, 4, 5, 6]), max_size=80),
     rows=st.integers(1, 9),

@@ -6,11 +6,12 @@ Cannot catch: what a source makes of it (test_reorder.py, whose batches are shor
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.types import MIN_TIME
 from rvertex.events.frontier import Advance, advance
+from tests.support.budget import examples
 
 
 def row_by_row(vs: np.ndarray, max_vs: int, delay_us: int, every_us: int) -> Advance | None:
@@ -23,7 +24,7 @@ def row_by_row(vs: np.ndarray, max_vs: int, delay_us: int, every_us: int) -> Adv
     return Advance(max_vs, np.array(times, np.int64))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     rows=st.integers(1, 400),
     seed=st.integers(0, 2**32 - 1),

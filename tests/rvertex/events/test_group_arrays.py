@@ -7,12 +7,13 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rvertex import errors
 from rvertex.events import group_arrays
 from rvertex.events.group_arrays import ArrowStore, GroupArray
+from tests.support.budget import examples
 
 steps = st.lists(
     st.tuples(st.integers(0, 40), st.dictionaries(st.integers(0, 39), st.text(max_size=2))),
@@ -20,7 +21,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(steps=steps, garbage_max=st.sampled_from([1, 5, 1 << 16]))
 def test_store_is_a_dictionary(steps: list[tuple[int, dict[int, str]]], garbage_max: int) -> None:
     patch = pytest.MonkeyPatch()

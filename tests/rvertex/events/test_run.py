@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rvertex.events.run
@@ -15,6 +15,7 @@ from rstream.items.batch import CTI, EVENT, KIND, VS, int64_column, item_schema,
 from rstream.items.dictionaries import as_declared
 from rstream.types import INF_TIME
 from rvertex.events.run import NO_CTIS, Run, concat, from_items, to_items
+from tests.support.budget import examples
 from tests.support.builders import Ev, Item, cti, ev, make_events, make_items, make_run, table_of
 from tests.support.exact import assert_same_items
 from tests.support.strategies import PAYLOAD, runs, splits
@@ -23,7 +24,7 @@ N = pa.schema([("n", pa.int64())])
 NS = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(run=runs(duration_max=5))
 def test_items_of_a_run_and_back(run: Run) -> None:
     items = to_items(run)
@@ -35,7 +36,7 @@ def test_items_of_a_run_and_back(run: Run) -> None:
     assert run.is_empty == (items.num_rows == 0)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(run=runs())
 def test_items_are_in_normal_form(run: Run) -> None:
     """By time, at equal times the CTI first; CTI rows carry no payload."""
@@ -47,7 +48,7 @@ def test_items_are_in_normal_form(run: Run) -> None:
             assert [row[name] for name in PAYLOAD.names] == [None] * len(PAYLOAD)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(run=runs(), cuts=splits())
 def test_pieces_join_to_the_whole(run: Run, cuts: list[int]) -> None:
     items = to_items(run)
@@ -59,7 +60,7 @@ def test_pieces_join_to_the_whole(run: Run, cuts: list[int]) -> None:
     assert_same_items(joined, items, f"written in pieces {edges}")
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     count=st.integers(0, 30),
     ctis=st.sets(st.integers(0, 40), max_size=30),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given, settings
+from hypothesis import given
 
 from rstream.items.batch import CTI, KIND, VE, VS
 from rstream.types import INF_TIME
@@ -29,6 +29,7 @@ from tests.rvertex.vertex.test_rvertex import (
     schedules,
     source_vertex,
 )
+from tests.support.budget import examples
 from tests.support.builders import Ev, ev
 from tests.support.strategies import events, times
 
@@ -75,7 +76,7 @@ def vertex() -> VertexSpec:
     return replace(plain, operators=(Refuse(), *plain.operators), outputs=(*plain.outputs, *edges))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(table=events(LEFT, times=times(0, 40), max_size=24), schedule=schedules(1))
 def test_what_is_put_aside_does_not_know_the_schedule(
     table: list[Ev], schedule: list[Action]

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rvertex.errors import TooManyValuesError
 from rvertex.keys import int_index
 from rvertex.keys.int_index import IntIndex
 from rvertex.keys.key_index import KeyIndex, UnsupportedKeyError, null_keys
+from tests.support.budget import examples
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63), 7, 2**40]),
@@ -60,7 +61,7 @@ def keyed_batches(draw: st.DrawFn) -> tuple[list[pa.DataType], list[list[tuple[A
     return types, draw(st.lists(st.lists(row, max_size=8), max_size=5))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(38)
 @given(keyed_batches())
 def test_codes_are_those_of_a_dictionary(
     case: tuple[list[pa.DataType], list[list[tuple[Any, ...]]]],
@@ -79,7 +80,7 @@ def test_codes_are_those_of_a_dictionary(
     assert [tuple(map(canonical, row)) for row in rows] == list(known)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_int_index_in_both_representations(data: st.DataObject) -> None:
     scale = data.draw(st.sampled_from([1, 3, 2**33, 2**52]))

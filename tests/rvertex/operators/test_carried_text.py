@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import event_schema
@@ -24,6 +24,7 @@ from rvertex.operators.lifetimes.clip import Clip
 from rvertex.operators.lifetimes.extend import Extend
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.project import Project
+from tests.support.budget import examples
 from tests.support.exact import assert_same_items
 from tests.support.operator_harness import assert_cut_invariant
 
@@ -70,7 +71,7 @@ def events(found: list[Row], carried: bool) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("spec", [*UNARY, *PAIRS], ids=lambda spec: type(spec).__name__)
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(
     left=rows,
     right=rows,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import VS, event_schema, int64_column
@@ -33,6 +33,7 @@ from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 from rvertex.user_code.code import UserCode
+from tests.support.budget import examples
 from tests.support.builders import Item, cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant, run_cut
 from tests.support.strategies import PAYLOAD, ports, runs, splits, times
@@ -121,7 +122,7 @@ BEHIND = UserOperator(UserCode("Behind", Behind), pa.schema([]))
 
 
 @pytest.mark.parametrize("spec", [*ONE, BEHIND], ids=lambda spec: type(spec).__name__)
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(
     run=st.one_of([runs(times=t, duration_max=9, max_size=10) for t in (times(), times(502, 520))]),
     cuts=splits(),
@@ -131,7 +132,7 @@ def test_every_cti_passes(spec: Any, run: Run, cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("spec", TWO, ids=lambda spec: type(spec).__name__)
-@settings(max_examples=3, deadline=None)
+@examples(3)
 @given(both=ports([PAYLOAD, PAYLOAD], times=times(0, 14), duration_max=9), cuts=splits())
 def test_every_cti_of_a_pair_passes(spec: Any, both: list[Run], cuts: list[int]) -> None:
     _assert_all_pass(spec, both, cuts)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.operators.explode import Explode
 from rvertex.operators.filter import Filter
 from rvertex.operators.project import Project
+from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
@@ -45,7 +46,7 @@ class Twice:
         return pc.add(batch.column(self.column), batch.column(self.column))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(10)
 @given(run=runs(duration_max=5), cuts=splits())
 def test_filter_keeps_true_and_drops_null(run: Run, cuts: list[int]) -> None:
     out = assert_cut_invariant(Filter(AtLeast("n", 0)), [run], [PAYLOAD], cuts)
@@ -65,7 +66,7 @@ def test_filter_needs_a_boolean() -> None:
         Filter(Twice("n")).output_schema([PAYLOAD])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(run=runs(duration_max=5), cuts=splits())
 def test_project_renames_and_computes(run: Run, cuts: list[int]) -> None:
     spec = Project((("key", "k"), ("twice", Twice("n"))))
@@ -94,7 +95,7 @@ def test_project_names_an_unknown_column() -> None:
         Project((("a", "nope"),)).output_schema([PAYLOAD])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(run=runs(LISTS, duration_max=5), cuts=splits())
 def test_explode_gives_a_row_per_element(run: Run, cuts: list[int]) -> None:
     out = assert_cut_invariant(Explode("tags"), [run], [LISTS], cuts)

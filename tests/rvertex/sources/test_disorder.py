@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import VS, event_schema
@@ -28,6 +28,7 @@ from rvertex.sources.disorder import (
     time_order,
 )
 from rvertex.vertex.reorder import Reorder
+from tests.support.budget import examples
 
 if TYPE_CHECKING:
     from rvertex.events.frontier import KnownFrontier
@@ -104,7 +105,7 @@ def reordered(
     return concat([*runs, last]), waiting
 
 
-@settings(max_examples=200)
+@examples(50)
 @given(units_of_times, cuts, cuts)
 def test_no_row_is_late_and_all_leave_in_order(
     units: list[list[int]], batches: list[int], sizes: list[int]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import CTI, EVENT, VE, VS, Items
@@ -20,6 +20,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ChannelOrderError
 from rvertex.events.run import Run, concat
 from rvertex.vertex.merge import Merge
+from tests.support.budget import examples
 from tests.support.builders import Item, cti, ev, make_items, table_of
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(50)
 @given(channels(), steps)
 def test_merge_is_a_sort_in_any_arrival_order(
     case: tuple[list[list[Row]], list[int]], steps: list[Step]
@@ -139,7 +140,7 @@ def test_merge_is_a_sort_in_any_arrival_order(
         assert merge.consumed == tuple(map(len, tables))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(channels(), st.randoms(use_true_random=False))
 def test_reading_only_what_is_wanted_never_stalls(
     case: tuple[list[list[Row]], list[int]], random: Random
@@ -186,7 +187,7 @@ def test_at_equal_times_an_event_waits_for_channels_before_it_and_for_ctis() -> 
     assert merge.consumed == (2, 2)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(channels(), steps, steps)
 def test_what_was_consumed_is_totally_ordered(
     case: tuple[list[list[Row]], list[int]], first: list[Step], second: list[Step]
@@ -265,7 +266,7 @@ def test_many_channels_of_many_rows() -> None:
     assert run.events.schema.names == [VS, VE, "c", "n"]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(channels(), st.randoms(use_true_random=False))
 def test_a_limit_in_bytes_never_stalls(
     case: tuple[list[list[Row]], list[int]], random: Random

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import event_schema
@@ -15,6 +15,7 @@ from rstream.items.hashing import partition_of
 from rvertex.events.run import Run, to_items
 from rvertex.vertex.partitioner import split
 from rvertex.vertex.spec import OutputEdge
+from tests.support.budget import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def run_of(starts: Sequence[int], ctis: Sequence[int]) -> Run:
     return Run(pa.RecordBatch.from_pylist(rows, schema=SCHEMA), np.unique(np.array(ctis, np.int64)))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(times, times, st.sampled_from([1, 2, 3, 9, 300]), st.booleans())
 def test_each_stream_is_what_a_filter_by_partition_gives(
     starts: list[int], ctis: list[int], n: int, in_dictionary: bool

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import KIND, VE, VS, event_schema, only_events
@@ -25,6 +25,7 @@ from rvertex.events.run import concat
 from rvertex.vertex import reorder
 from rvertex.vertex.lateness import LatenessCounts
 from rvertex.vertex.reorder import FRONTIER, LatePolicy, Reorder
+from tests.support.budget import examples
 from tests.support.builders import Cti, Ev, Item, cti, ev, make_items, table_of
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@examples(62)
 @given(sources(), steps, st.booleans())
 def test_reorder_is_its_per_row_twin(
     case: tuple[list[Item], dict[str, Any], bool], steps: list[tuple[str, int]], ended: bool

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import Items
@@ -25,6 +25,7 @@ from rvertex.sources.spec import SourceSpec
 from rvertex.vertex.replay import POINTS_MAX, ReplayPoints
 from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import Recovery, Snapshot, VertexSpec
+from tests.support.budget import examples
 from tests.support.builders import Cti, Ev, Item, cti, ev, make_items
 from tests.support.lives import (
     LEFT,
@@ -73,7 +74,7 @@ def item_source() -> VertexSpec:
     return replayed(vertex_spec([LEFT], operators, source=spec, channel_ports=[]), 1)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(
     table=events(LEFT, times=times(0, 90), max_size=30),
     late=st.sampled_from(["drop", "adjust"]),
@@ -109,7 +110,7 @@ def exact(spec: VertexSpec, *, sorts: bool, sessions: bool) -> VertexSpec:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(
     table=events(LEFT, times=times(0, 90), max_size=30),
     late=st.sampled_from(["drop", "adjust"]),
@@ -132,7 +133,7 @@ def test_a_source_that_does_not_sort_is_one_that_does(
     assert_same_run(run_vertex(replayed(spec, 1) if replays else spec, inputs, schedule), whole)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     table=events(LEFT, times=times(0, 90), max_size=30),
     ctis=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 90)), max_size=6),
@@ -149,7 +150,7 @@ def test_a_source_of_items_does_not_know_its_restores(
     assert_same_run(run_vertex(item_source(), inputs, schedule), whole)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(
     inputs=three_channels(90, DURATION_MAX),
     schedule=schedules(3),

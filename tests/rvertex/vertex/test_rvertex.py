@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import KIND, VS
@@ -21,6 +21,7 @@ from rstream.types import INF_TIME
 from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
 from rvertex.errors import SnapshotSchemaError
 from rvertex.vertex.rvertex import RVertex
+from tests.support.budget import examples
 from tests.support.builders import Ev, ev
 from tests.support.exact import assert_same_items
 from tests.support.lives import (
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     table=events(LEFT, times=times(0, 40), max_size=24),
     schedule=schedules(1),
@@ -60,7 +61,7 @@ def test_source_vertex_does_not_know_its_schedule(table: list[Ev], schedule: lis
     assert_same_run(cut, whole)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     table=events(LEFT, times=times(0, 40), max_size=24),
     schedule=schedules(1),
@@ -75,7 +76,7 @@ def test_a_filter_asked_before_rows_are_ordered_keeps_the_same(
     assert_same_run(early, behind)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(10)
 @given(
     inputs=three_channels(), schedule=schedules(3), pending_rows_max=st.sampled_from([1, 4, 1_000])
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import Stream, col, event
 from planner.optimizer.optimizer import RULES
 from planner.optimizer.rules import order_joins
 from planner.physical.lower import lower
+from tests.support.budget import examples
 from tests.support.naive_plan import naive_rows
 from tests.support.plan_runner import answer, sorted_rows
 
@@ -51,7 +52,7 @@ def chains(draw: st.DrawFn) -> Stream:
     return stream
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(10)
 @given(chains(), st.integers(1, 3), st.sampled_from([0.2, -1e9]))
 def test_any_order_gives_the_same_rows(stream: Stream, parallelism: int, gain: float) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import VE, VS, event_schema
@@ -20,6 +20,7 @@ from rvertex.events.lifetime import with_times
 from rvertex.events.run import NO_CTIS, Run
 from rvertex.operators.joins import inner as join_module
 from rvertex.operators.joins.inner import Join, TemporalJoin
+from tests.support.budget import examples
 from tests.support.builders import Ev, Item, cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import ports, splits, times
@@ -53,7 +54,7 @@ def only_events(table: list[Item]) -> list[Item]:
     return [item for item in table if isinstance(item, Ev)]
 
 
-@settings(max_examples=80, deadline=None)
+@examples(20)
 @given(ports([LEFT, RIGHT], times=times(0, 12), duration_max=6), splits())
 def test_join_is_nested_loops_however_it_is_cut(inputs: list[Run], cuts: list[int]) -> None:
     out = assert_cut_invariant(SPEC, inputs, [LEFT, RIGHT], cuts)
@@ -67,14 +68,14 @@ TWO_KEYS = TemporalJoin(
 WIDE = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("x", pa.int64()), ("s", pa.string())])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(8)
 @given(ports([WIDE, WIDE], times=times(0, 9), duration_max=9, distinct_keys=2), splits())
 def test_join_by_two_keys(inputs: list[Run], cuts: list[int]) -> None:
     out = assert_cut_invariant(TWO_KEYS, inputs, [WIDE, WIDE], cuts)
     assert only_events(table_of(out)) == nested_loops(TWO_KEYS, inputs)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(6)
 @given(st.data())
 def test_many_rows_of_few_keys(data: st.DataObject) -> None:
     """Ranges long enough for the tree of maxima, many runs, rows that die at once."""
@@ -96,7 +97,7 @@ def test_many_rows_of_few_keys(data: st.DataObject) -> None:
     assert out == nested_loops(SPEC, inputs)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(6)
 @given(ports([LEFT, LEFT], times=times(0, 12), duration_max=6), splits())
 def test_a_stream_with_itself(inputs: list[Run], cuts: list[int]) -> None:
     """Every event meets itself, and each pair comes twice."""
@@ -106,7 +107,7 @@ def test_a_stream_with_itself(inputs: list[Run], cuts: list[int]) -> None:
     assert only_events(table_of(out)) == nested_loops(spec, both)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(6)
 @given(ports([LEFT, RIGHT], times=times(0, 40), duration_max=400), splits())
 def test_points_against_long_intervals(inputs: list[Run], cuts: list[int]) -> None:
     points = with_times(inputs[0].events, ve=inputs[0].events.column(VS).to_numpy() + 1)

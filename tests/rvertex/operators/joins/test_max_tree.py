@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rvertex.operators.joins.max_tree import MaxTree
+from tests.support.budget import examples
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 200), st.integers(0, 2**16))
 def test_above_is_a_scan(places: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rvertex.keys.code_map import CodeMap
 from rvertex.operators.joins import new_pairs as join_pairs
 from rvertex.operators.joins.new_pairs import NewRows, Pairs
+from tests.support.budget import examples
 
 SCHEMA = pa.schema([("_vs", pa.int64()), ("_ve", pa.int64()), ("k", pa.int64())])
 Row = tuple[int, int, int]
@@ -49,7 +50,7 @@ def expected(left: NewRows, right: NewRows) -> list[tuple[int, ...]]:
     return sorted(out)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(rows.map(sorted), rows.map(sorted))
 def test_both_ways_find_the_pairs_that_overlap(lefts: list[Row], rights: list[Row]) -> None:
     left, right = new_rows(lefts, 100), new_rows(rights, 200)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import VE, VS, event_schema
@@ -23,6 +23,7 @@ from rvertex.operators.joins.anti import AntiJoin
 from rvertex.operators.joins.conditional import ConditionalJoin
 from rvertex.operators.joins.left import LeftJoin
 from tests.support import naive_lifetimes as naive
+from tests.support.budget import examples
 from tests.support.builders import Item, cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import ports, splits, times
@@ -104,7 +105,7 @@ def test_an_open_piece_holds_back_what_follows() -> None:
     assert joined(anti("k"), lefts, [ev(12, 30, k=1)]) == [cti(1), a(1, 12), a(2, 3, 2), cti(20)]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(8)
 @given(INPUTS, KEYS, splits())
 def test_anti_join_is_its_definition(
     inputs: list[Run], on: tuple[str, ...], cuts: list[int]
@@ -116,7 +117,7 @@ def test_anti_join_is_its_definition(
     assert out.ctis.tolist() == naive.held_ctis(inputs[0].ctis.tolist(), pieces)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(6)
 @given(INPUTS, KEYS, splits())
 def test_left_join_is_all_of_both(inputs: list[Run], on: tuple[str, ...], cuts: list[int]) -> None:
     out = assert_cut_invariant(left(*on), inputs, [LEFT, RIGHT], cuts)
@@ -128,7 +129,7 @@ def test_left_join_is_all_of_both(inputs: list[Run], on: tuple[str, ...], cuts: 
     assert all(piece in alone for piece in pieces_out)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(INPUTS, KEYS)
 def test_at_each_instant_they_are_relational_joins(inputs: list[Run], on: tuple[str, ...]) -> None:
     ended = [Run(run.events, np.array([INF_TIME], np.int64)) for run in inputs]
@@ -187,7 +188,7 @@ def test_a_condition_says_what_a_match_is() -> None:
     assert alone == [ev(100, 101, k=1, s=None, a=5), ev(103, 110, k=1, s=None, a=5), cti(110)]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(6)
 @given(INPUTS, KEYS, splits())
 def test_conditional_anti_join_is_its_definition(
     inputs: list[Run], on: tuple[str, ...], cuts: list[int]
@@ -199,7 +200,7 @@ def test_conditional_anti_join_is_its_definition(
     assert out.ctis.tolist() == naive.held_ctis(inputs[0].ctis.tolist(), pieces)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(6)
 @given(INPUTS, KEYS, splits())
 def test_conditional_left_join_at_each_instant(
     inputs: list[Run], on: tuple[str, ...], cuts: list[int]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.types import INF_TIME, MIN_TIME
@@ -23,6 +23,7 @@ from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
 from rvertex.operators.lifetimes.stitch import Stitch
 from tests.support import naive_lifetimes as naive
+from tests.support.budget import examples
 from tests.support.builders import Ev, Item, cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import ports, runs, splits, times
@@ -156,7 +157,7 @@ def test_a_stream_clipped_by_itself_lasts_until_the_next_of_its_key() -> None:
 # Against the definitions.
 
 
-@settings(max_examples=40, deadline=None)
+@examples(10)
 @given(INTERVALS, st.integers(-12, 12), splits())
 def test_shift_and_extend(run: Run, d: int, cuts: list[int]) -> None:
     rows = run.events.to_pylist()
@@ -168,7 +169,7 @@ def test_shift_and_extend(run: Run, d: int, cuts: list[int]) -> None:
     assert out.events.to_pylist() == [r for r in moved if r["_ve"] > r["_vs"]]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(10)
 @given(INTERVALS, splits())
 def test_point_at_end(run: Run, cuts: list[int]) -> None:
     out = assert_cut_invariant(PointAtEnd(), [run], [PAYLOAD], cuts)
@@ -178,7 +179,7 @@ def test_point_at_end(run: Run, cuts: list[int]) -> None:
     assert np.array_equal(out.ctis, run.ctis)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(INTERVALS, st.integers(1, 7), st.integers(-9, 9), splits())
 def test_chop(run: Run, period: int, offset: int, cuts: list[int]) -> None:
     out = assert_cut_invariant(Chop(period, offset), [run], [PAYLOAD], cuts)
@@ -190,7 +191,7 @@ def test_chop(run: Run, period: int, offset: int, cuts: list[int]) -> None:
     assert np.array_equal(out.ctis, run.ctis)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(12)
 @given(INTERVALS, st.sampled_from([("k",), ("k", "s"), ("s",), ()]), splits())
 def test_stitch(run: Run, on: tuple[str, ...], cuts: list[int]) -> None:
     out = assert_cut_invariant(Stitch(on), [run], [PAYLOAD], cuts)
@@ -199,7 +200,7 @@ def test_stitch(run: Run, on: tuple[str, ...], cuts: list[int]) -> None:
     assert out.ctis.tolist() == naive.held_ctis(run.ctis.tolist(), islands)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(12)
 @given(ports([PAYLOAD, OTHER], times=times(0, 12), duration_max=9), st.booleans(), splits())
 def test_clip(inputs: list[Run], both: bool, cuts: list[int]) -> None:
     on = (("k", "s"), ("j", "s")) if both else (("s",), ("s",))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import event_schema
@@ -35,6 +35,7 @@ from rvertex.user_code.errors import (
 from rvertex.user_code.keyed import events as keyed_events
 from rvertex.user_code.keyed.process import KeyedContext, KeyedProcess, Timer
 from rvertex.user_code.keyed.state_fields import state_fields
+from tests.support.budget import examples
 from tests.support.builders import Ev, Item, cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
@@ -228,14 +229,14 @@ class Everything(KeyedProcess):
 
 @pytest.mark.parametrize("keys", [("k",), ("k", "s"), ("x",)])
 @given(run=runs(duration_max=4), cuts=splits())
-@settings(max_examples=12, deadline=None)
+@examples(3)
 def test_no_cutting_and_no_restore_shows(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
     spec = spec_of(Everything, pa.schema([("what", pa.string())]), keys)
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
 
 
 @given(run=runs(duration_max=4))
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_nor_does_the_size_of_its_pieces(run: Run) -> None:
     spec = spec_of(Everything, pa.schema([("what", pa.string())]))
     with pytest.MonkeyPatch.context() as patch:
@@ -307,7 +308,7 @@ ODD = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 
 @pytest.mark.parametrize("on_error", ["skip", "dead_letter"])
 @given(run=runs(ODD), cuts=splits())
-@settings(max_examples=12, deadline=None)
+@examples(3)
 def test_a_call_that_raised_has_changed_nothing(run: Run, cuts: list[int], on_error: Any) -> None:
     assert_cut_invariant(spec_of(Touchy, N, on_error=on_error), [run], [ODD], cuts)
 
@@ -337,7 +338,7 @@ def test_poison_is_counted_and_kept() -> None:
 
 
 @given(run=runs(ODD), cuts=splits())
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_letters_do_not_depend_on_the_cutting(run: Run, cuts: list[int]) -> None:
     def letters(pieces: list[Run]) -> list[Any]:
         operator = spec_of(Touchy, N, on_error="dead_letter").open([ODD])
@@ -629,7 +630,7 @@ class Count(KeyedProcess):
 
 
 @given(st.data())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_the_log_of_changes_is_that_of_a_dictionary(data: st.DataObject) -> None:
     spec = spec_of(Count, pa.schema([]))
     operator = spec.open([KV])

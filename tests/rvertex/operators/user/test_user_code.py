@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from rstream.types import INF_TIME
 from rvertex.events.run import NO_CTIS, Run
@@ -20,6 +20,7 @@ from rvertex.operators.user.transform import UserOperator
 from rvertex.user_code.code import OnError, UserCode
 from rvertex.user_code.context import ValueJournal
 from rvertex.user_code.errors import CutDependentError, UserCodeError, UserResultError
+from tests.support.budget import examples
 from tests.support.builders import Item, cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
@@ -47,14 +48,14 @@ def repeated(batch: pa.RecordBatch) -> Any:
 
 @pytest.mark.parametrize("on_error", POLICIES)
 @given(run=runs(duration_max=4), cuts=splits())
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_apply_under_any_cutting(run: Run, cuts: list[int], on_error: OnError) -> None:
     spec = applied(repeated, pa.schema([("n", pa.int64())]), on_error=on_error)
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
 
 
 @given(run=runs(duration_max=4), cuts=splits())
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_apply_without_poison_needs_no_past(run: Run, cuts: list[int]) -> None:
     def same(batch: pa.RecordBatch) -> Any:
         return {"n": batch.column("n"), "_row": np.arange(batch.num_rows)}
@@ -173,7 +174,7 @@ NC = pa.schema([("n", pa.int64()), ("c", pa.int64())])
 
 @pytest.mark.parametrize("on_error", POLICIES)
 @given(run=runs(duration_max=4), cuts=splits())
-@settings(max_examples=15, deadline=None)
+@examples(4)
 def test_transform_under_any_cutting(run: Run, cuts: list[int], on_error: OnError) -> None:
     spec = UserOperator(UserCode("Changes", Changes), NC, on_error)
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import VS, int64_column
@@ -26,6 +26,7 @@ from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 from tests.support import naive_windows as naive
+from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run, table_of
 from tests.support.exact import assert_same_items
 from tests.support.operator_harness import assert_cut_invariant, items_of, run_cut
@@ -75,7 +76,7 @@ def _assert_naive(
     assert len(found) >= sum(row[VS] < promised for row in expected)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(6)
 @given(
     run=runs(duration_max=9, max_size=12),
     cuts=splits(),
@@ -91,7 +92,7 @@ def test_sessions(
     _assert_naive(spec, run, out, partial(naive.sessions, gap=gap, longest=longest))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(5)
 @given(run=runs(duration_max=9, max_size=12), cuts=splits(), keys=KEYS, n=st.integers(1, 4))
 def test_count_windows(run: Run, cuts: list[int], keys: tuple[str, ...], n: int) -> None:
     spec = CountWindowAggregate(keys, n, AGGREGATES)
@@ -99,7 +100,7 @@ def test_count_windows(run: Run, cuts: list[int], keys: tuple[str, ...], n: int)
     _assert_naive(spec, run, out, partial(naive.counts, n=n))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(6)
 @given(run=runs(duration_max=20, max_size=12), cuts=splits(), keys=KEYS)
 def test_snapshots(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
     spec = SnapshotAggregate(keys, AGGREGATES)
@@ -107,7 +108,7 @@ def test_snapshots(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
     _assert_naive(spec, run, out, naive.snapshots)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(6)
 @given(run=runs(duration_max=1, max_size=12), cuts=splits(), keys=KEYS)
 def test_snapshots_of_points(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
     ends = pa.array(int64_column(run.events, VS) + 1)

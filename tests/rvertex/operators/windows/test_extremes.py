@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.operators.windows.extremes import Extremes
+from tests.support.budget import examples
 from tests.support.builders import Cti, Ev, cti, ev, make_run, table_of
 from tests.support.exact import exact_rows
 from tests.support.operator_harness import assert_cut_invariant
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 ONE = pa.schema([("n", pa.int64())])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(8)
 @given(run=runs(duration_max=1, max_size=12), cuts=splits(), is_max=st.booleans())
 def test_no_event_of_the_same_lifetime_is_further(run: Run, cuts: list[int], is_max: bool) -> None:
     out = assert_cut_invariant(Extremes("n", is_max), [run], [PAYLOAD], cuts)

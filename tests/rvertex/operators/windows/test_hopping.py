@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import VS, event_schema, int64_column
@@ -28,6 +28,7 @@ from rvertex.errors import (
 )
 from rvertex.events.run import Run
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run, table_of
 from tests.support.exact import assert_same_items
 from tests.support.naive import output_ctis, window_aggregate
@@ -100,7 +101,7 @@ def _assert_two_phases(spec: WindowAggregate, run: Run, out: Run) -> None:
     assert result.ctis.tolist() == out.ctis.tolist()
 
 
-@settings(max_examples=30, deadline=None)
+@examples(8)
 @given(run=runs(), cuts=splits(), keys=KEYS, window=SIZES)
 def test_points(run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]) -> None:
     spec = WindowAggregate(keys, *window, AGGREGATES, points=True)
@@ -109,7 +110,7 @@ def test_points(run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[
     _assert_two_phases(spec, run, out)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(8)
 @given(run=runs(duration_max=20), cuts=splits(), keys=KEYS, window=SIZES)
 def test_intervals(
     run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]
@@ -131,7 +132,7 @@ EDGE_SIZES = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(15)
 @given(
     table=events(times=EDGES, max_size=8),
     ctis=ctis(times=EDGES),
@@ -151,7 +152,7 @@ def test_times_at_the_edges_of_the_axis(
     _assert_naive(spec, run, out)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(5)
 @given(
     run=runs(times=times(-8, 8), distinct_keys=2, max_size=8),
     cuts=splits(),
@@ -167,7 +168,7 @@ def test_each_phase_alone_is_cut_invariant(
     assert_cut_invariant(final, [middle], [partial.output_schema([PAYLOAD])], cuts)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     tables=st.tuples(events(times=times(-8, 8)), events(times=times(-8, 8))),
     ctis=ctis(times=times(-8, 8)),

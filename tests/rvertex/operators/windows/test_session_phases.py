@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import Stream, agg, col, session
@@ -31,6 +31,7 @@ from tests.rvertex.operators.windows.panes.test_unordered import AGGREGATES as F
 from tests.rvertex.operators.windows.panes.test_unordered import PAYLOAD as UNSORTED
 from tests.rvertex.operators.windows.panes.test_unordered import ROWS
 from tests.rvertex.operators.windows.panes.test_unordered import events as unsorted_events
+from tests.support.budget import examples
 from tests.support.builders import Cti, Ev, cti, ev, make_run, table_of
 from tests.support.exact import assert_same_items
 from tests.support.operator_harness import (
@@ -59,7 +60,7 @@ TWO = (AggregateSpec("count", None, "n"), AggregateSpec("sum", "x", "total"))
 SMALL = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 
 
-@settings(max_examples=12, deadline=None)
+@examples(3)
 @given(
     run=runs(duration_max=9, max_size=12),
     cuts=splits(),
@@ -96,7 +97,7 @@ def test_two_phases_are_one(
     assert_same_items(out.events, one.events.slice(0, out.events.num_rows), "so far")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     rows=ROWS,
     cuts=st.lists(st.integers(0, 39), max_size=6),

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import event_schema
@@ -21,6 +21,7 @@ from rvertex.events.run import Run
 from rvertex.operators.windows import sliding
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.windows.sliding import SlidingWindows
+from tests.support.budget import examples
 from tests.support.exact import assert_same_items
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
@@ -56,7 +57,7 @@ def taken() -> Iterator[list[int]]:
         yield made
 
 
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(run=runs(), cuts=splits(), keys=KEYS, window=WINDOWS)
 def test_sliding_is_gathering(
     run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]

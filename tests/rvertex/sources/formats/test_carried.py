@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import jobmanager
@@ -28,6 +28,7 @@ from rvertex.sources.readers import open_reader
 from rvertex.sources.spec import SourcePartition, SourceSpec
 from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import OutputEdge, VertexId, VertexSpec
+from tests.support.budget import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +64,7 @@ def _late(payload: pa.Schema) -> pa.Schema:
     return pa.schema([*payload, ("_frontier", pa.int64())])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(
         st.tuples(

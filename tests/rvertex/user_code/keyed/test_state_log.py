@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rvertex.user_code.keyed.state_log import NUMBER, RowLog
+from tests.support.budget import examples
 
 SCHEMA = pa.schema([(NUMBER, pa.int64()), ("value", pa.int64())])
 
@@ -40,7 +41,7 @@ def current_rows(log: RowLog) -> pa.Table:
     return saved["keys"].filter(saved["current"].column(0))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(steps=st.lists(writes | cuts, max_size=12))
 def test_log_is_a_dictionary(steps: list[tuple[int, int, int] | int]) -> None:
     log, model = RowLog(SCHEMA), dict[int, int]()

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import Stream, agg, col, tumbling
@@ -27,6 +27,7 @@ from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.windows.arithmetic import Windows
 from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate
 from rvertex.vertex.reorder import LatePolicy, Reorder
+from tests.support.budget import examples
 from tests.support.exact import assert_same_items
 from tests.support.operator_harness import check_output, items_of
 
@@ -114,7 +115,7 @@ def outputs(
     return found
 
 
-@settings(max_examples=120, deadline=None)
+@examples(30)
 @given(
     rows=ROWS,
     cuts=st.lists(st.integers(0, 39), max_size=6),

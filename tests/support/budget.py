@@ -1,0 +1,27 @@
+"""How much of every law is tried.
+
+Numbers in tests are for ``make test``, which tries every law in minutes. ``make deep DEPTH=10``
+draws ten times as many examples and seeds.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hypothesis import settings
+
+DEPTH = float(os.environ.get("DEPTH", "1"))
+
+
+def scaled(count: int) -> int:
+    return max(1, round(count * DEPTH))
+
+
+def examples(count: int, **others: Any) -> settings:
+    """Hypothesis draws ``count`` examples; ``others`` are settings of Hypothesis."""
+    return settings(max_examples=scaled(count), **others)
+
+
+def seeds(first: int, count: int) -> range:
+    return range(first, first + scaled(count))
