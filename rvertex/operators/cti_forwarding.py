@@ -35,7 +35,7 @@ _INSIDE = "inside"
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """``operator`` puts nothing aside and draws no values."""
+    """``operator`` has no side outputs and draws no values."""
 
     operator: OperatorSpec
 
