@@ -34,7 +34,7 @@ _INSIDE = "inside"
 
 
 @dataclass(frozen=True, slots=True)
-class CaughtUp:
+class ForwardCtis:
     """``operator`` has no side outputs and draws no values."""
 
     operator: OperatorSpec
@@ -57,7 +57,7 @@ class CaughtUp:
 
 
 class CaughtUpOperator:
-    """See :class:`CaughtUp`."""
+    """See :class:`ForwardCtis`."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator

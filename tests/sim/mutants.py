@@ -22,7 +22,7 @@ import jobmanager.state.job_state
 from jobmanager.driver.driver import Driver
 from jobmanager.manager.manager import JobManager
 from jobmanager.state import low_water_marks
-from jobmanager.state.job_state import Ledger
+from jobmanager.state.job_state import JobState
 from jobmanager.state.tracker import SnapshotTracker
 from jobmanager.storage.notice_log import NoticeLog
 from rstream import OperatingError
@@ -110,7 +110,7 @@ def checkpoint_announced_before_its_outputs_are_durable() -> Mutant:
 def stale_epochs_are_believed() -> Mutant:
     """A notice of a replaced instance counts as one of the present one."""
     return Mutant(
-        Ledger,
+        JobState,
         "instance",
         lambda self, vertex, epoch: self.vertices[vertex].leader,
         REPLACED,
