@@ -10,9 +10,16 @@ from planner.api import names as naming
 from planner.api.agg import Agg
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Column, Node, cast_to, checked_name
-from planner.logical.aggregation import window_node
-from planner.logical.nodes import Aggregate, LogicalNode, Project
-from planner.logical.properties import is_point
+from planner.logical.nodes import (
+    Aggregate,
+    DataWindowAgg,
+    Lifetime,
+    LogicalNode,
+    Project,
+    WindowAgg,
+)
+from planner.logical.windows import SnapshotWindow, Window
+from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,8 +50,28 @@ def aggregated(
             raise InvalidPlanError(f"agg({name}=...) takes agg.count() and its like")
         specs.append(_aggregate(name, aggregate, below.schema, inputs))
     plan = Project(below, tuple(inputs.items()))
-    points = is_point(plan)
-    return window_node(plan, keys, window, tuple(specs), points=points)
+    return _above(plan, keys, window, tuple(specs))
+
+
+def _above(
+    plan: LogicalNode,
+    keys: tuple[str, ...],
+    window: AnyWindow,
+    aggregates: tuple[Aggregate, ...],
+) -> WindowAgg | DataWindowAgg | Lifetime:
+    """The aggregation of ``plan`` by key and window.
+
+    Windows with an offset are those without, between a shift and a shift back.
+    """
+    points = plan.is_point
+    if not isinstance(window, Window):
+        known = points and isinstance(window, SnapshotWindow)
+        return DataWindowAgg(plan, keys, window, aggregates, known)
+    if window.offset_us == 0:
+        return WindowAgg(plan, keys, window.size_us, window.every_us, aggregates, points)
+    earlier = Lifetime(plan, Shift(-window.offset_us))
+    found = WindowAgg(earlier, keys, window.size_us, window.every_us, aggregates, points)
+    return Lifetime(found, Shift(window.offset_us))
 
 
 def _aggregate(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) -> Aggregate:

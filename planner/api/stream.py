@@ -41,8 +41,8 @@ from planner.logical.nodes import (
     identity_columns,
 )
 from planner.logical.nodes import Stitch as StitchNode
+from planner.logical.nodes.recover import recovery_choice
 from planner.logical.query import Query, column_list
-from planner.logical.recover import recovery_choice
 from planner.logical.windows import AnyWindow
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend

@@ -16,7 +16,7 @@ from planner.api import names as naming
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import checked_name
 from planner.expressions.types import schema_of
-from planner.logical.user_step import UserStep
+from planner.logical.nodes.user_step import UserStep
 from planner.user_code import name_of, user_code
 from rstream.errors import UsageError
 from rvertex.operators.user.apply import Apply

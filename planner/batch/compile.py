@@ -37,8 +37,8 @@ from planner.batch.temporal.final_cti import reached
 from planner.batch.temporal.lifetimes import changed, changed_mean_us, gaps, keeps_order, moved
 from planner.batch.user_code.code import with_user_code
 from planner.logical import nodes as logical
-from planner.logical.properties import grid_us
-from planner.logical.traversal import NodeMap, codes_in, topological
+from planner.logical.query import grid_us
+from planner.logical.traversal import NodeMap, topological
 from planner.logical.windows import CountWindow, SessionWindow
 from rstream.items.batch import VE, VS, event_schema
 from rstream.types import INF_TIME
@@ -118,7 +118,7 @@ def compile_plan(
 
 def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
     match node:
-        case _ if codes_in(node):
+        case _ if node.codes:
             return with_user_code(node, *inputs)
         case logical.Filter(predicate=predicate):
             (below,) = inputs

@@ -24,7 +24,6 @@ from planner.cost.per_row import (
 from planner.cost.selectivity import selectivity
 from planner.expressions.nodes import Column, Literal
 from planner.logical import nodes as logical
-from planner.logical.properties import is_stateless
 from planner.logical.traversal import NodeMap, topological
 from planner.logical.windows import CountWindow, SessionWindow
 from rvertex.operators.lifetimes.chop import Chop
@@ -268,7 +267,7 @@ def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estima
             return sum(e.alive_rows * e.row_bytes for e in inputs)
         case logical.Stitch(on=on):
             return inputs[0].groups(on) * made.row_bytes
-        case logical.Lifetime() if not is_stateless(node):
+        case logical.Lifetime() if not node.is_stateless:
             return inputs[0].alive_rows * inputs[0].row_bytes
         case logical.WindowAgg():
             open_windows = node.size_us / node.every_us + 1.0

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import TYPE_CHECKING
 
-from planner.logical.recover import RecoveryChoice, recovery_choice
+from planner.logical.nodes import LogicalNode, WindowAgg
+from planner.logical.nodes.recover import RecoveryChoice, recovery_choice
+from planner.logical.traversal import topological
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from planner.logical.nodes import Sink
+
+#: Without windows by the clock.
+CTI_EVERY_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -42,3 +48,13 @@ class Query:
 def column_list(schema: pa.Schema) -> str:
     """Columns and their types, for people."""
     return ", ".join(f"{f.name}: {f.type}" for f in schema)
+
+
+def grid_us(plan: LogicalNode) -> int:
+    """The grid of CTIs, if nobody says otherwise: what divides all windows by the clock.
+
+    So each window closes as soon as it can.
+    """
+    windows = [node for node in topological(plan) if isinstance(node, WindowAgg)]
+    spans = [us for window in windows for us in (window.size_us, window.every_us)]
+    return gcd(*spans) if spans else CTI_EVERY_US

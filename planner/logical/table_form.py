@@ -29,16 +29,13 @@ from planner.logical.nodes import (
     Recover,
     Source,
     Union,
-    UserStep,
     WindowAgg,
 )
-from planner.logical.properties import is_point
 from rstream.format.table import TableForm
 from rstream.items.batch import EVENT, RESERVED, VE, VS, int64_column, kinds, lifetimes
 from rstream.types import INF_TIME
 from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
-from rvertex.operators.user.apply import Apply
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -92,17 +89,13 @@ def is_of_windows(plan: LogicalNode) -> bool:
             return True
         case Union(branches=branches):
             return all(is_of_windows(branch) for branch in branches)
-        case UserStep(spec=Apply(), input=below):
-            return is_of_windows(below)
-        case Filter() | Project() | Explode() | Extremes() | Recover() | Exchange():
-            return is_of_windows(plan.input)
         case _:
-            return False
+            return plan.keeps_lifetimes and is_of_windows(plan.inputs[0])
 
 
 def fixed_length_us(plan: LogicalNode) -> int | None:
     """How long every event lives; None: it is not known to be the same for all."""
-    if is_point(plan):
+    if plan.is_point:
         return 1
     match plan:
         case Source(spec=spec) if spec.items is not None:
@@ -115,15 +108,13 @@ def fixed_length_us(plan: LogicalNode) -> int | None:
             return size_us
         case Lifetime(change=SetDuration(duration_us=length)):
             return length
-        case Lifetime(change=Shift(), input=below) | UserStep(spec=Apply(), input=below):
+        case Lifetime(change=Shift(), input=below):
             return fixed_length_us(below)
         case Union(branches=branches):
             known = {fixed_length_us(branch) for branch in branches}
             return known.pop() if len(known) == 1 else None
-        case Filter() | Project() | Explode() | Extremes() | Recover() | Exchange():
-            return fixed_length_us(plan.input)
         case _:
-            return None
+            return fixed_length_us(plan.inputs[0]) if plan.keeps_lifetimes else None
 
 
 def _bound(plan: LogicalNode, time: str, given: str | None, usual: str) -> str | None:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from planner.expressions.nodes import USER, Call, Node
 from planner.fingerprint import canonical, fingerprint
-from planner.logical.nodes import LogicalNode, UserStep
-
-if TYPE_CHECKING:
-    from rvertex.user_code.code import UserCode
+from planner.logical.nodes import LogicalNode
 
 T = TypeVar("T")
 
@@ -117,25 +113,3 @@ def _alone(node: LogicalNode) -> str:
     below = ("input", "left", "right", "branches")
     own = [(f.name, getattr(node, f.name)) for f in fields(node) if f.name not in below]
     return type(node).__name__ + canonical(own)
-
-
-def codes_in(node: LogicalNode) -> tuple[UserCode, ...]:
-    """All code of the user's in a node, functions in its expressions included."""
-    from planner.logical.nodes import Filter, Project
-
-    match node:
-        case UserStep():
-            return (node.code,)
-        case Filter(predicate=predicate):
-            return _codes(predicate)
-        case Project(columns=columns):
-            return tuple(code for _, expr in columns for code in _codes(expr))
-        case _:
-            return ()
-
-
-def _codes(expr: Node) -> tuple[UserCode, ...]:
-    if not isinstance(expr, Call):
-        return ()
-    inner = tuple(code for arg in expr.args for code in _codes(arg))
-    return (expr.option("code"), *inner) if expr.function == USER else inner

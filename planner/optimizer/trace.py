@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from planner.logical.text import describe
 from planner.logical.traversal import topological
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ def step_of(rule: str, why: str, before: LogicalNode, after: LogicalNode) -> Rul
 
 
 def _lines(root: LogicalNode) -> Counter[str]:
-    return Counter(describe(node) for node in topological(root))
+    return Counter(node.describe() for node in topological(root))
 
 
 def _moved(before: LogicalNode, after: LogicalNode) -> tuple[str, ...]:
@@ -34,7 +33,7 @@ def _moved(before: LogicalNode, after: LogicalNode) -> tuple[str, ...]:
 
 def _places(root: LogicalNode) -> list[str]:
     return [
-        f"{describe(node)}, now above {describe(child)}"
+        f"{node.describe()}, now above {child.describe()}"
         for node in topological(root)
         for child in node.inputs
     ]

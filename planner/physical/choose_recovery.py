@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from planner.durations import format_us
 from planner.errors import InvalidPlanError
 from planner.logical.nodes import DataWindowAgg, WindowAgg
-from planner.logical.traversal import codes_in
 from planner.physical.recovery import (
     checked,
     durations_of,
@@ -32,7 +31,7 @@ from rvertex.aggregates.user_defined import Custom
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.logical.recover import RecoveryChoice
+    from planner.logical.nodes.recover import RecoveryChoice
     from planner.physical.drafts import Draft
     from planner.physical.plan import PhysicalPlan, Stage
     from rvertex.operators.horizon import Durations
@@ -90,7 +89,7 @@ def _decided(
 
 def _not_repeatable(draft: Draft) -> list[str]:
     """The code in a stage that is declared as not deterministic."""
-    found = [c.name for node in draft.nodes for c in codes_in(node) if not c.is_deterministic]
+    found = [c.name for node in draft.nodes for c in node.codes if not c.is_deterministic]
     for node in draft.nodes:
         if isinstance(node, WindowAgg | DataWindowAgg):
             users = [a.argument for a in node.aggregates if isinstance(a.argument, Custom)]

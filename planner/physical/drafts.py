@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from planner.logical.nodes import LogicalNode
-    from planner.logical.recover import RecoveryChoice
+    from planner.logical.nodes.recover import RecoveryChoice
     from planner.physical.plan import Routing, StageCost
     from rstream.limits import Durability
     from rvertex.operators.protocol import OperatorSpec

@@ -20,10 +20,10 @@ from planner.cost.statistics import Discover, Discovery, Look, Statistics, Surve
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.logical import nodes as logical
-from planner.logical.properties import grid_us, is_stateless
-from planner.logical.text import describe, logical_text
-from planner.logical.traversal import NodeMap, codes_in, readers, topological
-from planner.logical.user_step import lettered
+from planner.logical.nodes.user_step import lettered
+from planner.logical.query import grid_us
+from planner.logical.text import logical_text
+from planner.logical.traversal import NodeMap, readers, topological
 from planner.optimizer.optimizer import RULES, Rule, optimize_step_by_step
 from planner.physical.choose_recovery import with_choices
 from planner.physical.dictionaries import sources_of_unions
@@ -31,8 +31,6 @@ from planner.physical.drafts import Draft, Feed
 from planner.physical.plan import PhysicalPlan, Routing, Story, check_size
 from planner.physical.sizing import add_costs, widths
 from planner.physical.stages import Output, build_vertices, pair_spec, stateless_spec, summarise
-from rvertex.operators.lifetimes.stitch import Stitch
-from rvertex.operators.windows.extremes import Extremes
 from rvertex.sources.discover import discover as discover_units
 from rvertex.sources.discover import partition_count
 from rvertex.sources.formats.carried import with_carried
@@ -43,9 +41,9 @@ from rvertex.sources.survey import survey as survey_times
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from planner.logical.one_input import OneInput
+    from planner.logical.nodes.recover import RecoveryChoice
     from planner.logical.query import Query
-    from planner.logical.recover import RecoveryChoice
+    from rvertex.operators.protocol import OperatorSpec
 
 _NO_COLUMNS = pa.schema([])
 
@@ -192,41 +190,12 @@ class _Lowering:
                 return _Flow(inputs[0].drafts, node)
             case logical.Join() | logical.Clip():
                 return _Flow([self._pair(node, *inputs)])
-            case logical.Stitch(on=on):
-                draft = self._plain(inputs[0], node, "stitch")
-                draft.add(Stitch(on), describe(node), node.label)
-                draft.is_cheap = False
-                return _Flow([draft])
-            case logical.Lifetime(change=change):
-                draft = self._open(inputs[0])
-                draft.add(change, describe(node), node.label)
-                draft.is_cheap = draft.is_cheap and is_stateless(node)
-                return _Flow([draft])
-            case logical.WindowAgg():
-                draft = self._plain(inputs[0], node, "agg")
-                draft.add(node.operator(), describe(node), node.label)
-                draft.is_cheap = draft.is_cheap and node.phase == "partial"
-                return _Flow([draft])
-            case logical.DataWindowAgg():
-                draft = self._plain(inputs[0], node, "agg")
-                draft.add(node.operator(), describe(node), node.label)
-                draft.is_cheap = draft.is_cheap and node.phase == "partial"
-                return _Flow([draft])
-            case logical.Extremes(column=column, is_max=is_max):
-                draft = self._open(inputs[0])
-                draft.add(Extremes(column, is_max), describe(node), node.label)
-                draft.is_cheap = False
-                return _Flow([draft])
-            case logical.UserStep():
-                draft = self._plain(inputs[0], node, node.kind)
-                draft.add(lettered(node, self._letters), describe(node), node.label)
-                draft.is_cheap = False
-                return _Flow([draft])
+            case logical.Step():
+                return _Flow([self._step(node, inputs[0])])
             case logical.Filter() | logical.Project() | logical.Explode():
-                assert is_stateless(node)
                 draft = self._open(inputs[0])
-                draft.add(stateless_spec(node, draft.payload), describe(node), node.label)
-                draft.is_cheap = draft.is_cheap and not codes_in(node)
+                draft.add(stateless_spec(node, draft.payload), node.describe(), node.label)
+                draft.is_cheap = draft.is_cheap and not node.codes
                 return _Flow([draft])
             case logical.Recover(choice=choice):
                 assert inputs[0].exchange is None, "an exchange is directly below a choice"
@@ -234,8 +203,8 @@ class _Lowering:
                     draft.recovery = choice
                     draft.label = node.label or draft.label
                 return inputs[0]
-            case logical.Sink():
-                raise AssertionError("a sink is the root of its plan")
+            case _:
+                raise AssertionError(f"{type(node).__name__} is no part of a stage")
 
     def _source(self, node: logical.Source) -> Draft:
         spec = replace(node.spec, cti_every_us=self.cti_every_us)
@@ -253,7 +222,7 @@ class _Lowering:
         draft.is_cheap = True
         found = parts[0].spec
         shown = replace(spec, delay_us=found.delay_us, delay_origin=found.delay_origin)
-        draft.shows.append(describe(replace(node, spec=shown)))
+        draft.shows.append(replace(node, spec=shown).describe())
         return draft
 
     def _pair(self, node: logical.Join | logical.Clip, left: _Flow, right: _Flow) -> Draft:
@@ -261,7 +230,19 @@ class _Lowering:
         draft = self._draft(kind, self._width([left, right]))
         self._connect(draft, 0, left)
         self._connect(draft, 1, right)
-        draft.add(pair_spec(node), describe(node), node.label)
+        draft.add(pair_spec(node), node.describe(), node.label)
+        return draft
+
+    def _step(self, node: logical.Step, flow: _Flow) -> Draft:
+        draft = self._open(flow, node.stage_kind)
+        if not node.takes_dictionaries:
+            draft.decode(node.input.schema)
+        if isinstance(node, logical.UserStep):
+            operator: OperatorSpec = lettered(node, self._letters)
+        else:
+            operator = node.operator()
+        draft.add(operator, node.describe(), node.label)
+        draft.is_cheap = draft.is_cheap and node.is_cheap
         return draft
 
     def _branch(self, flow: _Flow) -> list[Draft]:
@@ -276,12 +257,6 @@ class _Lowering:
         draft = self._draft(default, self._width([flow]))
         self._connect(draft, 0, flow)
         draft.payload = flow.drafts[0].payload
-        return draft
-
-    def _plain(self, flow: _Flow, node: OneInput, kind: str) -> Draft:
-        """The same, with the columns in the form that the logical plan gives them."""
-        draft = self._open(flow, kind)
-        draft.decode(node.input.schema)
         return draft
 
     def _width(self, flows: list[_Flow]) -> int:

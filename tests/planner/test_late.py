@@ -17,7 +17,6 @@ import pytest
 from planner import InvalidPlanError, Stream
 from planner.batch.rows import source_events
 from planner.logical.nodes import Source
-from planner.logical.text import describe
 from planner.physical.lower import lower
 from rstream.items.batch import CTI, KIND, VS
 from rstream.types import INF_TIME
@@ -84,6 +83,6 @@ def test_what_is_late_does_not_depend_on_the_cutting(clicks: Path) -> None:
 def test_percentiles_are_read_and_shown(clicks: Path) -> None:
     for written in ("p99", "p99.5", "p90"):
         stream = Stream.from_parquet(str(clicks), vs="t", delay=written)
-        assert f"delay={written} " in describe(stream.plan)
+        assert f"delay={written} " in stream.plan.describe()
     with pytest.raises(InvalidPlanError, match="between p0 and p100"):
         Stream.from_parquet(str(clicks), vs="t", delay="p100")

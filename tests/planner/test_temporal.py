@@ -12,7 +12,7 @@ import pytest
 from jobmanager import collect
 from planner import InvalidPlanError, Stream, UnknownColumnError, col, cti, event, lit
 from planner.cost.options import PlanOptions
-from planner.logical.properties import Partitioning, is_point, is_stateless, partitioning
+from planner.logical.nodes.partitioning import Partitioning
 from planner.logical.text import logical_text
 from planner.optimizer.rules import push_down_filter
 from tests.support.naive_plan import naive_rows
@@ -76,19 +76,19 @@ def test_columns() -> None:
     ],
 )
 def test_points(change: Callable[[Stream], Stream], of_points: bool, of_spans: bool) -> None:
-    assert is_point(change(POINTS).plan) is of_points
-    assert is_point(change(SPANS).plan) is of_spans
+    assert change(POINTS).plan.is_point is of_points
+    assert change(SPANS).plan.is_point is of_spans
 
 
 def test_which_changes_are_stateless() -> None:
-    assert is_stateless(POINTS.shift(1).extend(1).set_duration(5).plan)
-    assert not is_stateless(POINTS.chop(5).plan)
-    assert not is_stateless(POINTS.point_at_end().plan)
+    assert POINTS.shift(1).extend(1).set_duration(5).plan.is_stateless
+    assert not POINTS.chop(5).plan.is_stateless
+    assert not POINTS.point_at_end().plan.is_stateless
 
 
 def test_keys_stay_where_they_are() -> None:
     by_key = POINTS.join(SPANS.rename({"k": "j"}), left_on="k", right_on="j", how="left")
-    now = partitioning(by_key.shift(3).stitch("k").plan)
+    now = by_key.shift(3).stitch("k").plan.partitioning
     assert now == Partitioning((frozenset(["k"]),)), "j is null where nothing matches"
 
 

@@ -26,7 +26,7 @@ from rvertex.user_code.result import ROW
 
 if TYPE_CHECKING:
     from planner.logical.nodes import LogicalNode
-    from planner.logical.user_step import UserStep
+    from planner.logical.nodes.user_step import UserStep
 
 Row = dict[str, Any]
 

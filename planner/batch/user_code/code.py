@@ -20,7 +20,6 @@ from planner.batch.temporal.event_order import agreed, orders
 from planner.batch.user_code.operators import operator_rows
 from planner.batch.user_code.processes import process_rows
 from planner.logical import nodes as logical
-from planner.logical.traversal import codes_in
 from planner.physical.stages import stateless_spec
 from rstream.errors import StreamEngineError
 from rstream.items.batch import VE, VS, event_schema
@@ -95,9 +94,9 @@ def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
         UnsupportedInBatchError: it takes values of the outside, which are a stream's.
     """
     schema = _spark_schema(node.schema)
-    if any(code.draws_values for code in codes_in(node)):
+    if any(code.draws_values for code in node.codes):
         raise UnsupportedInBatchError(
-            str(node),
+            node.describe(),
             "it takes values from outside (ctx.now, ctx.random, ctx.lookup), which are recorded "
             "by the stream that took them",
         )

@@ -27,7 +27,6 @@ from planner.logical.nodes import (
     Stitch,
     WindowAgg,
 )
-from planner.logical.properties import partitioning
 from planner.logical.traversal import NodeMap, rebuilt, topological
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ def _is_worth_it(
             fewer = len(_positions(node, demand)) < len(node.left_on)
         case _:
             return False
-    if not fewer or any(partitioning(child).keys is not None for child in node.inputs):
+    if not fewer or any(child.partitioning.keys is not None for child in node.inputs):
         return False
     below = [found[child] for child in node.inputs]
     asked = _asked(node, demand)

@@ -8,20 +8,9 @@ partitioned alike stay so. Without keys all rows go to one vertex.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.logical.nodes import (
-    Clip,
-    DataWindowAgg,
-    Exchange,
-    Join,
-    LogicalNode,
-    Stitch,
-    UserStep,
-    WindowAgg,
-)
-from planner.logical.properties import partitioning
+from planner.logical.nodes import Exchange, LogicalNode
 from planner.logical.traversal import Shared, transform
 
 if TYPE_CHECKING:
@@ -32,42 +21,43 @@ def place_exchange(root: LogicalNode, options: PlanOptions) -> LogicalNode:
     """The plan with the exchanges it needs."""
 
     def change(node: LogicalNode, _shared: Shared) -> LogicalNode:
-        if isinstance(node, WindowAgg | DataWindowAgg):
-            return _grouped(node, node.keys, options)
-        if isinstance(node, Stitch):
-            return _grouped(node, node.on, options)
-        if isinstance(node, UserStep) and node.keys is not None:
-            return _grouped(node, node.keys, options)
-        return _paired(node, options) if isinstance(node, Join | Clip) else node
+        match node.input_keys:
+            case (tuple() as keys,):
+                return _grouped(node, keys, options)
+            case (tuple() as left, tuple() as right):
+                return _paired(node, left, right, options)
+            case _:
+                return node
 
     return transform(root, change)
 
 
-def _grouped(
-    node: WindowAgg | DataWindowAgg | Stitch | UserStep, keys: tuple[str, ...], options: PlanOptions
-) -> LogicalNode:
-    now = partitioning(node.input)
+def _grouped(node: LogicalNode, keys: tuple[str, ...], options: PlanOptions) -> LogicalNode:
+    (below,) = node.inputs
+    now = below.partitioning
     # A single vertex would do for any keys, but would do all the work alone.
     alone_is_best = not keys or options.parallelism == 1
     if (now.is_single and alone_is_best) or (not now.is_single and now.covers(keys)):
         return node
-    return replace(node, input=Exchange(node.input, keys))
+    return node.with_inputs((Exchange(below, keys),))
 
 
-def _paired(node: Join | Clip, options: PlanOptions) -> Join | Clip:
-    left, right = partitioning(node.left), partitioning(node.right)
-    if left.is_single and right.is_single and options.parallelism == 1:
+def _paired(
+    node: LogicalNode, left_on: tuple[str, ...], right_on: tuple[str, ...], options: PlanOptions
+) -> LogicalNode:
+    left, right = node.inputs
+    lies = left.partitioning, right.partitioning
+    if lies[0].is_single and lies[1].is_single and options.parallelism == 1:
         return node
-    by_left, by_right = left.positions(node.left_on), right.positions(node.right_on)
+    by_left, by_right = lies[0].positions(left_on), lies[1].positions(right_on)
     if by_left is not None and by_left == by_right:
         return node
-    every = tuple(range(len(node.left_on)))
-    by = by_left or by_right or every
+    by = by_left or by_right or tuple(range(len(left_on)))
     if by != by_left:
-        node = replace(node, left=Exchange(node.left, _picked(node.left_on, by)))
+        left = Exchange(left, _picked(left_on, by))
     if by != by_right:
-        node = replace(node, right=Exchange(node.right, _picked(node.right_on, by)))
-    return node
+        right = Exchange(right, _picked(right_on, by))
+    return node.with_inputs((left, right))
 
 
 def _picked(keys: tuple[str, ...], positions: tuple[int, ...]) -> tuple[str, ...]:

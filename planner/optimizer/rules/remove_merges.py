@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.logical.nodes import LogicalNode, Union
-from planner.logical.properties import is_stateless
 from planner.logical.traversal import Shared, transform
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def remove_merges(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
         if isinstance(node, Union):
             return _flat(node, shared)
-        below = node.inputs[0] if is_stateless(node) and not node.label else None
+        below = node.inputs[0] if node.is_stateless and not node.label else None
         if not isinstance(below, Union) or below in shared:
             return node
         if any(branch in shared for branch in below.branches):

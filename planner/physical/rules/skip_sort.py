@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.logical.traversal import codes_in
 from rvertex.operators.filter import Filter
 from rvertex.operators.project import Project
 from rvertex.operators.windows.arithmetic import Windows
@@ -30,7 +29,7 @@ _DELAY_PANES_MAX = 4
 
 def without_needless_order(draft: Draft) -> None:
     """Let the source of the stage pass its rows on as they come, if that changes nothing."""
-    if not draft.partitions or any(codes_in(node) for node in draft.nodes):
+    if not draft.partitions or any(node.codes for node in draft.nodes):
         return
     at = next((k for k, op in enumerate(draft.operators) if not _is_by_row(op)), None)
     if at is None:

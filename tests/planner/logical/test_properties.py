@@ -6,14 +6,8 @@ import pytest
 
 from planner import Stream, agg, col, event, hopping, tumbling
 from planner.logical.nodes import Exchange, LogicalNode
-from planner.logical.properties import (
-    CTI_EVERY_US,
-    Partitioning,
-    grid_us,
-    is_point,
-    is_stateless,
-    partitioning,
-)
+from planner.logical.nodes.partitioning import Partitioning
+from planner.logical.query import CTI_EVERY_US, grid_us
 
 POINTS = Stream.from_items(
     {"k": "int64", "x": "int64"}, [event(1, k=1), event(2, k=2)], partitions=2
@@ -26,19 +20,19 @@ def by(*keys: str) -> LogicalNode:
 
 
 def keys_of(node: LogicalNode) -> list[set[str]] | None:
-    keys = partitioning(node).keys
+    keys = node.partitioning.keys
     return None if keys is None else [set(names) for names in keys]
 
 
 def test_points() -> None:
-    assert is_point(POINTS.plan)
-    assert not is_point(SPANS.plan)
-    assert is_point(POINTS.filter(col("x") > 1).select("k").plan)
-    assert is_point(POINTS.join(SPANS, on="k").plan), "the overlap with a point is a point"
-    assert not is_point(SPANS.join(SPANS, on="k").plan)
-    assert not is_point(POINTS.select("k").union(SPANS.select("k")).plan)
-    assert not is_point(POINTS.window(tumbling("1s")).agg(n=agg.count()).plan)
-    assert is_point(POINTS.window(hopping(1, 1)).agg(n=agg.count()).plan)
+    assert POINTS.plan.is_point
+    assert not SPANS.plan.is_point
+    assert POINTS.filter(col("x") > 1).select("k").plan.is_point
+    assert POINTS.join(SPANS, on="k").plan.is_point, "the overlap with a point is a point"
+    assert not SPANS.join(SPANS, on="k").plan.is_point
+    assert not POINTS.select("k").union(SPANS.select("k")).plan.is_point
+    assert not POINTS.window(tumbling("1s")).agg(n=agg.count()).plan.is_point
+    assert POINTS.window(hopping(1, 1)).agg(n=agg.count()).plan.is_point
 
 
 def test_the_grid_divides_all_windows() -> None:
@@ -49,9 +43,9 @@ def test_the_grid_divides_all_windows() -> None:
 
 
 def test_stateless() -> None:
-    assert is_stateless(POINTS.filter(col("x") > 1).plan)
-    assert not is_stateless(POINTS.plan)
-    assert not is_stateless(POINTS.join(SPANS, on="k").plan)
+    assert POINTS.filter(col("x") > 1).plan.is_stateless
+    assert not POINTS.plan.is_stateless
+    assert not POINTS.join(SPANS, on="k").plan.is_stateless
 
 
 def test_partitioning_follows_renames() -> None:
@@ -73,9 +67,9 @@ def test_partitioning_of_joins_has_both_sides_names() -> None:
 
 def test_single_partitions() -> None:
     one = Stream.from_items({"k": "int64"}, [event(1, k=1)], partitions=1)
-    assert partitioning(one.plan).is_single
-    assert partitioning(one.select("k").plan).is_single
-    assert not partitioning(POINTS.plan).is_single
+    assert one.plan.partitioning.is_single
+    assert one.select("k").plan.partitioning.is_single
+    assert not POINTS.plan.partitioning.is_single
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from planner import Expr, Stream, agg, col, event, lit, tumbling, when
 from planner.cost.options import PlanOptions
 from planner.cost.statistics import Discovery
 from planner.errors import EvaluationError
-from planner.logical.properties import partitioning
 from planner.logical.text import logical_text
 from planner.logical.traversal import share
 from planner.optimizer.optimizer import RULES
@@ -261,7 +260,7 @@ def union_with_unpartitioned() -> Stream:
 def test_a_union_lies_by_what_every_branch_lies_by() -> None:
     by_k = counts().to_parquet().plan
     by_k = place_exchange(by_k, PlanOptions()).inputs[0]
-    assert partitioning(by_k).keys == (frozenset(["k"]),)
+    assert by_k.partitioning.keys == (frozenset(["k"]),)
     unions = {
         "alike": (Stream(by_k).union(Stream(by_k).filter(col("k") > 1)), True),
         "an unpartitioned branch last": (Stream(by_k).union(_like(readings(), by_k)), False),
@@ -270,7 +269,7 @@ def test_a_union_lies_by_what_every_branch_lies_by() -> None:
     }
     for name, (union, lies_by_k) in unions.items():
         expected = (frozenset(["k"]),) if lies_by_k else None
-        assert partitioning(union.plan).keys == expected, name
+        assert union.plan.partitioning.keys == expected, name
 
 
 def _like(stream: Stream, node: LogicalNode) -> Stream:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from planner.logical.one_input import OneInput
+from planner.logical.nodes.node import InputKeys, Step, same_partitioning
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.operators.user.transform import UserOperator
@@ -14,13 +14,14 @@ from rvertex.operators.user.transform import UserOperator
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from planner.logical.nodes.partitioning import Partitioning
     from rvertex.user_code.code import UserCode
 
 UserSpec = Apply | KeyedProcessing | UserOperator
 
 
 @dataclass(frozen=True, slots=True)
-class UserStep(OneInput):
+class UserStep(Step):
     """What ``spec`` makes of the input. ``keys`` None: row by row, wherever the rows are."""
 
     spec: UserSpec
@@ -37,19 +38,38 @@ class UserStep(OneInput):
         return code_of(self.spec)
 
     @property
-    def kind(self) -> str:
-        """What a stage that begins with it is called."""
+    def codes(self) -> tuple[UserCode, ...]:
+        return (self.code,)
+
+    def operator(self) -> UserSpec:
+        return self.spec
+
+    @property
+    def stage_kind(self) -> str:
         return {Apply: "apply", KeyedProcessing: "process", UserOperator: "transform"}[
             type(self.spec)
         ]
 
-    def __str__(self) -> str:
-        """The step in one line, as plans show it."""
+    def describe(self) -> str:
         by = f" by {', '.join(self.keys)}" if self.keys else ""
         if not self.code.is_deterministic:
             by += ", not deterministic"
         policy = "" if self.spec.on_error == "fail" else f" on_error={self.spec.on_error}"
-        return f"{self.kind} {self.code.name}{by}{policy}"
+        return f"{self.stage_kind} {self.code.name}{by}{policy}"
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return (self.keys,)
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """A process gives the keys as it got them; other code may give anything."""
+        keeps = self.keys if isinstance(self.spec, KeyedProcessing) else None
+        return same_partitioning(self, set(keeps or ()))
+
+    @property
+    def keeps_lifetimes(self) -> bool:
+        return isinstance(self.spec, Apply)
 
 
 def code_of(spec: UserSpec) -> UserCode:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from planner.logical.one_input import OneInput
-from planner.logical.windows import (
-    AnyWindow,
-    CountWindow,
-    DataWindow,
-    SessionWindow,
-    SnapshotWindow,
-    Window,
-)
+from planner.durations import format_us
+from planner.logical.nodes.node import InputKeys, Step, same_partitioning
+from planner.logical.windows import CountWindow, DataWindow, SessionWindow
 from rvertex.aggregates.spec import AggregateSpec, Argument
-from rvertex.operators.lifetimes.shift import Shift
 from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.windows.session import SessionAggregate
@@ -23,9 +17,12 @@ from rvertex.operators.windows.session_phases import FinalSession, PartialSessio
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     import pyarrow as pa
 
-    from planner.logical.nodes import Lifetime, LogicalNode
+    from planner.logical.nodes.node import LogicalNode
+    from planner.logical.nodes.partitioning import Partitioning
 
 AggregateFunction = Literal[
     "count",
@@ -65,6 +62,10 @@ class Aggregate:
         """The same for an operator."""
         return AggregateSpec(self.function, self.column, self.output, self.argument)
 
+    def __str__(self) -> str:
+        argument = "" if self.argument is None else f", {self.argument}"
+        return f"{self.output}={self.function}({self.column or ''}{argument})"
+
 
 #: "complete": in one step. "partial" before an exchange, "final" after it.
 Phase = Literal["complete", "partial", "final"]
@@ -75,14 +76,68 @@ _PHASES: dict[Phase, type[WindowAggregate | PartialAggregate | FinalAggregate]] 
 }
 
 
+class _Grouped(Step):
+    """Base of aggregates: a row per key and window.
+
+    Its properties are fields of its subclasses; ``field()`` says that they are no defaults.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """The columns that make a group."""
+
+    @property
+    @abstractmethod
+    def aggregates(self) -> tuple[Aggregate, ...]:
+        """The columns computed of a group."""
+
+    @property
+    @abstractmethod
+    def phase(self) -> Phase:
+        """Which step of the aggregation it is."""
+
+    @property
+    def stage_kind(self) -> str:
+        return "agg"
+
+    @property
+    def is_cheap(self) -> bool:
+        return self.phase == "partial"
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return (self.keys,)
+
+    @property
+    def partitioning(self) -> Partitioning:
+        return same_partitioning(self, set(self.keys))
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        read = {a.column for a in self._kept(wanted) if a.column is not None}
+        return (read | set(self.keys),)
+
+    def _kept(self, wanted: Set[str]) -> tuple[Aggregate, ...]:
+        """The aggregates that are read; one at least, so that windows are seen at all."""
+        kept = tuple(a for a in self.aggregates if a.output in wanted)
+        return kept or self.aggregates[:1]
+
+    def _described(self, window: str) -> str:
+        phase = "" if self.phase == "complete" else f"{self.phase} "
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        return f"{phase}aggregate {window}{by}: {', '.join(map(str, self.aggregates))}"
+
+
 @dataclass(frozen=True, slots=True)
-class WindowAgg(OneInput):
+class WindowAgg(_Grouped):
     """Aggregates per key and window ``[k * every, k * every + size)``."""
 
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = field()
     size_us: int
     every_us: int
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[Aggregate, ...] = field()
     #: The input's lifetimes are points, so windows may share panes.
     points: bool
     phase: Phase = "complete"
@@ -98,6 +153,22 @@ class WindowAgg(OneInput):
         specs = tuple(a.spec for a in self.aggregates)
         make = _PHASES[self.phase]
         return make(self.keys, self.size_us, self.every_us, specs, self.points)
+
+    def describe(self) -> str:
+        window = f"tumbling {format_us(self.size_us)}"
+        if self.size_us != self.every_us:
+            window = f"hopping {format_us(self.size_us)} every {format_us(self.every_us)}"
+        whole = ", ".join(self.needs_all_values)
+        why = f" (in one step, as {whole} needs all values of a window)" if whole else ""
+        return f"{self._described(window)}{why}"
+
+    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> WindowAgg:
+        (only,) = inputs
+        return replace(self, input=only, aggregates=self._kept(wanted))
+
+    @property
+    def is_point(self) -> bool:
+        return self.size_us == 1
 
     @property
     def can_be_split(self) -> bool:
@@ -116,12 +187,12 @@ DataWindowOperator = (
 
 
 @dataclass(frozen=True, slots=True)
-class DataWindowAgg(OneInput):
+class DataWindowAgg(_Grouped):
     """Aggregates per key and window that the key's events make."""
 
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = field()
     window: DataWindow
-    aggregates: tuple[Aggregate, ...]
+    aggregates: tuple[Aggregate, ...] = field()
     #: The input's lifetimes are points; only snapshots ask.
     points: bool = False
     #: Only sessions have phases; the partial one has panes of so long, us.
@@ -161,26 +232,13 @@ class DataWindowAgg(OneInput):
             case _:
                 return SnapshotAggregate(self.keys, specs, self.points)
 
+    def describe(self) -> str:
+        return self._described(str(self.window))
 
-def window_node(
-    plan: LogicalNode,
-    keys: tuple[str, ...],
-    window: AnyWindow,
-    aggregates: tuple[Aggregate, ...],
-    *,
-    points: bool,
-) -> WindowAgg | DataWindowAgg | Lifetime:
-    """The aggregation of ``plan`` by key and window; ``points``: all its lifetimes are points.
+    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> DataWindowAgg:
+        (only,) = inputs
+        return replace(self, input=only, aggregates=self._kept(wanted))
 
-    Windows with an offset are those without, between a shift and a shift back.
-    """
-    from planner.logical.nodes import Lifetime
-
-    if not isinstance(window, Window):
-        known = points and isinstance(window, SnapshotWindow)
-        return DataWindowAgg(plan, keys, window, aggregates, known)
-    if window.offset_us == 0:
-        return WindowAgg(plan, keys, window.size_us, window.every_us, aggregates, points)
-    earlier = Lifetime(plan, Shift(-window.offset_us))
-    found = WindowAgg(earlier, keys, window.size_us, window.every_us, aggregates, points)
-    return Lifetime(found, Shift(window.offset_us))
+    @property
+    def is_point(self) -> bool:
+        return self.points

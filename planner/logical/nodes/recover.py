@@ -1,16 +1,12 @@
-"""How a part of a plan is to be recovered: what users choose."""
+"""How a part of a plan is to be recovered: what users choose, and its logical node."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from planner.errors import InvalidPlanError
-from planner.logical.one_input import OneInput
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+from planner.logical.nodes.routing import SameEvents
 
 #: What users may ask for; code that is not deterministic gets "strong" without being asked.
 Choice = Literal["checkpoint", "replay", "replication", "strong"]
@@ -30,15 +26,14 @@ class RecoveryChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Recover(OneInput):
+class Recover(SameEvents):
     """The same stream; the stage that computes it is recovered as ``choice`` says."""
 
     choice: RecoveryChoice
     label: str = ""
 
-    @property
-    def schema(self) -> pa.Schema:
-        return self.input.schema
+    def describe(self) -> str:
+        return f"recover by {self.choice}"
 
 
 def recovery_choice(strategy: str, replicas: int | None) -> RecoveryChoice:

@@ -1,0 +1,50 @@
+"""The logical plan: frozen nodes, each with the payload schema of the stream it stands for.
+
+:class:`Exchange`, :class:`Extremes` and the phases of an aggregate are put in by rules, never by
+users.
+"""
+
+from planner.logical.nodes.aggregation import (
+    Aggregate,
+    AggregateFunction,
+    DataWindowAgg,
+    Phase,
+    WindowAgg,
+)
+from planner.logical.nodes.joins import Clip, Join, JoinKind, Side
+from planner.logical.nodes.lifetimes import Extremes, Lifetime, LifetimeChange, Stitch
+from planner.logical.nodes.node import LogicalNode, OneInput, Step
+from planner.logical.nodes.recover import Recover
+from planner.logical.nodes.routing import Exchange, Sink, Union
+from planner.logical.nodes.row_steps import Explode, Filter, Project, identity_columns
+from planner.logical.nodes.source import Source
+from planner.logical.nodes.user_step import UserStep
+
+__all__ = [
+    "Aggregate",
+    "AggregateFunction",
+    "Clip",
+    "DataWindowAgg",
+    "Exchange",
+    "Explode",
+    "Extremes",
+    "Filter",
+    "Join",
+    "JoinKind",
+    "Lifetime",
+    "LifetimeChange",
+    "LogicalNode",
+    "OneInput",
+    "Phase",
+    "Project",
+    "Recover",
+    "Side",
+    "Sink",
+    "Source",
+    "Step",
+    "Stitch",
+    "Union",
+    "UserStep",
+    "WindowAgg",
+    "identity_columns",
+]

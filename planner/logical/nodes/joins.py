@@ -1,0 +1,161 @@
+"""Logical nodes with two inputs, matched by key and time; part of :mod:`planner.logical.nodes`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from planner.expressions.nodes import Node, bare
+from planner.logical.nodes.node import InputKeys, LogicalNode
+from planner.logical.nodes.partitioning import SINGLE, UNKNOWN, Partitioning
+from planner.logical.nodes.row_steps import only
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+Side = Literal["left", "right"]
+JoinKind = Literal["inner", "left", "anti"]
+
+
+@dataclass(frozen=True, slots=True)
+class Join(LogicalNode):
+    """Pairs with equal keys and overlapping lifetimes; they live where both do.
+
+    "left" adds the left events for the time they have no match, with null in the right columns;
+    "anti" is that addition alone, and has left columns only. With ``where`` a pair is a match only
+    if that is true of it; inner joins have a filter above them instead.
+    """
+
+    left: LogicalNode
+    right: LogicalNode
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    #: Output columns: side, column there, name in the output.
+    columns: tuple[tuple[Side, str, str], ...]
+    how: JoinKind = "inner"
+    label: str = ""
+    where: Node | None = None
+    #: The columns that ``where`` reads, as in ``columns``.
+    reads: tuple[tuple[Side, str, str], ...] = ()
+    schema: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        sides = {"left": self.left.schema, "right": self.right.schema}
+        fields = [(name, sides[side].field(column).type) for side, column, name in self.columns]
+        object.__setattr__(self, "schema", pa.schema(fields))
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Join:
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+    def describe(self) -> str:
+        kind = "" if self.how == "inner" else f"{self.how} "
+        where = "" if self.where is None else f" where {bare(self.where)}"
+        return f"temporal {kind}join on {_pairs(self)}{where}"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        entries = [*(entry for entry in self.columns if entry[2] in wanted), *self.reads]
+        left = {column for side, column, _ in entries if side == "left"}
+        right = {column for side, column, _ in entries if side == "right"}
+        return (left | set(self.left_on), right | set(self.right_on))
+
+    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> Join:
+        """Its operator remembers rows, so it gets just the columns that it needs."""
+        entries = tuple(entry for entry in self.columns if entry[2] in wanted)
+        needed = self.columns_needed(wanted)
+        left, right = (only(child, names) for child, names in zip(inputs, needed, strict=True))
+        return replace(self, left=left, right=right, columns=entries)
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return (self.left_on, self.right_on)
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """By its keys, under every name that either side's column has in the output.
+
+        By all of them, unless both sides lie by the same part of them already.
+        """
+        sides = self.left.partitioning, self.right.partitioning
+        if sides[0].is_single and sides[1].is_single:
+            return SINGLE
+        pairs = list(zip(self.left_on, self.right_on, strict=True))
+        part = sides[0].positions(self.left_on)
+        if part is not None and part == sides[1].positions(self.right_on):
+            pairs = [pairs[i] for i in part]
+        keys: list[frozenset[str]] = []
+        # The right key of a left join is null without a match, wherever the row is.
+        from_right = self.how == "inner"
+        for left, right in pairs:
+            names = frozenset(
+                output
+                for side, column, output in self.columns
+                if (side, column) == ("left", left)
+                or (from_right and (side, column) == ("right", right))
+            )
+            if not names:
+                return UNKNOWN
+            keys.append(names)
+        return Partitioning(tuple(keys))
+
+    @property
+    def is_point(self) -> bool:
+        """The overlap with a point is a point."""
+        return self.left.is_point or (self.how == "inner" and self.right.is_point)
+
+
+@dataclass(frozen=True, slots=True)
+class Clip(LogicalNode):
+    """Left events, cut at the start of the first later right event with equal keys."""
+
+    left: LogicalNode
+    right: LogicalNode
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.left.schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Clip:
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+    def describe(self) -> str:
+        return f"clip on {_pairs(self)}"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        return (wanted | set(self.left_on), set(self.right_on))
+
+    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> Clip:
+        del wanted
+        left, right = inputs
+        return replace(self, left=left, right=only(right, set(self.right_on)))
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return (self.left_on, self.right_on)
+
+    @property
+    def partitioning(self) -> Partitioning:
+        return self.left.partitioning
+
+    @property
+    def is_point(self) -> bool:
+        return self.left.is_point
+
+
+def _pairs(node: Join | Clip) -> str:
+    pairs = zip(node.left_on, node.right_on, strict=True)
+    return ", ".join(a if a == b else f"{a} = {b}" for a, b in pairs)

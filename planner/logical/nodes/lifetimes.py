@@ -1,0 +1,141 @@
+"""Logical nodes that read or change lifetimes; part of :mod:`planner.logical.nodes`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.durations import format_us
+from planner.logical.nodes.node import InputKeys, Step
+from rvertex.operators.lifetimes import stitch
+from rvertex.operators.lifetimes.chop import Chop
+from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.point_at_end import PointAtEnd
+from rvertex.operators.lifetimes.set_duration import SetDuration
+from rvertex.operators.lifetimes.shift import Shift
+from rvertex.operators.windows import extremes
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    import pyarrow as pa
+
+    from planner.logical.nodes.partitioning import Partitioning
+
+#: What changes lifetimes one event at a time.
+LifetimeChange = Shift | SetDuration | Extend | PointAtEnd | Chop
+
+
+class _SameRows(Step):
+    """Its rows are rows of its input, in the same places and with the same columns."""
+
+    __slots__ = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def partitioning(self) -> Partitioning:
+        return self.input.partitioning
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime(_SameRows):
+    """The same payload with other lifetimes."""
+
+    change: LifetimeChange
+    label: str = ""
+
+    def operator(self) -> LifetimeChange:
+        return self.change
+
+    @property
+    def takes_dictionaries(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        match self.change:
+            case Shift(duration_us=d):
+                return f"shift {format_us(d)}"
+            case SetDuration(duration_us=d):
+                return f"set duration {format_us(d)}"
+            case Extend(duration_us=d):
+                return f"extend {format_us(d)}"
+            case PointAtEnd():
+                return "point at end"
+            case Chop(period_us=period, offset_us=offset):
+                start = f" from {format_us(offset)}" if offset else ""
+                return f"chop {format_us(period)}{start}"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        return (wanted,)
+
+    @property
+    def is_stateless(self) -> bool:
+        return isinstance(self.change, Shift | SetDuration | Extend)
+
+    @property
+    def is_point(self) -> bool:
+        match self.change:
+            case PointAtEnd():
+                return True
+            case SetDuration(duration_us=length):
+                return length == 1
+            case Chop(period_us=period):
+                return period == 1 or self.input.is_point
+            case Extend(duration_us=length):
+                return length <= 0 and self.input.is_point
+            case Shift():
+                return self.input.is_point
+
+
+@dataclass(frozen=True, slots=True)
+class Stitch(_SameRows):
+    """One event per key (columns ``on``) and stretch of time in which the key has any."""
+
+    on: tuple[str, ...]
+    label: str = ""
+
+    def operator(self) -> stitch.Stitch:
+        return stitch.Stitch(self.on)
+
+    @property
+    def stage_kind(self) -> str:
+        return "stitch"
+
+    def describe(self) -> str:
+        return f"stitch by {', '.join(self.on)}" if self.on else "stitch all"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        return (wanted | set(self.on),)
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return (self.on,)
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes(_SameRows):
+    """Of events with equal lifetimes, those with the greatest or least integer in ``column``."""
+
+    column: str
+    is_max: bool
+    label: str = ""
+
+    def operator(self) -> extremes.Extremes:
+        return extremes.Extremes(self.column, self.is_max)
+
+    @property
+    def takes_dictionaries(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return f"keep {'greatest' if self.is_max else 'least'} {self.column} of a lifetime"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        return (wanted | {self.column},)
+
+    @property
+    def keeps_lifetimes(self) -> bool:
+        return True

@@ -1,0 +1,71 @@
+"""Where equal keys lie.
+
+*Partitioning* says which columns decide the vertex a row is in: position by position the names that
+the hashed column has by now. Rows that agree on all positions are in one vertex.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """``keys`` None: nothing is known. Empty: all rows are in one vertex."""
+
+    keys: tuple[frozenset[str], ...] | None
+
+    @property
+    def is_single(self) -> bool:
+        return self.keys == ()
+
+    def covers(self, group: tuple[str, ...]) -> bool:
+        """Whether rows that agree on the columns of ``group`` are in one vertex."""
+        return self.keys is not None and all(names & set(group) for names in self.keys)
+
+    def is_by(self, keys: tuple[str, ...]) -> bool:
+        """Whether rows lie as a hash exchange on ``keys`` would put them."""
+        if self.keys is None or not keys or len(keys) != len(self.keys):
+            return False
+        return all(key in names for key, names in zip(keys, self.keys, strict=True))
+
+    def positions(self, keys: tuple[str, ...]) -> tuple[int, ...] | None:
+        """Which of ``keys``, in which order, decide where rows lie; None if not they do."""
+        if not self.keys:
+            return None
+        found = [[i for i, key in enumerate(keys) if key in names] for names in self.keys]
+        return tuple(at[0] for at in found) if all(found) else None
+
+    def through(self, outputs: Mapping[str, frozenset[str]]) -> Partitioning:
+        """``outputs``: for each input column the names under which its values go on."""
+        if self.keys is None:
+            return UNKNOWN
+        after: list[frozenset[str]] = []
+        for names in self.keys:
+            now = frozenset[str]().union(*(outputs.get(name, frozenset()) for name in names))
+            if not now:
+                return UNKNOWN
+            after.append(now)
+        return Partitioning(tuple(after))
+
+
+UNKNOWN = Partitioning(None)
+SINGLE = Partitioning(())
+
+
+def by_keys(keys: tuple[str, ...]) -> Partitioning:
+    """Where a hash exchange on ``keys`` puts rows; without keys, all into one vertex."""
+    return Partitioning(tuple(frozenset([key]) for key in keys))
+
+
+def common(branches: Sequence[Partitioning]) -> Partitioning:
+    """By what all branches of a union are partitioned, position by position."""
+    known = [branch.keys for branch in branches if branch.keys]
+    if len(known) < len(branches) or len({len(keys) for keys in known}) != 1:
+        return UNKNOWN
+    shared = [frozenset.intersection(*names) for names in zip(*known, strict=True)]
+    return Partitioning(tuple(shared)) if all(shared) else UNKNOWN

@@ -1,0 +1,102 @@
+"""Logical nodes that only say where rows go; part of :mod:`planner.logical.nodes`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from planner.logical.nodes.node import LogicalNode, OneInput
+from planner.logical.nodes.partitioning import Partitioning, by_keys, common
+from planner.logical.nodes.row_steps import only
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    import pyarrow as pa
+
+    from rstream.format.table import TableForm
+
+
+@dataclass(frozen=True, slots=True)
+class Union(LogicalNode):
+    """All events of inputs that have the same columns."""
+
+    branches: tuple[LogicalNode, ...]
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.branches[0].schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return self.branches
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Union:
+        return replace(self, branches=inputs)
+
+    def describe(self) -> str:
+        return "union"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        return (wanted,) * len(self.branches)
+
+    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> Union:
+        return replace(self, branches=tuple(only(branch, wanted) for branch in inputs))
+
+    @property
+    def partitioning(self) -> Partitioning:
+        return common([branch.partitioning for branch in self.branches])
+
+    @property
+    def is_point(self) -> bool:
+        return all(branch.is_point for branch in self.branches)
+
+
+class SameEvents(OneInput):
+    """Base of a node that has the events of its input."""
+
+    __slots__ = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        return (wanted,)
+
+    @property
+    def partitioning(self) -> Partitioning:
+        return self.input.partitioning
+
+    @property
+    def keeps_lifetimes(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange(SameEvents):
+    """Rows move to the vertex of their keys' hash; no keys: all to one vertex."""
+
+    keys: tuple[str, ...]
+    label: str = ""
+
+    def describe(self) -> str:
+        return f"exchange by {', '.join(self.keys)}" if self.keys else "exchange to one vertex"
+
+    @property
+    def partitioning(self) -> Partitioning:
+        return by_keys(self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Sink(SameEvents):
+    """Where the answer goes; None: the job's own output folder."""
+
+    uri: str | None
+    #: How it is written as a table; None: with a row for every item and technical columns.
+    form: TableForm | None = None
+    label: str = ""
+
+    def describe(self) -> str:
+        return f"sink {self.uri or '(output folder of the job)'}"

@@ -1,0 +1,111 @@
+"""The logical node of a source; part of :mod:`planner.logical.nodes`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.durations import format_us
+from planner.expressions.nodes import Node, bare
+from planner.logical.hint_types import NO_HINTS, Hints
+from planner.logical.nodes.node import LogicalNode
+from planner.logical.nodes.partitioning import SINGLE, UNKNOWN, Partitioning
+from rstream.items.batch import VE, VS, int64_column, only_events
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from rvertex.sources.spec import SourceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Source(LogicalNode):
+    """Events from files or from items given in the query."""
+
+    spec: SourceSpec
+    #: None: the plan's parallelism, at most the number of units.
+    partitions: int | None
+    label: str = ""
+    hints: Hints = NO_HINTS
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.spec.schema
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return ()
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Source:
+        assert not inputs
+        return self
+
+    def describe(self) -> str:
+        spec = self.spec
+        if spec.format == "items":
+            assert spec.items is not None
+            return f"{spec.items.num_rows} items"
+        parts = [f"{spec.format} {spec.shown or spec.path}"]
+        if spec.vs is not None:
+            parts.append(f"vs={_time(spec.vs)}")
+        if isinstance(spec.ve, int):
+            parts.append(f"ve=+{format_us(spec.ve)}")
+        elif spec.ve is not None:
+            parts.append(f"ve={_time(spec.ve)}")
+        return " ".join([*parts, *_lateness(spec)])
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        del wanted
+        return ()
+
+    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> Source:
+        """Files are read by column. Items stay as they were given."""
+        assert not inputs
+        spec = self.spec
+        if spec.format == "items":
+            return self
+        times = {name for time in (spec.vs, spec.ve) for name in _columns_of(time)}
+        schema = pa.schema([f for f in spec.schema if f.name in wanted])
+        columns = pa.schema([f for f in spec.columns if f.name in wanted | times])
+        return replace(self, spec=replace(spec, schema=schema, columns=columns))
+
+    @property
+    def partitioning(self) -> Partitioning:
+        return SINGLE if self.partitions == 1 else UNKNOWN
+
+    @property
+    def is_point(self) -> bool:
+        if self.spec.items is None:
+            return self.spec.length_us == 1
+        events = only_events(self.spec.items)
+        return bool((int64_column(events, VE) - int64_column(events, VS) == 1).all())
+
+
+def _lateness(spec: SourceSpec) -> list[str]:
+    """The delay, and what becomes of rows that are later still."""
+    parts: list[str] = []
+    if spec.delay_origin == "auto":
+        parts.append("delay=auto")
+    elif spec.delay_origin == "found":
+        parts.append(f"delay=auto ({format_us(spec.delay_us)}, found)")
+    elif spec.delay_us:
+        parts.append(f"delay={format_us(spec.delay_us)}")
+    if spec.delay_quantile is not None:
+        percent = (Decimal(str(spec.delay_quantile)) * 100).normalize()
+        parts.append(f"delay=p{percent:f}")
+    if spec.vs is not None and spec.delay_origin == "given":
+        parts.append(f"late={spec.late}")
+    return parts
+
+
+def _time(source: object) -> str:
+    return bare(source) if isinstance(source, Node) else str(source)
+
+
+def _columns_of(source: object) -> tuple[str, ...]:
+    if isinstance(source, str):
+        return (source,)
+    return source.columns() if isinstance(source, Node) else ()

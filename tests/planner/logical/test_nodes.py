@@ -1,0 +1,86 @@
+"""What every logical node says of itself, asked of an example of every class.
+
+Cannot catch: a node that claims to need fewer columns, or to keep more, than its operator does;
+random plans (tests/planner/test_random_plans.py) run them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from planner import KeyedContext, KeyedProcess, Stream, agg, col, event, session, tumbling
+from planner.logical import nodes
+from planner.logical.nodes import Exchange, Extremes, LogicalNode
+from planner.logical.traversal import topological
+
+_FIELDS = {"k": "int64", "x": "int64", "l": pa.list_(pa.int64())}
+ROWS = Stream.from_items(_FIELDS, [event(1, k=1, x=2, l=[3])], partitions=2)
+
+
+class _Count(KeyedProcess):
+    """Says after each event how many there were."""
+
+    output = {"n": "int64"}  # noqa: RUF012
+    n: int = 0
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.n += 1
+        ctx.emit(self.n)
+
+
+_STREAMS = (
+    ROWS.filter(col("x") > 1).explode("l"),
+    ROWS.select("k", "x").union(ROWS.select("k", x=col("x") + 1)),
+    ROWS.join(ROWS.select("k"), on="k"),
+    ROWS.clip(ROWS.shift(1), on="k").stitch("k"),
+    ROWS.group_by("k").window(tumbling(4)).agg(n=agg.count(), m=agg.max("x")),
+    ROWS.group_by("k").window(session(4)).agg(n=agg.count()),
+    ROWS.group_by("k").process(_Count),
+    ROWS.recover_with("checkpoint"),
+)
+_PLACED = (Exchange(ROWS.plan, ("k",)), Extremes(ROWS.plan, "x", is_max=True))
+EXAMPLES = {
+    type(node).__name__: node
+    for plan in (*(stream.to_parquet().plan for stream in _STREAMS), *_PLACED)
+    for node in topological(plan)
+}
+
+
+def classes(base: type) -> set[str]:
+    """The classes below ``base`` that nodes are of."""
+    below = set[str]().union(*(classes(sub) for sub in base.__subclasses__()))
+    is_base = getattr(base, "__abstractmethods__", None)
+    return below if is_base else below | {base.__name__}
+
+
+def test_every_node_is_public_and_has_an_example() -> None:
+    found = classes(LogicalNode)
+    assert found <= set(nodes.__all__)
+    assert found == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("node", EXAMPLES.values(), ids=EXAMPLES.keys())
+def test_a_node_says_what_it_is(node: LogicalNode) -> None:
+    assert node.with_inputs(node.inputs) == node
+    assert node.describe() == node.describe().strip() != ""
+    assert len(node.input_keys) == len(node.inputs)
+    for child, keys in zip(node.inputs, node.input_keys, strict=True):
+        assert set(keys or ()) <= set(child.schema.names)
+    if node.keeps_lifetimes:
+        assert node.is_point == node.inputs[0].is_point
+
+
+@pytest.mark.parametrize("node", EXAMPLES.values(), ids=EXAMPLES.keys())
+def test_a_node_gives_the_columns_that_are_wanted_of_it(node: LogicalNode) -> None:
+    for wanted in ({"k"}, {"k", "x"}, set(node.schema.names)):
+        needed = node.columns_needed(wanted & set(node.schema.names))
+        assert len(needed) == len(node.inputs)
+        for child, columns in zip(node.inputs, needed, strict=True):
+            assert columns <= set(child.schema.names)
+        narrowed = node.narrowed(node.inputs, wanted)
+        assert type(narrowed) is type(node)
+        assert wanted & set(node.schema.names) <= set(narrowed.schema.names)
+    assert node.narrowed(node.inputs, set(node.schema.names)).schema.equals(node.schema)
