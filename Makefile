@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The environment is made again when what is to be installed has changed.
 STAMP := .venv/.installed-$(shell cksum setup.cfg | cut -d ' ' -f 1)
 CODE := streamscope.py rstream rvertex planner jobmanager
-LINTED := $(CODE) tests examples benchmarks
+LINTED := $(CODE) tests examples benchmarks docs
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
@@ -14,7 +14,7 @@ N ?= 300
 SEED ?= 0
 KINDS ?= all
 TRACE ?= 20
-.PHONY: help bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden clean
+.PHONY: help bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -71,6 +71,10 @@ bench-thousand: $(STAMP)  ## what a thousand executors would do, from measured c
 golden: $(STAMP)  ## rewrite the golden files; read the difference before you commit it
 	$(PYTEST) -m "not spark and not slow" tests/planner tests/jobmanager --rewrite
 
+docs: $(STAMP)  ## the documents as a site in build/site, with the reference of all public names
+	rm -rf build/site
+	$(BIN)/python docs/site/build.py build/site
+
 clean:  ## remove .venv and caches
 	rm -rf .venv __pycache__ build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find $(LINTED) -name __pycache__ -type d -exec rm -rf {} +
@@ -103,5 +107,5 @@ $(STAMP): setup.cfg
 	  rm -rf .venv && "$$found" -m venv .venv; \
 	fi
 	@echo 'installing into .venv; this takes a few minutes the first time'
-	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check -e '.[dev,demo,s3]'
+	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check -e '.[dev,demo,s3,docs]'
 	@rm -f .venv/.installed-* && touch $@

@@ -1,57 +1,84 @@
-"""What the documents say is so: links lead somewhere, examples run, the map covers the tree.
+"""What the documents say is so: links lead somewhere, examples run and print what stands there.
 
-Cannot catch: a sentence that is wrong, or output that was pasted without an ``output`` mark.
+Marked blocks of all pages run in one folder, with the files that any page shows. A ``console``
+block is a session in a shell; ``...`` stands for what differs from run to run, and standard error
+is not shown. Cannot catch: a sentence that is wrong, or output that was pasted without a mark.
 """
 
 from __future__ import annotations
 
 import configparser
 import importlib.util
+import os
 import re
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+import streamscope
 from planner.explain.text import mermaid
 from planner.physical.lower import lower
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+README_BYTES_MAX = 8_000
+COMMANDS = ("make demo", "make test")
 DEPENDENCIES = "docs/adr/0009-dependencies.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
-MAPPED = ("rstream", "rvertex", "planner", "jobmanager", "examples", "benchmarks")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-MARKED = re.compile(
-    r"^<!-- (file|output|error|mermaid): ([^\n]+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL
+NAMED = re.compile(
+    r"(?<![\w/.])((?:rstream|rvertex|planner|jobmanager|tests|benchmarks|examples)/[\w/]+\.\w+)"
 )
+KINDS = "file|output|error|mermaid|console"
+MARKED = re.compile(rf"^<!-- ({KINDS}): ([^\n]+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: docs/SQL.md has a test of its own, with files of its own.
+SHOWN = [page for page in PAGES if page.name != "SQL.md"]
+#: Like a shell's prompt, but found again in the output.
+DONE = "@@ {} @@"
 PROGRAMS = {"python": [sys.executable], "jobmanager": [sys.executable, "-m", "jobmanager"]}
 
 
 def blocks(kind: str) -> list[tuple[str, str]]:
-    """The README's marked blocks of a kind: what the mark names, and the content."""
+    """The marked blocks of a kind in all pages: what the mark names, and the content."""
     found = [
-        (name, body) for mark, name, body in MARKED.findall(README.read_text()) if mark == kind
+        (name, body)
+        for page in SHOWN
+        for mark, name, body in MARKED.findall(page.read_text())
+        if mark == kind
     ]
-    assert found, f"the README has no block marked {kind}"
+    assert found, f"no page has a block marked {kind}"
     return found
 
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as renderers of Markdown make them."""
-    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def sources() -> list[str]:
-    """The Python files of the tree; those under version control where there is one."""
-    listed = subprocess.run(
-        ["git", "ls-files", *MAPPED], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if listed.returncode == 0 and listed.stdout:
-        return [f for f in listed.stdout.splitlines() if f.endswith(".py")]
-    return sorted(p.relative_to(ROOT).as_posix() for n in MAPPED for p in (ROOT / n).rglob("*.py"))
+def module_at(path: Path) -> ModuleType:
+    """A file that no package has, as a module."""
+    spec = importlib.util.spec_from_file_location(f"shown_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_readme_is_short_and_names_the_two_commands() -> None:
+    text = README.read_text()
+    assert len(text.encode()) <= README_BYTES_MAX
+    assert all(f"\n    {command} " in text for command in COMMANDS)
+    assert f"exec {COMMANDS[1]}" in (ROOT / ".ci" / "run").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
@@ -66,13 +93,24 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{page.name}: {link}"
 
 
+def test_pages_that_show_the_same_file_agree() -> None:
+    shown = set(blocks("file"))
+    assert len(shown) == len({name for name, _ in shown})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_files_that_are_named_exist(page: Path) -> None:
+    named = set(NAMED.findall(page.read_text())) if page.name != "CHANGELOG.md" else set()
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that the README shows, after its query has run once."""
+    """A folder with the files that the pages show."""
     path = tmp_path_factory.mktemp("readme")
     for name, body in blocks("file"):
         (path / name).write_text(body)
-    run("python rooms.py", path)
+    (path / "examples").symlink_to(ROOT / "examples")
     return path
 
 
@@ -103,22 +141,57 @@ def test_errors_are_as_printed(command: str, text: str, folder: Path) -> None:
     assert done.stderr.rstrip() == text.rstrip()
 
 
-def test_the_unit_test_of_the_readme_passes(folder: Path) -> None:
-    spec = importlib.util.spec_from_file_location("readme_test", folder / "test_rooms.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.test_the_mean_of_a_window()
+@pytest.mark.slow
+def test_sessions_in_one_process_are_as_printed(folder: Path) -> None:
+    assert_session("local", folder)
+
+
+@pytest.mark.spark
+def test_sessions_on_spark_are_as_printed(folder: Path) -> None:
+    assert_session("spark", folder)
+
+
+def assert_session(kind: str, folder: Path) -> None:
+    """Run the commands of the blocks in one shell and compare what each prints."""
+    bodies = [body for name, body in blocks("console") if name == kind]
+    steps = [step.partition("\n") for b in bodies for step in re.split(r"^\$ ", b, flags=re.M)[1:]]
+    lines = [f"{command}\necho '{DONE.format(k)}'" for k, (command, _, _) in enumerate(steps)]
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)],
+        cwd=folder,
+        env=os.environ | {"PATH": f"{programs(folder)}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    left = done.stdout
+    for k, (command, _, expected) in enumerate(steps):
+        printed, mark, left = left.partition(DONE.format(k) + "\n")
+        assert mark, f"{command}: {done.stderr[-2000:]}"
+        pattern = ".*".join(map(re.escape, expected.strip().split("...")))
+        assert re.fullmatch(pattern, printed.strip()), f"{command}: {printed}{done.stderr[-2000:]}"
+
+
+def programs(folder: Path) -> Path:
+    """A folder with the commands that the pages use, as this interpreter runs them."""
+    path = folder / "bin"
+    path.mkdir(exist_ok=True)
+    for name, words in PROGRAMS.items():
+        file = path / name
+        file.write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
+        file.chmod(0o755)
+    return path
+
+
+def test_the_unit_test_that_is_shown_passes(folder: Path) -> None:
+    module_at(folder / "test_rooms.py").test_the_mean_of_a_window()
 
 
 def test_the_picture_is_the_plan_of_the_demo() -> None:
     ((name, text),) = blocks("mermaid")
-    spec = importlib.util.spec_from_file_location("readme_demo", ROOT / name)
-    assert spec is not None
-    assert spec.loader is not None
-    demo = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(demo)
+    demo = module_at(ROOT / name)
     drawn = mermaid(lower(demo.query(), root="ROOT"))
     assert drawn.replace(f"{demo.inputs()}/", "") == text
 
@@ -131,3 +204,38 @@ def test_the_record_of_dependencies_is_complete() -> None:
     assert sorted(set(named) - {"package"}) == sorted(
         re.split(r"[<>=]", line)[0] for line in required
     )
+
+
+class Links(HTMLParser):
+    """The links and anchors of an HTML page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src") and value:
+                self.links.append(value)
+            elif name == "id" and value:
+                self.anchors.add(value)
+
+
+def test_the_site_is_built_and_its_links_lead_somewhere(tmp_path: Path) -> None:
+    build = [sys.executable, "docs/site/build.py", str(tmp_path)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    found = {path: Links(path.read_text()) for path in tmp_path.rglob("*.html")}
+    assert len(found) > len(PAGES)
+    for path, page in found.items():
+        for link in page.links:
+            if re.match(r"\w+:", link):
+                continue
+            name, _, anchor = link.partition("#")
+            target = (path.parent / name).resolve() if name else path
+            assert target.is_file(), f"{path}: {link}"
+            assert not anchor or anchor in found[target].anchors, f"{path}: {link}"
+    public = {name.lower() for name in streamscope.__all__ if name[0] != "_"}
+    assert public <= found[tmp_path / "docs" / "api.html"].anchors

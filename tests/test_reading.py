@@ -1,4 +1,4 @@
-"""The README's lines on reading the output, each with the tool that it names, on real outputs.
+"""The lines of docs/output.md that read an output, each with its tool, on real outputs.
 
 Cannot catch: other versions of these tools, and readers that are not named.
 """
@@ -24,22 +24,23 @@ from tests.support.content import PAYLOAD, items, small_limits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "output.md"
 BLOCK = r"^<!-- {}: {} -->\n```\w*\n(.*?)^```$"
 TOOLS = ["pandas", "polars", "duckdb"]
 OUTPUT = Path("jobs/rooms/output")
 Row = dict[str, Any]
 
 
-def block(mark: str, name: str) -> str:
-    """What stands in a marked block of the README."""
-    found = re.search(BLOCK.format(mark, name), README.read_text(), re.MULTILINE | re.DOTALL)
-    assert found is not None, f"the README has no block <!-- {mark}: {name} -->"
+def block(mark: str, name: str, page: Path = PAGE) -> str:
+    """What stands in a marked block of a page."""
+    found = re.search(BLOCK.format(mark, name), page.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None, f"{page.name} has no block <!-- {mark}: {name} -->"
     return found[1]
 
 
 def read(tool: str) -> Any:
-    """What the last line of the README's block gives, as that line's tool has it."""
+    """What the last line of the page's block gives, as that line's tool has it."""
     *setup, last = block("read", tool).rstrip().split("\n")
     scope: dict[str, Any] = {}
     exec("\n".join(setup), scope)
@@ -77,7 +78,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("rooms")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        (folder / "rooms.py").write_text(block("file", "rooms.py"))
+        for name in ("rooms.csv", "rooms.py"):
+            (folder / name).write_text(block("file", name, README))
         query = load_query("rooms.py")
         jobmanager.run(query, root="jobs/rooms", executor="local").wait()
     return folder
