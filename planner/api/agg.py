@@ -23,8 +23,7 @@ from rstream.items.batch import VS
 from rvertex.aggregates.user_defined import Custom
 
 if TYPE_CHECKING:
-    from planner.logical.nodes import AggregateFunction
-    from rvertex.aggregates.spec import Argument
+    from rvertex.aggregates.function import Argument
     from rvertex.aggregates.user_defined import UserAggregate
 
 _TOP_MAX = 1_000_000
@@ -34,12 +33,12 @@ _TOP_MAX = 1_000_000
 class Agg:
     """An aggregate that has no name yet."""
 
-    function: AggregateFunction
+    function: str
     expr: Expr | None
     argument: Argument = None
 
 
-def _of(function: AggregateFunction, column: str | Expr, argument: Argument = None) -> Agg:
+def _of(function: str, column: str | Expr, argument: Argument = None) -> Agg:
     return Agg(function, col(column) if isinstance(column, str) else column, argument)
 
 
@@ -130,7 +129,7 @@ def quantile(column: str | Expr, q: float) -> Agg:
 
 
 def user(aggregate: UserAggregate, column: str | Expr, *, deterministic: bool | None = None) -> Agg:
-    """An aggregate of your own; see :class:`rvertex.aggregates.holistic.UserAggregate`.
+    """An aggregate of your own; see :class:`rvertex.aggregates.user_defined.UserAggregate`.
 
     It must be picklable, and its result may depend on nothing but the values it is given;
     ``deterministic`` overrides what is found out about that. With ``merge`` and ``state_type`` it
@@ -161,7 +160,7 @@ def user(aggregate: UserAggregate, column: str | Expr, *, deterministic: bool | 
     return _of("user", column, Custom(identity, aggregate, code.is_deterministic))
 
 
-def _ranked(function: AggregateFunction, column: str | Expr, by: str | Expr) -> Agg:
+def _ranked(function: str, column: str | Expr, by: str | Expr) -> Agg:
     value = col(column) if isinstance(column, str) else column
     rank = col(by) if isinstance(by, str) else by
     return Agg(function, call("ranked", rank, col(VS), value))

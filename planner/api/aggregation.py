@@ -19,6 +19,7 @@ from planner.logical.nodes import (
     WindowAgg,
 )
 from planner.logical.windows import SnapshotWindow, Window
+from rvertex.aggregates.registry import FUNCTIONS
 from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _aggregate(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) 
     if agg.expr is None:
         return Aggregate(agg.function, None, name, agg.argument)
     node = naming.resolved(agg.expr, schema)
-    if agg.function in ("sum", "mean") and node.type == pa.bool_():
+    if FUNCTIONS[agg.function].adds_booleans and node.type == pa.bool_():
         node = cast_to(node, pa.int64())
     naming.require_aggregable(agg.function, name, node)
     if isinstance(node, Column):

@@ -9,9 +9,9 @@ import pyarrow as pa
 from planner.api.expressions import Expr, ExprLike, as_node
 from planner.errors import InvalidPlanError, UnknownColumnError
 from planner.expressions.nodes import Column, Node, cast_to, checked_name, resolve
-from planner.expressions.types import common_type, is_number
+from planner.expressions.types import common_type
 from planner.logical.nodes import LogicalNode, Project
-from rvertex.aggregates.arg_extremes import is_ranked_type
+from rvertex.aggregates.registry import FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,15 +92,9 @@ def require_groupable(name: str, node: Node) -> None:
 def require_aggregable(function: str, name: str, node: Node) -> None:
     """The aggregate takes values of this type."""
     kind = node.type
-    if function in ("sum", "product", "mean", "variance", "stddev", "quantile"):
-        good = is_number(kind)
-    elif function in ("min", "max", "count_distinct", "top_k"):
-        good = not pa.types.is_nested(kind) and not pa.types.is_null(kind)
-    elif function in ("max_by", "min_by"):
-        good = is_ranked_type(kind)
-    else:
-        good = not pa.types.is_null(kind)
-    if not good and function in ("max_by", "min_by"):
+    definition = FUNCTIONS[function]
+    good = not pa.types.is_null(kind) and definition.takes(kind)
+    if not good and definition.takes_ranks:
         raise InvalidPlanError(
             f"agg({name}={function}(...)): {function!r} cannot compare by {_rank_type(kind)}"
         )

@@ -1,7 +1,8 @@
-"""``max_by`` and ``min_by`` where the rank is text, bytes or a decimal: any values Arrow can sort.
+"""The functions ``max_by`` and ``min_by``; ranks that are text, bytes or decimals.
 
-The same as :class:`rvertex.aggregates.arg_extremes.Ranked`, which has numbers for ranks: of equal
-ranks the earliest row is taken, by ``vs``, then in sequence order.
+:class:`RankedByValue` takes ranks that Arrow can sort. It is the same as
+:class:`rvertex.aggregates.arg_extremes.Ranked`, which has numbers for ranks: of equal ranks the
+earliest row is taken, by ``vs``, then in sequence order.
 
 Invariants: those of :mod:`rvertex.aggregates.accumulators`.
 """
@@ -15,7 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.items.dictionaries import plain_array
-from rvertex.aggregates.arg_extremes import with_rank
+from rvertex.aggregates.arg_extremes import (
+    Ranked,
+    has_numbers,
+    is_ranked_type,
+    value_type,
+    values_of,
+    with_rank,
+)
+from rvertex.aggregates.function import AggregateFunction, LaneKind
 from rvertex.events.arrays import numbers, whole
 from rvertex.events.group_arrays import ArrowStore
 from rvertex.events.group_scan import heads_of
@@ -23,7 +32,7 @@ from rvertex.events.group_scan import heads_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.aggregates.accumulators import Rows, Saved
+    from rvertex.aggregates.accumulators import Accumulator, Rows, Saved
 
 
 class RankedByValue:
@@ -69,3 +78,30 @@ class RankedByValue:
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         """Continue from what ``save`` returned."""
         self._store.restore(state[0], numbers(whole(state[1])))
+
+
+def _by_rank(name: str, *, is_max: bool) -> AggregateFunction:
+    def opened(column: str, kind: pa.DataType) -> Accumulator:
+        ranked = Ranked if has_numbers(kind) else RankedByValue
+        return ranked(column, kind, is_max=is_max)
+
+    lane = LaneKind(
+        name,
+        lane_type=lambda kind, _: kind,
+        accumulator=lambda lane: opened(lane.only_column, lane.type),
+        merger=lambda lane: opened(lane.name, lane.type),
+        is_order_free=True,
+    )
+    return AggregateFunction(
+        name,
+        (lane,),
+        takes=is_ranked_type,
+        needs="a value with its rank",
+        result_type=lambda kind, _: value_type(kind),
+        finish=lambda merged: values_of(merged.value),
+        takes_ranks=True,
+        needs_sequence=True,
+    )
+
+
+FUNCTIONS = (_by_rank("max_by", is_max=True), _by_rank("min_by", is_max=False))

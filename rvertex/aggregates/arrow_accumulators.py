@@ -1,7 +1,7 @@
-"""Accumulators over values of any Arrow type: first and last, and min and max by Arrow kernels.
+"""Values of any Arrow type: the functions ``first`` and ``last``, ``min`` and ``max``.
 
-Values rest in an :class:`~rvertex.events.group_arrays.ArrowStore`. The invariants are those of
-:mod:`rvertex.aggregates.accumulators`.
+Values that numpy does not know rest in an :class:`~rvertex.events.group_arrays.ArrowStore`. The
+invariants are those of :mod:`rvertex.aggregates.accumulators`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rvertex.aggregates.accumulators import Extreme, is_numpy_ordered
+from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order
 from rvertex.events.arrays import numbers, whole
 from rvertex.events.group_arrays import ArrowStore, GroupArray
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.aggregates.accumulators import Rows, Saved
+    from rvertex.aggregates.accumulators import Accumulator, Rows, Saved
+    from rvertex.aggregates.function import Lane
 
 
 class ArrowFold:
@@ -124,3 +127,48 @@ def _last_rows(codes: np.ndarray, groups: int) -> np.ndarray:
     reversed_last = np.unique(codes[::-1], return_index=True)[1]
     last: np.ndarray = len(codes) - 1 - reversed_last
     return last
+
+
+def _extreme(name: str, *, is_max: bool) -> AggregateFunction:
+    def opened(column: str, kind: pa.DataType) -> Accumulator:
+        if is_numpy_ordered(kind):
+            return Extreme(column, kind, is_max=is_max)
+        return ArrowFold(column, kind, name)
+
+    def fold(kind: pa.DataType) -> np.ufunc | None:
+        # Of doubles, 0.0 and -0.0 are equal, so their order decides.
+        if not is_numpy_ordered(kind) or pa.types.is_floating(kind):
+            return None
+        return np.maximum if is_max else np.minimum
+
+    lane = LaneKind(
+        name,
+        lane_type=lambda kind, _: kind,
+        accumulator=lambda lane: opened(lane.only_column, lane.type),
+        merger=lambda lane: opened(lane.name, lane.type),
+        fold=fold,
+    )
+    return AggregateFunction(name, (lane,), takes=has_order, needs="a type that has an order")
+
+
+def _picked(name: str, *, is_last: bool) -> AggregateFunction:
+    def merger(lane: Lane) -> Accumulator:
+        (times,) = lane.side_names
+        return Pick(lane.name, lane.type, is_last=is_last, by=times)
+
+    lane = LaneKind(
+        name,
+        lane_type=lambda kind, _: kind,
+        accumulator=lambda lane: Pick(lane.only_column, lane.type, is_last=is_last, by=None),
+        merger=merger,
+        suffixes=lambda _: ("vs",),
+    )
+    return AggregateFunction(name, (lane,), needs_sequence=True)
+
+
+FUNCTIONS = (
+    _extreme("min", is_max=False),
+    _extreme("max", is_max=True),
+    _picked("first", is_last=False),
+    _picked("last", is_last=True),
+)

@@ -1,4 +1,4 @@
-"""Distinct values of groups: what ``count_distinct`` keeps, in eight bytes a value and group.
+"""The function ``count_distinct``: distinct values of groups, in eight bytes a value and group.
 
 Values get codes; what is kept is *words* of group, value code and, where several columns are kept
 together, which of them have the value, packed into 64 bits, in sorted runs of growing length: rows
@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order
 from rvertex.aggregates.value_codes import CODE_BITS, ValueCodes
 from rvertex.errors import TooManyGroupsError, TooManyValuesError
 from rvertex.events.arrays import numbers
@@ -27,7 +28,8 @@ from rvertex.events.group_scan import heads_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from rvertex.aggregates.accumulators import Rows, Saved
+    from rvertex.aggregates.accumulators import Accumulator, Rows, Saved
+    from rvertex.aggregates.function import Lane
 
 #: Columns that are kept together: a bit for each in every word.
 COLUMNS_MAX = 4
@@ -285,3 +287,28 @@ def _fold_equal(words: np.ndarray, seen_bits: int) -> int:
         words[kept : kept + len(piece)] = piece
         kept += len(piece)
     return kept
+
+
+def _opened(lane: Lane, merged: str | None) -> Accumulator:
+    """The accumulator of a lane; ``merged``: of partial results so named."""
+    value = lane.type.value_type
+    return Distinct(lane.columns, value.field(0).type if lane.others else value, merged)
+
+
+_LANES = LaneKind(
+    "distinct",
+    lane_type=lambda kind, _: pa.list_(kind),
+    accumulator=lambda lane: _opened(lane, None),
+    merger=lambda lane: _opened(lane, lane.name),
+    columns_max=COLUMNS_MAX,
+    shared_type=lambda kind: pa.list_(kept_together(kind.value_type)),
+)
+FUNCTIONS = (
+    AggregateFunction(
+        "count_distinct",
+        (_LANES,),
+        takes=has_order,
+        result_type=lambda *_: pa.int64(),
+        finish=lambda merged: counted(merged.value, merged.place),
+    ),
+)

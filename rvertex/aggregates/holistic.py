@@ -1,80 +1,80 @@
-"""Aggregates that need all values of a window at once, and those that users write.
+"""The functions ``quantile``, which needs all values of a window at once, and ``user``.
 
-A :class:`Gathered` lane gets the rows of closed windows in one update, in sequence order, and keeps
+A :class:`Holistic` lane gets the rows of closed windows in one update, in sequence order, and keeps
 no state between updates. So its result cannot depend on how the input was cut, and sums within it
 run over the whole window in sequence order.
 
 ``quantile``: exact; the value at place ``q * (n - 1)`` of the sorted values, between two
-places by linear interpolation (type 7 of Hyndman and Fan). ``user``: see :class:`UserAggregate`.
+places by linear interpolation (type 7 of Hyndman and Fan). ``user``: see
+:class:`rvertex.aggregates.user_defined.UserAggregate`; with ``merge`` it is not holistic.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
-from rvertex.aggregates.user_defined import Custom, UserAggregate, result_column
+from rvertex.aggregates.function import AggregateFunction, LaneKind, is_number
+from rvertex.aggregates.user_defined import Custom, UserFold, result_column, user_results
 from rvertex.events.arrays import doubles, one_nan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.aggregates.accumulators import Rows
-
-GATHERED = ("quantile", "user")
-
-
-def gathered_type(function: str, kind: pa.DataType, argument: object) -> pa.DataType | None:
-    """Type of the result over values of ``kind``; None if the function does not take them."""
-    types = pa.types
-    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    if function == "user":
-        assert isinstance(argument, Custom), argument
-        return argument.target.type
-    if function in ("variance", "stddev", "quantile"):
-        return pa.float64() if is_number else None
-    if types.is_nested(kind) or types.is_null(kind):
-        return None
-    return pa.int64() if function == "count_distinct" else pa.list_(kind)
+    from rvertex.aggregates.accumulators import Accumulator, Rows
+    from rvertex.aggregates.function import Argument, Lane, Merged
 
 
-class Gathered:
-    """One gathered function; an accumulator that is updated once."""
+class Holistic:
+    """A lane that is made of all values of its windows; an accumulator that is updated once."""
 
-    def __init__(self, function: str, column: str, kind: pa.DataType, argument: Any) -> None:
-        self._function = function
+    def __init__(self, column: str, kind: pa.DataType) -> None:
         self._column = column
         self._kind = kind
-        self._argument = argument
         self._result: pa.Array | None = None
 
     def update(self, rows: Rows) -> None:
-        assert self._result is None, "a gathered lane gets all rows of its windows at once"
-        if self._function == "user":
-            self._result = self._user(rows)
-            return
-        codes, values = rows.valid(self._column)
-        match self._function:
-            case "quantile":
-                self._result = _quantile(codes, values, rows.groups, self._argument)
-            case other:
-                raise AssertionError(other)
+        assert self._result is None, "a holistic lane gets all rows of its windows at once"
+        self._result = self.made(rows)
+
+    def made(self, rows: Rows) -> pa.Array:
+        """The column: one value per group."""
+        raise NotImplementedError
 
     def columns(self) -> list[pa.Array]:
         return [pa.nulls(0, self._kind) if self._result is None else self._result]
 
     def save(self) -> NoReturn:
-        raise AssertionError("a gathered lane has no state; its rows have")
+        raise AssertionError("a holistic lane has no state; its rows have")
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        raise AssertionError("a gathered lane has no state; its rows have")
+        raise AssertionError("a holistic lane has no state; its rows have")
 
-    def _user(self, rows: Rows) -> pa.Array:
-        """One call per group, over its values in sequence order."""
-        target: UserAggregate = self._argument.target
+
+class Quantile(Holistic):
+    """The quantile ``q``."""
+
+    def __init__(self, column: str, kind: pa.DataType, q: float) -> None:
+        super().__init__(column, kind)
+        self._q = q
+
+    def made(self, rows: Rows) -> pa.Array:
+        codes, values = rows.valid(self._column)
+        return _quantile(codes, values, rows.groups, self._q)
+
+
+class UserAtOnce(Holistic):
+    """A user's aggregate without ``merge``: one call per group, in sequence order."""
+
+    def __init__(self, column: str, custom: Custom) -> None:
+        super().__init__(column, custom.target.type)
+        self._custom = custom
+
+    def made(self, rows: Rows) -> pa.Array:
+        target = self._custom.target
         order = np.argsort(rows.codes, kind="stable")
         values = rows.column(self._column).take(pa.array(order))
         bounds = np.searchsorted(rows.codes[order], np.arange(rows.groups + 1)).tolist()
@@ -82,7 +82,7 @@ class Gathered:
             target.result(target.add(target.init(), values.slice(lo, hi - lo)))
             for lo, hi in itertools.pairwise(bounds)
         ]
-        return result_column(self._argument, found)
+        return result_column(self._custom, found)
 
 
 def _quantile(codes: np.ndarray, column: pa.Array, groups: int, q: float) -> pa.Array:
@@ -102,3 +102,58 @@ def _quantile(codes: np.ndarray, column: pa.Array, groups: int, q: float) -> pa.
         between = below * (1.0 - share) + above * share
     exact = (share == 0) | (below == above)
     return pa.array(one_nan(np.where(exact, below, between)), mask=count == 0)
+
+
+def _opened_quantile(lane: Lane) -> Accumulator:
+    assert isinstance(lane.argument, int | float), lane
+    return Quantile(lane.only_column, lane.type, lane.argument)
+
+
+def _no_partial_rows(lane: Lane) -> NoReturn:
+    raise AssertionError(f"{lane.name} is not merged: it needs all values at once")
+
+
+def _custom(argument: Argument) -> Custom:
+    assert isinstance(argument, Custom), argument
+    return argument
+
+
+def _user_type(_: pa.DataType, argument: Argument) -> pa.DataType:
+    custom = _custom(argument)
+    return custom.state_type if custom.merges else custom.target.type
+
+
+def _opened_user(lane: Lane) -> Accumulator:
+    custom = _custom(lane.argument)
+    if custom.merges:
+        return UserFold(lane.only_column, custom, merges=False)
+    return UserAtOnce(lane.only_column, custom)
+
+
+def _user_result(merged: Merged) -> pa.Array:
+    custom = _custom(merged.argument)
+    return user_results(custom, merged.value) if custom.merges else merged.value
+
+
+_QUANTILE = LaneKind(
+    "quantile",
+    lane_type=lambda *_: pa.float64(),
+    accumulator=_opened_quantile,
+    merger=_no_partial_rows,
+)
+_USER = LaneKind(
+    "user",
+    lane_type=_user_type,
+    accumulator=_opened_user,
+    merger=lambda lane: UserFold(lane.name, _custom(lane.argument), merges=True),
+)
+FUNCTIONS = (
+    AggregateFunction("quantile", (_QUANTILE,), takes=is_number, is_holistic=lambda _: True),
+    AggregateFunction(
+        "user",
+        (_USER,),
+        result_type=lambda _, argument: _custom(argument).target.type,
+        finish=_user_result,
+        is_holistic=lambda argument: not _custom(argument).merges,
+    ),
+)

@@ -1,9 +1,9 @@
-"""Aggregates of many values whose partial results merge: in two phases, and over shared panes.
+"""The functions ``variance``, ``stddev`` and ``top_k``: of many values, but they merge.
 
 A lane keeps the values of its groups as they come and makes its column of them when it is asked: of
 ``variance`` and ``stddev`` a struct of count, mean and squared deviations, of ``top_k`` the list of
-values that matter. Lists shrink on the way, when they have become long. What ``count_distinct``
-keeps is in :mod:`rvertex.aggregates.distinct`.
+values that matter. Lists shrink on the way, when they have become long. So these functions are
+computed in two phases, and over shared panes.
 
 ``variance``, ``stddev``: in float64; within a pane by two passes (the mean, then squared
 deviations, corrected by their sum), then panes by the rule of Chan, Golub and LeVeque, all of a
@@ -16,13 +16,13 @@ sequence order, and shrinking keeps it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.aggregates.distinct import Distinct, counted, kept_together
+from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order, is_number
 from rvertex.events.arrays import doubles, numbers, one_nan
 from rvertex.events.timeline import sorting
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.aggregates.accumulators import Accumulator, Rows, Saved
+    from rvertex.aggregates.function import Lane, Merged
 
-MERGED = ("variance", "stddev", "count_distinct", "top_k")
 #: What ``variance`` and ``stddev`` are made of.
 MOMENTS = pa.struct([("n", pa.int64()), ("mean", pa.float64()), ("squares", pa.float64())])
 _SHRINK_MIN = 1 << 16
@@ -166,50 +166,6 @@ class Top(Values):
         return rows.elements(self._column) if self._merges else rows.valid(self._column)
 
 
-def lane_type(function: str, kind: pa.DataType, columns: int = 1) -> pa.DataType:
-    """The type in partial rows of the lane of :data:`MERGED` functions over values of ``kind``."""
-    if function == "moments":
-        return MOMENTS
-    return pa.list_(kind if columns == 1 else kept_together(kind))
-
-
-def lane_of(function: str) -> str:
-    """What is kept for a function; two functions may share it."""
-    return {"variance": "moments", "stddev": "moments", "count_distinct": "distinct"}.get(
-        function, function
-    )
-
-
-def open_lane(
-    function: str, column: str, kind: pa.DataType, argument: Any, *, merges: bool
-) -> Accumulator:
-    """The accumulator of a lane of type ``kind``: of values, or (``merges``) of partial results."""
-    if function == "moments":
-        return MergedMoments(column, MOMENTS) if merges else Moments(column, pa.float64())
-    return Top(column, kind.value_type, argument, merges=merges)
-
-
-def open_distinct(
-    columns: Sequence[str], kind: pa.DataType, merged: str | None = None
-) -> Accumulator:
-    """The accumulator of a lane of different values; ``merged``: of partial results so named."""
-    value = kind.value_type
-    return Distinct(columns, value if len(columns) == 1 else value.field(0).type, merged)
-
-
-def result(function: str, lane: pa.Array, argument: Any, place: int = 0) -> pa.Array:
-    """What a function makes of its lane; ``place``: which column of it is asked for."""
-    if function == "top_k":
-        return lane
-    if function == "count_distinct":
-        return counted(lane, place)
-    count, squares = (numbers(pc.struct_field(lane, i)) for i in (0, 2))
-    with np.errstate(all="ignore"):
-        variance = squares / np.maximum(count - argument, 1)
-    found = pa.array(one_nan(variance), mask=count <= argument)
-    return found if function == "variance" else pc.sqrt(found)
-
-
 def _moments(count: np.ndarray, mean: np.ndarray, squares: np.ndarray) -> pa.Array:
     # Without any value numpy counts in integers.
     doubled = (one_nan(values.astype(np.float64)) for values in (mean, squares))
@@ -223,3 +179,50 @@ def _lists(codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
     counts = np.bincount(codes, minlength=groups)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values.take(pa.array(order)))
+
+
+def _variance(merged: Merged) -> pa.Array:
+    ddof = merged.argument
+    assert isinstance(ddof, int), merged
+    count, squares = (numbers(pc.struct_field(merged.value, i)) for i in (0, 2))
+    with np.errstate(all="ignore"):
+        variance = squares / np.maximum(count - ddof, 1)
+    return pa.array(one_nan(variance), mask=count <= ddof)
+
+
+def _top(lane: Lane, column: str, *, merges: bool) -> Accumulator:
+    assert isinstance(lane.argument, int), lane
+    return Top(column, lane.type.value_type, lane.argument, merges=merges)
+
+
+_MOMENT_LANES = LaneKind(
+    "moments",
+    lane_type=lambda *_: MOMENTS,
+    accumulator=lambda lane: Moments(lane.only_column, pa.float64()),
+    merger=lambda lane: MergedMoments(lane.name, MOMENTS),
+    # By which count squares are divided matters at the end alone.
+    keeps_argument=False,
+)
+_TOP_LANES = LaneKind(
+    "top_k",
+    lane_type=lambda kind, _: pa.list_(kind),
+    accumulator=lambda lane: _top(lane, lane.only_column, merges=False),
+    merger=lambda lane: _top(lane, lane.name, merges=True),
+)
+FUNCTIONS = (
+    AggregateFunction(
+        "variance",
+        (_MOMENT_LANES,),
+        takes=is_number,
+        result_type=lambda *_: pa.float64(),
+        finish=_variance,
+    ),
+    AggregateFunction(
+        "stddev",
+        (_MOMENT_LANES,),
+        takes=is_number,
+        result_type=lambda *_: pa.float64(),
+        finish=lambda merged: pc.sqrt(_variance(merged)),
+    ),
+    AggregateFunction("top_k", (_TOP_LANES,), takes=has_order),
+)

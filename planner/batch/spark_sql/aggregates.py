@@ -38,25 +38,45 @@ class Take:
         name = f"a{index}"
         if aggregate.column is None:
             return Take({name: "count(1)"}, name)
-        column = below.columns[aggregate.column]
-        kind = below.schema.field(aggregate.column).type
-        shown = f"{aggregate.function}({aggregate.column})"
-        match aggregate.function:
-            case "sum" | "mean" as function:
-                return _added(function, name, column, kind, shown)
-            case "first" | "last" as function:
-                return _picked(function, name, column, shown, below)
-            case "max_by" | "min_by" as function:
-                return _ranked(function, name, column, shown, below)
-            case "variance" | "stddev" as function:
-                return _spread(function, name, column, aggregate.argument)
-            case "user":
-                values = f"transform(array_sort({name}), pair -> pair.x)"
-                pairs = f"collect_list(struct({', '.join(below.order)}, {column} as x))"
-                return Take({name: pairs}, f"{user_function(index)}({values})")
-            case function:
-                made = _OF_VALUES[function](column, aggregate.argument)
-                return Take({name: made[0]}, made[1].format(name))
+        return WRITERS[aggregate.function](_Asked(aggregate.column, aggregate, index, below))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An aggregate of column ``source`` of ``below``; ``index`` tells it from others."""
+
+    source: str
+    aggregate: Aggregate
+    index: int
+    below: Frame
+
+    @property
+    def function(self) -> str:
+        return self.aggregate.function
+
+    @property
+    def name(self) -> str:
+        """What is computed per group is called so."""
+        return f"a{self.index}"
+
+    @property
+    def column(self) -> str:
+        return self.below.columns[self.source]
+
+    @property
+    def kind(self) -> pa.DataType:
+        return self.below.schema.field(self.source).type
+
+    @property
+    def shown(self) -> str:
+        """The aggregate in error messages."""
+        return f"{self.function}({self.source})"
+
+    def take(self, partial: str, result: str = "{}") -> Take:
+        """``partial`` has a place for the column, ``result`` for :attr:`name`."""
+        argument = self.aggregate.argument
+        made = partial.format(self.column, argument=argument)
+        return Take({self.name: made}, result.format(self.name, argument=argument))
 
 
 def user_function(index: int) -> str:
@@ -64,33 +84,12 @@ def user_function(index: int) -> str:
     return f"user_aggregate_{index}"
 
 
-def _plain(function: str) -> Callable[[str, object], tuple[str, str]]:
-    return lambda column, _: (f"{function}({column})", "{}")
-
-
-#: What is computed of a column, and the result of that.
-_OF_VALUES: dict[str, Callable[[str, object], tuple[str, str]]] = {
-    "count": _plain("count"),
-    "min": _plain("min"),
-    "max": _plain("max"),
-    "count_distinct": lambda column, _: (f"count(distinct {column})", "{}"),
-    "product": lambda column, _: (
-        f"collect_list(cast({column} as double))",
-        "if(size({0}) = 0, null, aggregate({0}, 1D, (a, b) -> a * b))",
-    ),
-    "quantile": lambda column, q: (f"percentile(cast({column} as double), {q}D)", "{}"),
-    "top_k": lambda column, k: (
-        f"collect_list({column})",
-        f"if(size({{0}}) = 0, null, slice(sort_array({{0}}, false), 1, {k}))",
-    ),
-}
-
-
-def _added(function: str, name: str, column: str, kind: pa.DataType, shown: str) -> Take:
+def _added(asked: _Asked) -> Take:
     """Sums of integers and decimals are exact and must fit; floats are added as doubles.
 
     Spark gives null for a sum of decimals that leaves 38 digits, even if it would come back.
     """
+    name, column, kind, shown = asked.name, asked.column, asked.kind, asked.shown
     counted = f"{name}_count"
     if pa.types.is_integer(kind):
         total, exact = f"sum(cast({column} as decimal(20, 0)))", name
@@ -102,16 +101,17 @@ def _added(function: str, name: str, column: str, kind: pa.DataType, shown: str)
         wrong = failure(f"{shown}: the sum does not fit into 38 digits")
         exact = f"if({counted} > 0 and {fitting} is null, {wrong}, {fitting})"
     partial = {name: total, counted: f"count({column})"}
-    if function == "mean":
+    if asked.function == "mean":
         return Take(partial, f"cast({exact} as double) / {counted}")
     if pa.types.is_integer(kind):
         exact = cast(name, pa.decimal128(30, 0), pa.int64(), shown)
     return Take(partial, exact)
 
 
-def _spread(function: str, name: str, column: str, ddof: object) -> Take:
+def _spread(asked: _Asked) -> Take:
     """By Spark's population variance; exactly 0 where all values are one."""
-    value = f"cast({column} as double)"
+    name, ddof = asked.name, asked.aggregate.argument
+    value = f"cast({asked.column} as double)"
     partial = {
         name: f"var_pop({value})",
         f"{name}_n": f"count({value})",
@@ -120,33 +120,35 @@ def _spread(function: str, name: str, column: str, ddof: object) -> Take:
     }
     one = f"{name}_low = {name}_high and abs({name}_low) < double('Infinity')"
     spread = f"if({one}, 0D, {name} * {name}_n / ({name}_n - {ddof}))"
-    root = spread if function == "variance" else f"sqrt({spread})"
+    root = spread if asked.function == "variance" else f"sqrt({spread})"
     return Take(partial, f"if({name}_n > {ddof}, {root}, null)")
 
 
-def _picked(function: str, name: str, column: str, shown: str, below: Frame) -> Take:
+def _picked(asked: _Asked) -> Take:
     """The value at the least (greatest) ``_vs``, and of these at the least (greatest) place.
 
     Without places the least and the greatest such value must agree; ``~_vs`` runs against ``_vs``
     and, unlike ``-_vs``, does not overflow.
     """
-    best, other = ("min", "max") if function == "first" else ("max", "min")
+    name, column, below = asked.name, asked.column, asked.below
+    best, other = ("min", "max") if asked.function == "first" else ("max", "min")
     found = {name: f"{best}(struct({', '.join(below.order)}, {column} as x))"}
     if below.has_place:
         return Take(found, f"{name}.x")
     against = f"{name}_against"
     found[against] = f"{other}(struct(~{VS} as vs, {column} as x))"
-    return Take(found, f"if({name}.x <=> {against}.x, {name}.x, {_ambiguous(shown)})")
+    return Take(found, f"if({name}.x <=> {against}.x, {name}.x, {_ambiguous(asked.shown)})")
 
 
-def _ranked(function: str, name: str, column: str, shown: str, below: Frame) -> Take:
+def _ranked(asked: _Asked) -> Take:
     """The value at the greatest (least) rank, there at the least time, there at the least place.
 
     Without places, one value must be there.
     """
+    name, column, below = asked.name, asked.column, asked.below
     place = below.place[0] if below.has_place else "0L"
     pairs = f"filter({name}, pair -> pair.x.rank is not null)"
-    best = "array_max" if function == "max_by" else "array_min"
+    best = "array_max" if asked.function == "max_by" else "array_min"
     rank = f"{best}(transform({pairs}, pair -> pair.x.rank))"
 
     def first(rank: str) -> str:
@@ -160,7 +162,7 @@ def _ranked(function: str, name: str, column: str, shown: str, below: Frame) -> 
             return f"{one}.value"
         return let(
             f"filter({rows}, row -> row.vs = {one}.vs and not row.value <=> {one}.value)",
-            lambda others: f"if(size({others}) > 0, {_ambiguous(shown)}, {one}.value)",
+            lambda others: f"if(size({others}) > 0, {_ambiguous(asked.shown)}, {one}.value)",
         )
 
     return Take({name: f"collect_list(struct({column} as x, {place} as place))"}, let(rank, first))
@@ -171,6 +173,40 @@ def _ambiguous(shown: str) -> str:
         f"{shown}: several events of a window start together with different values; "
         "their order is known to the stream only"
     )
+
+
+def _of_user(asked: _Asked) -> Take:
+    """By a function of the array of values, which :func:`register` makes known."""
+    values = f"transform(array_sort({asked.name}), pair -> pair.x)"
+    pairs = f"collect_list(struct({', '.join(asked.below.order)}, {asked.column} as x))"
+    return Take({asked.name: pairs}, f"{user_function(asked.index)}({values})")
+
+
+#: By the name of a function: what is computed of a column, and the result of that.
+WRITERS: dict[str, Callable[[_Asked], Take]] = {
+    "count": lambda asked: asked.take("count({})"),
+    "sum": _added,
+    "product": lambda asked: asked.take(
+        "collect_list(cast({} as double))",
+        "if(size({0}) = 0, null, aggregate({0}, 1D, (a, b) -> a * b))",
+    ),
+    "mean": _added,
+    "min": lambda asked: asked.take("min({})"),
+    "max": lambda asked: asked.take("max({})"),
+    "first": _picked,
+    "last": _picked,
+    "max_by": _ranked,
+    "min_by": _ranked,
+    "variance": _spread,
+    "stddev": _spread,
+    "count_distinct": lambda asked: asked.take("count(distinct {})"),
+    "top_k": lambda asked: asked.take(
+        "collect_list({})",
+        "if(size({0}) = 0, null, slice(sort_array({0}, false), 1, {argument}))",
+    ),
+    "quantile": lambda asked: asked.take("percentile(cast({} as double), {argument}D)"),
+    "user": _of_user,
+}
 
 
 def register(session: Any, index: int, aggregate: Aggregate, schema: pa.Schema) -> None:

@@ -6,7 +6,6 @@ users.
 
 from planner.logical.nodes.aggregation import (
     Aggregate,
-    AggregateFunction,
     DataWindowAgg,
     Phase,
     WindowAgg,
@@ -22,7 +21,6 @@ from planner.logical.nodes.user_step import UserStep
 
 __all__ = [
     "Aggregate",
-    "AggregateFunction",
     "Clip",
     "DataWindowAgg",
     "Exchange",

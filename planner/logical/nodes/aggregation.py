@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from planner.durations import format_us
 from planner.logical.nodes.node import InputKeys, Step, same_partitioning
 from planner.logical.windows import CountWindow, DataWindow, SessionWindow
-from rvertex.aggregates.spec import AggregateSpec, Argument
+from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.windows.session import SessionAggregate
@@ -23,35 +23,15 @@ if TYPE_CHECKING:
 
     from planner.logical.nodes.node import LogicalNode
     from planner.logical.nodes.partitioning import Partitioning
-
-AggregateFunction = Literal[
-    "count",
-    "sum",
-    "product",
-    "mean",
-    "min",
-    "max",
-    "first",
-    "last",
-    "max_by",
-    "min_by",
-    "variance",
-    "stddev",
-    "count_distinct",
-    "top_k",
-    "quantile",
-    "user",
-]
-#: Of these, which of rows that tie is taken follows from their sequence, which partial rows of
-#: sessions do not keep.
-_SEQUENTIAL = ("first", "last", "max_by", "min_by")
+    from rvertex.aggregates.function import Argument
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """One output column of an aggregation. ``column`` None: rows are counted."""
 
-    function: AggregateFunction
+    #: One of :mod:`rvertex.aggregates.registry`.
+    function: str
     column: str | None
     output: str
     #: What the function is told besides: ddof, k, q, or the user's object.
@@ -178,7 +158,7 @@ class WindowAgg(_Grouped):
     @property
     def needs_all_values(self) -> tuple[str, ...]:
         """The functions of which no partial results can be merged."""
-        return tuple(dict.fromkeys(a.function for a in self.aggregates if a.spec.is_gathered))
+        return tuple(dict.fromkeys(a.function for a in self.aggregates if a.spec.is_holistic))
 
 
 DataWindowOperator = (
@@ -209,12 +189,11 @@ class DataWindowAgg(_Grouped):
     def can_be_split(self) -> bool:
         """Whether partial results may be merged: sessions that end by a gap alone."""
         window = self.window
-        functions = [a.function for a in self.aggregates]
+        specs = [a.spec for a in self.aggregates]
         return (
             isinstance(window, SessionWindow)
             and window.max_us is None
-            and not any(a.spec.is_gathered for a in self.aggregates)
-            and not any(function in _SEQUENTIAL for function in functions)
+            and not any(s.is_holistic or s.definition.needs_sequence for s in specs)
         )
 
     def operator(self) -> DataWindowOperator:

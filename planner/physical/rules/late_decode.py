@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from planner.expressions.nodes import Call, Column
 from rstream.items.dictionaries import is_dictionary, plain_type
 from rvertex.aggregates.arg_extremes import ranked_type
-from rvertex.aggregates.spec import RANKED
 from rvertex.operators.project import Project
 from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate
 
@@ -34,7 +33,7 @@ def with_ranked_text(draft: Draft) -> None:
     payload = draft.partitions[0].spec.schema
     for k, (operator, aggregate) in enumerate(itertools.pairwise(draft.operators)):
         if isinstance(operator, Project) and isinstance(aggregate, _WINDOWS):
-            if aggregate.points and not any(a.is_gathered for a in aggregate.aggregates):
+            if aggregate.points and not any(a.is_holistic for a in aggregate.aggregates):
                 draft.operators[k] = _with_ranked_text(operator, aggregate, payload)
             return
         payload = operator.output_schema([payload])
@@ -43,7 +42,7 @@ def with_ranked_text(draft: Draft) -> None:
 def _with_ranked_text(
     project: Project, aggregate: PartialAggregate | WindowAggregate, payload: pa.Schema
 ) -> Project:
-    others = {a.column for a in aggregate.aggregates if a.function not in RANKED}
+    others = {a.column for a in aggregate.aggregates if not a.definition.takes_ranks}
     columns = tuple(
         (name, source if name in others else _undecoded(source, payload))
         for name, source in project.columns

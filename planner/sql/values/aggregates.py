@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from planner.sql.values.expressions import Expressions
     from rvertex.aggregates.user_defined import UserAggregate
 
-_OF_ONE: dict[type[exp.Expr], Callable[[Expr], Agg]] = {
-    exp.Sum: agg.sum,
-    exp.Avg: agg.mean,
-    exp.Min: agg.min,
-    exp.Max: agg.max,
-    exp.First: agg.first,
-    exp.Last: agg.last,
-    exp.Variance: agg.variance,
-    exp.VariancePop: lambda x: agg.variance(x, ddof=0),
-    exp.Stddev: agg.stddev,
-    exp.StddevSamp: agg.stddev,
-    exp.StddevPop: lambda x: agg.stddev(x, ddof=0),
-    exp.Median: lambda x: agg.quantile(x, 0.5),
+#: Of one value, by sqlglot's node: its name in ``KNOWN``, "" for a second one, and what it is.
+_OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
+    exp.Sum: ("SUM", agg.sum),
+    exp.Avg: ("AVG", agg.mean),
+    exp.Min: ("MIN", agg.min),
+    exp.Max: ("MAX", agg.max),
+    exp.First: ("FIRST", agg.first),
+    exp.Last: ("LAST", agg.last),
+    exp.Variance: ("VARIANCE", agg.variance),
+    exp.VariancePop: ("VAR_POP", lambda x: agg.variance(x, ddof=0)),
+    exp.Stddev: ("STDDEV", agg.stddev),
+    exp.StddevSamp: ("", agg.stddev),
+    exp.StddevPop: ("STDDEV_POP", lambda x: agg.stddev(x, ddof=0)),
+    exp.Median: ("MEDIAN", lambda x: agg.quantile(x, 0.5)),
 }
 #: Those that sqlglot has no node for, and how many literals they take.
 _NAMED: dict[str, tuple[Callable[..., Agg], int]] = {
@@ -40,9 +41,14 @@ _NAMED: dict[str, tuple[Callable[..., Agg], int]] = {
 }
 #: They see nulls, so a condition cannot be made of them.
 _SEE_NULLS = (exp.First, exp.Last)
-KNOWN = (
-    "COUNT, SUM, AVG, MIN, MAX, FIRST, LAST, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, MEDIAN, "
-    "QUANTILE, PRODUCT, TOP_K, MAX_BY, MIN_BY"
+KNOWN = ", ".join(
+    (
+        "COUNT",
+        *(name for name, _ in _OF_ONE.values() if name),
+        "QUANTILE",
+        *(name.upper() for name in _NAMED),
+        *("MAX_BY", "MIN_BY"),
+    )
 )
 
 
@@ -102,7 +108,7 @@ class Aggregates:
             return self._made(node, lambda x: agg.quantile(x, q), node.this, condition)
         if isinstance(node, exp.ArgMax | exp.ArgMin):
             return self._ranked(node, condition)
-        make = _OF_ONE.get(type(node))
+        _, make = _OF_ONE.get(type(node), ("", None))
         if make is None:
             hint = HINTS.get(text.spelled(node)) or HINTS.get(said(node)) or f"there are {KNOWN}"
             reason = f"the aggregate {text.spelled(node)} is not supported; {hint}"

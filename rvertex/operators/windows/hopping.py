@@ -19,7 +19,6 @@ import pyarrow as pa
 from rstream.items.batch import event_schema
 from rvertex.aggregates.spec import (
     AggregateSpec,
-    Lane,
     is_order_free,
     lanes_in,
     lanes_of,
@@ -39,6 +38,7 @@ from rvertex.operators.windows.sliding import SlidingWindows, sliding_lanes
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rvertex.aggregates.function import Lane
     from rvertex.events.run import Run
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
@@ -170,7 +170,7 @@ class WindowAggregate:
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """Both phases with nothing open; rows wait for their windows if a function needs all."""
         partial, final = self.phases
-        if any(aggregate.is_gathered for aggregate in self.aggregates):
+        if any(aggregate.is_holistic for aggregate in self.aggregates):
             (payload,) = inputs
             return WindowGather(
                 ByOverlap(Windows(self.size_us, self.every_us)),

@@ -26,7 +26,6 @@ import pyarrow as pa
 from rstream.items.batch import VE, VS, int64_column
 from rstream.items.dictionaries import join_batches
 from rstream.types import MIN_TIME
-from rvertex.aggregates.accumulators import is_numpy_ordered
 from rvertex.events.arrays import numbers
 from rvertex.keys.key_table import KeyTable
 from rvertex.keys.sort_keys import sorted_keys
@@ -34,7 +33,7 @@ from rvertex.keys.sort_keys import sorted_keys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.aggregates.spec import Lane
+    from rvertex.aggregates.function import Lane
     from rvertex.operators.windows.arithmetic import Windows
     from rvertex.operators.windows.grouping import Grouping
 
@@ -86,16 +85,14 @@ def sliding_lanes(lanes: Sequence[Lane], windows: Windows) -> tuple[SlidingLane,
 
 def _sliding(lane: Lane) -> SlidingLane | None:
     kind = lane.type
-    if lane.function == "count" or (lane.function == "sum" and pa.types.is_integer(kind)):
-        return SlidingLane(lane.name, kind, np.add, 0, lane.carry_name)
-    if lane.function not in ("min", "max") or not is_numpy_ordered(kind):
+    fold = lane.kind.fold(kind)
+    if fold is None:
         return None
-    if pa.types.is_floating(kind):
-        return None
-    is_max = lane.function == "max"
-    none = SlidingLane(lane.name, kind, np.maximum if is_max else np.minimum, 0)
+    if fold is np.add:
+        return SlidingLane(lane.name, kind, fold, 0, next(iter(lane.side_names), None))
+    none = SlidingLane(lane.name, kind, fold, 0)
     limits = np.iinfo(none.dtype)
-    return replace(none, fill=int(limits.min if is_max else limits.max))
+    return replace(none, fill=int(limits.min if fold is np.maximum else limits.max))
 
 
 class _Rows(NamedTuple):

@@ -1,0 +1,23 @@
+"""The aggregate functions by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rvertex.aggregates import (
+    arg_values,
+    arrow_accumulators,
+    distinct,
+    holistic,
+    mergeable,
+    sums,
+)
+
+if TYPE_CHECKING:
+    from rvertex.aggregates.function import AggregateFunction
+
+FUNCTIONS: dict[str, AggregateFunction] = {
+    function.name: function
+    for module in (sums, arrow_accumulators, arg_values, mergeable, distinct, holistic)
+    for function in module.FUNCTIONS
+}
