@@ -65,11 +65,13 @@ def entry(name: str, value: Any) -> Iterator[str]:
             yield from code(signature(name, value))
         yield from text_of(value)
         if not is_error(value):
+            yield from fields(value)
             for member, found in members(value):
                 yield from described(f"{name}.{member}", found)
     elif callable(value):
         yield from code(signature(name, value))
         yield from text_of(value)
+        yield from options(value)
     else:
         yield from code(f"{name} = {value!r}")
 
@@ -93,6 +95,28 @@ def public_functions(module: types.ModuleType) -> list[tuple[str, Any]]:
         for name, value in vars(module).items()
         if name[0] != "_" and inspect.isfunction(value) and value.__module__ == module.__name__
     ]
+
+
+def fields(kind: type) -> Iterator[str]:
+    """The fields of a class that a comment with a colon documents, as a list."""
+    comment: list[str] = []
+    for line in inspect.getsource(kind).splitlines():
+        if found := re.fullmatch(r" {4}#: (.*)", line):
+            comment.append(found[1])
+        elif comment and (named := re.match(r" {4}([a-z]\w*): ", line)):
+            yield f"- `{named[1]}`: {' '.join(comment).replace('``', '`')}"
+            comment = []
+        else:
+            comment = []
+    yield ""
+
+
+def options(function: Any) -> Iterator[str]:
+    """What the keywords that a function unpacks may be."""
+    for annotation in getattr(function, "__annotations__", {}).values():
+        if found := re.fullmatch(r"Unpack\[(\w+)\]", str(annotation)):
+            yield from ("", "`options` are:", "")
+            yield from fields(function.__globals__[found[1]])
 
 
 def members(kind: type) -> list[tuple[str, Any]]:
