@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -371,10 +372,23 @@ def test_another_process_sees_the_job_and_cancels_it(file: Path, tmp_path: Path)
     assert last_json(done("status", root, "--json"))["state"] == "cancelled"
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """A shell lets what it runs in the background ignore SIGINT, and children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupt_cancels(file: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
     process = start("run", file, "--root", root, "--executor", "local", "--paced", 0.5, "--json")
     first_line(process)
+    deadline_s = time.monotonic() + WAIT_S
+    while not JobRoot(str(root)).read_status().get("events_in"):  # by then the command waits for it
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
     assert code == EXIT_INTERRUPTED
