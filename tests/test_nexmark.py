@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import jobmanager
+from tests.support.budget import one_in
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -43,7 +44,7 @@ def connection(events: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", one_in(3, QUERIES))
 def test_a_query_gives_the_answer_of_duckdb(
     name: str, events: Path, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

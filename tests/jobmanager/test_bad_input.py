@@ -24,6 +24,7 @@ from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, tumbling
 from rstream.errors import IntegrityError
 from rvertex.errors import CorruptSourceError
+from tests.support.budget import one_in
 from tests.support.jobs import outcome, output_items, with_limits
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def wait_for_output(folder: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::jobmanager.notes.NoteWarning")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", one_in(4, CASES))
 def test_failed_then_repaired_then_resumed(tmp_path: Path, gate: Gate, name: str) -> None:
     case = CASES[name]
     data = tmp_path / "data"

@@ -12,6 +12,7 @@ import pytest
 
 from jobmanager.state.topology import Topology
 from rvertex.vertex.spec import Durability, Recovery
+from tests.support.budget import seeds
 from tests.support.model import Model
 from tests.support.shapes import vertex
 
@@ -47,7 +48,7 @@ def random_chain(rng: random.Random) -> Topology:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(20), *(pytest.param(k, marks=pytest.mark.slow) for k in range(20, 300))]
+    "seed", [*range(10), *(pytest.param(k, marks=pytest.mark.slow) for k in seeds(10, 140))]
 )
 def test_nothing_that_any_strategy_needs_is_ever_deleted(seed: int) -> None:
     rng = random.Random(seed)

@@ -108,6 +108,7 @@ def test_an_outage_that_ends_in_time(
     assert FAULTS.failures == 3
 
 
+@pytest.mark.slow
 def test_an_outage_that_lasts(
     events: Path, expected: dict[str, Any], gate: Gate, root: str
 ) -> None:
@@ -118,6 +119,7 @@ def test_an_outage_that_lasts(
     assert outcome(resumed(root)) == outcome(expected)
 
 
+@pytest.mark.slow
 def test_a_store_that_fills_up(
     events: Path, expected: dict[str, Any], gate: Gate, root: str
 ) -> None:
@@ -157,6 +159,7 @@ def mount(disk: str, size: str) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk(events: Path, expected: dict[str, Any], tmp_path: Path) -> None:
     """A real one: a tmpfs of 100 kB in a mount namespace of its own."""
     in_namespace = ["unshare", "--map-root-user", "--mount"]

@@ -164,12 +164,13 @@ def test_what_a_subscriber_saw_stays_when_hosts_are_lost(
     assert by_number(seen) == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
         "strong",
-        pytest.param("logged", marks=pytest.mark.slow),
-        pytest.param("strong_sink", marks=pytest.mark.slow),
+        "logged",
+        "strong_sink",
     ],
 )
 def test_what_was_durable_stays_when_the_driver_is_killed(

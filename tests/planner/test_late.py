@@ -67,6 +67,7 @@ def test_the_batch_twin_takes_the_same_rows(clicks: Path, delay: str, late: Late
             assert 0 < lost < ROWS
 
 
+@pytest.mark.slow
 def test_what_is_late_does_not_depend_on_the_cutting(clicks: Path) -> None:
     stream = Stream.from_parquet(str(clicks), vs="t", delay="p90")
     plan = lower(stream.to_parquet(), root="memory://late", parallelism=2)

@@ -13,14 +13,15 @@ from tests.sim.faults import KINDS
 from tests.sim.moments import MOMENTS
 from tests.sim.run import simulate
 from tests.sim.strikes import STRIKES
+from tests.support.budget import seeds
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(0, 3))
 def test_undisturbed_jobs(seed: int) -> None:
     assert simulate(seed, ()).violations == ()
 
 
-@pytest.mark.parametrize("seed", range(100, 118))
+@pytest.mark.parametrize("seed", seeds(100, 6))
 def test_jobs_under_faults_of_all_kinds(seed: int) -> None:
     outcome = simulate(seed)
     assert outcome.violations == (), f"make sim RUNS=1 SEED={seed}\n" + "\n".join(outcome.tail)
@@ -59,13 +60,13 @@ def test_what_was_broken_once(seed: int, kinds: tuple[str, ...]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_fault(kind: str) -> None:
-    for seed in range(300, 330):
+    for seed in seeds(300, 5):
         outcome = simulate(seed, (kind,))
         assert outcome.violations == (), f"make sim RUNS=1 SEED={seed} KINDS={kind}"
 
 
 @pytest.mark.slow
 def test_many_seeds() -> None:
-    for seed in range(10_000, 10_150):
+    for seed in seeds(10_000, 40):
         outcome = simulate(seed)
         assert outcome.violations == (), f"make sim RUNS=1 SEED={seed}"

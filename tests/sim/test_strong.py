@@ -17,6 +17,7 @@ import pytest
 from tests.sim import run as run_module
 from tests.sim.run import simulate
 from tests.sim.workload import Workload, make_workload, with_strong
+from tests.support.budget import seeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ def _strong_workload(seed: int) -> Workload:
 
 @pytest.mark.parametrize(
     "seed",
-    [*range(7000, 7003), *(pytest.param(s, marks=pytest.mark.slow) for s in range(7003, 7040))],
+    [*range(7000, 7002), *(pytest.param(s, marks=pytest.mark.slow) for s in seeds(7002, 12))],
 )
 def test_strong_vertices_under_faults_of_all_kinds(seed: int) -> None:
     outcome = simulate(seed)

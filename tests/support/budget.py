@@ -7,9 +7,13 @@ draws ten times as many examples and seeds.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DEPTH = float(os.environ.get("DEPTH", "1"))
 
@@ -25,3 +29,11 @@ def examples(count: int, **others: Any) -> settings:
 
 def seeds(first: int, count: int) -> range:
     return range(first, first + scaled(count))
+
+
+def one_in(count: int, values: Iterable[Any]) -> list[Any]:
+    """Parameters of a test: the first of every ``count`` is in the fast suite, others are slow."""
+    return [
+        value if k % count == 0 else pytest.param(value, marks=pytest.mark.slow)
+        for k, value in enumerate(values)
+    ]

@@ -30,6 +30,7 @@ from jobmanager.storage.root import CANCEL, JobRoot
 from planner import Query, Stream, agg, col, tumbling
 from rstream import StreamLimits
 from rstream.errors import StoreError, UsageError
+from tests.support.budget import one_in
 from tests.support.jobs import (
     ROWS,
     WAIT_S,
@@ -79,7 +80,12 @@ def run_local(query: Query, root: Path, **options: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("hosts", [1, 2, 3])
 @pytest.mark.parametrize(
-    ("step_rows_max", "checkpoint_interval_s"), [(50, 0.0), (1_000, 0.0), (65_536, 5.0)]
+    ("step_rows_max", "checkpoint_interval_s"),
+    [
+        (50, 0.0),
+        pytest.param(1_000, 0.0, marks=pytest.mark.slow),
+        pytest.param(65_536, 5.0, marks=pytest.mark.slow),
+    ],
 )
 def test_output_depends_on_the_plan_only(
     hosts: int,
@@ -105,7 +111,7 @@ def test_steps_of_a_few_rows(step_rows_max: int, tmp_path: Path) -> None:
     assert outcome(cut) == outcome(whole)
 
 
-@pytest.mark.parametrize("name", sorted(QUERIES))
+@pytest.mark.parametrize("name", one_in(3, sorted(QUERIES)))
 def test_every_shape_of_query(name: str, tmp_path: Path) -> None:
     whole = run_local(QUERIES[name](), tmp_path / "whole")
     config = with_limits(step_rows_max=3, pending_rows_max=2, checkpoint_interval_s=0.0)
@@ -115,7 +121,7 @@ def test_every_shape_of_query(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", [two_exchanges, uneven_speeds])
-@pytest.mark.parametrize("hosts", [1, 3])
+@pytest.mark.parametrize("hosts", one_in(2, [3, 1]))
 def test_tails_that_fill_spill_and_do_not_block_for_ever(
     query: Callable[[Path], Query], hosts: int, events: Path, tmp_path: Path
 ) -> None:

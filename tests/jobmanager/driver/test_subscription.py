@@ -60,7 +60,10 @@ def received(subscription: Subscription, batches: int | None = None) -> list[Ite
 
 
 @pytest.mark.usefixtures("brittle_lines")
-@pytest.mark.parametrize(("recovery", "which"), [("checkpoint", [0, 1]), ("replication", [1])])
+@pytest.mark.parametrize(
+    ("recovery", "which"),
+    [("checkpoint", [0, 1]), pytest.param("replication", [1], marks=pytest.mark.slow)],
+)
 def test_what_is_seen_live_is_the_output(
     recovery: str,
     which: list[int],

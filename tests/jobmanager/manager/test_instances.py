@@ -74,12 +74,13 @@ class Drainer:
             self._gate.open()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "recovery",
     [
         "replication",
-        pytest.param("checkpoint", marks=pytest.mark.slow),
-        pytest.param("replay", marks=pytest.mark.slow),
+        "checkpoint",
+        "replay",
     ],
 )
 def test_a_host_is_drained_without_a_restart(

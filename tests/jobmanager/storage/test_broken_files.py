@@ -21,6 +21,7 @@ from jobmanager.errors import JobExistsError
 from jobmanager.storage.root import JobRoot
 from planner import Stream, agg, hopping
 from rstream.clock import SystemClock
+from tests.support.budget import DEPTH
 from tests.support.jobs import ROWS, WAIT_S, two_exchanges, with_limits, write_events
 from tests.support.trouble import Gate, run_and_cancel
 
@@ -163,13 +164,20 @@ def test_no_damage_gives_a_traceback_or_another_answer(
 ) -> None:
     names = {kind_of(name): name for name in files(jobs[state])}
     assert names.keys() >= {"job.json", "plan.pkl", "status.json", "epochs", "notices _follows"}
-    for name in names.values():
-        check_every_command(damaged(jobs[state], name, harm), name, digest)
+    for k, name in enumerate(names.values()):
+        if DEPTH > 1 or (k + HARMS.index(harm)) % 2 == (state == "finished"):  # in one of the two
+            check_every_command(damaged(jobs[state], name, harm), name, digest)
 
 
 @pytest.mark.parametrize(
     ("name", "exit_code"),
-    [("status.json", 0), ("epochs/0000000001", 0), ("output/_JOB", 0), ("plan.pkl", EXIT_FAILED)],
+    [
+        ("status.json", 0),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("epochs/0000000001", 0), ("output/_JOB", 0), ("plan.pkl", EXIT_FAILED))
+        ),
+    ],
 )
 def test_what_is_only_shown_is_rebuilt(
     jobs: dict[str, Path], digest: str, name: str, exit_code: int
@@ -218,6 +226,7 @@ def test_an_epoch_is_not_used_twice_when_its_claim_is_lost(jobs: dict[str, Path]
     assert job.epoch == 2
 
 
+@pytest.mark.slow
 def test_without_checkpoints_vertices_start_from_their_sources(gate: Gate, tmp_path: Path) -> None:
     """The channels between them are volatile: those who write them can write all of it again."""
     events = Stream.from_parquet(str(write_events(tmp_path / "events.parquet")), vs="t", delay="1s")

@@ -17,6 +17,7 @@ from jobmanager.storage.root import JobRoot
 from rstream import StreamLimits
 from rvertex.messages import CheckpointTaken
 from tests.jobmanager.test_strong import logged, strong
+from tests.support.budget import one_in
 from tests.support.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
 from tests.support.trouble import run_and_cancel
 
@@ -113,7 +114,7 @@ def in_streams(path: str) -> bool:
     return "/streams/" in path or "/checkpoints/" in path
 
 
-@pytest.mark.parametrize("make", [strong, logged])
+@pytest.mark.parametrize("make", one_in(2, [strong, logged]))
 def test_of_journals_the_newest_entries_are_left(
     make: Callable[[Path], Query], events: Path, gate: Gate, tmp_path: Path
 ) -> None:

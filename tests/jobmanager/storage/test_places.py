@@ -22,6 +22,7 @@ from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, tumbling
 from planner.physical.lower import lower
 from rstream.store.blobs import open_store
+from tests.support.budget import one_in, seeds
 from tests.support.jobs import ROWS, WAIT_S, outcome, with_limits, write_events
 from tests.support.queries import stateless
 from tests.support.trouble import run_and_cancel
@@ -60,8 +61,8 @@ def cli_json(*arguments: object) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("store", ["", "memory://"])
-@pytest.mark.parametrize("is_elsewhere", [False, True])
+@pytest.mark.parametrize("store", one_in(2, ["", "memory://"]))
+@pytest.mark.parametrize("is_elsewhere", one_in(2, [True, False]))
 def test_a_moved_root_goes_on_where_it_is(
     events: Path, gate: Gate, tmp_path: Path, store: str, is_elsewhere: bool
 ) -> None:
@@ -137,7 +138,7 @@ def test_of_two_that_begin_at_once_the_loser_is_told_nothing_dangerous(
     events: Path, tmp_path: Path, is_one_root: bool
 ) -> None:
     """Processes that begin in the same moment, with one root or with one output."""
-    for k in range(3):
+    for k in seeds(0, 1):
         roots = [tmp_path / f"{k}-{'' if is_one_root else i}" for i in range(3)]
         more = [] if is_one_root else [str(tmp_path / f"{k}-answer")]
         runs = [

@@ -165,6 +165,7 @@ def test_unknown_protocol() -> None:
         open_store("nonsense://x")
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_not_there_is_named_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")

@@ -34,6 +34,7 @@ from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
+from tests.support.budget import one_in, scaled
 from tests.support.builders import Item, cti, ev, make_events, make_run
 from tests.support.operator_harness import assert_horizon
 
@@ -53,7 +54,7 @@ BOTH: tuple[tuple[Side, str, str], ...] = (
     ("right", "y", "y"),
 )
 K = ("k",)
-RUNS = 12
+RUNS = scaled(4)
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ def _assert_noticed(spec: OperatorSpec, durations: Durations, horizon_us: int) -
     )
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", one_in(3, CASES))
 def test_a_horizon_is_enough_and_a_third_is_not(name: str) -> None:
     spec, durations = CASES[name]
     horizon_us = horizon_of(spec, durations)
@@ -203,7 +204,7 @@ def test_a_horizon_is_enough_and_a_third_is_not(name: str) -> None:
     _assert_noticed(spec, durations, horizon_us // 3)
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", one_in(3, CHAINS))
 def test_horizons_of_a_chain_add_up(name: str) -> None:
     spec, durations = CHAINS[name]
     horizon_us = chain_horizon(spec.operators, durations)

@@ -23,6 +23,7 @@ from rvertex.sources import discover, open_reader
 from rvertex.sources.formats import delimited, json_lines
 from rvertex.sources.versions import FileVersion, absolute, of_info, version_of
 from tests.rvertex.sources.conftest import make_spec, only_partition, read_rows
+from tests.support.budget import one_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +151,7 @@ def test_a_file_with_its_old_time_put_back_is_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["memory", "s3"])
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", one_in(3, FORMATS))
 def test_stores_elsewhere(request: pytest.FixtureRequest, where: str, format: Format) -> None:
     """A folder and a file of it have one version, by whichever call the store tells it."""
     if where == "s3":

@@ -261,8 +261,8 @@ def test_stitch_needs_its_columns() -> None:
 def test_keys_of_the_past_are_forgotten(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"rvertex.operators.lifetimes.{module}._CODES_SLACK", 20)
     spec: OperatorSpec = Stitch(("k",)) if module == "stitch" else Clip(("k",), ("k",))
-    table: list[Item] = [ev(t, t + 3, k=t // 2) for t in range(200)]
-    table += [cti(t) for t in range(0, 300, 10)]
+    table: list[Item] = [ev(t, t + 3, k=t // 2) for t in range(100)]
+    table += [cti(t) for t in range(0, 150, 10)]
     tables = [table] if module == "stitch" else [table, table]
     whole = out_of(spec, *tables)
     monkeypatch.setattr(f"rvertex.operators.lifetimes.{module}._CODES_SLACK", 1 << 17)
