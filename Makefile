@@ -3,7 +3,11 @@
 SHELL := /bin/sh
 BIN := .venv/bin
 # The environment is made again when what is to be installed has changed.
-STAMP := .venv/.installed-$(shell cksum setup.cfg | cut -d ' ' -f 1)
+STAMP := .venv/.installed-$(shell cat setup.cfg constraints.txt | cksum | cut -d ' ' -f 1)
+OLDEST := .venvs/oldest
+NEWEST := .venvs/newest
+# Old s3fs and moto share no version of boto3: the tests of S3 run with the pinned ones only.
+TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars
 CODE := streamscope.py rstream rvertex planner jobmanager
 LINTED := $(CODE) tests examples benchmarks docs
 PYTEST := $(BIN)/python -m pytest -q
@@ -14,7 +18,7 @@ N ?= 300
 SEED ?= 0
 KINDS ?= all
 TRACE ?= 20
-.PHONY: help bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
+.PHONY: help oldest constraints bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -28,6 +32,20 @@ test: setup lint fast  ## everything: lint, types, all tests
 	$(PYTEST) -m "spark or slow"
 
 check: $(STAMP) lint fast  ## the fast part: lint, types, tests without Spark
+
+oldest: $(STAMP)  ## the fast tests on the oldest dependencies that setup.cfg allows
+	rm -rf $(OLDEST) && $(BIN)/python -m venv $(OLDEST)
+	sed -n '/^install_requires/,/^$$/s/^ *\([a-z0-9_-]*\)>=\([0-9.]*\).*/\1==\2/p' setup.cfg >$(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --no-input -c $(OLDEST)/constraints.txt -e '.[demo]' $(TEST_TOOLS)
+	$(OLDEST)/bin/python -m pytest -q -n auto -m "not spark and not slow" -k "not s3"
+
+constraints: $(STAMP)  ## pin the newest dependencies that setup.cfg allows; run `make test` next
+	rm -rf $(NEWEST) && $(BIN)/python -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --no-input -e '.[dev,demo,s3,docs]'
+	@sed -n '/^#/p' constraints.txt >$(NEWEST)/constraints.txt
+	$(NEWEST)/bin/python -m pip freeze --exclude-editable | grep '==' | \
+	  sed "s/$$/; python_version == '$$($(NEWEST)/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')'/" >>$(NEWEST)/constraints.txt
+	mv $(NEWEST)/constraints.txt constraints.txt
 
 spark: setup  ## only the tests that start Spark
 	$(PYTEST) -m spark
@@ -95,7 +113,7 @@ java:
 	  exit 1; \
 	fi
 
-$(STAMP): setup.cfg
+$(STAMP): setup.cfg constraints.txt
 	@for python in python3 python3.13 python3.12 python3.11; do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
 	done; \
@@ -107,5 +125,5 @@ $(STAMP): setup.cfg
 	  rm -rf .venv && "$$found" -m venv .venv; \
 	fi
 	@echo 'installing into .venv; this takes a few minutes the first time'
-	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check -e '.[dev,demo,s3,docs]'
+	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check -c constraints.txt -e '.[dev,demo,s3,docs]'
 	@rm -f .venv/.installed-* && touch $@

@@ -1,0 +1,97 @@
+"""The version policy says the numbers that the code has, and the pins fit what is allowed.
+
+Cannot catch: a stored form that changed while its number did not.
+"""
+
+from __future__ import annotations
+
+import configparser
+import re
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import streamscope
+from jobmanager.storage.root import FORMAT
+from planner.explain.json import VERSION
+from rstream.format.codec import FORMAT_VERSION
+from rstream.format.segment_file import READ_VERSIONS
+from rvertex.checkpoint.codec import MAGIC
+from rvertex.messages import PROTOCOL_VERSION
+
+ROOT = Path(__file__).parent.parent
+NUMBERS = {
+    "package": streamscope.__version__,
+    "job format": str(FORMAT),
+    "checkpoint format": str(int(MAGIC[-2:])),
+    "segment format": str(FORMAT_VERSION),
+    "protocol": str(PROTOCOL_VERSION),
+    "`explain --json`": str(VERSION),
+}
+
+
+def rows() -> list[list[str]]:
+    """The table of numbers in docs/versions.md, cell by cell."""
+    text = (ROOT / "docs/versions.md").read_text().partition("<!-- versions -->\n")[2]
+    lines = text.partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_policy_says_the_numbers_of_the_code() -> None:
+    assert {name: now for name, now, *_ in rows()} == NUMBERS
+
+
+def test_the_policy_names_the_files_that_have_the_numbers() -> None:
+    for name, _, where, *_ in rows():
+        file, *constant = re.findall(r"`([^`]+)`", where)
+        text = (ROOT / file).read_text()
+        assert all(f"\n{word} = " in text for word in constant), f"{name}: {where}"
+
+
+def test_every_segment_format_is_read() -> None:
+    assert tuple(range(1, FORMAT_VERSION + 1)) == READ_VERSIONS
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    releases = re.findall(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert releases[0] == streamscope.__version__
+
+
+def setup_requirements() -> list[Requirement]:
+    """What the package and its extras need."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    lists = [setup["options"]["install_requires"], *setup["options.extras_require"].values()]
+    return [Requirement(line) for text in lists for line in text.split("\n") if line.strip()]
+
+
+def pins() -> dict[str, Requirement]:
+    """The lines of constraints.txt by name."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    found = [Requirement(line) for line in lines if not line.startswith("#")]
+    return {spelled(pin.name): pin for pin in found}
+
+
+def spelled(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("needed", setup_requirements(), ids=str)
+def test_what_is_pinned_is_allowed(needed: Requirement) -> None:
+    (pin,) = pins()[spelled(needed.name)].specifier
+    assert pin.operator == "=="
+    assert needed.specifier.contains(pin.version)
+
+
+def test_pins_hold_for_one_python_only() -> None:
+    """Another one may have no such version; it takes what setup.cfg allows."""
+    assert len({str(pin.marker) for pin in pins().values()}) == 1
+    assert all("python_version ==" in str(pin.marker) for pin in pins().values())
+
+
+def test_hooks_run_what_make_runs() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    code = re.findall(r"^CODE := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0]
+    assert f"entry: .venv/bin/mypy {code}\n" in hooks
+    assert hooks.count("- id: ") == hooks.count("language: system")
