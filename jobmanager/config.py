@@ -50,7 +50,7 @@ class JobConfig:
     twin_wait_s: float = 60.0
     #: For a checkpoint that an instance was asked for, before it is asked again.
     join_wait_s: float = 30.0
-    #: Checkpoints and channels are kept this long after they became needless, us; or KEEP_ALL.
+    #: Checkpoints and channels are kept this long after they became obsolete, us; or KEEP_ALL.
     retain_us: int = 0
     #: For hosts to leave when a job ends.
     host_stop_wait_s: float = 60.0

@@ -168,7 +168,7 @@ class OutputLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class Endpoint:
     """An instance that serves the streams of its vertex, and where."""
 
     epoch: int
@@ -180,14 +180,14 @@ class Site:
 class Locate:
     """Where the streams of ``vertex`` can be read; of two the greater ``version`` holds.
 
-    A reader takes the site on its own host if there is one, else the first, and goes on to the next
-    by itself when a line breaks or a site does not have what it needs. No sites: all of it is
-    durable, read Parquet.
+    A reader takes the endpoint on its own host if there is one, else the first. It goes on to the
+    next by itself if its connection breaks or the endpoint lacks items. Without endpoints,
+    all items are durable: the reader reads Parquet.
     """
 
     vertex: str
     version: int
-    sites: tuple[Site, ...]
+    endpoints: tuple[Endpoint, ...]
 
 
 @dataclass(frozen=True, slots=True)

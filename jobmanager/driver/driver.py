@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from jobmanager.driver.report import status_of
 from jobmanager.driver.shell_parts import nothing_to_check
-from jobmanager.driver.subscription import Sites
+from jobmanager.driver.subscription import Endpoints
 from jobmanager.errors import JobRunningError
 from jobmanager.logs import note
 from jobmanager.manager import damage
@@ -110,7 +110,7 @@ class Driver:
         self._on_status = on_status
         self._notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
         #: For readers in this process: where vertices write, and what opens the lines to them.
-        self.sites = Sites()
+        self.endpoints = Endpoints()
         self.secret = secrets.token_hex(16)
         self._log = NoticeLog(root, clock, config, background)
         self._open_control, self._check_outputs = open_control, check_outputs
@@ -123,7 +123,7 @@ class Driver:
         self._pace_started_us = 0
         self._is_resumed = False
         #: Files to delete, for reasons that are durable.
-        self._needless: deque[str] = deque()
+        self._obsolete: deque[str] = deque()
         self._is_replaced = False
         #: Since when the root could not be reached; monotonic seconds.
         self._failing_s: float | None = None
@@ -197,13 +197,13 @@ class Driver:
             return
         if self.ended_s is not None:
             with contextlib.suppress(OperatingError):  # what stays is for ``jobmanager gc``
-                self._delete_needless()
+                self._delete_obsolete()
             self._insist(self._last_status)
         else:
             self._last_status()
 
     def _look_after_root(self) -> None:
-        """Take requests, delete what is needless, write the status; what fails waits for a tick.
+        """Take requests, delete what is obsolete, write the status; what fails waits for a tick.
 
         Raises:
             OperatingError: it has failed for ``store_wait_s``.
@@ -214,7 +214,7 @@ class Driver:
             for request in self._root.requests() if self.ended_s is None else ():
                 self._root.forget_request(request)
                 self._notices.put(_notice_of(request))
-            self._delete_needless()
+            self._delete_obsolete()
             if self._clock.monotonic_s() >= self._status_due_s:
                 self._write_status()
         except OperatingError as error:
@@ -248,10 +248,10 @@ class Driver:
             self._is_replaced = True
             raise
 
-    def _delete_needless(self) -> None:
-        while self._needless:
-            self._root.store.delete(self._needless[0])
-            self._needless.popleft()
+    def _delete_obsolete(self) -> None:
+        while self._obsolete:
+            self._root.store.delete(self._obsolete[0])
+            self._obsolete.popleft()
 
     def _last_status(self) -> None:
         self._check_owner()
@@ -292,7 +292,7 @@ class Driver:
                 self._executor.start(self._host_spec(host), self._exited)
             case Tell(host=host, instruction=message):
                 if isinstance(message, Locate):
-                    self.sites.note(message)
+                    self.endpoints.note(message)
                 if self.started_s is None and isinstance(message, StartVertex):
                     self.started_s = self._clock.monotonic_s()
                     self._pace_started_us = 0 if self._is_resumed else self._clock.now_us()
@@ -303,7 +303,7 @@ class Driver:
             case Feed(notice=notice):
                 self._notices.put(notice)
             case DeleteFiles(names=names):
-                self._needless.extend(names)
+                self._obsolete.extend(names)
             case CheckOutput(ends=ends):
                 self._insist(lambda: self._check(ends))
             case Record():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from jobmanager.config import JobConfig
 from jobmanager.driver.driver import Driver
 from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_executor
-from jobmanager.driver.subscription import Sites, Subscription
+from jobmanager.driver.subscription import Endpoints, Subscription
 from jobmanager.errors import JobFailedError, OutputTakenError, as_job_failure
 from jobmanager.manager.manager import JobManager
 from jobmanager.notes import FINISHED, Notes, warn_of
@@ -107,7 +107,7 @@ class Job:
         driver = self._driver
         return Subscription(
             self.plan,
-            sites=Sites() if driver is None else driver.sites,
+            endpoints=Endpoints() if driver is None else driver.endpoints,
             secret="" if driver is None else driver.secret,
             has_ended=self._ended.is_set,
             raise_failure=lambda: self.wait(0),

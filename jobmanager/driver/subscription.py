@@ -2,7 +2,7 @@
 
 A :class:`Subscription` reads every sink stream where it is written: from the memory of the host
 that writes it, over the same lines as a vertex would, and from Parquet what memory no longer has.
-:class:`Sites` is what the driver tells it of where that is.
+:class:`Endpoints` is what the driver tells it of where that is.
 
 Invariants: (1) each partition is delivered in dense sequence, without gap or repeat, whatever
 happens to the processes that write it: a new reader is registered at the next seq, and what is
@@ -45,10 +45,10 @@ class Writers:
     """The instances that write the streams of a vertex, as (epoch, address); none: all durable."""
 
     version: int
-    sites: tuple[tuple[int, str], ...]
+    endpoints: tuple[tuple[int, str], ...]
 
 
-class Sites:
+class Endpoints:
     """Where vertices write, for readers in this process; the driver's thread notes it."""
 
     def __init__(self) -> None:
@@ -58,8 +58,8 @@ class Sites:
 
     def note(self, location: Locate) -> None:
         """Take what the hosts are told; older news is ignored."""
-        sites = tuple((site.epoch, site.address) for site in location.sites)
-        writers = Writers(location.version, sites)
+        endpoints = tuple((endpoint.epoch, endpoint.address) for endpoint in location.endpoints)
+        writers = Writers(location.version, endpoints)
         with self._lock:
             known = self._writers.get(location.vertex)
             if known is not None and (known.version > writers.version or known == writers):
@@ -93,7 +93,7 @@ class Subscription:
         self,
         plan: PhysicalPlan,
         *,
-        sites: Sites,
+        endpoints: Endpoints,
         secret: str,
         has_ended: Callable[[], bool],
         raise_failure: Callable[[], object],
@@ -103,15 +103,15 @@ class Subscription:
         self._wake = threading.Event()
         writers = plan.writers()
         self._taps = [
-            _Tap(writers[stream], stream, uri, start.get(k, 0), sites, secret, self._wake.set)
+            _Tap(writers[stream], stream, uri, start.get(k, 0), endpoints, secret, self._wake.set)
             for k, (stream, uri) in enumerate(plan.sink_streams())
         ]
-        self._sites = sites
+        self._endpoints = endpoints
         self._has_ended = has_ended
         self._raise_failure = raise_failure
         self._progress = progress
         self._turn = 0
-        sites.listen(id(self), self._wake.set)
+        endpoints.listen(id(self), self._wake.set)
 
     @property
     def positions(self) -> dict[int, int]:
@@ -144,7 +144,7 @@ class Subscription:
 
     def close(self) -> None:
         """Stop reading."""
-        self._sites.listen(id(self), None)
+        self._endpoints.listen(id(self), None)
         for tap in self._taps:
             tap.close()
 
@@ -178,16 +178,16 @@ class _Tap:
         stream: str,
         uri: str,
         seq: int,
-        sites: Sites,
+        endpoints: Endpoints,
         secret: str,
         wake: Callable[[], None],
     ) -> None:
         self._vertex, self._stream, self._uri = vertex, stream, uri
-        self._sites, self._secret, self._wake = sites, secret, wake
+        self._endpoints, self._secret, self._wake = endpoints, secret, wake
         self._clock = SystemClock()
         self._reader: StreamReader | None = None
         #: The instance that the reader is attached to, None for Parquet.
-        self._site: tuple[int, str] | None = None
+        self._endpoint: tuple[int, str] | None = None
         self._attached_s = 0.0
         self.next_seq = seq
         self.is_over = False
@@ -216,37 +216,37 @@ class _Tap:
 
     def _current(self, has_ended: bool) -> StreamReader | None:
         """The reader, attached anew if its writer is gone or has moved."""
-        writers = self._sites.find(self._vertex)
-        if has_ended or (writers is not None and not writers.sites):
-            if self._reader is None or self._site is not None:
+        writers = self._endpoints.find(self._vertex)
+        if has_ended or (writers is not None and not writers.endpoints):
+            if self._reader is None or self._endpoint is not None:
                 self._attach(None)
         elif writers is not None and not self._is_good(writers):
             now_s = self._clock.monotonic_s()
-            site = self._next_site(writers)
-            if site != self._site or now_s - self._attached_s >= RECONNECT_S:
-                self._attach(site)
+            endpoint = self._next_endpoint(writers)
+            if endpoint != self._endpoint or now_s - self._attached_s >= RECONNECT_S:
+                self._attach(endpoint)
         return self._reader
 
     def _is_good(self, writers: Writers) -> bool:
         """Whether the reader may go on; one that broke first gives what it has received."""
         if isinstance(self._reader, RemoteReader) and self._reader.is_broken:
             return self._reader.wait(0)
-        return self._reader is not None and self._site in writers.sites
+        return self._reader is not None and self._endpoint in writers.endpoints
 
-    def _next_site(self, writers: Writers) -> tuple[int, str]:
-        """The site after the one that was tried, or the first."""
-        sites = writers.sites
-        if self._site not in sites:
-            return sites[0]
-        return sites[(sites.index(self._site) + 1) % len(sites)]
+    def _next_endpoint(self, writers: Writers) -> tuple[int, str]:
+        """The endpoint after the one that was tried, or the first."""
+        endpoints = writers.endpoints
+        if self._endpoint not in endpoints:
+            return endpoints[0]
+        return endpoints[(endpoints.index(self._endpoint) + 1) % len(endpoints)]
 
-    def _attach(self, site: tuple[int, str] | None) -> None:
+    def _attach(self, endpoint: tuple[int, str] | None) -> None:
         self.close()
-        self._site, self._attached_s = site, self._clock.monotonic_s()
-        if site is None:
+        self._endpoint, self._attached_s = endpoint, self._clock.monotonic_s()
+        if endpoint is None:
             self._reader = open_reader(self._uri, self.next_seq)
             return
-        epoch, address = site
+        epoch, address = endpoint
         self._reader = RemoteReader(
             address,
             self._secret,

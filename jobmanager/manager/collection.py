@@ -27,7 +27,7 @@ from rvertex.messages import Collect, Mark
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.job_state import JobState
     from jobmanager.state.records import VertexState
     from rvertex.messages import CheckpointTaken, Progress
 
@@ -38,8 +38,8 @@ SMALL_PLAN = 16
 COLLECT_WAIT_S = 5
 
 
-def progress(job: Ledger, notice: Progress) -> None:
-    """A host's report: take it over, and release memory that it shows to be needless."""
+def progress(job: JobState, notice: Progress) -> None:
+    """A host's report: take it over, and release memory that it shows to be obsolete."""
     host = job.current(notice.host)
     if host is None:
         return
@@ -58,7 +58,7 @@ def progress(job: Ledger, notice: Progress) -> None:
     release_volatile(job, [report.vertex for report in notice.vertices])
 
 
-def release_volatile(job: Ledger, vertices: Iterable[str]) -> None:
+def release_volatile(job: JobState, vertices: Iterable[str]) -> None:
     """Let writers forget what all readers of volatile streams beside these have consumed.
 
     A stream is looked at when its writer or its reader reports, which both do all the time.
@@ -71,7 +71,7 @@ def release_volatile(job: Ledger, vertices: Iterable[str]) -> None:
     _tell_marks(job, marks)
 
 
-def _tell_marks(job: Ledger, marks: dict[str, int]) -> None:
+def _tell_marks(job: JobState, marks: dict[str, int]) -> None:
     """Tell every instance that has such a stream in memory, once."""
     told: dict[int, list[Mark]] = {}
     for stream, seq in marks.items():
@@ -84,8 +84,8 @@ def _tell_marks(job: Ledger, marks: dict[str, int]) -> None:
         job.tell(host, Collect(host, tuple(rows)))
 
 
-def checkpoint_taken(job: Ledger, notice: CheckpointTaken) -> None:
-    """A checkpoint is durable: it may start newcomers, and make older ones needless."""
+def checkpoint_taken(job: JobState, notice: CheckpointTaken) -> None:
+    """A checkpoint is durable: it may start newcomers, and make older ones obsolete."""
     vertex = job.vertices[notice.vertex]
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None:  # what others know is looked after with their checkpoints
@@ -104,7 +104,7 @@ def checkpoint_taken(job: Ledger, notice: CheckpointTaken) -> None:
     collect_now_and_then(job)
 
 
-def record_checkpoint(job: Ledger, notice: CheckpointTaken) -> CheckpointRef | None:
+def record_checkpoint(job: JobState, notice: CheckpointTaken) -> CheckpointRef | None:
     """Know it from now on; None if it is of no use, because what it would read may be gone."""
     job.vertices[notice.vertex].parts.update(dict.fromkeys(notice.parts))
     job.checkpointed_us = max(job.checkpointed_us, notice.taken_us)
@@ -112,7 +112,7 @@ def record_checkpoint(job: Ledger, notice: CheckpointTaken) -> CheckpointRef | N
     return ref if job.tracker.add(notice.vertex, ref) else None
 
 
-def collect_now_and_then(job: Ledger) -> None:
+def collect_now_and_then(job: JobState) -> None:
     """A vertex took a checkpoint or ended: apply the marks now, or in a large plan now and then.
 
     They cost time in the size of the plan. When they are applied follows from the notices of the
@@ -127,7 +127,7 @@ def collect_now_and_then(job: Ledger) -> None:
         collect_durable(job)
 
 
-def collect_durable(job: Ledger) -> None:
+def collect_durable(job: JobState) -> None:
     """Apply the low-water marks: delete old checkpoints, collect durable streams."""
     job.uncollected, job.collected_us = 0, job.checkpointed_us
     low = _low_water_marks(job)
@@ -141,7 +141,7 @@ def collect_durable(job: Ledger) -> None:
     _tell_marks(job, marks)
 
 
-def _low_water_marks(job: Ledger) -> LowWaterMarks:
+def _low_water_marks(job: JobState) -> LowWaterMarks:
     return low_water_marks(
         job.topology,
         job.tracker,
@@ -152,12 +152,12 @@ def _low_water_marks(job: Ledger) -> LowWaterMarks:
     )
 
 
-def _passed(job: Ledger, vertex: str) -> tuple[int, ...]:
+def _passed(job: JobState, vertex: str) -> tuple[int, ...]:
     """Input seqs that its living instances have consumed; where none lives, no bound."""
     return job.consumed(vertex) if job.positions(vertex) else job.tracker.newest(vertex).inputs
 
 
-def _held(job: Ledger, vertex: str, needed: CheckpointRef) -> CheckpointRef:
+def _held(job: JobState, vertex: str, needed: CheckpointRef) -> CheckpointRef:
     """What is kept instead of ``needed``: for its age, or because an instance is to load it."""
     retain_us = job.retain_us
     age_us = job.checkpointed_us if retain_us == KEEP_ALL else retain_us
@@ -167,7 +167,7 @@ def _held(job: Ledger, vertex: str, needed: CheckpointRef) -> CheckpointRef:
     return job.tracker.held(vertex, needed, before_us=before_us, names=loading)
 
 
-def kept_marks(job: Ledger) -> dict[str, int | None]:
+def kept_marks(job: JobState) -> dict[str, int | None]:
     """Of a job on which nobody works: forget all that retention does not hold; the marks then.
 
     A vertex that is settled keeps what is held for its age alone; None: nothing of that stream.
@@ -188,7 +188,7 @@ def kept_marks(job: Ledger) -> dict[str, int | None]:
     return marks
 
 
-def checkpoints_kept(job: Ledger) -> CheckpointsKept:
+def checkpoints_kept(job: JobState) -> CheckpointsKept:
     """What a successor cannot find out by itself: what is left, for the log."""
     tracker = job.tracker
     refs = tuple(KeptOfVertex(v, tuple(tracker.refs(v))) for v in job.topology.vertices)
@@ -196,7 +196,7 @@ def checkpoints_kept(job: Ledger) -> CheckpointsKept:
     return CheckpointsKept(refs, collected, job.is_damaged)
 
 
-def take_up(job: Ledger, notice: CheckpointsKept) -> None:
+def take_up(job: JobState, notice: CheckpointsKept) -> None:
     """Go by what a predecessor was left with."""
     for kept in notice.vertices:
         job.tracker.restore(kept.vertex, kept.refs)
@@ -206,11 +206,11 @@ def take_up(job: Ledger, notice: CheckpointsKept) -> None:
     job.is_damaged = notice.is_damaged
 
 
-def _delete(job: Ledger, vertex: VertexState, names: list[str]) -> None:
+def _delete(job: JobState, vertex: VertexState, names: list[str]) -> None:
     """Delete checkpoints, and of the parts of the vertex what no one names."""
     named = {p for ref in job.tracker.refs(vertex.shape.id) for p in ref.parts}
     named.update(p for i in vertex.instances for p in i.parts)
-    needless = [p for p in vertex.parts if p not in named]
-    for part in needless:
+    obsolete = [p for p in vertex.parts if p not in named]
+    for part in obsolete:
         del vertex.parts[part]
-    job.out.append(DeleteFiles((*names, *needless)))
+    job.out.append(DeleteFiles((*names, *obsolete)))

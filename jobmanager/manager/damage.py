@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobmanager.errors import NoCheckpointError
-    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.job_state import JobState
     from jobmanager.state.messages import OutputDamaged
     from jobmanager.state.records import VertexState
     from rvertex.messages import ItemsLost, OutputLost
 
 
-def output_lost(job: Ledger, notice: OutputLost) -> None:
+def output_lost(job: JobState, notice: OutputLost) -> None:
     """An instance found out when it opened its output."""
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None:
@@ -35,7 +35,7 @@ def output_lost(job: Ledger, notice: OutputLost) -> None:
     restart(job, [notice.vertex])
 
 
-def output_damaged(job: Ledger, notice: OutputDamaged) -> None:
+def output_damaged(job: JobState, notice: OutputDamaged) -> None:
     """The job manager found out; before it begins it only learns that the vertex has not ended."""
     _note(job, notice.stream, notice.seq, notice.reason)
     writer = _writer(job, notice.stream)
@@ -44,7 +44,7 @@ def output_damaged(job: Ledger, notice: OutputDamaged) -> None:
         restart(job, [writer.shape.id])
 
 
-def seen(job: Ledger, found: Sequence[OutputDamaged]) -> list[OutputDamaged | OutputRestored]:
+def seen(job: JobState, found: Sequence[OutputDamaged]) -> list[OutputDamaged | OutputRestored]:
     """What a look at the output before the job begins says: what is lost, and what is back."""
     lost = {damage.stream for damage in found}
     back = tuple(
@@ -55,13 +55,13 @@ def seen(job: Ledger, found: Sequence[OutputDamaged]) -> list[OutputDamaged | Ou
     return [*found, *([OutputRestored(back)] if back else ())]
 
 
-def output_restored(job: Ledger, notice: OutputRestored) -> None:
+def output_restored(job: JobState, notice: OutputRestored) -> None:
     """Their writers had ended, and end once more."""
     for stream in notice.streams:
         _writer(job, stream).is_finished = True
 
 
-def items_lost(job: Ledger, notice: ItemsLost) -> None:
+def items_lost(job: JobState, notice: ItemsLost) -> None:
     """A reader found nowhere what it needs: its writer writes it again.
 
     Not if there is an instance that the reader has not tried: it will, when it hears of it. A pause
@@ -79,12 +79,12 @@ def items_lost(job: Ledger, notice: ItemsLost) -> None:
         restart(job, [name])
 
 
-def check_output(job: Ledger) -> None:
+def check_output(job: JobState) -> None:
     """All vertices have finished: the job has when what they wrote is seen to be there."""
     job.out.append(CheckOutput(output_ends(job)))
 
 
-def output_ends(job: Ledger) -> dict[str, int | None]:
+def output_ends(job: JobState) -> dict[str, int | None]:
     """How many items the streams have that users read; None where that is not known yet.
 
     It is known of a vertex that ended and then began again, because some of it was lost.
@@ -97,13 +97,13 @@ def output_ends(job: Ledger) -> dict[str, int | None]:
     }
 
 
-def output_whole(job: Ledger) -> None:
+def output_whole(job: JobState) -> None:
     """The check found nothing; unless something else did meanwhile, the job has finished."""
     if all(vertex.is_finished for vertex in job.vertices.values()):
         job.end("finished", "")
 
 
-def explained(job: Ledger, error: NoCheckpointError) -> str:
+def explained(job: JobState, error: NoCheckpointError) -> str:
     """Why the job cannot go on, and what to do about it."""
     if not job.damage:
         return str(error)
@@ -113,11 +113,11 @@ def explained(job: Ledger, error: NoCheckpointError) -> str:
     )
 
 
-def _writer(job: Ledger, stream: str) -> VertexState:
+def _writer(job: JobState, stream: str) -> VertexState:
     return job.vertices[job.topology.writer(stream)]
 
 
-def _note(job: Ledger, stream: str, seq: int, reason: str) -> None:
+def _note(job: JobState, stream: str, seq: int, reason: str) -> None:
     job.is_damaged = True
     job.damage = job.trouble = reason
     job.lost[stream] = min(seq, job.lost.get(stream, seq))

@@ -26,12 +26,12 @@ _STUCK = "stuck: "
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.job_state import JobState
     from jobmanager.state.messages import JobStarted
     from rvertex.messages import HostBusy, HostReady
 
 
-def begin(job: Ledger, notice: JobStarted | JobResumed) -> None:
+def begin(job: JobState, notice: JobStarted | JobResumed) -> None:
     """Fill the slots, and start what is not settled; nothing of before is left."""
     assert notice.hosts >= 1, notice.hosts
     job.state, job.error = "running", ""
@@ -65,7 +65,7 @@ def _too_few_hosts(vertex: str, replicas: int, hosts: int) -> str:
     )
 
 
-def ready(job: Ledger, notice: HostReady) -> None:
+def ready(job: JobState, notice: HostReady) -> None:
     """A host can take instances; another one than was ordered must leave."""
     host = job.current(notice.host)
     if host is None or host.state != "starting" or notice.attempt != 0:
@@ -78,7 +78,7 @@ def ready(job: Ledger, notice: HostReady) -> None:
             order(job, vertex, instance)
 
 
-def lost(job: Ledger, name: str, reason: str) -> None:
+def lost(job: JobState, name: str, reason: str) -> None:
     """A host is gone, or was given up: another one takes its slot, unless it was to be empty."""
     host = job.current(name)
     if host is None:
@@ -108,7 +108,7 @@ def lost(job: Ledger, name: str, reason: str) -> None:
     lose_slot(job, host.slot)
 
 
-def busy(job: Ledger, notice: HostBusy) -> None:
+def busy(job: JobState, notice: HostBusy) -> None:
     """A turn goes on for long: the host lives, and is given up when it has lasted too long."""
     host = job.current(notice.host)
     if host is None or host.state != "ready":
@@ -126,14 +126,14 @@ def busy(job: Ledger, notice: HostBusy) -> None:
         )
 
 
-def drain_requested(job: Ledger, name: str) -> None:
+def drain_requested(job: JobState, name: str) -> None:
     """A user wants a host to be empty; what is on it moves, if there is somewhere to move to."""
     host = job.current(name)
     if host is not None and not drain_refusals(job)(host):
         host.is_draining = True
 
 
-def drain_refusals(job: Ledger) -> Callable[[HostState], str]:
+def drain_refusals(job: JobState) -> Callable[[HostState], str]:
     """Tells of a host why it cannot be drained now; empty if it can."""
     others = sum(h.is_open for h in job.hosts) - 1
     unfinished = (v.shape for v in job.vertices.values() if not v.is_finished)
@@ -151,7 +151,7 @@ def drain_refusals(job: Ledger) -> Callable[[HostState], str]:
     return why_not
 
 
-def let_drained_go(job: Ledger) -> None:
+def let_drained_go(job: JobState) -> None:
     """Tell hosts that were drained, and that no one needs any more, to leave."""
     for host in job.hosts:
         if not host.is_draining or host.state != "ready":
@@ -165,7 +165,7 @@ def let_drained_go(job: Ledger) -> None:
                 publish(job, vertex)
 
 
-def check_limits(job: Ledger) -> None:
+def check_limits(job: JobState) -> None:
     """Hosts that do not start end the job; those that fall silent are given up."""
     for host in job.hosts:
         silent_s = (job.now_us - host.heard_us) / US_PER_S

@@ -18,12 +18,12 @@ from jobmanager.state.placement import slots_for_restart
 from jobmanager.state.records import InstanceState
 from jobmanager.state.recovery import plan_restarts
 from rstream.types import MIN_TIME
-from rvertex.messages import Locate, Site, StartVertex, StopVertex
+from rvertex.messages import Endpoint, Locate, StartVertex, StopVertex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.job_state import JobState
     from jobmanager.state.records import HostState, VertexState
     from jobmanager.state.tracker import CheckpointRef
     from rvertex.messages import VertexFailed, VertexFinished, VertexStarted
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def new_instance(
-    job: Ledger, vertex: VertexState, ref: CheckpointRef, slot: int, turn: int
+    job: JobState, vertex: VertexState, ref: CheckpointRef, slot: int, turn: int
 ) -> InstanceState:
     """An instance that begins from a checkpoint; not yet among those of its vertex."""
     job.epoch += 1
@@ -50,7 +50,7 @@ def new_instance(
     )
 
 
-def order(job: Ledger, vertex: VertexState, instance: InstanceState) -> None:
+def order(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
     """Tell its host to start it, now or when that is ready."""
     host = job.hosts[instance.slot]
     if host.state != "ready":
@@ -65,7 +65,7 @@ def order(job: Ledger, vertex: VertexState, instance: InstanceState) -> None:
     )
 
 
-def restart(job: Ledger, lost: Iterable[str]) -> None:
+def restart(job: JobState, lost: Iterable[str]) -> None:
     """Restart vertices without instances, and those upstream that must recompute for them."""
     moved: dict[int, int] = {}
     chosen = plan_restarts(lost, job.topology, job.tracker, job, job.may_begin_anew)
@@ -97,7 +97,7 @@ def restart(job: Ledger, lost: Iterable[str]) -> None:
             order(job, vertex, instance)
 
 
-def _forget_what_rests_on_lost_items(job: Ledger, chosen: Iterable[str]) -> None:
+def _forget_what_rests_on_lost_items(job: JobState, chosen: Iterable[str]) -> None:
     """Checkpoints whose durable outputs are no longer there; those that restart write them again.
 
     A later restart must not begin from one, nor the marks go by it.
@@ -108,7 +108,7 @@ def _forget_what_rests_on_lost_items(job: Ledger, chosen: Iterable[str]) -> None
             job.has_fallen_back |= job.tracker.discard_beyond(writer.vertex, writer.index, seq)
 
 
-def _recompute(job: Ledger, vertex: VertexState, ref: CheckpointRef) -> None:
+def _recompute(job: JobState, vertex: VertexState, ref: CheckpointRef) -> None:
     """Have one instance write again what was lost; the others serve on."""
     rows = vertex.instances
     former = next((i for i in rows if not job.is_live(i)), rows[-1])
@@ -141,7 +141,7 @@ def remove(vertex: VertexState, instance: InstanceState) -> None:
             twin.replaces, twin.reason = None, ""
 
 
-def stop(job: Ledger, vertex: VertexState, instance: InstanceState, *, flush: bool) -> None:
+def stop(job: JobState, vertex: VertexState, instance: InstanceState, *, flush: bool) -> None:
     """Order an instance to be closed, and forget it."""
     if job.is_live(instance):
         name = vertex.shape.id
@@ -149,7 +149,7 @@ def stop(job: Ledger, vertex: VertexState, instance: InstanceState, *, flush: bo
     remove(vertex, instance)
 
 
-def lose_slot(job: Ledger, slot: int) -> None:
+def lose_slot(job: JobState, slot: int) -> None:
     """Every instance of a slot is gone: restart what has no other, say where the others are."""
     hit = []
     for vertex in job.vertices.values():
@@ -163,7 +163,7 @@ def lose_slot(job: Ledger, slot: int) -> None:
             publish(job, vertex)
 
 
-def stop_needless(job: Ledger) -> None:
+def stop_obsolete(job: JobState) -> None:
     """Close all but the first to finish of what no one asks anything of any more."""
     for vertex in job.vertices.values():
         if len(vertex.instances) < 2 or not job.is_settled(vertex.shape.id):
@@ -176,18 +176,18 @@ def stop_needless(job: Ledger) -> None:
 # ---- where they are
 
 
-def location(job: Ledger, vertex: VertexState) -> Locate | None:
+def location(job: JobState, vertex: VertexState) -> Locate | None:
     """Where its streams can be read now; None while that is nowhere."""
     serving = [i for i in vertex.instances if i.state in ("running", "finished") and job.is_live(i)]
     if not serving and not job.is_settled(vertex.shape.id):
         return None
     serving.sort(key=lambda i: job.hosts[i.slot].is_draining)  # stable: the primary comes first
-    sites = (Site(i.epoch, i.host, job.hosts[i.slot].address) for i in serving)
+    endpoints = (Endpoint(i.epoch, i.host, job.hosts[i.slot].address) for i in serving)
     job.locations += 1
-    return Locate(vertex.shape.id, job.locations, tuple(sites))
+    return Locate(vertex.shape.id, job.locations, tuple(endpoints))
 
 
-def publish(job: Ledger, vertex: VertexState) -> None:
+def publish(job: JobState, vertex: VertexState) -> None:
     """Tell the hosts that read ``vertex`` where its streams are; others when they are to read it.
 
     Where a sink is, is told to one host: thereby the shell hears of it, for subscribers.
@@ -204,7 +204,7 @@ def publish(job: Ledger, vertex: VertexState) -> None:
         job.tell(host.name, found)
 
 
-def _locate_inputs(job: Ledger, vertex: VertexState, host: HostState) -> None:
+def _locate_inputs(job: JobState, vertex: VertexState, host: HostState) -> None:
     """Tell a host where all that a vertex reads is."""
     for writer in dict.fromkeys(s.writer.vertex for s in vertex.shape.inputs):
         found = location(job, job.vertices[writer])
@@ -215,7 +215,7 @@ def _locate_inputs(job: Ledger, vertex: VertexState, host: HostState) -> None:
 # ---- what they say
 
 
-def started(job: Ledger, notice: VertexStarted) -> None:
+def started(job: JobState, notice: VertexStarted) -> None:
     """An instance can be read."""
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None or instance.state != "starting":
@@ -224,7 +224,7 @@ def started(job: Ledger, notice: VertexStarted) -> None:
     publish(job, job.vertices[notice.vertex])
 
 
-def finished(job: Ledger, notice: VertexFinished) -> bool:
+def finished(job: JobState, notice: VertexFinished) -> bool:
     """An instance came to the end of its inputs: so has the vertex. False: a stale one says so."""
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None:
@@ -239,11 +239,11 @@ def finished(job: Ledger, notice: VertexFinished) -> bool:
         publish(job, vertex)
     job.advanced_us = job.now_us
     if not all(v.is_finished for v in job.vertices.values()):
-        stop_needless(job)
+        stop_obsolete(job)
     return True
 
 
-def failed(job: Ledger, notice: VertexFailed) -> None:
+def failed(job: JobState, notice: VertexFailed) -> None:
     """An instance cannot go on: another one must, or the job fails."""
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None:
@@ -268,7 +268,7 @@ def failed(job: Ledger, notice: VertexFailed) -> None:
         _restart_failed(job, vertex, notice.message, at_once=is_unreadable)
 
 
-def _restart_failed(job: Ledger, vertex: VertexState, message: str, *, at_once: bool) -> None:
+def _restart_failed(job: JobState, vertex: VertexState, message: str, *, at_once: bool) -> None:
     """The only instance failed by itself: restart it, later each time, or give up."""
     name, tries = vertex.shape.id, vertex.fruitless_restarts
     if at_once:
@@ -281,13 +281,13 @@ def _restart_failed(job: Ledger, vertex: VertexState, message: str, *, at_once: 
         vertex.due_us = job.now_us + _pause_us(job, tries)
 
 
-def _pause_us(job: Ledger, failures: int) -> int:
+def _pause_us(job: JobState, failures: int) -> int:
     """How long nothing is started after so many failures: growing, and bounded."""
     pause_s = job.config.restart_pause_s * 2.0 ** min(failures - 1, 30)
     return int(min(pause_s, job.config.restart_pause_max_s) * US_PER_S)
 
 
-def due(job: Ledger, name: str) -> None:
+def due(job: JobState, name: str) -> None:
     """The pause of a vertex is over."""
     vertex = job.vertices[name]
     if vertex.due_us is None:

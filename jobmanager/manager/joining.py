@@ -26,7 +26,7 @@ from rvertex.messages import TakeCheckpoint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.job_state import JobState
     from jobmanager.state.messages import StragglerFound
     from jobmanager.state.records import InstanceState, VertexState
     from jobmanager.state.tracker import CheckpointRef
@@ -36,7 +36,7 @@ DRAIN, SLOW = "drain", "slow"
 # ---- who is missing
 
 
-def fill(job: Ledger, vertices: Iterable[VertexState]) -> None:
+def fill(job: JobState, vertices: Iterable[VertexState]) -> None:
     """Begin the joins of these that are due, and bring those that wait a step further."""
     for vertex in vertices:
         if vertex.is_finished or not vertex.instances or vertex.due_us is not None:
@@ -48,7 +48,7 @@ def fill(job: Ledger, vertices: Iterable[VertexState]) -> None:
             _ask(job, vertex, join)
 
 
-def _replace_missing(job: Ledger, vertex: VertexState) -> None:
+def _replace_missing(job: JobState, vertex: VertexState) -> None:
     """A newcomer for every replica that is not there."""
     there = sum(i.replaces is None for i in vertex.instances)
     there += sum(j.replaces is None for j in vertex.joins)
@@ -58,7 +58,7 @@ def _replace_missing(job: Ledger, vertex: VertexState) -> None:
             vertex.joins.append(Join(slot))
 
 
-def _leave_draining(job: Ledger, vertex: VertexState) -> None:
+def _leave_draining(job: JobState, vertex: VertexState) -> None:
     """A twin for every instance on a host that is to become empty.
 
     Where two instances cannot be, one ends before the other begins.
@@ -75,7 +75,7 @@ def _leave_draining(job: Ledger, vertex: VertexState) -> None:
                 publish(job, vertex)
 
 
-def straggler_found(job: Ledger, notice: StragglerFound) -> None:
+def straggler_found(job: JobState, notice: StragglerFound) -> None:
     """An instance is slow: have a twin try it elsewhere."""
     instance = job.instance(notice.vertex, notice.epoch)
     vertex = job.vertices[notice.vertex]
@@ -83,13 +83,13 @@ def straggler_found(job: Ledger, notice: StragglerFound) -> None:
         _begin_twin(job, vertex, instance, SLOW)
 
 
-def twins(job: Ledger) -> int:
+def twins(job: JobState) -> int:
     """How many twins there are or will be."""
     there = sum(i.replaces is not None for _, i in job.instances())
     return there + sum(j.replaces is not None for v in job.vertices.values() for j in v.joins)
 
 
-def _begin_twin(job: Ledger, vertex: VertexState, old: InstanceState, reason: str) -> None:
+def _begin_twin(job: JobState, vertex: VertexState, old: InstanceState, reason: str) -> None:
     if old.epoch in vertex.replaced():
         return
     slot = free_slot(job, vertex, ready_only=True)
@@ -100,7 +100,7 @@ def _begin_twin(job: Ledger, vertex: VertexState, old: InstanceState, reason: st
 # ---- from the question to the newcomer
 
 
-def _ask(job: Ledger, vertex: VertexState, join: Join) -> None:
+def _ask(job: JobState, vertex: VertexState, join: Join) -> None:
     """Ask a running instance for a checkpoint as soon as there is a host for the newcomer."""
     if join.source is not None or job.hosts[join.slot].state != "ready":
         return
@@ -116,7 +116,7 @@ def _ask(job: Ledger, vertex: VertexState, join: Join) -> None:
         join.frozen = asked.frozen
 
 
-def ask_again(job: Ledger) -> None:
+def ask_again(job: JobState) -> None:
     """A checkpoint that did not come, or could not be used, is asked for once more."""
     for vertex in job.vertices.values():
         for join in vertex.joins:
@@ -127,7 +127,7 @@ def ask_again(job: Ledger) -> None:
                 job.tell(source.host, TakeCheckpoint(source.host, vertex.shape.id, source.epoch))
 
 
-def answered(job: Ledger, vertex: VertexState, source: int, ref: CheckpointRef) -> None:
+def answered(job: JobState, vertex: VertexState, source: int, ref: CheckpointRef) -> None:
     """The checkpoint that was asked for is there: the newcomers start from it.
 
     Not if it reads what no memory has any more: a writer would have to be restarted for them. A
@@ -148,13 +148,13 @@ def answered(job: Ledger, vertex: VertexState, source: int, ref: CheckpointRef) 
     _settle_homes(vertex)
 
 
-def _has_inputs(job: Ledger, vertex: VertexState, ref: CheckpointRef) -> bool:
+def _has_inputs(job: JobState, vertex: VertexState, ref: CheckpointRef) -> bool:
     """Whether all that is read from a checkpoint on is in the memory of a writer, or durable."""
     reads = zip(vertex.shape.inputs, ref.reads, strict=False)  # a source reads more
     return all(stream.is_durable or job.released(stream.id) <= seq for stream, seq in reads)
 
 
-def _turn(job: Ledger, vertex: VertexState, join: Join) -> int:
+def _turn(job: JobState, vertex: VertexState, join: Join) -> int:
     """Whose turns at checkpoints it takes: those of the one it replaces, or that are free."""
     old = None if join.replaces is None else job.instance(vertex.shape.id, join.replaces)
     if old is not None:
@@ -170,7 +170,7 @@ def _settle_homes(vertex: VertexState) -> None:
 # ---- retiring
 
 
-def compare_twins(job: Ledger, vertices: Iterable[str]) -> None:
+def compare_twins(job: JobState, vertices: Iterable[str]) -> None:
     """Say which twins are level, or will not be, of these vertices and of those they read.
 
     Nothing is decided here: it becomes a notice.
@@ -196,11 +196,11 @@ def compare_twins(job: Ledger, vertices: Iterable[str]) -> None:
             job.out.append(Feed(TwinLevel(name, twin.epoch, old.epoch)))
 
 
-def _patience_us(job: Ledger) -> float:
+def _patience_us(job: JobState) -> float:
     return job.config.twin_wait_s * US_PER_S
 
 
-def _has_all(job: Ledger, vertex: VertexState, twin: InstanceState) -> bool:
+def _has_all(job: JobState, vertex: VertexState, twin: InstanceState) -> bool:
     """Whether readers ask nothing of its elder's memory that it never had."""
     for stream in vertex.shape.outputs:
         if stream.is_durable or stream.reader is None or job.is_settled(stream.reader.vertex):
@@ -211,7 +211,7 @@ def _has_all(job: Ledger, vertex: VertexState, twin: InstanceState) -> bool:
     return True
 
 
-def twin_level(job: Ledger, notice: TwinLevel) -> None:
+def twin_level(job: JobState, notice: TwinLevel) -> None:
     """Of two instances one is no longer needed."""
     old = job.instance(notice.vertex, notice.old_epoch)
     new = job.instance(notice.vertex, notice.new_epoch)

@@ -1,8 +1,8 @@
 """JobManager: a pure state machine, ``handle(notice) -> [instruction]``.
 
-Theory of operation. All it knows is in one :class:`jobmanager.state.job_state.Ledger`; each notice
+Theory of operation. :class:`jobmanager.state.job_state.JobState` holds all its state. Each notice
 goes to the part that understands it: hosts and their slots, instances and their restarts, joins and
-twins, the collection of what is needless. After a notice that is logged, missing instances are
+twins, the collection of what is obsolete. After a notice that is logged, missing instances are
 filled in.
 
 Invariants: (1) no I/O, clock or thread: the same notices give the same instructions; (2) epochs
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, assert_never
 from jobmanager.errors import NoCheckpointError, NotDeterministicError
 from jobmanager.manager import collection, damage, hosts, instances, joining, takeover
 from jobmanager.manager.stragglers import Stragglers
-from jobmanager.state.job_state import US_PER_S, Ledger
+from jobmanager.state.job_state import US_PER_S, JobState
 from jobmanager.state.messages import (
     CancelRequested,
     CheckpointsKept,
@@ -66,7 +66,7 @@ class JobManager:
         self, topology: Topology, config: JobConfig, *, checks_output: bool = False
     ) -> None:
         """``checks_output``: before the job has finished, the shell looks at what users read."""
-        self.job = Ledger(topology, config)
+        self.job = JobState(topology, config)
         self._checks_output = checks_output
         self._stragglers = Stragglers()
 

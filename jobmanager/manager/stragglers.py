@@ -19,7 +19,7 @@ from jobmanager.state.placement import free_slot
 from rstream.types import INF_TIME, MIN_TIME
 
 if TYPE_CHECKING:
-    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.job_state import JobState
     from jobmanager.state.records import InstanceState, VertexState
 
 #: (time, median of the siblings' CTIs from then on), oldest first.
@@ -34,7 +34,7 @@ class Stragglers:
         #: Per vertex: how many twins it had for slowness, and when it may have the next.
         self._pauses: dict[str, tuple[int, int]] = {}
 
-    def find(self, job: Ledger) -> None:
+    def find(self, job: JobState) -> None:
         """Feed back at most as many stragglers as may have a twin."""
         after_us = int(job.config.straggler_after_s * US_PER_S)
         room = job.config.twins_max - twins(job)
@@ -56,21 +56,21 @@ class Stragglers:
                 self._count(job, vertex)
                 job.out.append(Feed(StragglerFound(vertex.shape.id, instance.epoch)))
 
-    def _may_try(self, job: Ledger, vertex: VertexState) -> bool:
+    def _may_try(self, job: JobState, vertex: VertexState) -> bool:
         """Whether a twin would be something new, and has a host to be on."""
         is_single = not vertex.replaced() and not vertex.shape.is_exclusive
         _, next_us = self._pauses.get(vertex.shape.id, (0, 0))
         has_host = free_slot(job, vertex, ready_only=True) is not None
         return is_single and has_host and vertex.due_us is None and job.now_us >= next_us
 
-    def _count(self, job: Ledger, vertex: VertexState) -> None:
+    def _count(self, job: JobState, vertex: VertexState) -> None:
         """A vertex that stays behind on every host is tried less and less often."""
         tries, _ = self._pauses.get(vertex.shape.id, (0, 0))
         pause_s = (job.config.straggler_after_s + job.config.twin_wait_s) * 2.0 ** min(tries, 20)
         self._pauses[vertex.shape.id] = (tries + 1, job.now_us + int(pause_s * US_PER_S))
 
 
-def _stages(job: Ledger) -> dict[str, list[int]]:
+def _stages(job: JobState) -> dict[str, list[int]]:
     """By stage, the CTIs of its vertices in order."""
     stages: dict[str, list[int]] = {}
     for vertex in job.vertices.values():

@@ -35,11 +35,11 @@ from jobmanager.state.messages import (
 from rvertex.messages import CheckpointTaken, VertexFinished
 
 if TYPE_CHECKING:
-    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.job_state import JobState
     from jobmanager.state.messages import Notice
 
 
-def recall(job: Ledger, notice: Notice) -> None:
+def recall(job: JobState, notice: Notice) -> None:
     """Learn from a notice of the log."""
     job.epoch = max(job.epoch, getattr(notice, "epoch", 0))
     match notice:

@@ -33,7 +33,7 @@ EPOCHS_PER_INSTANCE = 100
 OPEN_STATES = ("starting", "running")
 
 
-class Ledger:
+class JobState:
     """The state of one job. It serves recovery and garbage collection as their view of the job."""
 
     def __init__(self, topology: Topology, config: JobConfig) -> None:

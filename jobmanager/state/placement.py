@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.job_state import JobState
     from jobmanager.state.records import VertexState
 
 
@@ -19,7 +19,7 @@ def first_slots(index: int, replicas: int, hosts: int) -> list[int]:
     return [(index + k) % hosts for k in range(replicas)]
 
 
-def slots_for_restart(job: Ledger, vertex: VertexState, moved: dict[int, int]) -> list[int]:
+def slots_for_restart(job: JobState, vertex: VertexState, moved: dict[int, int]) -> list[int]:
     """A slot for each replica of a vertex without instances: its homes, if they are open.
 
     What was on a slot whose host has still to start goes to a spare host, all of it to the same
@@ -38,7 +38,7 @@ def slots_for_restart(job: Ledger, vertex: VertexState, moved: dict[int, int]) -
     return (homes + others)[:replicas]
 
 
-def _spare(job: Ledger, slot: int, homes: list[int], moved: dict[int, int]) -> int:
+def _spare(job: JobState, slot: int, homes: list[int], moved: dict[int, int]) -> int:
     """The slot itself if its host is ready or no host is idle; else that of an idle host."""
     if job.hosts[slot].state != "ready" and slot not in moved:
         taken, loads = {*homes, *moved.values()}, job.loads()
@@ -49,7 +49,7 @@ def _spare(job: Ledger, slot: int, homes: list[int], moved: dict[int, int]) -> i
     return slot if there in homes else there
 
 
-def free_slot(job: Ledger, vertex: VertexState, *, ready_only: bool) -> int | None:
+def free_slot(job: JobState, vertex: VertexState, *, ready_only: bool) -> int | None:
     """The least loaded slot without an instance of this vertex; None if there is none."""
     taken = {i.slot for i in vertex.instances} | {j.slot for j in vertex.joins}
     free = [

@@ -2,7 +2,7 @@
 
 Invariants: (1) the checkpoints of a vertex are totally ordered, so of two one precedes the other
 (two that are incomparable prove that the vertex is not deterministic); (2) the list is never empty:
-the initial snapshot, all zeros and no file, stands until a later one makes it needless; (3) of two
+the initial snapshot, all zeros and no file, stands until a later one makes it obsolete; (3) of two
 the later one reads from at or after where the earlier one does. Two instances of a replayed vertex
 may break (3), as each rebuilds its state from where it can; then the one that is announced second
 is refused (ADR 22). So a job manager and one that recalls its log, whose oldest may be a later one,

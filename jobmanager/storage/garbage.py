@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from jobmanager.config import JobConfig
-    from jobmanager.state.job_state import Ledger
+    from jobmanager.state.job_state import JobState
     from jobmanager.state.messages import Notice
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
@@ -57,7 +57,7 @@ class Garbage:
 class _Stream:
     id: str
     uri: str
-    #: Segments wholly below are needless; None: all are.
+    #: Segments wholly below are obsolete; None: all are.
     mark: int | None
 
 
@@ -83,14 +83,14 @@ def collect_garbage(
         manager.recall(notices)
         marks = kept_marks(manager.job)
         streams = list(_streams(plan, manager.job, marks))
-        needless = _needless_files(root, manager.job, _announced(notices))
-        found = [(f"{display_uri(root.uri)}/{p}", root.store.size(p)) for p in needless]
+        obsolete = _obsolete_files(root, manager.job, _announced(notices))
+        found = [(f"{display_uri(root.uri)}/{p}", root.store.size(p)) for p in obsolete]
         found += [f for s in streams for f in _segments(s)]
         if log is not None:
             if found:
                 _record(log, manager.job, streams)
             root.check_owner()
-            for name in needless:
+            for name in obsolete:
                 root.store.delete(name)
             for stream in streams:
                 DurableLog(open_store(stream.uri), stream.id).collect(_mark(stream))
@@ -119,7 +119,7 @@ def _owned_for_a_while(
         root.write_status(status)
 
 
-def _record(log: NoticeLog, job: Ledger, streams: Iterable[_Stream]) -> None:
+def _record(log: NoticeLog, job: JobState, streams: Iterable[_Stream]) -> None:
     """Say what will be left, durably: a job manager must not rest on what is deleted."""
     durable = [s for s in streams if job.topology.streams[s.id].is_durable]
     job.collected |= {s.id: max(_mark(s), job.collected.get(s.id, 0)) for s in durable}
@@ -130,7 +130,7 @@ def _record(log: NoticeLog, job: Ledger, streams: Iterable[_Stream]) -> None:
     log.flush()
 
 
-def _is_over(job: Ledger, vertex: str) -> bool:
+def _is_over(job: JobState, vertex: str) -> bool:
     """Whether nothing that it could restart from is kept."""
     return job.is_settled(vertex) and not any(r.name for r in job.tracker.refs(vertex))
 
@@ -141,7 +141,7 @@ def _announced(notices: Iterable[Notice]) -> set[str]:
     return {name for notice in taken for name in (notice.name, *notice.parts)}
 
 
-def _needless_files(root: JobRoot, job: Ledger, announced: set[str]) -> list[str]:
+def _obsolete_files(root: JobRoot, job: JobState, announced: set[str]) -> list[str]:
     """Checkpoints, entries of journals and states of productions that no resume can ask for."""
     needed = {
         name
@@ -163,8 +163,8 @@ def _needless_files(root: JobRoot, job: Ledger, announced: set[str]) -> list[str
     return found
 
 
-def _streams(plan: PhysicalPlan, job: Ledger, marks: dict[str, int | None]) -> Iterator[_Stream]:
-    """The channels of which something may be needless."""
+def _streams(plan: PhysicalPlan, job: JobState, marks: dict[str, int | None]) -> Iterator[_Stream]:
+    """The channels of which something may be obsolete."""
     has_ended = all(v.is_finished for v in job.vertices.values())
     for vertex in plan.vertices:
         for edge in vertex.outputs:

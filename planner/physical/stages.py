@@ -17,7 +17,7 @@ from planner.physical.rules.late_decode import with_ranked_text
 from planner.physical.rules.skip_sort import without_needless_order
 from rstream.items.batch import RESERVED
 from rstream.store.part_files import part_name, part_uri
-from rvertex.events.side_output import sides_of
+from rvertex.events.side_output import side_outputs_of
 from rvertex.operators.explode import Explode
 from rvertex.operators.filter import Filter
 from rvertex.operators.joins.anti import AntiJoin
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from planner.physical.drafts import Draft, Feed
     from rstream.format.table import TableForm
-    from rvertex.events.side_output import Side
+    from rvertex.events.side_output import SideOutput
     from rvertex.operators.protocol import OperatorSpec
 
 
@@ -146,18 +146,18 @@ def _output(feed: Feed, index: int, root: str) -> OutputEdge:
     return OutputEdge(streams, tuple(_uri(root, s) for s in streams), feed.keys, feed.durability)
 
 
-def _sides(draft: Draft) -> list[Side]:
-    """What the source and the operators of a stage put aside."""
+def _sides(draft: Draft) -> list[SideOutput]:
+    """The side outputs of the source and of the operators of a stage."""
     late = late_side(draft.partitions[0].spec, draft.name) if draft.partitions else None
     sides = [] if late is None else [late]
     ports = [draft.partitions[0].spec.schema] if draft.partitions else draft.ports()
     for operator in draft.operators:
-        sides += sides_of(operator, ports)
+        sides += side_outputs_of(operator, ports)
         ports = [operator.output_schema(ports)]
     return sides
 
 
-def _side_output(side: Side, draft: Draft, index: int, root: str) -> OutputEdge:
+def _side_output(side: SideOutput, draft: Draft, index: int, root: str) -> OutputEdge:
     stream = f"{draft.name}.{index}--{side.name.replace('/', '-')}"
     uri = part_uri(f"{root}/{side.name}", part_name(index))
     form = side_form(side.payload.names)

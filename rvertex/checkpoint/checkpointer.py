@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FAILURES_MAX = 3
 
 
-class Companions(Protocol):
+class AttachedFiles(Protocol):
     """Files that belong to a vertex's past, and go when the checkpoints before them go."""
 
     def names(self) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class CheckpointLimits(Protocol):
         ...
 
 
-class Surroundings(Protocol):
+class CheckpointContext(Protocol):
     """What a checkpointer needs of its host."""
 
     store: BlobStore
@@ -101,7 +101,7 @@ class _Pending:
     is_asked: bool
     taken_us: int
     written: Future[WrittenCheckpoint]
-    companions: tuple[str, ...]
+    attached_files: tuple[str, ...]
 
 
 class Checkpointer:
@@ -111,14 +111,14 @@ class Checkpointer:
         self,
         spec: VertexSpec,
         epoch: int,
-        env: Surroundings,
+        env: CheckpointContext,
         *,
         get_snapshot: Callable[[], Snapshot],
         is_durable: Callable[[tuple[int, ...], bool], bool],
         turn: Turn,
         loaded: LoadedCheckpoint | None,
         positions: tuple[int, ...],
-        companions: Companions | None = None,
+        attached_files: AttachedFiles | None = None,
     ) -> None:
         """``positions``: what is consumed now; ``loaded``: the checkpoint it started from."""
         self._spec, self._epoch, self._env = spec, epoch, env
@@ -128,7 +128,7 @@ class Checkpointer:
         self._writer = CheckpointWriter(self._folder, epoch, inline_bytes_max=inline_bytes_max)
         if loaded is not None:
             self._writer.adopt(loaded)
-        self._companions = companions
+        self._attached_files = attached_files
         self._turns = turn.count
         #: How many intervals must pass before the next one.
         self._wait = turn.number + 1
@@ -177,7 +177,7 @@ class Checkpointer:
         name = checkpoint_path(self._folder, self._epoch, self._count)
         steps = self._writer.write(snapshot, self._count, self._env.store.put)
         now_us = self._env.clock.now_us()
-        others = () if self._companions is None else self._companions.names()
+        others = () if self._attached_files is None else self._attached_files.names()
         self._pending = _Pending(name, snapshot, self._is_asked, now_us, self._run(steps), others)
         self._is_asked = False
 
@@ -191,7 +191,7 @@ class Checkpointer:
             try:
                 next(steps)
             except StopIteration as end:
-                self._delete(end.value.needless)
+                self._delete(end.value.obsolete)
                 done.set_result(end.value)
             except Exception as error:  # the future carries it to the host's thread
                 done.set_exception(error)
@@ -201,8 +201,8 @@ class Checkpointer:
         self._env.background.submit(step)
         return done
 
-    def _delete(self, needless: tuple[str, ...]) -> None:
-        for path in needless:
+    def _delete(self, obsolete: tuple[str, ...]) -> None:
+        for path in obsolete:
             with contextlib.suppress(OperatingError):
                 self._env.store.delete(path)
 
@@ -227,8 +227,8 @@ class Checkpointer:
 
     def _announce(self, pending: _Pending, written: WrittenCheckpoint) -> None:
         snapshot = pending.snapshot
-        if self._companions is not None:
-            self._companions.announced(pending.companions)
+        if self._attached_files is not None:
+            self._attached_files.announced(pending.attached_files)
         self._env.notify(
             CheckpointTaken(
                 self._spec.id,
@@ -238,7 +238,7 @@ class Checkpointer:
                 snapshot.outputs,
                 written.uploaded_bytes,
                 reads=snapshot.reads,
-                parts=written.parts + pending.companions,
+                parts=written.parts + pending.attached_files,
                 taken_us=pending.taken_us,
                 asked=pending.is_asked,
             )

@@ -55,12 +55,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCheckpoint:
-    """What a checkpoint consists of. ``needless``: parts of failed ones that no one names."""
+    """What a checkpoint consists of. ``obsolete``: parts of failed ones that no one names."""
 
     parts: tuple[str, ...]
     size_bytes: int
     uploaded_bytes: int
-    needless: tuple[str, ...]
+    obsolete: tuple[str, ...]
 
 
 class CheckpointWriter:
@@ -125,11 +125,11 @@ class CheckpointWriter:
                 tables[key] = cutting.with_pieces(placed)
         manifest = body.manifest()
         put(checkpoint_path(self._folder, self._epoch, count), manifest)
-        needless = tuple(p.path for d, p in self._spare.items() if d not in named)
+        obsolete = tuple(p.path for d, p in self._spare.items() if d not in named)
         self._tables, self._parts, self._spare = tables, named, {}
         size = sum(p.size_bytes for p in named.values()) + len(manifest)
         paths = tuple(p.path for p in named.values())
-        return WrittenCheckpoint(paths, size, uploaded + len(manifest), needless)
+        return WrittenCheckpoint(paths, size, uploaded + len(manifest), obsolete)
 
     def _known_part(self, data: pa.Buffer) -> Part | None:
         digest = _checksum(data)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from rstream.store.protocol import BlobStore
-    from rvertex.checkpoint.checkpointer import Surroundings
+    from rvertex.checkpoint.checkpointer import CheckpointContext
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
 _LENGTH_BYTES = 8
@@ -76,7 +76,7 @@ class Productions:
     def __init__(
         self,
         spec: VertexSpec,
-        env: Surroundings,
+        env: CheckpointContext,
         epoch: int,
         history: History,
         *,

@@ -1,11 +1,11 @@
-"""Side outputs: rows that a step puts aside, each kind in a stream of its own.
+"""Side outputs: rows that a step does not process, each kind in a stream of its own.
 
-A source keeps its late rows so, an operator the rows it cannot take. A side stream is durable and
-no vertex reads it; it lies in the job's folder, not in that of the answer.
+A source emits its late rows to a side output, an operator the rows that it rejects. A side stream
+is durable, and no vertex reads it. It lies in the job's folder, beside the answer.
 
-Invariants: (1) its events are in the order in which they were found, which is that of the input,
-so it does not depend on the cutting; (2) it is not sorted by ``vs`` and promises nothing: its only
-CTI is ``CTI(INF_TIME)`` at its end; (3) a stream without rows has no items at all.
+Invariants: (1) the events of a side stream keep the order of the input, so they do not depend on
+how the input was cut into batches; (2) a side stream is not sorted by ``vs``: its only CTI is
+``CTI(INF_TIME)`` at its end; (3) a side stream without rows has no items at all.
 """
 
 from __future__ import annotations
@@ -28,38 +28,37 @@ DEAD_LETTERS = "dead_letters"
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """A kind of rows that is put aside. ``name`` is its folder, such as ``dead_letters/parse``."""
+class SideOutput:
+    """One side output. ``name`` is its folder, such as ``dead_letters/parse``."""
 
     name: str
     payload: pa.Schema
 
 
 @runtime_checkable
-class PutsAsideSpec(Protocol):
-    """The specification of an operator (or source) that puts rows aside."""
+class DeclaresSideOutputs(Protocol):
+    """The specification of an operator or source that may have side outputs."""
 
-    def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
-        """What it puts aside, given the payload schema of each port."""
+    def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
+        """Its side outputs, given the payload schema of each port."""
         ...
 
 
 @runtime_checkable
-class PutsAside(Protocol):
-    """A running operator, or input side, that puts rows aside."""
+class HasSideOutputs(Protocol):
+    """A running operator, or input side, with side outputs."""
 
-    def take_aside(self) -> Sequence[pa.RecordBatch]:
-        """For each side its events ``_vs, _ve, payload`` since the last call, in order found.
+    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
+        """The events ``_vs, _ve, payload`` of each side output since the last call, in order.
 
-        A vertex calls it after every ``process``, so what an operator has put aside is never part
-        of a snapshot.
+        A vertex calls this after every ``process``, so these events are never part of a snapshot.
         """
         ...
 
 
-def sides_of(spec: object, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
-    """What an operator puts aside; most put nothing."""
-    return spec.sides(inputs) if isinstance(spec, PutsAsideSpec) else ()
+def side_outputs_of(spec: object, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
+    """The side outputs of an operator; most have none."""
+    return spec.side_outputs(inputs) if isinstance(spec, DeclaresSideOutputs) else ()
 
 
 def to_side_items(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rstream import BlobStore, StreamReader
     from rstream.limits import Durability
     from rvertex.host.wiring import StreamService, Wiring
-    from rvertex.messages import HostNotice, Locate, Site
+    from rvertex.messages import Endpoint, HostNotice, Locate
     from rvertex.vertex.spec import InputChannel, OutputEdge, VertexSpec
 
 
@@ -77,7 +77,7 @@ class HostLimits:
 
 
 class HostEnvironment:
-    """The surroundings of a vertex runner; owned by the host's thread."""
+    """The services that a host gives to its vertex runners; its thread owns them."""
 
     def __init__(
         self,
@@ -122,21 +122,21 @@ class HostEnvironment:
         """Where ``stream`` is written; None while unknown."""
         return self._locations.get(self._writers[stream])
 
-    def nearest_first(self, stream: str, seq: int) -> list[Site]:
-        """The sites of ``stream``: one on this host first, or last while it is behind ``seq``."""
+    def nearest_first(self, stream: str, seq: int) -> list[Endpoint]:
+        """The endpoints of ``stream``, one on this host first (last while it is behind ``seq``)."""
         location = self.location(stream)
-        sites = [] if location is None else list(location.sites)
-        for site in sites:
-            if site.host == self.host:
-                sites.remove(site)
-                local = self._local.get((stream, site.epoch))
+        endpoints = [] if location is None else list(location.endpoints)
+        for endpoint in endpoints:
+            if endpoint.host == self.host:
+                endpoints.remove(endpoint)
+                local = self._local.get((stream, endpoint.epoch))
                 is_there = local is not None and local.next_seq >= seq
-                return [site, *sites] if is_there else [*sites, site]
-        return sites
+                return [endpoint, *endpoints] if is_there else [*endpoints, endpoint]
+        return endpoints
 
-    def is_there(self, stream: str, site: Site) -> bool:
-        """Whether the site is on another host, or an open instance on this one."""
-        return site.host != self.host or (stream, site.epoch) in self._local
+    def is_there(self, stream: str, endpoint: Endpoint) -> bool:
+        """Whether the endpoint is on another host, or an open instance on this one."""
+        return endpoint.host != self.host or (stream, endpoint.epoch) in self._local
 
     def open_outputs(self, spec: VertexSpec, seqs: Sequence[int]) -> list[RStream]:
         """Open the output streams of an instance at its output seqs. May run in any thread.
@@ -200,26 +200,26 @@ class HostEnvironment:
         self._local.pop((stream.stream_id, epoch), None)
 
     def open_reader(
-        self, channel: InputChannel, site: Site | None, seq: int, *, durable_first: bool
+        self, channel: InputChannel, endpoint: Endpoint | None, seq: int, *, durable_first: bool
     ) -> StreamReader | None:
-        """A reader of ``channel`` from ``seq`` at a site (None: of what is durable).
+        """A reader of ``channel`` from ``seq`` at an endpoint (None: a reader of durable items).
 
-        None if the site is to be on this host and is not open (yet). ``seq`` may be ahead of the
-        site: it will come there.
+        Returns None if the endpoint is on this host and is not open (yet). ``seq`` may be ahead of
+        the endpoint: the reader waits for it.
 
         Raises:
-            SequenceDiscardedError, SequenceLostError: the site does not have ``seq``.
+            SequenceDiscardedError, SequenceLostError: the endpoint does not have ``seq``.
         """
-        if site is None:
+        if endpoint is None:
             return open_reader(self._wiring.open_store(channel.uri), seq)
-        if site.host == self.host:
-            local = self._local.get((channel.stream, site.epoch))
+        if endpoint.host == self.host:
+            local = self._local.get((channel.stream, endpoint.epoch))
             return None if local is None else local.register(seq, ahead=True)
         return self._wiring.read_remote(
-            site.address,
+            endpoint.address,
             self._secret,
             channel.stream,
-            site.epoch,
+            endpoint.epoch,
             seq,
             self._wiring.open_store(channel.uri),
             self.wake,

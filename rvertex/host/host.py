@@ -29,7 +29,7 @@ from rvertex.checkpoint.checkpointer import Turn
 from rvertex.errors import OutputLostError
 from rvertex.host.environment import HostEnvironment, HostLimits
 from rvertex.host.failure_words import family_of, message_of
-from rvertex.host.opening import open_instance
+from rvertex.host.opening import prepare_instance
 from rvertex.host.runner import VertexRunner
 from rvertex.host.watch import Watch
 from rvertex.messages import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
-    from rvertex.host.opening import Opened
+    from rvertex.host.opening import PreparedInstance
     from rvertex.host.wiring import ControlLink, StreamService, Wiring
     from rvertex.messages import HostInstruction, HostNotice
     from rvertex.vertex.spec import VertexSpec
@@ -92,7 +92,7 @@ class HostExit:
 @dataclass(frozen=True, slots=True)
 class _Starting:
     order: StartVertex
-    opening: Future[Opened]
+    opening: Future[PreparedInstance]
     #: What it was told to collect meanwhile.
     marks: dict[str, int] = field(default_factory=dict)
 
@@ -101,7 +101,7 @@ class _Starting:
         self.opening.add_done_callback(_close_opened)
 
 
-def _close_opened(opening: Future[Opened]) -> None:
+def _close_opened(opening: Future[PreparedInstance]) -> None:
     if opening.exception() is None:
         opening.result().close()
 
@@ -287,7 +287,7 @@ class Host:
         if order.vertex in self._runners or order.vertex in self._starting or self._is_leaving:
             return
         spec, env = self._vertices[order.vertex], self._env
-        opening = env.background.submit(lambda: open_instance(spec, order.checkpoint, env))
+        opening = env.background.submit(lambda: prepare_instance(spec, order.checkpoint, env))
         opening.add_done_callback(lambda _: self._wake.set())
         self._starting[order.vertex] = _Starting(order, opening)
 

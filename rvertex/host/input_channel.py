@@ -1,14 +1,14 @@
-"""One input channel of an instance: its next items, from whichever site has them.
+"""InputChannelReader: the next items of one input channel, from any endpoint that has them.
 
-Theory of operation. The writers of a channel are known by ``Locate``: none (all of it is durable),
-one, or several that write the same. An inlet reads from one *site* until that has an end: the line
-breaks, the site lacks the seq, or it is no longer listed and has nothing more. What was received is
-read first; then the inlet goes on to the next site at once, at the very next seq. Only a site that
-broke before is given ``reconnect_s``. When every site lacks the seq, that is reported, once for
-these sites and this seq.
+Theory of operation. ``Locate`` names the writers of a channel: none if all of it is durable, one,
+or several replicas that write the same items. The reader stays at one *endpoint* until its
+connection breaks, it lacks the seq, or ``Locate`` no longer lists it and it has nothing more. The
+reader first drains the items already received, then continues at the next endpoint from the very
+next seq. Only an endpoint whose connection broke before is left alone for ``reconnect_s``. If every
+endpoint lacks the seq, the reader reports that once for these endpoints and this seq.
 
-Invariants: (1) what is read is contiguous, whoever it comes from; (2) a site is left only for a
-reason, never because another one is as good.
+Invariants: (1) the items read are contiguous, whichever endpoints they come from; (2) the reader
+leaves an endpoint only for one of these reasons, never because another one is as good.
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ if TYPE_CHECKING:
     from rstream import StreamReader
     from rstream.items.batch import Items
     from rvertex.host.environment import HostEnvironment
-    from rvertex.messages import Locate, Site
+    from rvertex.messages import Endpoint, Locate
     from rvertex.vertex.spec import InputChannel
 
-#: Why a site was left: it lacks the seq, the line broke, it is behind others, it is not listed.
+#: Why the reader left an endpoint: it lacks the seq, its connection broke, it gave nothing for too
+#: long while others are untried, or it is not listed any more.
 End = Literal["lost", "broken", "silent", "left"]
-#: A site that has given nothing for so long is left for another; doubled each time it was in vain.
+#: A reader leaves an endpoint that is silent this long; doubled each time that did not help.
 SILENCE_S = 1.0
 SILENCE_MAX_S = 60.0
 
 
 @dataclass(slots=True)
 class Attachment:
-    """A reader, and the site that it reads (None: what is durable)."""
+    """A reader and its endpoint (None: it reads durable items)."""
 
     reader: StreamReader
-    site: Site | None
+    endpoint: Endpoint | None
     opened_s: float
-    #: The reader, if it reads over a line: to ask a protocol takes longer than to read.
+    #: The reader, if it has a connection. Kept, as isinstance with a protocol is slow.
     distant: DistantReader | None
     has_given: bool = False
 
 
-class Inlet:
-    """See the module. ``report_lost``: called with the seq and the epochs that were tried."""
+class InputChannelReader:
+    """See the module. ``report_lost`` gets the stream, the seq and the epochs that were tried."""
 
     def __init__(
         self,
@@ -60,15 +61,15 @@ class Inlet:
         self._env = env
         self._report_lost = report_lost
         self._attached: Attachment | None = None
-        #: Sites that were left since the last items, when and why.
-        self._ends: dict[Site | None, tuple[float, End]] = {}
+        #: The endpoints left since the last items: when and why.
+        self._ends: dict[Endpoint | None, tuple[float, End]] = {}
         self._silence_s = SILENCE_S
         self._has_read = False
         self._reported: tuple[int, tuple[int, ...]] | None = None
 
     def read(self, seq: int, rows_max: int) -> Items | None:
         """The items from ``seq`` on, at most ``rows_max``; None if there are none now."""
-        while True:  # ends: each round but the last leaves a site, and none is tried twice at once
+        while True:  # ends: each round but the last leaves one endpoint, none twice
             attached = self._attached or self._attach(seq)
             if attached is None:
                 return None
@@ -101,31 +102,31 @@ class Inlet:
         return attached.reader.read_next(rows_max)
 
     def _end(self, attached: Attachment) -> End | None:
-        """Why nothing more will come, or not soon; None: it is worth waiting."""
-        distant, site = attached.distant, attached.site
+        """Why to leave the endpoint; None: it is worth waiting."""
+        distant, endpoint = attached.distant, attached.endpoint
         location = self._env.location(self._channel.stream)
-        sites = () if location is None else location.sites
+        endpoints = () if location is None else location.endpoints
         if distant is not None and distant.is_broken:
             return "lost" if isinstance(distant.failure, SequenceLostError) else "broken"
-        if site is None:
-            return "left" if sites else None
-        if not self._env.is_there(self._channel.stream, site):
+        if endpoint is None:
+            return "left" if endpoints else None
+        if not self._env.is_there(self._channel.stream, endpoint):
             return "broken"
-        if site not in sites:
+        if endpoint not in endpoints:
             return "left"
         waited_s = self._env.clock.monotonic_s() - attached.opened_s
         if attached.has_given or waited_s < self._silence_s:
             return None
-        if not any(s != site and self._may_try(s) for s in sites):
+        if not any(s != endpoint and self._may_try(s) for s in endpoints):
             return None
         self._silence_s = min(2 * self._silence_s, SILENCE_MAX_S)
         return "silent"
 
     def _untried(self) -> bool:
-        """Whether there is a site that was not left since the last items."""
+        """Whether there is an endpoint that the reader has not left since the last items."""
         location = self._env.location(self._channel.stream)
-        tried = {*self._ends, None if self._attached is None else self._attached.site}
-        return location is not None and any(s not in tried for s in location.sites)
+        tried = {*self._ends, None if self._attached is None else self._attached.endpoint}
+        return location is not None and any(s not in tried for s in location.endpoints)
 
     def _note_progress(self, attached: Attachment) -> None:
         attached.has_given = self._has_read = True
@@ -137,33 +138,35 @@ class Inlet:
         self._attached = None
         attached.reader.close()
         if end != "left":
-            self._ends[attached.site] = (self._env.clock.monotonic_s(), end)
+            self._ends[attached.endpoint] = (self._env.clock.monotonic_s(), end)
 
     def _attach(self, seq: int) -> Attachment | None:
-        """Begin to read at ``seq`` where that is possible now."""
+        """Open a reader at ``seq`` at the first endpoint that allows it now."""
         location = self._env.location(self._channel.stream)
         if location is None:
             return None
-        sites: list[Site | None] = [*self._env.nearest_first(self._channel.stream, seq)]
-        for site in sites or [None]:
-            if not self._may_try(site):
+        endpoints: list[Endpoint | None] = [*self._env.nearest_first(self._channel.stream, seq)]
+        for endpoint in endpoints or [None]:
+            if not self._may_try(endpoint):
                 continue
             try:
                 reader = self._env.open_reader(
-                    self._channel, site, seq, durable_first=not self._has_read
+                    self._channel, endpoint, seq, durable_first=not self._has_read
                 )
             except (SequenceLostError, SequenceDiscardedError):
-                self._ends[site] = (self._env.clock.monotonic_s(), "lost")
+                self._ends[endpoint] = (self._env.clock.monotonic_s(), "lost")
                 continue
             if reader is not None:
                 distant = reader if isinstance(reader, DistantReader) else None
-                self._attached = Attachment(reader, site, self._env.clock.monotonic_s(), distant)
+                self._attached = Attachment(
+                    reader, endpoint, self._env.clock.monotonic_s(), distant
+                )
                 return self._attached
         self._report_if_lost(location, seq)
         return None
 
-    def _may_try(self, site: Site | None) -> bool:
-        at_s, end = self._ends.get(site, (0.0, None))
+    def _may_try(self, endpoint: Endpoint | None) -> bool:
+        at_s, end = self._ends.get(endpoint, (0.0, None))
         if end is None:
             return True
         if end == "lost":
@@ -171,11 +174,11 @@ class Inlet:
         return self._env.clock.monotonic_s() - at_s >= self._env.limits.reconnect_s
 
     def _report_if_lost(self, location: Locate, seq: int) -> None:
-        """Say once that what is needed must be recomputed, then wait to hear of a new site."""
-        sites: tuple[Site | None, ...] = location.sites or (None,)
-        if any(self._ends.get(site, (0.0, None))[1] != "lost" for site in sites):
+        """Report once that ``seq`` must be recomputed, then wait for a new ``Locate``."""
+        endpoints: tuple[Endpoint | None, ...] = location.endpoints or (None,)
+        if any(self._ends.get(endpoint, (0.0, None))[1] != "lost" for endpoint in endpoints):
             return
-        epochs = tuple(site.epoch for site in location.sites)
+        epochs = tuple(endpoint.epoch for endpoint in location.endpoints)
         if self._reported != (seq, epochs):
             self._reported = (seq, epochs)
             self._report_lost(self._channel.stream, seq, epochs)

@@ -1,10 +1,10 @@
-"""What an instance needs before its first turn, got ready away from the host's thread.
+"""Prepares an instance for its first poll, away from the host's thread.
 
-A store may be slow and a state large: the checkpoint is read and loaded and the output streams are
-opened in the background, while the other vertices of the host go on.
+A store may be slow and a state large. So the background reads and loads the checkpoint and opens
+the output streams, while the other vertices of the host go on.
 
-Invariant: what was opened is closed by exactly one: the runner that takes it over, or
-:meth:`Opened.close`.
+Invariant: exactly one closes a prepared instance: the runner that takes it over, or
+:meth:`PreparedInstance.close`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class PreparedInstance:
     """A vertex at its checkpoint, its output streams, and the pace of its source."""
 
     spec: VertexSpec
@@ -43,20 +43,20 @@ class Opened:
     history: History | None
 
     def close(self) -> None:
-        """Nobody wants it any more."""
+        """Close an instance that no runner takes over."""
         for stream in self.outputs:
             stream.close(flush=False)
 
 
-def open_instance(spec: VertexSpec, checkpoint: str, env: HostEnvironment) -> Opened:
-    """Open an instance at a checkpoint; an empty name means the initial snapshot.
+def prepare_instance(spec: VertexSpec, checkpoint: str, env: HostEnvironment) -> PreparedInstance:
+    """Prepare an instance at a checkpoint; an empty name means the initial snapshot.
 
-    A strong vertex goes on from its newest production, at or after that checkpoint.
+    A strong vertex starts from its newest production, at or after that checkpoint.
 
     Raises:
         CorruptCheckpointError, CheckpointFormatError, SnapshotSchemaError: the checkpoint cannot be
             used.
-        CorruptJournalError: what its instances wrote down is damaged or gone.
+        CorruptJournalError: an entry of its journal is damaged or gone.
         StreamEngineError: the store, an output stream or the source cannot be opened.
     """
     history = None
@@ -77,11 +77,13 @@ def open_instance(spec: VertexSpec, checkpoint: str, env: HostEnvironment) -> Op
         vertex.load(snapshot)
     pace = _open_pace(spec, env)
     seqs = vertex.output_seqs if history is None else history.output_seqs
-    return Opened(spec, vertex, env.open_outputs(spec, seqs), loaded, pace, values, history)
+    return PreparedInstance(
+        spec, vertex, env.open_outputs(spec, seqs), loaded, pace, values, history
+    )
 
 
 def _open_pace(spec: VertexSpec, env: HostEnvironment) -> Pace:
-    """A restarted source is as late as it is: pace counts from the partition's first row."""
+    """The pace counts from the partition's first row, also if a restarted source begins later."""
     limits, partition = env.limits, spec.source
     origin_us = None
     if limits.pace and limits.pace_started_us and partition is not None:

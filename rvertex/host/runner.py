@@ -23,7 +23,7 @@ from rvertex.checkpoint.checkpointer import Checkpointer
 from rvertex.checkpoint.productions import Productions
 from rvertex.errors import LimitExceededError, ReplayDifferenceError
 from rvertex.host.allocator import give_back
-from rvertex.host.input_channel import Inlet
+from rvertex.host.input_channel import InputChannelReader
 from rvertex.messages import ItemsLost, VertexFinished, VertexProgress
 from rvertex.sources.readers import open_reader
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rvertex.checkpoint.checkpointer import Turn
     from rvertex.checkpoint.productions import Production
     from rvertex.host.environment import HostEnvironment
-    from rvertex.host.opening import Opened
+    from rvertex.host.opening import PreparedInstance
     from rvertex.sources.readers import SourceReader
     from rvertex.vertex.rvertex import StepResult
 
@@ -45,31 +45,35 @@ if TYPE_CHECKING:
 class VertexRunner:
     """One instance: a vertex, the readers of its inputs and the streams it writes."""
 
-    def __init__(self, epoch: int, opened: Opened, env: HostEnvironment, turn: Turn) -> None:
-        spec = opened.spec
+    def __init__(
+        self, epoch: int, prepared: PreparedInstance, env: HostEnvironment, turn: Turn
+    ) -> None:
+        spec = prepared.spec
         self.spec = spec
         self.epoch = epoch
         self._env = env
-        self.vertex = opened.vertex
-        self.outputs: list[RStream] = opened.outputs
+        self.vertex = prepared.vertex
+        self.outputs: list[RStream] = prepared.outputs
         self._durable = [
             edge.durability != "volatile" for edge in spec.outputs for _ in edge.streams
         ]
-        self._inlets = [Inlet(channel, env, self._report_lost) for channel in spec.inputs]
-        #: Of each output stream: nobody needs what is below, be it written or still to be written.
-        self._needless_below = [0] * len(self.outputs)
+        self._input_readers = [
+            InputChannelReader(channel, env, self._report_lost) for channel in spec.inputs
+        ]
+        #: By output stream: items below are obsolete, whether written or still to be written.
+        self._obsolete_below = [0] * len(self.outputs)
         self._source: SourceReader | None = None
         #: The next rows of a live source, which are read before they are due.
         self._reading: Future[pa.RecordBatch | None] | None = None
         self._source_ended = False
         self._ahead: Items | None = None
-        self._pace = opened.pace
-        self._values = opened.values
+        self._pace = prepared.pace
+        self._values = prepared.values
         #: What must become durable before these outputs are written.
         self._held: tuple[Future[Production] | Future[str], StepResult] | None = None
         #: Outputs of productions that are not durable as items yet.
-        self._again = deque(opened.history.again if opened.history is not None else ())
-        self.checkpoints = self._open_checkpoints(epoch, opened, turn)
+        self._again = deque(prepared.history.again if prepared.history is not None else ())
+        self.checkpoints = self._open_checkpoints(epoch, prepared, turn)
         self._announced_finish = False
         self._has_room = True
         #: Whether all that was offered has been executed; not known of an instance just loaded.
@@ -78,15 +82,15 @@ class VertexRunner:
         env.publish(self.outputs, epoch)
 
     def _open_checkpoints(
-        self, epoch: int, opened: Opened, turn: Turn
+        self, epoch: int, prepared: PreparedInstance, turn: Turn
     ) -> Checkpointer | Productions:
         v = self.vertex
-        if opened.history is not None:
+        if prepared.history is not None:
             return Productions(
                 self.spec,
                 self._env,
                 epoch,
-                opened.history,
+                prepared.history,
                 get_snapshot=v.get_snapshot,
                 is_durable=self.is_durable,
             )
@@ -97,9 +101,9 @@ class VertexRunner:
             get_snapshot=v.get_snapshot,
             is_durable=self.is_durable,
             turn=turn,
-            loaded=opened.loaded,
+            loaded=prepared.loaded,
             positions=v.consumed,
-            companions=opened.values,
+            attached_files=prepared.values,
         )
 
     def turn(self) -> bool:
@@ -176,21 +180,21 @@ class VertexRunner:
         """Forget what is below the marks: now what is there, the rest as it is written again."""
         for k, stream in enumerate(self.outputs):
             mark = marks.get(stream.stream_id, 0)
-            self._needless_below[k] = max(self._needless_below[k], mark)
+            self._obsolete_below[k] = max(self._obsolete_below[k], mark)
         self._collect()
 
     def _collect(self) -> None:
-        for stream, mark in zip(self.outputs, self._needless_below, strict=True):
+        for stream, mark in zip(self.outputs, self._obsolete_below, strict=True):
             if stream.first_seq < mark:
                 stream.garbage_collect(mark)
 
     def _read_channels(self) -> bool:
         worked = False
-        for k, inlet in enumerate(self._inlets):
+        for k, reader in enumerate(self._input_readers):
             if not self.vertex.wants(k):
                 continue
             rows_max = self.vertex.rows_wanted(k, self._env.limits.step_rows_max)
-            items = inlet.read(self.vertex.read_positions[k], rows_max)
+            items = reader.read(self.vertex.read_positions[k], rows_max)
             if items is not None:
                 self._offer(k, items)
                 worked = True
@@ -353,8 +357,8 @@ class VertexRunner:
     def _close_inputs(self) -> None:
         self.checkpoints.close()
         with ExitStack() as closing:
-            for inlet in self._inlets:
-                closing.callback(inlet.close)
+            for reader in self._input_readers:
+                closing.callback(reader.close)
             if self._source is not None:
                 closing.callback(self._close_source, self._source)
 

@@ -34,8 +34,8 @@ _INSIDE = "inside"
 
 
 @dataclass(frozen=True, slots=True)
-class CaughtUp:
-    """``operator`` puts nothing aside and draws no values."""
+class ForwardCtis:
+    """``operator`` has no side outputs and draws no values."""
 
     operator: OperatorSpec
 
@@ -57,7 +57,7 @@ class CaughtUp:
 
 
 class CaughtUpOperator:
-    """See :class:`CaughtUp`."""
+    """See :class:`ForwardCtis`."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rstream.errors import IntegrityError, OperatingError
 from rstream.items.batch import event_schema
-from rvertex.events.side_output import DEAD_LETTERS, Side
+from rvertex.events.side_output import DEAD_LETTERS, SideOutput
 from rvertex.user_code.errors import (
     CrowdedTimersError,
     EndlessTimersError,
@@ -70,13 +70,13 @@ def letter_schema(payload: pa.Schema) -> pa.Schema:
     return pa.schema([*head, *fields])
 
 
-def letter_sides(
+def dead_letter_outputs(
     code: UserCode, on_error: OnError, name: str, payload: pa.Schema
-) -> tuple[Side, ...]:
+) -> tuple[SideOutput, ...]:
     """The side output of an operator that keeps dead letters."""
     if on_error != "dead_letter":
         return ()
-    return (Side(f"{DEAD_LETTERS}/{name or code.name}", letter_schema(payload)),)
+    return (SideOutput(f"{DEAD_LETTERS}/{name or code.name}", letter_schema(payload)),)
 
 
 class Poison:
@@ -126,7 +126,7 @@ class Poison:
             self._code.name, reason_of(error), line_of(error), seq, lifetime, payload
         )
 
-    def take_aside(self) -> list[pa.RecordBatch]:
+    def drain_side_outputs(self) -> list[pa.RecordBatch]:
         """The dead letters since the last call, in the order in which they were met."""
         if self._on_error != "dead_letter":
             return []

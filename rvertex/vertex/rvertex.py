@@ -3,7 +3,7 @@
 Theory of operation. Items read from the inputs are *offered*; the input side (MERGE, or the reorder
 buffer of a source) *releases* the part whose order is settled as one run per port; the operators
 turn it into an output run; the run is split over the output edges and becomes batches of items with
-dense sequence numbers. What a step puts aside goes to side streams
+dense sequence numbers. Rows for side outputs go to side streams
 (:mod:`rvertex.events.side_output`), which are the last of the output edges.
 
 Invariants: (1) the output sequences depend only on the snapshot loaded and the input sequences,
@@ -24,7 +24,7 @@ from rstream.items.batch import Items, item_schema
 from rstream.items.digest import StreamDigest
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ReplayDifferenceError
-from rvertex.events.side_output import LATE, PutsAside, sides_of, to_side_items
+from rvertex.events.side_output import LATE, HasSideOutputs, side_outputs_of, to_side_items
 from rvertex.operators.filter import Kept, asked_early
 from rvertex.user_code.context import DrawsValues
 from rvertex.vertex.merge import PENDING_BYTES_MAX, Merge
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorState
     from rvertex.vertex.spec import VertexSpec
 
-#: Events put aside in one step, by the name of their side output.
-Aside = dict[str, pa.RecordBatch]
+#: Events for side outputs from one step, by the name of the side output.
+SideEvents = dict[str, pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class RVertex:
             )
             ports = [payloads[channel_ports.index(p)] for p in range(max(channel_ports) + 1)]
         self._operators = []
-        #: By operator, the input side first: the names of what it puts aside.
+        #: The names of the side outputs, first of the input side, then of each operator.
         self._sides = [late]
         for k, operator in enumerate(spec.operators):
             asked = k == 0 and isinstance(self._input, SourceInput) and asked_early([operator])
@@ -104,13 +104,13 @@ class RVertex:
             if self._values is not None and isinstance(running, DrawsValues):
                 self._values.wire(k, running)
             self._operators.append(running)
-            self._sides.append([side.name for side in sides_of(operator, ports)])
+            self._sides.append([side.name for side in side_outputs_of(operator, ports)])
             ports = [operator.output_schema(ports)]
-        #: Who may have put something aside: the number in the order of ``_sides``, and itself.
-        self._aside_from: list[tuple[int, PutsAside]] = [
+        #: All that may have events for side outputs, each after its index into ``_sides``.
+        self._side_sources: list[tuple[int, HasSideOutputs]] = [
             (k, source)
             for k, source in enumerate([self._input, *self._operators])
-            if self._sides[k] and isinstance(source, PutsAside)
+            if self._sides[k] and isinstance(source, HasSideOutputs)
         ]
         assert ports[0].equals(spec.output_payload), (spec.id, ports[0], spec.output_payload)
         streams = len(spec.output_streams)
@@ -252,22 +252,22 @@ class RVertex:
         Raises:
             ReplayDifferenceError: what was read again is not what was read before.
         """
-        aside: Aside = {}
-        self._take_aside(aside, late=True)
+        side_events: SideEvents = {}
+        self._drain_side_outputs(side_events, late=True)
         ports = self._input.release()
         result = None
         if ports is not None:
             events = sum(run.events.num_rows for run in ports)
             for operator in self._operators:
                 ports = [operator.process(ports)]
-            self._take_aside(aside, late=False)
+            self._drain_side_outputs(side_events, late=False)
             if self._target is None:
                 self._events_released += events
-                result = self._emit(ports[0], aside)
+                result = self._emit(ports[0], side_events)
             elif len(ports[0].ctis):
                 self.output_cti = int(ports[0].ctis[-1])
-        elif aside and self._target is None:
-            result = self._append(self._side_batches(aside))
+        elif side_events and self._target is None:
+            result = self._append(self._side_batches(side_events))
         if self._points is not None:
             self._track(self._points)
         if self._target is not None:
@@ -300,25 +300,25 @@ class RVertex:
         self._input.resume()
         self._target = None
 
-    def _take_aside(self, aside: Aside, *, late: bool) -> None:
-        """Add what the input side (``late``), or what the operators have put aside."""
-        for k, source in self._aside_from:
+    def _drain_side_outputs(self, side_events: SideEvents, *, late: bool) -> None:
+        """Add the side events of the input side (``late``) or those of the operators."""
+        for k, source in self._side_sources:
             if (k == 0) == late:
-                found = zip(self._sides[k], source.take_aside(), strict=True)
-                aside.update({name: events for name, events in found if events.num_rows})
+                found = zip(self._sides[k], source.drain_side_outputs(), strict=True)
+                side_events.update({name: events for name, events in found if events.num_rows})
 
-    def _emit(self, run: Run, aside: Aside) -> StepResult:
+    def _emit(self, run: Run, side_events: SideEvents) -> StepResult:
         self.events_out += run.events.num_rows
         if len(run.ctis):
             self.output_cti = int(run.ctis[-1])
             self.is_finished = self.output_cti == INF_TIME
-        sides = self._side_batches(aside)
+        sides = self._side_batches(side_events)
         main = [b for edge in self.spec.outputs if not edge.side for b in split(run, edge)]
         return self._append([*main, *sides[len(main) :]])
 
-    def _side_batches(self, aside: Aside) -> list[pa.RecordBatch | None]:
-        """What goes to the side streams; None for all others, which stand before them."""
-        if not aside and not self.is_finished:
+    def _side_batches(self, side_events: SideEvents) -> list[pa.RecordBatch | None]:
+        """The next items of every side stream; None for the main streams, which come first."""
+        if not side_events and not self.is_finished:
             return [None] * len(self.output_seqs)
         batches: list[pa.RecordBatch | None] = []
         for edge in self.spec.outputs:
@@ -328,7 +328,9 @@ class RVertex:
             assert edge.payload is not None, edge
             seq = self.output_seqs[len(batches)]
             batches.append(
-                to_side_items(aside.get(edge.side), edge.payload, seq=seq, is_end=self.is_finished)
+                to_side_items(
+                    side_events.get(edge.side), edge.payload, seq=seq, is_end=self.is_finished
+                )
             )
         return batches
 

@@ -16,7 +16,7 @@ from rstream.items.batch import empty_events, event_schema
 from rstream.items.dictionaries import as_declared, join_batches, plain_schema
 from rvertex.errors import LateRowError, SourceOrderChangedError
 from rvertex.events.delay_estimate import DelayEstimate
-from rvertex.events.side_output import LATE, Side
+from rvertex.events.side_output import LATE, SideOutput
 from rvertex.vertex.reorder import Reorder, late_payload
 from rvertex.vertex.spec import Position
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 _LATE = "late"
 
 
-def late_side(spec: SourceSpec, stage: str) -> Side | None:
+def late_side(spec: SourceSpec, stage: str) -> SideOutput | None:
     """Where a source of that stage keeps its late rows; None: it cannot have any, or adjusts them.
 
     Lines of text are in order; an item that contradicts a CTI is refused where it is given.
     """
     if not spec.drops_late_rows or spec.format in ("text", "items", "rstream"):
         return None
-    return Side(f"{LATE}/{stage}", late_payload(plain_schema(spec.schema)))
+    return SideOutput(f"{LATE}/{stage}", late_payload(plain_schema(spec.schema)))
 
 
 def _delay(spec: SourceSpec) -> int | DelayEstimate:
@@ -56,7 +56,7 @@ class SourceInput:
         assert spec.delay_origin != "auto", spec.path
         self._spec = spec
         self._keeps_late = keeps_late
-        #: Late rows since the last ``take_aside``.
+        #: Late rows since the last ``drain_side_outputs``.
         self._late: list[pa.RecordBatch] = []
         self.payload: pa.Schema = spec.schema
         self._reorder = Reorder(
@@ -136,7 +136,7 @@ class SourceInput:
         run = self._reorder.release()
         return None if run is None else [run]
 
-    def take_aside(self) -> list[pa.RecordBatch]:
+    def drain_side_outputs(self) -> list[pa.RecordBatch]:
         """The late rows since the last call, in row order."""
         late, self._late = self._late, []
         payload = late_payload(plain_schema(self.payload))

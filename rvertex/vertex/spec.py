@@ -52,8 +52,8 @@ class OutputEdge:
     keys: tuple[str, ...]
     durability: Durability
     is_sink: bool = False
-    #: Not empty: the side output of this name (:class:`rvertex.events.side_output.Side`), read by
-    #: no vertex.
+    #: If not empty, the name of a side output (:mod:`rvertex.events.side_output`). No vertex
+    #: reads it.
     side: str = ""
     #: Columns of a side output; None: those of the vertex's own output.
     payload: pa.Schema | None = None

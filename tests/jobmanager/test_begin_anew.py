@@ -6,7 +6,7 @@ import pytest
 
 from jobmanager.config import JobConfig
 from jobmanager.errors import NoCheckpointError
-from jobmanager.state.job_state import Ledger
+from jobmanager.state.job_state import JobState
 from jobmanager.state.low_water_marks import low_water_marks
 from jobmanager.state.recovery import plan_restarts
 from jobmanager.state.tracker import SnapshotTracker
@@ -51,7 +51,7 @@ def test_the_writer_of_one_that_begins_anew_keeps_what_it_may_need() -> None:
 
 
 def test_only_what_is_all_there_is_begun_anew() -> None:
-    job = Ledger(chain("async"), JobConfig())
+    job = JobState(chain("async"), JobConfig())
     assert not any(map(job.may_begin_anew, "abc")), "nothing was damaged: that would be a mistake"
     job.is_damaged = True
     assert all(map(job.may_begin_anew, "abc"))

@@ -1,4 +1,4 @@
-"""A process dies at every call of its store while a checkpoint is stored, announced, made needless.
+"""A process dies at every call of its store while a checkpoint is stored, announced, made obsolete.
 
 One process is the job manager and the host of one vertex; who comes next takes the root over, loads
 what the log names and goes on. Laws: all that it knows of can be loaded and is what was stored at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobmanager.manager import takeover
-from jobmanager.state.job_state import Ledger
+from jobmanager.state.job_state import JobState
 from jobmanager.state.messages import CheckOutput, EndJob, OutputDamaged, OutputWhole
 from rvertex.messages import OutputLost
 from tests.support.scene import Scene, started
@@ -59,7 +59,7 @@ def test_a_vertex_that_finds_its_output_gone_goes_further_back() -> None:
 def test_a_successor_knows_that_the_vertex_has_not_finished() -> None:
     scene = finished_scene()
     scene.tell(OutputDamaged("out", 20, "f: it is not there"))
-    job = Ledger(scene.manager.topology, scene.manager.config)
+    job = JobState(scene.manager.topology, scene.manager.config)
     for notice in scene.log():
         takeover.recall(job, notice)
     assert [v for v, state in job.vertices.items() if not state.is_finished] == ["c"]

@@ -1,8 +1,11 @@
 """``python -m tests.mutation --count 300 --seed 1``: plants mistakes, one at a time, and tests.
 
-Each mistake is planted in a copy of the tree. Its nearest tests run first, then all fast tests of
-its package, then the simulation; the first failure ends it. What nothing catches has survived: it
-is printed with its change. ``--only PATTERN`` restricts the files.
+Each mistake is planted in a copy of the tree. Its nearest tests run first, then those of its room,
+then all fast tests of its package, then the simulation; the first failure ends it. What nothing
+catches has survived: it is printed with its change. Tests that are not through within their time
+have said nothing; if these were the last but the simulation's, the mistake is counted as ``open``.
+``--only PATTERN`` restricts the files, ``--stages`` the tests, ``--from`` and ``--to`` the mistakes
+of the sample.
 """
 
 from __future__ import annotations
@@ -20,30 +23,30 @@ from collections import Counter
 from pathlib import Path
 from time import monotonic
 
-from tests.mutation.nearest import SIMULATED, WIDER, nearest
+from tests.mutation.nearest import SIMULATED, WIDER, nearest, of_room
 from tests.mutation.sample import Mutant, sample
-from tests.test_tidy import NAMES, PURE, ROOT, matches
+from tests.rooms import FILES, ROOT, is_pure
 
-#: A run of tests that takes longer has met a mistake that does not end.
-TEST_SECONDS_MAX = 600
+#: How long the tests of a stage may take; a single test that does not end fails long before.
+SECONDS_MAX = {"nearest": 240, "room": 240, "package": 900, "simulation": 1200}
 #: What pytest returns where all tests of the files are slow ones.
 NO_TESTS = 5
 PYTEST = [
     *(sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"),
-    *("--hypothesis-seed=0", "--timeout=120", "-m", "not spark and not slow"),
+    *("--hypothesis-seed=0", "--timeout=60", "-m", "not spark and not slow"),
 ]
 
 
 def main() -> int:
     """Plant, run, count; 0 if the share that is caught is at least ``--least``."""
     options = _options()
-    paths = [n for n in NAMES if matches(n, PURE) and fnmatch.fnmatch(n, options.only)]
-    mutants = sample(ROOT, paths, options.count, options.seed)
+    paths = [name for name in FILES if is_pure(name) and fnmatch.fnmatch(name, options.only)]
+    mutants = sample(ROOT, paths, options.count, options.seed)[options.first : options.last]
     with tempfile.TemporaryDirectory() as folder:
         tree = _copied(Path(folder) / "tree")
-        outcomes = [(m, _judged(tree, m, options.sim_runs)) for m in mutants]
+        outcomes = [(m, _judged(tree, m, options)) for m in mutants]
     caught = Counter(by for _, by in outcomes)
-    survivors = [m for m, by in outcomes if by == "nothing"]
+    survivors = [m for m, by in outcomes if by in ("nothing", "open")]
     for mutant in survivors:
         print(_change(mutant))
     share = 1 - len(survivors) / max(1, len(outcomes))
@@ -52,25 +55,23 @@ def main() -> int:
     return 0 if share >= options.least else 1
 
 
-def _judged(tree: Path, mutant: Mutant, sim_runs: int) -> str:
-    """What catches a mistake: nearest, package, simulation or nothing."""
-    package = mutant.path.partition("/")[0]
+def _judged(tree: Path, mutant: Mutant, options: argparse.Namespace) -> str:
+    """What catches a mistake: a stage of tests, nothing, or open if tests were not through."""
     path = tree / mutant.path
     source = path.read_text()
     changed = mutant.code(source)
     assert changed not in (None, source), mutant
     started_s = monotonic()
     path.write_text(changed)
+    by = "nothing"
     try:
-        steps = [("nearest", [*PYTEST, *nearest(ROOT, mutant.path)])]
-        if steps[0][1] == PYTEST:
-            steps.pop()
-        steps.append(("package", [*PYTEST, *WIDER[package]]))
-        if sim_runs and package in SIMULATED:
-            steps.append(
-                ("simulation", [sys.executable, "-m", "tests.sim", "--runs", str(sim_runs)])
-            )
-        by = next((name for name, command in steps if not _passes(tree, command)), "nothing")
+        for stage, command in _stages(mutant.path, options).items():
+            passed = _passes(tree, command, SECONDS_MAX[stage])
+            if passed is False:
+                by = stage
+                break
+            is_last_word = stage in ("package", "simulation")
+            by = "open" if passed is None and is_last_word else by
     finally:
         path.write_text(source)
     took_s = monotonic() - started_s
@@ -78,14 +79,28 @@ def _judged(tree: Path, mutant: Mutant, sim_runs: int) -> str:
     return by
 
 
-def _passes(tree: Path, command: list[str]) -> bool:
+def _stages(path: str, options: argparse.Namespace) -> dict[str, list[str]]:
+    """The commands that are asked about a module, in their order."""
+    package = path.partition("/")[0]
+    tests = {"nearest": nearest(ROOT, path), "room": of_room(ROOT, path), "package": WIDER[package]}
+    found = {stage: [*PYTEST, *asked] for stage, asked in tests.items() if asked}
+    if options.sim_runs and package in SIMULATED:
+        found["simulation"] = [
+            *(sys.executable, "-m", "tests.sim", "--runs", str(options.sim_runs)),
+        ]
+    wanted = options.stages.split(",")
+    return {stage: command for stage, command in found.items() if stage in wanted}
+
+
+def _passes(tree: Path, command: list[str], seconds_max: float) -> bool | None:
+    """Whether the tests pass; None if they were not through."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, timeout=TEST_SECONDS_MAX
+            command, cwd=tree, env=environment, capture_output=True, timeout=seconds_max
         )
     except subprocess.TimeoutExpired:
-        return False
+        return None
     return done.returncode in (0, NO_TESTS)
 
 
@@ -111,6 +126,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="*", help="pattern of paths")
+    parser.add_argument("--stages", default=",".join(SECONDS_MAX), help="the tests to ask")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="of the sample")
+    parser.add_argument("--to", dest="last", type=int, help="of the sample")
     parser.add_argument("--sim-runs", type=int, default=200, help="0: no simulation")
     parser.add_argument("--least", type=float, default=0.9, help="share that must be caught")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""Which tests are asked about a module, nearest first."""
+"""Which tests are asked about a module: nearest first, then those of its room, then wider ones."""
 
 from __future__ import annotations
 
@@ -21,16 +21,32 @@ WIDER = {
 }
 #: Packages whose mistakes the simulation may show.
 SIMULATED = ("rstream", "rvertex", "jobmanager")
+#: Of the tests that import a module without its name so many are asked, the most special ones.
+IMPORTING_MAX = 6
 
 
 def nearest(root: Path, path: str) -> list[str]:
-    """Test modules named after a module, then those that import it."""
+    """Test modules named after a module, those of its room first, then some that import it."""
     module = path.removesuffix(".py").replace("/", ".")
-    stem = module.rpartition(".")[2]
-    tests = _imports(root)
+    stem, package = module.rpartition(".")[2], module.partition(".")[0]
+    if stem == "__init__":
+        return []
+    room = f"tests/{path.rpartition('/')[0]}/"
+    tests = {t: n for t, n in _imports(root).items() if t.startswith(f"tests/{package}/")}
     named = [t for t in tests if t.rpartition("/")[2].startswith(f"test_{stem}")]
+    named.sort(key=lambda t: not t.startswith(room))
     importing = [t for t, names in tests.items() if module in names and t not in named]
-    return [*named, *importing]
+    importing.sort(key=lambda t: (not t.startswith(room), len(tests[t])))
+    return [*named, *importing[:IMPORTING_MAX]]
+
+
+def of_room(root: Path, path: str) -> list[str]:
+    """The folder of tests that mirrors the module's, or the one around it; not a whole package."""
+    folder = (root / "tests" / path).parent
+    while not list(folder.glob("test_*.py")):
+        folder = folder.parent
+    name = folder.relative_to(root).as_posix()
+    return [name] if name.count("/") > 1 else []
 
 
 @cache

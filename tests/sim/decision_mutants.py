@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 FAULTS = (*(f.__name__ for f in MOMENTS), "crash_joining", "straggler", "zombie", "second_attempt")
 
 
-def line(name: str, module: ModuleType, function: str, old: str, new: str) -> Callable[[], Mutant]:
+def line(
+    name: str,
+    module: ModuleType,
+    function: str,
+    old: str,
+    new: str,
+    faults: tuple[str, ...] = FAULTS,
+) -> Callable[[], Mutant]:
     """A mutant in whose ``function`` the text ``old`` is ``new``, wherever it is imported."""
 
     def make() -> Mutant:
@@ -41,7 +48,7 @@ def line(name: str, module: ModuleType, function: str, old: str, new: str) -> Ca
         ]
         first, *others = users
         more = tuple((user, function, found[function]) for user in others)
-        return Mutant(first, function, found[function], FAULTS, more)
+        return Mutant(first, function, found[function], faults, more)
 
     make.__name__ = name
     return make

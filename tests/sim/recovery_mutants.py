@@ -16,12 +16,12 @@ import jobmanager.manager.instances
 import jobmanager.manager.joining
 import jobmanager.manager.takeover
 from jobmanager.state import low_water_marks
-from jobmanager.state.job_state import Ledger
+from jobmanager.state.job_state import JobState
 from jobmanager.state.messages import DeleteFiles, Feed, TwinLevel
 from jobmanager.state.tracker import SnapshotTracker
 from jobmanager.storage.root import JobRoot
 from rstream import Items
-from rvertex.host.input_channel import Inlet
+from rvertex.host.input_channel import InputChannelReader
 from rvertex.vertex.replay import ReplayPoints
 from rvertex.vertex.rvertex import RVertex
 from tests.sim.planting import Mutant
@@ -71,23 +71,23 @@ def marks_forget_what_replay_reads() -> Mutant:
 
 def memory_is_not_held_for_replay() -> Mutant:
     """What a replayed vertex has consumed is forgotten by its writers."""
-    return Mutant(Ledger, "held", lambda self, vertex, k: self.consumed(vertex)[k])
+    return Mutant(JobState, "held", lambda self, vertex, k: self.consumed(vertex)[k])
 
 
-def an_item_is_skipped_at_a_new_site() -> Mutant:
+def an_item_is_skipped_at_a_new_endpoint() -> Mutant:
     """A reader that goes on elsewhere misses one item."""
-    return _wrong_at_a_new_site(lambda b: pa.concat_batches([b.slice(1), b.slice(len(b) - 1)]))
+    return _wrong_at_a_new_endpoint(lambda b: pa.concat_batches([b.slice(1), b.slice(len(b) - 1)]))
 
 
-def an_item_is_repeated_at_a_new_site() -> Mutant:
+def an_item_is_repeated_at_a_new_endpoint() -> Mutant:
     """A reader that goes on elsewhere gets one item twice."""
-    return _wrong_at_a_new_site(
+    return _wrong_at_a_new_endpoint(
         lambda b: pa.concat_batches([b.slice(0, 1), b.slice(0, len(b) - 1)])
     )
 
 
-def _wrong_at_a_new_site(change: Callable[[Any], Any]) -> Mutant:
-    original = Inlet.read
+def _wrong_at_a_new_endpoint(change: Callable[[Any], Any]) -> Mutant:
+    original = InputChannelReader.read
 
     def read(self: Any, seq: int, rows_max: int) -> Any:
         had_read, former = self._has_read, self._attached
@@ -98,7 +98,7 @@ def _wrong_at_a_new_site(change: Callable[[Any], Any]) -> Mutant:
         self.is_new = False
         return Items(items.first_seq, change(items.batch))
 
-    return Mutant(Inlet, "read", read, ("crash_host", "cut_data", "cut_control"))
+    return Mutant(InputChannelReader, "read", read, ("crash_host", "cut_data", "cut_control"))
 
 
 def joins_do_not_hold_the_marks() -> Mutant:
@@ -107,7 +107,7 @@ def joins_do_not_hold_the_marks() -> Mutant:
     def positions(self: Any, vertex: str) -> Any:
         return [i.consumed for i in self.vertices[vertex].instances]
 
-    return Mutant(Ledger, "positions", positions, ("drain",))
+    return Mutant(JobState, "positions", positions, ("drain",))
 
 
 def a_twin_counts_as_level_at_once() -> Mutant:
@@ -155,7 +155,7 @@ def a_replaced_manager_goes_on() -> Mutant:
 def a_successor_applies_the_marks_less_often() -> Mutant:
     """While it reads the log it collects once a round of checkpoints, not where it was done."""
 
-    def collect_now_and_then(job: Ledger) -> None:
+    def collect_now_and_then(job: JobState) -> None:
         job.uncollected += 1
         if job.uncollected >= len(job.vertices):
             jobmanager.manager.collection.collect_durable(job)
@@ -191,8 +191,8 @@ RECOVERY_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     no_state_reaches_back,
     marks_forget_what_replay_reads,
     memory_is_not_held_for_replay,
-    an_item_is_skipped_at_a_new_site,
-    an_item_is_repeated_at_a_new_site,
+    an_item_is_skipped_at_a_new_endpoint,
+    an_item_is_repeated_at_a_new_endpoint,
     joins_do_not_hold_the_marks,
     a_twin_counts_as_level_at_once,
     a_newcomer_has_no_parts,

@@ -10,6 +10,7 @@ from jobmanager.manager.manager import JobManager
 from jobmanager.state.messages import DeleteFiles, Record, Tell, TwinLevel, is_logged
 from jobmanager.state.topology import Topology
 from rvertex.messages import CheckpointTaken, Collect, StartVertex
+from tests.sim.decisions import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +56,10 @@ class WatchedManager(JobManager):
         if isinstance(notice, CheckpointTaken):
             self._parts_of[notice.name] = self._last_parts[notice.epoch] = notice.parts
         is_recalled = is_logged(notice) and not self.is_stale(notice)
+        decision = Decision(self, notice)
         out = super().handle(notice)
+        for law, detail in decision.broken(out):
+            self._world.violate(law, detail)
         if is_recalled:
             self._followed([notice, *(i.notice for i in out if isinstance(i, Record))])
         self._count(notice, out, is_stale=is_stale)

@@ -8,6 +8,7 @@ vertex is recovered in its own way, and some jobs retain what recovery no longer
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 ROOT = "blobs://job"
 MS = 1_000
+#: How many are kept: a hunt for a planted bug tries so many.
+WORKLOADS_MAX = 256
 #: Of the jobs, how many have strong vertices.
 STRONG_SHARE = 0.1
 #: Of a stage's streams; the volatile ones are what recovery has to think about.
@@ -60,8 +63,9 @@ class Workload:
         return found | ({"verification"} if self.config.host.verify else set())
 
 
+@lru_cache(maxsize=WORKLOADS_MAX)
 def make_workload(seed: int) -> Workload:
-    """The workload of a seed."""
+    """The workload of a seed; who hunts bugs runs the same ones again and again."""
     random = Random(seed * 7_919 + 1)
     shape = random.choice(SHAPES)
     plan = lower(shape(random), root=ROOT, parallelism=random.choice([1, 2, 2, 3]))

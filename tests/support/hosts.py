@@ -13,7 +13,14 @@ from rstream.transport.flight import ControlServer
 from rvertex.host.environment import HostLimits
 from rvertex.host.host import Host, HostSpec
 from rvertex.host.wiring import FlightWiring
-from rvertex.messages import INSTRUCTION_CODEC, NOTICE_CODEC, HostReady, Locate, Site, StartVertex
+from rvertex.messages import (
+    INSTRUCTION_CODEC,
+    NOTICE_CODEC,
+    Endpoint,
+    HostReady,
+    Locate,
+    StartVertex,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,10 +76,10 @@ class ScriptedManager:
     def start(self, host: str, vertex: str, epoch: int, checkpoint: str = "") -> None:
         self.tell(host, StartVertex(host, vertex, epoch, checkpoint, 0, 1))
 
-    def locate(self, vertex: str, *sites: tuple[int, str]) -> None:
+    def locate(self, vertex: str, *endpoints: tuple[int, str]) -> None:
         """Tell every host where the streams of a vertex are: epochs and hosts."""
         self._versions += 1
-        found = tuple(Site(epoch, host, self._ready[host].address) for epoch, host in sites)
+        found = tuple(Endpoint(epoch, host, self._ready[host].address) for epoch, host in endpoints)
         for host in self.hosts:
             self.tell(host, Locate(vertex, self._versions, found))
 

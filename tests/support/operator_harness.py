@@ -35,7 +35,7 @@ from planner.physical.rules.forward_ctis import holds_ctis
 from rstream.items.batch import VE, VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.run import NO_CTIS, Run, to_items
-from rvertex.operators.cti_forwarding import CaughtUp
+from rvertex.operators.cti_forwarding import ForwardCtis
 from rvertex.operators.horizon import horizon_of, output_duration_of
 from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
 from rvertex.operators.user.keyed_process import KeyedProcessing
@@ -180,7 +180,7 @@ def assert_cut_invariant(
     whole = run_cut(spec, inputs, input_schemas, ())
     check_output(whole, payload)
     expected = items_of(whole, payload)
-    if not (holds_ctis(spec) or isinstance(spec, (CaughtUp, KeyedProcessing, UserOperator))):
+    if not (holds_ctis(spec) or isinstance(spec, (ForwardCtis, KeyedProcessing, UserOperator))):
         without = [Run(run.events.slice(0, 0), run.ctis) for run in inputs]
         ctis = spec.open(input_schemas).process(without).ctis
         assert np.array_equal(ctis, whole[0].ctis), (

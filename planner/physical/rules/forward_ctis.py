@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rvertex.operators.cti_forwarding import CaughtUp
+from rvertex.operators.cti_forwarding import ForwardCtis
 from rvertex.operators.joins.anti import AntiJoin
 from rvertex.operators.joins.conditional import ConditionalJoin
 from rvertex.operators.joins.left import LeftJoin
@@ -58,7 +58,7 @@ def holds_ctis(operator: OperatorSpec) -> bool:
 def _passing(operator: OperatorSpec) -> OperatorSpec:
     if isinstance(operator, UserOperator):
         return replace(operator, passes_ctis=True)
-    return CaughtUp(operator) if holds_ctis(operator) else operator
+    return ForwardCtis(operator) if holds_ctis(operator) else operator
 
 
 def _has_timers(operator: OperatorSpec) -> bool:

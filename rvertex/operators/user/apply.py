@@ -24,14 +24,14 @@ from rstream.items.hashing import hash_column
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
 from rvertex.operators.protocol import OperatorState
-from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, letter_sides
+from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
 from rvertex.user_code.errors import CutDependentError, UserResultError, reason_of
 from rvertex.user_code.result import ROW, declared_columns, result_columns, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.events.side_output import Side
+    from rvertex.events.side_output import SideOutput
     from rvertex.operators.horizon import Durations
 
 
@@ -46,9 +46,9 @@ class Apply:
     #: Folder of its dead letters; "" for the name of the function.
     letters: str = ""
 
-    def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
+    def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
         """The dead letters, if they are kept."""
-        return letter_sides(self.function, self.on_error, self.letters, inputs[0])
+        return dead_letter_outputs(self.function, self.on_error, self.letters, inputs[0])
 
     def horizon_us(self, durations: Durations) -> int | None:
         """Rows depend on their own row alone; counts of poison go back to the beginning."""
@@ -84,9 +84,9 @@ class ApplyOperator:
         """Events that were passed over."""
         return self._poison.count
 
-    def take_aside(self) -> Sequence[pa.RecordBatch]:
+    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
         """The dead letters since the last call."""
-        return self._poison.take_aside()
+        return self._poison.drain_side_outputs()
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Call the function once, if it does not raise."""

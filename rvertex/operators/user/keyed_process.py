@@ -29,7 +29,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import UnknownColumnError
 from rvertex.events.run import Run
 from rvertex.operators.protocol import OperatorState
-from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, letter_sides
+from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
 from rvertex.user_code.emitted_rows import Emitted
 from rvertex.user_code.errors import (
     CrowdedTimersError,
@@ -49,7 +49,7 @@ from rvertex.user_code.plain_values import key_view
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rvertex.events.side_output import Side
+    from rvertex.events.side_output import SideOutput
     from rvertex.user_code.context import ValueShell, ValueSource
 
 #: Timers that one key may set, one after the other, when the stream has ended.
@@ -88,9 +88,9 @@ class KeyedProcessing:
     #: Folder of its dead letters; "" for the name of the process.
     letters: str = ""
 
-    def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
+    def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
         """The dead letters, if they are kept."""
-        return letter_sides(self.process, self.on_error, self.letters, inputs[0])
+        return dead_letter_outputs(self.process, self.on_error, self.letters, inputs[0])
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys, then the declared columns.
@@ -145,9 +145,9 @@ class KeyedProcessOperator:
         """Calls that raised and were passed over."""
         return self._poison.count
 
-    def take_aside(self) -> Sequence[pa.RecordBatch]:
+    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
         """The dead letters since the last call."""
-        return self._poison.take_aside()
+        return self._poison.drain_side_outputs()
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
         """See :class:`~rvertex.user_code.context.DrawsValues`."""

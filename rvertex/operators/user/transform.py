@@ -30,7 +30,7 @@ from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import NO_CTIS, Run, concat
 from rvertex.operators.cti_hold import HeldCtis
 from rvertex.operators.protocol import OperatorState
-from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, letter_sides
+from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
 from rvertex.user_code.context import VertexContext
 from rvertex.user_code.errors import UserResultError
 from rvertex.user_code.result import declared_columns, result_columns
@@ -38,7 +38,7 @@ from rvertex.user_code.result import declared_columns, result_columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.events.side_output import Side
+    from rvertex.events.side_output import SideOutput
     from rvertex.user_code.context import ValueShell, ValueSource
 
 
@@ -54,9 +54,9 @@ class UserOperator:
     #: Whether the CTIs that it holds back pass once its rows have left, and no other CTIs.
     passes_ctis: bool = False
 
-    def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
+    def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
         """The dead letters, if they are kept."""
-        return letter_sides(self.code, self.on_error, self.letters, inputs[0])
+        return dead_letter_outputs(self.code, self.on_error, self.letters, inputs[0])
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """The declared schema."""
@@ -90,9 +90,9 @@ class UserOperatorRunner:
         """Events that were passed over."""
         return self._poison.count
 
-    def take_aside(self) -> Sequence[pa.RecordBatch]:
+    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
         """The dead letters since the last call."""
-        return self._poison.take_aside()
+        return self._poison.drain_side_outputs()
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
         """See :class:`~rvertex.user_code.context.DrawsValues`."""

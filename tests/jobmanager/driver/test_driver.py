@@ -194,7 +194,7 @@ def test_a_root_that_stays_away_ends_the_job_manager() -> None:
         scene.pass_time(2.0)
 
 
-def test_what_is_needless_is_deleted_when_the_store_can_be_reached_again() -> None:
+def test_obsolete_files_are_deleted_when_the_store_can_be_reached_again() -> None:
     class Fragile(MemoryBlobs):
         """Deletions fail at first."""
 
@@ -306,7 +306,7 @@ def test_a_last_status_that_cannot_be_written_is_trouble_that_can_be_resumed() -
     assert scene.lines[0].is_closed
 
 
-def test_what_is_needless_when_the_job_ends_is_deleted_too() -> None:
+def test_files_obsolete_when_the_job_ends_are_deleted_too() -> None:
     store = MemoryBlobs()
     scene = Scene(store)
     store.put("checkpoints/a/zombie", b"state")

@@ -12,10 +12,10 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig, JobFailedError
-from jobmanager.driver.subscription import Sites, Writers
+from jobmanager.driver.subscription import Endpoints, Writers
 from planner import Stream, agg, tumbling
 from rstream.items.batch import RESERVED
-from rvertex.messages import Locate, Site
+from rvertex.messages import Endpoint, Locate
 from tests.jobmanager.driver.test_job import PACE
 from tests.support.jobs import (
     ROWS,
@@ -133,12 +133,12 @@ def test_a_failed_job_raises_what_wait_raises(events: Path, tmp_path: Path) -> N
 
 
 def test_old_news_of_a_writer_is_ignored() -> None:
-    sites, told = Sites(), list[Any]()
-    sites.listen(1, lambda: told.append(sites.find("v")))
+    endpoints, told = Endpoints(), list[Any]()
+    endpoints.listen(1, lambda: told.append(endpoints.find("v")))
     for version, address in [(3, "a"), (2, "b"), (3, "a"), (4, "c")]:
-        sites.note(Locate("v", version, (Site(version, "h", address),)))
-    sites.note(Locate("v", 5, ()))
+        endpoints.note(Locate("v", version, (Endpoint(version, "h", address),)))
+    endpoints.note(Locate("v", 5, ()))
     assert told == [Writers(3, ((3, "a"),)), Writers(4, ((4, "c"),)), Writers(5, ())]
-    sites.listen(1, None)
-    sites.note(Locate("v", 6, (Site(6, "h", "d"),)))
+    endpoints.listen(1, None)
+    endpoints.note(Locate("v", 6, (Endpoint(6, "h", "d"),)))
     assert len(told) == 3

@@ -56,10 +56,10 @@ def said(out: list[Instruction], kind: type) -> list[object]:
     return [i.instruction for i in out if isinstance(i, Tell) and isinstance(i.instruction, kind)]
 
 
-def sites(out: list[Instruction], vertex: str) -> list[int]:
+def endpoints(out: list[Instruction], vertex: str) -> list[int]:
     """The instances of a vertex that the first host was told of last."""
     told = [x for x in said(out, Locate) if isinstance(x, Locate) and x.vertex == vertex]
-    return [site.epoch for site in told[-1].sites]
+    return [endpoint.epoch for endpoint in told[-1].endpoints]
 
 
 # ---- replicas
@@ -95,7 +95,7 @@ def test_a_replica_that_dies_leaves_no_gap_and_a_newcomer_joins_the_other(rewrit
     scene.progress("b", 40, 20, epoch=3)
     out = scene.tell(HostLost("h1.0", "SIGKILL"))
     assert started(out) == [], "nobody restarts"
-    assert sites(out, "b") == [3], "readers are told of the other one at once"
+    assert endpoints(out, "b") == [3], "readers are told of the other one at once"
     scene.answers = False
     scene.ready("h1.1")
     assert said_last(scene, TakeCheckpoint) == "TakeCheckpoint(host='h2.0', vertex='b', epoch=3)"
@@ -195,7 +195,7 @@ def test_when_one_replica_finishes_the_other_is_stopped() -> None:
     out = scene.finish("b", 100, 50, epoch=3)
     assert said(out, StopVertex) == [StopVertex("h1.0", "b", 2, flush=False)]
     assert scene.manager.vertices["b"].state == "finished"
-    assert sites(out, "b") == [3]
+    assert endpoints(out, "b") == [3]
 
 
 def test_a_replica_goes_on_while_readers_need_its_memory() -> None:

@@ -288,7 +288,7 @@ def test_what_is_finished_and_durable_is_not_run_again() -> None:
     scene.ready("h0.1.0")
     assert scene.manager.vertices["a"].state == "finished"
     told = [i for i in scene.lines if "Locate(vertex='a'" in i]
-    assert told[-1].endswith("sites=()))"), "its stream is read from Parquet"
+    assert told[-1].endswith("endpoints=()))"), "its stream is read from Parquet"
 
 
 def test_a_resumed_job_that_had_finished_ends_at_once() -> None:

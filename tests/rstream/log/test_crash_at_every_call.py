@@ -52,7 +52,7 @@ class Facts:
     #: All items below were acknowledged as durable.
     durable: int = 0
     #: Nobody needs what is below.
-    needless_below: int = 0
+    obsolete_below: int = 0
     names: tuple[str, ...] = ()
 
 
@@ -102,7 +102,7 @@ def write_again_from_the_start(store: BlobStore, facts: Facts) -> None:
 def collect(store: BlobStore, facts: Facts) -> None:
     stream = open_inline(store, start_seq=facts.durable)
     for mark in (20, 40, 45):
-        facts.needless_below = max(facts.needless_below, mark)
+        facts.obsolete_below = max(facts.obsolete_below, mark)
         stream.garbage_collect(mark)
         facts.durable = max(facts.durable, stream.durable_seq)
     stream.close(flush=False)
@@ -110,7 +110,7 @@ def collect(store: BlobStore, facts: Facts) -> None:
 
 def collect_by_another(store: BlobStore, facts: Facts) -> None:
     """As ``jobmanager gc`` does, without a stream."""
-    facts.needless_below = 33
+    facts.obsolete_below = 33
     DurableLog(store, "s").collect(33)
 
 
@@ -120,7 +120,7 @@ def collect_while_writing(store: BlobStore, facts: Facts) -> None:
         end = 60 + 20 * step
         stream.write(stream.next_seq, items(stream.next_seq, end))
         facts.durable = max(facts.durable, stream.flush(0))
-        facts.needless_below = max(facts.needless_below, end - 30)
+        facts.obsolete_below = max(facts.obsolete_below, end - 30)
         stream.garbage_collect(end - 30)
     stream.close(flush=False)
 
@@ -144,7 +144,7 @@ def spill(store: BlobStore, facts: Facts) -> None:
         stream.write(lo, items(lo, lo + 20))
         stream.has_room()
         background.run_delayed()
-    facts.needless_below = 30
+    facts.obsolete_below = 30
     stream.garbage_collect(30)
     stream.request_flush()
     stream.close(flush=False)
@@ -224,16 +224,16 @@ def check_laws(store: BlobStore, facts: Facts, operation: Operation) -> None:
     held = seen(store)
     if operation.durability == "volatile":
         return
-    assert held.keys() >= set(range(facts.needless_below, facts.durable))
+    assert held.keys() >= set(range(facts.obsolete_below, facts.durable))
     stream = open_inline(store, start_seq=facts.durable, durability=operation.durability)
     stream.check()
-    assert stream.first_seq <= facts.needless_below
+    assert stream.first_seq <= facts.obsolete_below
     assert stream.next_seq >= facts.durable
     for part in read_all(stream.register(stream.first_seq)):
         assert part.batch.equals(items(part.first_seq, part.next_seq))
     stream.close(flush=False)
     first_seq = first_kept(store)
-    assert first_seq <= facts.needless_below
+    assert first_seq <= facts.obsolete_below
     read_to = first_seq
     for part in read_all(open_reader(store, first_seq)):
         assert part.batch.equals(items(part.first_seq, part.next_seq))

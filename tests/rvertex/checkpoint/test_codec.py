@@ -223,7 +223,7 @@ def test_a_failed_checkpoint_leaves_nothing_for_long(puts: int) -> None:
     store.left = 1 << 30
     snapshot = snapshot_of(rows=pa.Table.from_batches([steady, late]))
     written = write(store, writer, snapshot, 2)
-    for path in written.needless:
+    for path in written.obsolete:
         store.delete(path)
     assert sorted([*written.parts, checkpoint_path(FOLDER, 1, 2)]) == [
         p for p in store.list() if p != checkpoint_path(FOLDER, 1, 1)

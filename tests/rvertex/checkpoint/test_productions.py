@@ -30,7 +30,7 @@ from rvertex.checkpoint.value_log import open_values
 from rvertex.errors import CorruptJournalError, OvertakenError
 from rvertex.events.run import Run
 from rvertex.host.environment import HostEnvironment, HostLimits
-from rvertex.host.opening import open_instance
+from rvertex.host.opening import prepare_instance
 from rvertex.host.runner import VertexRunner
 from rvertex.messages import CheckpointTaken, VertexFinished
 from rvertex.operators.protocol import OperatorState, Stateless
@@ -200,7 +200,9 @@ class Instance:
             notify=self.notify,
             wake=self.wake,
         )
-        self.runner = VertexRunner(epoch, open_instance(world.spec, checkpoint, env), env, Turn())
+        self.runner = VertexRunner(
+            epoch, prepare_instance(world.spec, checkpoint, env), env, Turn()
+        )
 
     def wake(self) -> None:
         self.wakes += 1
@@ -510,7 +512,7 @@ def test_what_was_stored_is_checked_before_it_is_written_again() -> None:
     run(world, 4)
     assert world.newest is not None
     env = world.newest.env
-    opened = open_instance(STRONG, "", env)
+    opened = prepare_instance(STRONG, "", env)
     assert opened.history is not None
     again = tuple(StepResult(tuple(map(ended, step.outputs))) for step in opened.history.again)
     opened = replace(opened, history=replace(opened.history, again=again))

@@ -1,4 +1,4 @@
-"""What a vertex puts aside: its order, its end, and that no schedule shows in it.
+"""Side outputs of a vertex: their order, their end, and that no schedule shows in them.
 
 Cannot catch: what becomes of side streams in a job (tests/jobmanager/storage/test_side_output.py).
 """
@@ -15,7 +15,7 @@ from hypothesis import given
 from rstream.items.batch import CTI, KIND, VE, VS
 from rstream.types import INF_TIME
 from rvertex.events.run import Run
-from rvertex.events.side_output import Side, sides_of
+from rvertex.events.side_output import SideOutput, side_outputs_of
 from rvertex.operators.protocol import Stateless
 from rvertex.vertex.reorder import FRONTIER, late_payload
 from rvertex.vertex.spec import OutputEdge, VertexSpec
@@ -41,13 +41,13 @@ BAD = pa.schema([("k", pa.int64())])
 
 @dataclass(frozen=True)
 class Refuse:
-    """Puts the events without a key aside, twice over: as they are, and their keys alone."""
+    """Sends the events without a key to two side outputs: as they are, and their keys alone."""
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         return inputs[0]
 
-    def sides(self, inputs: Sequence[pa.Schema]) -> tuple[Side, ...]:
-        return (Side("dead_letters/all", inputs[0]), Side("dead_letters/keys", BAD))
+    def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
+        return (SideOutput("dead_letters/all", inputs[0]), SideOutput("dead_letters/keys", BAD))
 
     def open(self, inputs: Sequence[pa.Schema]) -> Refusing:
         return Refusing()
@@ -55,30 +55,30 @@ class Refuse:
 
 class Refusing(Stateless):
     def __init__(self) -> None:
-        self._aside: list[pa.RecordBatch] = []
+        self._refused: list[pa.RecordBatch] = []
 
     def process(self, ports: Sequence[Run]) -> Run:
         (run,) = ports
         is_bad = pc.is_null(run.events.column("k"))
         refused = run.events.filter(is_bad)
-        self._aside = [refused, refused.select([VS, VE, "k"])]
+        self._refused = [refused, refused.select([VS, VE, "k"])]
         return Run(run.events.filter(pc.invert(is_bad)), run.ctis)
 
-    def take_aside(self) -> Sequence[pa.RecordBatch]:
-        return self._aside
+    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
+        return self._refused
 
 
 def vertex() -> VertexSpec:
     """A source that keeps its late rows, and an operator behind it that refuses some."""
     plain = source_vertex()
-    sides = (Side("late/v", late_payload(LEFT)), *Refuse().sides([LEFT]))
+    sides = (SideOutput("late/v", late_payload(LEFT)), *Refuse().side_outputs([LEFT]))
     edges = [OutputEdge((s.name,), (s.name,), (), "async", False, s.name, s.payload) for s in sides]
     return replace(plain, operators=(Refuse(), *plain.operators), outputs=(*plain.outputs, *edges))
 
 
 @examples(15)
 @given(table=events(LEFT, times=times(0, 40), max_size=24), schedule=schedules(1))
-def test_what_is_put_aside_does_not_know_the_schedule(
+def test_side_outputs_do_not_depend_on_the_schedule(
     table: list[Ev], schedule: list[Action]
 ) -> None:
     whole = run_vertex(vertex(), [arrival(table)], [])
@@ -101,6 +101,6 @@ def test_rows_are_in_the_order_found_and_a_stream_without_any_has_no_items() -> 
     assert (refused.num_rows, keys.num_rows) == (0, 0)
 
 
-def test_most_operators_put_nothing_aside() -> None:
-    assert sides_of(source_vertex().operators[0], [LEFT]) == ()
-    assert len(sides_of(Refuse(), [LEFT])) == 2
+def test_most_operators_have_no_side_output() -> None:
+    assert side_outputs_of(source_vertex().operators[0], [LEFT]) == ()
+    assert len(side_outputs_of(Refuse(), [LEFT])) == 2

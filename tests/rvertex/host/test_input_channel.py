@@ -20,9 +20,9 @@ from rstream.log.durable import DurableLog
 from rstream.transport.flight import StreamServer
 from rstream.transport.receive import PushedReader
 from rvertex.host.environment import HostEnvironment, HostLimits
-from rvertex.host.input_channel import SILENCE_S, Inlet
+from rvertex.host.input_channel import SILENCE_S, InputChannelReader
 from rvertex.host.wiring import FlightWiring
-from rvertex.messages import Locate, Site
+from rvertex.messages import Endpoint, Locate
 from rvertex.vertex.spec import InputChannel
 from tests.support.builders import cti, ev, make_items
 
@@ -68,7 +68,7 @@ class Scene:
             notify=lambda notice: None,
             wake=lambda: None,
         )
-        self.inlet = Inlet(CHANNEL, self.env, lambda *loss: self.lost.append(loss))
+        self.reader = InputChannelReader(CHANNEL, self.env, lambda *loss: self.lost.append(loss))
         self.servers: dict[int, StreamServer] = {}
         self.seen: list[int] = []
         self._version = 0
@@ -89,17 +89,17 @@ class Scene:
             server.publish("s", epoch, stream)
         return stream
 
-    def site(self, epoch: int) -> Site:
+    def endpoint(self, epoch: int) -> Endpoint:
         if epoch in self.servers:
-            return Site(epoch, f"host{epoch}", self.servers[epoch].address)
-        return Site(epoch, HERE, self.server.address)
+            return Endpoint(epoch, f"host{epoch}", self.servers[epoch].address)
+        return Endpoint(epoch, HERE, self.server.address)
 
     def locate(self, *epochs: int) -> None:
         self._version += 1
-        self.env.locate(Locate("v.0", self._version, tuple(self.site(e) for e in epochs)))
+        self.env.locate(Locate("v.0", self._version, tuple(self.endpoint(e) for e in epochs)))
 
     def read(self, rows_max: int = 100) -> Items | None:
-        items = self.inlet.read(len(self.seen), rows_max)
+        items = self.reader.read(len(self.seen), rows_max)
         if items is not None:
             assert items.first_seq == len(self.seen)
             self.seen += int64_column(items.batch, VS).tolist()
@@ -114,29 +114,29 @@ class Scene:
 
     def read_nothing_at(self, epoch: int | None) -> None:
         """Nothing on the way to this instance (None: to a folder), and nothing there."""
-        self._read_nothing_until(lambda: self.inlet._attached is not None and self.epoch == epoch)
+        self._read_nothing_until(lambda: self.reader._attached is not None and self.epoch == epoch)
         for _ in range(20):
             assert self.read() is None
             assert self.epoch == epoch
 
     def read_until_left(self) -> None:
-        self._read_nothing_until(lambda: self.inlet._attached is None)
+        self._read_nothing_until(lambda: self.reader._attached is None)
 
     def wait_at_none(self) -> None:
         """It reads nowhere, however often it is asked."""
         for _ in range(20):
             assert self.read() is None
-            assert self.inlet._attached is None
+            assert self.reader._attached is None
 
     @property
     def epoch(self) -> int | None:
         """Of the instance that is read now; None: a folder is, or nothing."""
-        attached = self.inlet._attached
-        return None if attached is None or attached.site is None else attached.site.epoch
+        attached = self.reader._attached
+        return None if attached is None or attached.endpoint is None else attached.endpoint.epoch
 
     def receive_until(self, count: int) -> None:
         """Wait until that many items are here, read or not."""
-        attached, deadline_s = self.inlet._attached, time.monotonic() + WAIT_S
+        attached, deadline_s = self.reader._attached, time.monotonic() + WAIT_S
         assert attached is not None
         assert isinstance(attached.reader, PushedReader)
         queue = attached.reader._queue._queue
@@ -154,7 +154,7 @@ class Scene:
         self._read_nothing_until(lambda: bool(self.lost))
 
     def close(self) -> None:
-        self.inlet.close()
+        self.reader.close()
         for server in (self.server, *self.servers.values()):
             server.close()
         self.wiring.close()

@@ -22,7 +22,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import NO_CTIS, Run
-from rvertex.operators.cti_forwarding import CaughtUp
+from rvertex.operators.cti_forwarding import ForwardCtis
 from rvertex.operators.cti_hold import HELD_MAX, HeldCtis
 from rvertex.operators.joins.anti import AntiJoin
 from rvertex.operators.joins.left import LeftJoin
@@ -89,7 +89,7 @@ def _assert_all_pass(spec: Any, inputs: list[Run], cuts: list[int]) -> Run:
     schemas = [PAYLOAD] * len(inputs)
     plain = assert_cut_invariant(spec, inputs, schemas, cuts)
     is_user = isinstance(spec, UserOperator)
-    behind = replace(spec, passes_ctis=True) if is_user else CaughtUp(spec)
+    behind = replace(spec, passes_ctis=True) if is_user else ForwardCtis(spec)
     out = assert_cut_invariant(behind, inputs, schemas, cuts)
     assert str(out.events.to_pylist()) == str(plain.events.to_pylist())
     own = [] if is_user else plain.ctis.tolist()
@@ -140,7 +140,7 @@ def test_every_cti_of_a_pair_passes(spec: Any, both: list[Run], cuts: list[int])
 
 def test_the_worked_session() -> None:
     run = make_run([ev(0, k=1), cti(3), cti(INF_TIME)], pa.schema([("k", pa.int64())]))
-    spec = CaughtUp(SessionAggregate((), 5, None, COUNT))
+    spec = ForwardCtis(SessionAggregate((), 5, None, COUNT))
     out = assert_cut_invariant(spec, [run], [pa.schema([("k", pa.int64())])])
     assert table_of(out) == [cti(0), ev(0, 5, n=1), cti(3), cti(INF_TIME)]
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rstream.items.batch import event_schema
 from rstream.types import INF_TIME
 from rvertex.events.run import NO_CTIS, Run
-from rvertex.events.side_output import sides_of
+from rvertex.events.side_output import side_outputs_of
 from rvertex.operators.user import keyed_process
 from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.user_code import emitted_rows as emitted
@@ -315,7 +315,7 @@ def test_a_call_that_raised_has_changed_nothing(run: Run, cuts: list[int], on_er
 
 def test_poison_is_counted_and_kept() -> None:
     spec = spec_of(Touchy, N, on_error="dead_letter")
-    (side,) = sides_of(spec, [ODD])
+    (side,) = side_outputs_of(spec, [ODD])
     assert side.name == "dead_letters/Touchy"
     operator = spec.open([ODD])
     run = make_run([ev(1, k=1, x=2), ev(2, 5, k=1, x=3), cti(4)], ODD)
@@ -323,7 +323,7 @@ def test_poison_is_counted_and_kept() -> None:
     assert table_of(out) == [ev(1, k=1, n=1), cti(4)]
     out = operator.process([Run(run.events.slice(0, 0), np.array([5]))])
     assert operator.poisoned_events == 2
-    (letters,) = operator.take_aside()
+    (letters,) = operator.drain_side_outputs()
     first, second = letters.to_pylist()
     line = first.pop("error")
     assert first == {"_vs": 2, "_ve": 5, "seq": 1, "k": 1, "x": 3}
@@ -331,7 +331,7 @@ def test_poison_is_counted_and_kept() -> None:
     assert "raise ValueError" in line
     assert (second["seq"], second["k"], second["_vs"]) == (2, None, 4)
     assert second["error"].startswith("RuntimeError: odd timer at ")
-    assert operator.take_aside()[0].num_rows == 0
+    assert operator.drain_side_outputs()[0].num_rows == 0
     again = spec.open([ODD])
     again.load(operator.snapshot())
     assert again.poisoned_events == 2
@@ -344,7 +344,7 @@ def test_letters_do_not_depend_on_the_cutting(run: Run, cuts: list[int]) -> None
         operator = spec_of(Touchy, N, on_error="dead_letter").open([ODD])
         for piece in pieces:
             operator.process([piece])
-        (found,) = operator.take_aside()
+        (found,) = operator.drain_side_outputs()
         return list(found.to_pylist())
 
     ends = sorted({min(cut, run.events.num_rows) for cut in [*cuts, run.events.num_rows]})

@@ -123,7 +123,7 @@ def test_a_row_is_poison_if_the_function_raises_on_it_alone() -> None:
     spec = applied(odd, on_error="dead_letter")
     operator = spec.open([XY])
     assert table_of(operator.process([RUN])) == [*(ev(t, 9, x=t) for t in (0, 2, 4)), cti(6)]
-    (letters,) = operator.take_aside()
+    (letters,) = operator.drain_side_outputs()
     assert letters.column("seq").to_pylist() == [1, 3, 5]
     assert letters.column("x").to_pylist() == [1, 3, 5]
     assert operator.poisoned_events == 3

@@ -1,0 +1,101 @@
+"""Laws of single decisions: what the job manager may and may not do upon one notice.
+
+Production mends what these forbid: a reader that finds nothing asks again, a host that was taken
+twice is replaced. So no law of the outcome sees such a mistake, only time is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.state.messages import DeleteFiles, TwinLevel
+from rvertex.messages import HostReady, ItemsLost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from jobmanager.manager.manager import JobManager
+    from jobmanager.state.messages import Instruction, Notice
+    from jobmanager.state.records import InstanceState, VertexState
+
+Broken = tuple[str, str]
+
+
+class Decision:
+    """The job before a notice, as far as these laws ask for it."""
+
+    def __init__(self, core: JobManager, notice: Notice) -> None:
+        self._core, self._notice = core, notice
+        self._newest = core.job.epoch
+        self._is_refused = self._is_second_attempt()
+        self._is_early = self._is_untried()
+        self._elder = self._elder_of_twins()
+
+    def broken(self, out: Iterable[Instruction]) -> Iterator[Broken]:
+        """The laws that the decision broke, each with what was seen."""
+        notice = self._notice
+        if isinstance(notice, HostReady) and self._is_refused:
+            host = self._core.job.current(notice.host)
+            if host is not None and host.state == "ready":
+                yield "second attempts are refused", notice.host
+        if isinstance(notice, ItemsLost) and self._is_early:
+            writer = self._core.vertices[self._core.topology.writer(notice.stream)]
+            if any(i.epoch > self._newest for i in writer.instances):
+                yield "readers try all writers before one restarts", repr(notice)[:200]
+        if isinstance(notice, TwinLevel) and self._elder is not None:
+            yield from self._what_goes_with(self._elder)
+        for vertex, new in self._core.job.instances():
+            if new.epoch > self._newest:
+                yield from self._memory_of(vertex, new)
+        gone = {name for i in out if isinstance(i, DeleteFiles) for name in i.names}
+        for vertex, instance in self._core.job.instances() if gone else ():
+            if instance.state in ("waiting", "starting") and instance.checkpoint in gone:
+                yield "what is to be loaded is kept", f"{vertex.shape.id} {instance.checkpoint}"
+
+    def _is_second_attempt(self) -> bool:
+        notice = self._notice
+        if not isinstance(notice, HostReady) or notice.attempt == 0:
+            return False
+        host = self._core.job.current(notice.host)
+        return host is not None and host.state == "starting"
+
+    def _is_untried(self) -> bool:
+        notice = self._notice
+        if not isinstance(notice, ItemsLost):
+            return False
+        if self._core.job.instance(notice.vertex, notice.epoch) is None:
+            return False
+        writer = self._core.vertices[self._core.topology.writer(notice.stream)]
+        return any(i.epoch not in notice.writer_epochs for i in writer.instances)
+
+    def _elder_of_twins(self) -> InstanceState | None:
+        notice = self._notice
+        if not isinstance(notice, TwinLevel):
+            return None
+        return self._core.job.instance(notice.vertex, notice.old_epoch)
+
+    def _what_goes_with(self, elder: InstanceState) -> Iterator[Broken]:
+        """What readers still ask of a retired instance's memory, another one has."""
+        job, notice = self._core.job, self._notice
+        assert isinstance(notice, TwinLevel)
+        vertex = job.vertices[notice.vertex]
+        if elder in vertex.instances or not vertex.instances:
+            return
+        for stream in vertex.shape.outputs:
+            if stream.is_durable or stream.reader is None or job.is_settled(stream.reader.vertex):
+                continue
+            needed = job.held(stream.reader.vertex, stream.reader.index)
+            there = min(i.released.get(stream.id, 0) for i in vertex.instances)
+            if there > max(needed, elder.released.get(stream.id, 0)):
+                detail = f"{stream.id} from {needed}, there from {there}"
+                yield "no memory that is asked for is retired", detail
+
+    def _memory_of(self, vertex: VertexState, new: InstanceState) -> Iterator[Broken]:
+        """A new instance has in memory what it writes from its checkpoint on, nothing before."""
+        known = {r.name: r for r in self._core.tracker.refs(vertex.shape.id)}
+        ref = known.get(new.checkpoint)
+        for stream in vertex.shape.outputs if ref is not None else ():
+            first = ref.outputs[stream.writer.index] if ref is not None else 0
+            if not stream.is_durable and new.released.get(stream.id, 0) < first:
+                detail = f"{stream.id}: {new.released.get(stream.id)}, begins at {first}"
+                yield "memory begins with the checkpoint", detail
