@@ -41,7 +41,7 @@ from rstream import (
 from rstream.clock import SystemClock
 from rstream.items.batch import CTI, EVENT
 from rvertex.aggregates.spec import AggregateSpec
-from rvertex.checkpoint.checkpointer import Checkpointer, Turn
+from rvertex.checkpoint.checkpointer import Checkpointer, CheckpointSlot
 from rvertex.checkpoint.codec import CheckpointWriter, encode_snapshot
 from rvertex.host.environment import HostLimits
 from rvertex.operators.joins.inner import TemporalJoin
@@ -247,20 +247,20 @@ def rate(feed: Feed, folder: str, seconds: float, setting: Setting) -> Rate:
         host,
         get_snapshot=feed.vertex.get_snapshot,
         is_durable=lambda seqs, at_once: True,
-        turn=Turn(),
+        slot=CheckpointSlot(),
         loaded=None,
         positions=feed.vertex.consumed,
     )
     if setting.checkpoint_s is not None:  # the first uploads everything; it is told apart
         checkpoints.request()
-        checkpoints.turn(feed.vertex.consumed)
+        checkpoints.poll(feed.vertex.consumed)
         while not host.notices:
             time.sleep(0.01)
-            checkpoints.turn(feed.vertex.consumed)
+            checkpoints.poll(feed.vertex.consumed)
     rows = collected = 0
     begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
     while time.perf_counter() - begin_s < seconds:
-        checkpoints.turn(feed.vertex.consumed)
+        checkpoints.poll(feed.vertex.consumed)
         items = feed.step()
         rows += BATCH_ROWS
         if items is not None:

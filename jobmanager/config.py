@@ -31,7 +31,7 @@ class JobConfig:
     host_silence_s: float = 30.0
     #: No vertex of the job gets further for this long: the job fails with a diagnosis.
     stall_wait_s: float = 600.0
-    #: One turn of a vertex lasts this long: the job fails and says what the vertex was busy with.
+    #: A poll of a vertex that lasts longer fails the job, with an error that names the operator.
     step_wait_s: float = 600.0
     #: Restarts of one vertex without progress between them.
     vertex_restarts_max: int = 10

@@ -66,7 +66,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class HostBusy:
-    """A turn of a vertex goes on for long; while it does, the host reports no progress."""
+    """One poll of a vertex lasts long; until it ends, the host reports no progress."""
 
     host: str
     vertex: str
@@ -194,16 +194,16 @@ class Locate:
 class StartVertex:
     """Open an instance. An empty checkpoint means the initial snapshot.
 
-    It is number ``turn`` of ``turns`` instances that take checkpoints in turns: every interval x
-    ``turns``, the first after interval x (``turn`` + 1).
+    ``checkpoint_slots`` instances take checkpoints one after the other: this one every interval x
+    ``checkpoint_slots``, the first after interval x (``checkpoint_slot`` + 1).
     """
 
     host: str
     vertex: str
     epoch: int
     checkpoint: str
-    turn: int
-    turns: int
+    checkpoint_slot: int
+    checkpoint_slots: int
 
 
 @dataclass(frozen=True, slots=True)

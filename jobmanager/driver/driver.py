@@ -137,7 +137,7 @@ class Driver:
         try:
             self.begin(resumed=resumed)
             while self.ended_s is None:
-                self.turn(self._config.tick_s)
+                self.poll(self._config.tick_s)
         finally:
             try:
                 self.close()
@@ -162,7 +162,7 @@ class Driver:
         begin = JobResumed if resumed else JobStarted
         self._handle(begin(self._executor.hosts, self._now_us(), self._config.retain_us))
 
-    def turn(self, wait_s: float) -> None:
+    def poll(self, wait_s: float) -> None:
         """Take the notices that are there, waiting at most ``wait_s`` for one; let time pass.
 
         Raises:

@@ -145,7 +145,7 @@ def _low_water_marks(job: JobState) -> LowWaterMarks:
     return low_water_marks(
         job.topology,
         job.tracker,
-        job.is_settled,
+        job.is_retired,
         lambda vertex: _passed(job, vertex),
         lambda vertex, ref: _held(job, vertex, ref),
         job.may_begin_anew,
@@ -170,7 +170,7 @@ def _held(job: JobState, vertex: str, needed: CheckpointRef) -> CheckpointRef:
 def kept_marks(job: JobState) -> dict[str, int | None]:
     """Of a job on which nobody works: forget all that retention does not hold; the marks then.
 
-    A vertex that is settled keeps what is held for its age alone; None: nothing of that stream.
+    A vertex that is retired keeps what is held for its age alone; None: nothing of that stream.
     """
     job.retain_us = job.config.retain_us
     low = _low_water_marks(job)

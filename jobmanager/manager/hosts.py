@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def begin(job: JobState, notice: JobStarted | JobResumed) -> None:
-    """Fill the slots, and start what is not settled; nothing of before is left."""
+    """Fill the slots, and start vertices that are not retired; nothing of before is left."""
     assert notice.hosts >= 1, notice.hosts
     job.state, job.error = "running", ""
     job.now_us = job.advanced_us = notice.now_us
@@ -55,7 +55,7 @@ def begin(job: JobState, notice: JobStarted | JobResumed) -> None:
     for host in job.hosts:
         host.heard_us = job.now_us
         job.out.append(StartHost(host.name))
-    restart(job, [v for v in job.vertices if not job.is_settled(v)])
+    restart(job, [v for v in job.vertices if not job.is_retired(v)])
 
 
 def _too_few_hosts(vertex: str, replicas: int, hosts: int) -> str:
@@ -109,7 +109,7 @@ def lost(job: JobState, name: str, reason: str) -> None:
 
 
 def busy(job: JobState, notice: HostBusy) -> None:
-    """A turn goes on for long: the host lives, and is given up when it has lasted too long."""
+    """One poll of a vertex lasts long: the host lives, until the poll exceeds its limit."""
     host = job.current(notice.host)
     if host is None or host.state != "ready":
         return
@@ -157,7 +157,7 @@ def let_drained_go(job: JobState) -> None:
         if not host.is_draining or host.state != "ready":
             continue
         here = [(v, i) for v, i in job.instances() if i.slot == host.slot]
-        if all(job.is_settled(v.shape.id) for v, _ in here):
+        if all(job.is_retired(v.shape.id) for v, _ in here):
             host.state = "drained"
             job.tell(host.name, StopHost(host.name, flush=True))
             for vertex, instance in here:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def new_instance(
-    job: JobState, vertex: VertexState, ref: CheckpointRef, slot: int, turn: int
+    job: JobState, vertex: VertexState, ref: CheckpointRef, slot: int, checkpoint_slot: int
 ) -> InstanceState:
     """An instance that begins from a checkpoint; not yet among those of its vertex."""
     job.epoch += 1
@@ -40,7 +40,7 @@ def new_instance(
     return InstanceState(
         epoch=job.epoch,
         slot=slot,
-        turn=turn,
+        checkpoint_slot=checkpoint_slot,
         checkpoint=ref.name,
         parts=ref.parts,
         consumed=ref.reads,
@@ -57,11 +57,11 @@ def order(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
         instance.state = "waiting"
         return
     instance.state, instance.host = "starting", host.name
-    name, epoch, turns = vertex.shape.id, instance.epoch, vertex.shape.recovery.replicas
+    name, epoch, slots = vertex.shape.id, instance.epoch, vertex.shape.recovery.replicas
     _locate_inputs(job, vertex, host)
     job.tell(
         host.name,
-        StartVertex(host.name, name, epoch, instance.checkpoint, instance.turn, turns),
+        StartVertex(host.name, name, epoch, instance.checkpoint, instance.checkpoint_slot, slots),
     )
 
 
@@ -91,8 +91,8 @@ def restart(job: JobState, lost: Iterable[str]) -> None:
             continue
         vertex.joins.clear()
         vertex.homes = slots_for_restart(job, vertex, moved)
-        for turn, slot in enumerate(vertex.homes):
-            instance = new_instance(job, vertex, ref, slot, turn)
+        for number, slot in enumerate(vertex.homes):
+            instance = new_instance(job, vertex, ref, slot, number)
             vertex.instances.append(instance)
             order(job, vertex, instance)
 
@@ -112,7 +112,7 @@ def _recompute(job: JobState, vertex: VertexState, ref: CheckpointRef) -> None:
     """Have one instance write again what was lost; the others serve on."""
     rows = vertex.instances
     former = next((i for i in rows if not job.is_live(i)), rows[-1])
-    new = new_instance(job, vertex, ref, former.slot, former.turn)
+    new = new_instance(job, vertex, ref, former.slot, former.checkpoint_slot)
     new.replaces, new.reason = former.replaces, former.reason
     for twin in rows:
         if twin.replaces == former.epoch:
@@ -156,7 +156,7 @@ def lose_slot(job: JobState, slot: int) -> None:
         for instance in [i for i in vertex.instances if i.slot == slot]:
             remove(vertex, instance)
             hit.append(vertex)
-    dead = [v for v in hit if not v.instances and not job.is_settled(v.shape.id)]
+    dead = [v for v in hit if not v.instances and not job.is_retired(v.shape.id)]
     restart(job, [v.shape.id for v in dead])
     for vertex in hit:
         if vertex not in dead:
@@ -166,7 +166,7 @@ def lose_slot(job: JobState, slot: int) -> None:
 def stop_obsolete(job: JobState) -> None:
     """Close all but the first to finish of what no one asks anything of any more."""
     for vertex in job.vertices.values():
-        if len(vertex.instances) < 2 or not job.is_settled(vertex.shape.id):
+        if len(vertex.instances) < 2 or not job.is_retired(vertex.shape.id):
             continue
         for instance in [i for i in vertex.instances if i.epoch != vertex.finisher]:
             stop(job, vertex, instance, flush=False)  # its outputs are durable to the end
@@ -179,7 +179,7 @@ def stop_obsolete(job: JobState) -> None:
 def location(job: JobState, vertex: VertexState) -> Locate | None:
     """Where its streams can be read now; None while that is nowhere."""
     serving = [i for i in vertex.instances if i.state in ("running", "finished") and job.is_live(i)]
-    if not serving and not job.is_settled(vertex.shape.id):
+    if not serving and not job.is_retired(vertex.shape.id):
         return None
     serving.sort(key=lambda i: job.hosts[i.slot].is_draining)  # stable: the primary comes first
     endpoints = (Endpoint(i.epoch, i.host, job.hosts[i.slot].address) for i in serving)
@@ -264,7 +264,7 @@ def failed(job: JobState, notice: VertexFailed) -> None:
     if vertex.instances:
         vertex.join_failures += 1
         vertex.due_us = job.now_us + _pause_us(job, vertex.join_failures)
-    elif not job.is_settled(name):
+    elif not job.is_retired(name):
         _restart_failed(job, vertex, notice.message, at_once=is_unreadable)
 
 
@@ -293,5 +293,5 @@ def due(job: JobState, name: str) -> None:
     if vertex.due_us is None:
         return
     vertex.due_us = None
-    if not vertex.instances and not job.is_settled(name):
+    if not vertex.instances and not job.is_retired(name):
         restart(job, [name])

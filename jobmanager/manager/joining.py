@@ -140,12 +140,12 @@ def answered(job: JobState, vertex: VertexState, source: int, ref: CheckpointRef
         return
     vertex.joins = [j for j in vertex.joins if j.source != source]
     for join in ready:
-        new = new_instance(job, vertex, ref, join.slot, _turn(job, vertex, join))
+        new = new_instance(job, vertex, ref, join.slot, _checkpoint_slot(job, vertex, join))
         new.replaces, new.reason = join.replaces, join.reason
         vertex.restarts += join.replaces is None
         vertex.instances.append(new)
         order(job, vertex, new)
-    _settle_homes(vertex)
+    _assign_homes(vertex)
 
 
 def _has_inputs(job: JobState, vertex: VertexState, ref: CheckpointRef) -> bool:
@@ -154,16 +154,16 @@ def _has_inputs(job: JobState, vertex: VertexState, ref: CheckpointRef) -> bool:
     return all(stream.is_durable or job.released(stream.id) <= seq for stream, seq in reads)
 
 
-def _turn(job: JobState, vertex: VertexState, join: Join) -> int:
-    """Whose turns at checkpoints it takes: those of the one it replaces, or that are free."""
+def _checkpoint_slot(job: JobState, vertex: VertexState, join: Join) -> int:
+    """The checkpoint slot of the new instance: that of the old one, or the first free one."""
     old = None if join.replaces is None else job.instance(vertex.shape.id, join.replaces)
     if old is not None:
-        return old.turn
-    taken = {i.turn for i in vertex.instances}
+        return old.checkpoint_slot
+    taken = {i.checkpoint_slot for i in vertex.instances}
     return min(k for k in range(len(taken) + 1) if k not in taken)
 
 
-def _settle_homes(vertex: VertexState) -> None:
+def _assign_homes(vertex: VertexState) -> None:
     vertex.homes = [i.slot for i in vertex.instances if i.replaces is None]
 
 
@@ -183,16 +183,16 @@ def compare_twins(job: JobState, vertices: Iterable[str]) -> None:
     found = [v for v in map(job.vertices.__getitem__, concerned) if len(v.instances) > 1]
     for vertex, twin in [(v, i) for v in found for i in v.instances]:
         old = None if twin.replaces is None else job.instance(vertex.shape.id, twin.replaces)
-        if old is None or twin.is_level_told or not job.is_running(twin):
+        if old is None or twin.is_level_reported or not job.is_running(twin):
             continue
         if twin.reason == SLOW or not twin.goal:
             twin.goal = old.consumed
         name = vertex.shape.id
         if all(map(operator.ge, twin.consumed, twin.goal)) and _has_all(job, vertex, twin):
-            twin.is_level_told = True
+            twin.is_level_reported = True
             job.out.append(Feed(TwinLevel(name, old.epoch, twin.epoch)))
         elif twin.reason == SLOW and job.now_us - twin.opened_us > _patience_us(job):
-            twin.is_level_told = True
+            twin.is_level_reported = True
             job.out.append(Feed(TwinLevel(name, twin.epoch, old.epoch)))
 
 
@@ -203,7 +203,7 @@ def _patience_us(job: JobState) -> float:
 def _has_all(job: JobState, vertex: VertexState, twin: InstanceState) -> bool:
     """Whether readers ask nothing of its elder's memory that it never had."""
     for stream in vertex.shape.outputs:
-        if stream.is_durable or stream.reader is None or job.is_settled(stream.reader.vertex):
+        if stream.is_durable or stream.reader is None or job.is_retired(stream.reader.vertex):
             continue
         needed = job.held(stream.reader.vertex, stream.reader.index)
         if needed < twin.released.get(stream.id, 0):
@@ -219,12 +219,12 @@ def twin_level(job: JobState, notice: TwinLevel) -> None:
     if old is None or new is None or vertex.is_finished:
         return
     if not _has_all(job, vertex, new):  # a reader was restarted since: it is told again later
-        old.is_level_told = new.is_level_told = False
+        old.is_level_reported = new.is_level_reported = False
         return
     if new.replaces == old.epoch:
         rows = vertex.instances
         rows.remove(new)
         rows.insert(rows.index(old), new)
     stop(job, vertex, old, flush=True)
-    _settle_homes(vertex)
+    _assign_homes(vertex)
     publish(job, vertex)

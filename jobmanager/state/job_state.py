@@ -182,11 +182,11 @@ class JobState:
         """Whether an instance on a live host can serve its streams' memory."""
         return bool(self.live(vertex))
 
-    def is_settled(self, vertex: str) -> bool:
+    def is_retired(self, vertex: str) -> bool:
         """Whether it has finished and no restart can ask anything of its memory."""
         state = self.vertices[vertex]
         return state.is_finished and all(
-            s.is_durable or (s.reader is not None and self.is_settled(s.reader.vertex))
+            s.is_durable or (s.reader is not None and self.is_retired(s.reader.vertex))
             for s in state.shape.outputs
         )
 

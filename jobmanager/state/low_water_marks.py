@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LowWaterMarks:
-    """``keep``: the oldest checkpoint a vertex can need (None: settled, it needs nothing).
+    """``keep``: the oldest checkpoint a vertex can need (None: retired, it needs nothing).
 
     ``marks``: least seq still needed of each stream that is not a sink (None: nothing is).
     """
@@ -37,7 +37,7 @@ class LowWaterMarks:
 def low_water_marks(
     topology: Topology,
     tracker: SnapshotTracker,
-    is_settled: Callable[[str], bool],
+    is_retired: Callable[[str], bool],
     consumed: Callable[[str], tuple[int, ...]],
     hold: Callable[[str, CheckpointRef], CheckpointRef] = lambda vertex, ref: ref,
     may_begin_anew: Callable[[str], bool] = lambda vertex: False,
@@ -58,7 +58,7 @@ def low_water_marks(
             if stream.reader is not None:
                 ref = keep[stream.reader.vertex]
                 marks[stream.id] = None if ref is None else ref.reads[stream.reader.index]
-        if is_settled(vertex.id):
+        if is_retired(vertex.id):
             keep[vertex.id] = None
             continue
         limits = [_limit(stream, marks) for stream in vertex.outputs]

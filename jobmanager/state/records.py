@@ -35,7 +35,7 @@ class HostState:
     heard_us: int = 0
     #: Losses since a host of this slot last reported progress.
     losses: int = 0
-    #: What its last report said of a turn that went on for long; empty after a report of progress.
+    #: The long poll of a vertex that it last reported; empty after a report of progress.
     busy: str = ""
     #: A user wants it empty; nothing new is placed on it.
     is_draining: bool = False
@@ -82,8 +82,8 @@ class InstanceState:
 
     epoch: int
     slot: int
-    #: Its number among the instances that take checkpoints in turns.
-    turn: int
+    #: Its number among the instances that take checkpoints one after the other.
+    checkpoint_slot: int
     #: The checkpoint it began from, and the blobs that its next one may name without storing them.
     checkpoint: str
     parts: tuple[str, ...]
@@ -101,7 +101,7 @@ class InstanceState:
     goal: tuple[int, ...] = ()
     #: When it was ordered; us UTC.
     opened_us: int = 0
-    is_level_told: bool = False
+    is_level_reported: bool = False
     durable: tuple[int, ...] = ()
     cti: int = MIN_TIME
     max_vs: int = MIN_TIME

@@ -41,7 +41,7 @@ class JobView(Protocol):
         """Whether any instance on a live host can serve its streams' memory."""
         ...
 
-    def is_settled(self, vertex: str) -> bool:
+    def is_retired(self, vertex: str) -> bool:
         """Whether it has finished and all its outputs are durable or needed by no one."""
         ...
 
@@ -110,7 +110,7 @@ def _needed(stream: StreamShape, chosen: dict[str, CheckpointRef], job: JobView)
     reader, index = stream.reader.vertex, stream.reader.index
     if reader in chosen:
         return chosen[reader].reads[index]
-    if job.is_settled(reader):
+    if job.is_retired(reader):
         return None
     return job.consumed(reader)[index]
 
@@ -123,5 +123,5 @@ def _is_available(
     if writer.vertex in chosen:
         return stream.is_durable or chosen[writer.vertex].outputs[writer.index] <= seq
     if stream.is_durable:
-        return job.is_settled(writer.vertex) or job.is_serving(writer.vertex)
+        return job.is_retired(writer.vertex) or job.is_serving(writer.vertex)
     return job.is_serving(writer.vertex) and job.released(stream.id) <= seq

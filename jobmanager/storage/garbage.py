@@ -132,7 +132,7 @@ def _record(log: NoticeLog, job: JobState, streams: Iterable[_Stream]) -> None:
 
 def _is_over(job: JobState, vertex: str) -> bool:
     """Whether nothing that it could restart from is kept."""
-    return job.is_settled(vertex) and not any(r.name for r in job.tracker.refs(vertex))
+    return job.is_retired(vertex) and not any(r.name for r in job.tracker.refs(vertex))
 
 
 def _announced(notices: Iterable[Notice]) -> set[str]:

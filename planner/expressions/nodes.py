@@ -161,7 +161,7 @@ class Call(Node):
     options: Options = ()
     type: pa.DataType | None = None
     #: A host that is long in one of its methods says which it is (:mod:`rvertex.host.watch`).
-    is_told_while_busy: ClassVar[bool] = True
+    is_shown_while_busy: ClassVar[bool] = True
 
     def value(self, batch: pa.RecordBatch) -> Value:
         return batch.value_of(self) if isinstance(batch, Rows) else self.computed(batch)

@@ -70,9 +70,9 @@ class StreamDigest:
         """
         assert first_seq >= 0, first_seq
         if first_seq != self._waiting_seq + self._waiting_rows:
-            self._settle()
+            self._flush_pending()
         if batch.num_rows >= _SMALL_ROWS or has_dictionaries(batch.schema):
-            self._settle()
+            self._flush_pending()
             added = self._add(first_seq, batch)
             return added.to_bytes() if batch.num_rows >= _SMALL_ROWS else b""
         if not self._waiting:
@@ -80,10 +80,10 @@ class StreamDigest:
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
         if len(self._waiting) >= _WAITING_MAX:
-            self._settle()
+            self._flush_pending()
         return b""
 
-    def _settle(self) -> None:
+    def _flush_pending(self) -> None:
         """Add what waits."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
@@ -112,13 +112,13 @@ class StreamDigest:
 
     def add(self, other: StreamDigest) -> None:
         """Add the items of ``other``."""
-        self._settle()
-        other._settle()
+        self._flush_pending()
+        other._flush_pending()
         self._add_lanes(other._lane_1, other._lane_2)
 
     def to_bytes(self) -> bytes:
         """16 bytes, little endian, lane 1 first."""
-        self._settle()
+        self._flush_pending()
         return self._lane_1.to_bytes(8, "little") + self._lane_2.to_bytes(8, "little")
 
     @classmethod
@@ -142,7 +142,7 @@ class StreamDigest:
         return isinstance(other, StreamDigest) and self.to_bytes() == other.to_bytes()
 
     def __hash__(self) -> int:
-        self._settle()
+        self._flush_pending()
         return self._lane_1
 
     def __repr__(self) -> str:

@@ -56,7 +56,7 @@ def find_damage(
     whole = SegmentIndex(seqs for seqs in there if seqs not in broken)
     named = [*there, *_sealed(store)]
     end = max((seqs.hi for seqs in named), default=0) if end is None else end
-    found = [_told(store, hole, broken, named) for hole in _holes(whole, log.mark, end)]
+    found = [_damage_at(store, hole, broken, named) for hole in _holes(whole, log.mark, end)]
     for seqs in broken if set_aside else ():
         log.set_aside(seqs)
     if found and set_aside:
@@ -69,7 +69,7 @@ def first_hole(store: BlobStore, stream: str, end: int) -> Damage | None:
     log = DurableLog(store, stream)
     whole = SegmentIndex(log.segments())
     for hole in _holes(whole, log.mark, end):
-        return _told(store, hole, {}, [])
+        return _damage_at(store, hole, {}, [])
     return None
 
 
@@ -115,7 +115,7 @@ def _sealed(store: BlobStore) -> list[SeqRange]:
     return [seqs for name in names if (seqs := parse_segment_name(name)) is not None]
 
 
-def _told(
+def _damage_at(
     store: BlobStore, hole: SeqRange, broken: dict[SeqRange, str], named: list[SeqRange]
 ) -> Damage:
     """A hole and its file: a damaged one, one that is gone, or the one that would fill it."""

@@ -28,15 +28,15 @@ import pyarrow.flight as flight
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError, StreamEngineError, UnauthorizedError, UsageError
 from rstream.transport.control import HEARTBEAT_S, SILENCE_S, DisconnectedError, Hub, Link
-from rstream.transport.local_sockets import near_path, remove, serve_beside, tcp_part, with_socket
+from rstream.transport.local_sockets import remove, serve_beside, socket_path, tcp_part, with_socket
 from rstream.transport.receive import PushedReader, error_to_text, loss_from_text
 from rstream.transport.tls import is_on, roots_for, server_keys
 from rstream.transport.unix_socket import (
     HELLO_WAIT_S,
     IDLE_WAIT_S,
     PUSH_ROWS_MAX,
-    NearCall,
-    NearServer,
+    UnixSocketCall,
+    UnixSocketServer,
 )
 from rstream.transport.wire import WireDecoder, WireEncoder, in_messages
 
@@ -69,7 +69,7 @@ class StreamServer:
         self._servers, self._path = [server], None
         if beside:
             near, self._path = serve_beside(
-                lambda path: NearServer(path, secret, self.find, error_to_text)
+                lambda path: UnixSocketServer(path, secret, self.find, error_to_text)
             )
             self._servers += near
             self.address = with_socket(self.address, self._path)
@@ -151,7 +151,7 @@ class RemoteReader(PushedReader):
         self._address, self._secret = address, secret
         self._stream_id, self._epoch = stream_id, epoch
         self._thread: threading.Thread | None = None
-        self._call: flight.FlightStreamReader | NearCall | None = None
+        self._call: flight.FlightStreamReader | UnixSocketCall | None = None
         self._reading_since_s: float | None = None
         self._clock = SystemClock()
         super().__init__(
@@ -192,7 +192,7 @@ class RemoteReader(PushedReader):
         try:
             self._reading_since_s = self._clock.monotonic_s()
             ticket = {"stream": self._stream_id, "epoch": self._epoch, "seq": self._seq}
-            self._call = client = self._near_call(ticket)
+            self._call = client = self._unix_socket_call(ticket)
             if self._call is None:
                 client = _connect(self._address)
                 packed = flight.Ticket(msgpack.packb(ticket))
@@ -209,12 +209,12 @@ class RemoteReader(PushedReader):
             if client is not None:
                 client.close()
 
-    def _near_call(self, ticket: dict[str, Any]) -> NearCall | None:
+    def _unix_socket_call(self, ticket: dict[str, Any]) -> UnixSocketCall | None:
         """A line over the host's socket; None if it is on another machine, or does not answer."""
         roots_for(self._address)  # a host that does not encrypt is refused on every line
-        if (path := near_path(self._address)) is not None:
+        if (path := socket_path(self._address)) is not None:
             with contextlib.suppress(OSError):
-                return NearCall(path, {**ticket, "secret": self._secret})
+                return UnixSocketCall(path, {**ticket, "secret": self._secret})
         return None
 
     def _receive_one(self, call: Any, wire: WireDecoder) -> bool:

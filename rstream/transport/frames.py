@@ -1,7 +1,7 @@
-"""Frames on a Unix socket: a kind, the lengths of what follows (little-endian), a note, a body.
+"""Frames on a Unix socket: a kind, two lengths (little-endian), a note, a body.
 
-Invariants: (1) a frame is received whole or not at all; (2) nothing is received, and no memory
-taken for it, that is not due or longer than its kind may be.
+Invariants: (1) a frame is received whole or not at all; (2) the receiver refuses a frame that is
+unexpected or exceeds the limit of its kind before it allocates memory for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TEXT_BYTES_MAX = 64 << 10
 #: Kind, bytes of the note, bytes of the body.
 FRAME = struct.Struct("<BIQ")
 HELLO, SCHEMA, ITEMS, FAILED, REFUSED = range(5)
-#: What a frame of each kind takes at most, note and body; items as over Flight, for one large row.
+#: Largest note and body of a frame, by kind; for items as over Flight, where one row may be large.
 BYTES_MAX = {
     HELLO: TEXT_BYTES_MAX,
     SCHEMA: 16 << 20,
@@ -31,7 +31,7 @@ BYTES_MAX = {
 
 @error_class
 class FrameError(OperatingError):
-    """A frame that is not due, or longer than its kind may be."""
+    """An unexpected frame, or one that exceeds the limit of its kind."""
 
     kind: int
     nbytes: int
@@ -44,34 +44,34 @@ class FrameError(OperatingError):
         )
 
 
-def send(line: socket.socket, kind: int, note: bytes, body: Any) -> None:
+def send(connection: socket.socket, kind: int, note: bytes, body: Any) -> None:
     """Send a frame, however long the other end takes."""
-    line.sendall(FRAME.pack(kind, len(note), len(memoryview(body))) + note)
+    connection.sendall(FRAME.pack(kind, len(note), len(memoryview(body))) + note)
     if len(memoryview(body)):
-        line.sendall(body)
+        connection.sendall(body)
 
 
-def receive(line: socket.socket, *due: int) -> tuple[int, bytes, pa.Buffer]:
+def receive(connection: socket.socket, *due: int) -> tuple[int, bytes, pa.Buffer]:
     """The next frame, of a kind that is due. Raises FrameError; OSError at the end."""
-    kind, note_bytes, body_bytes = FRAME.unpack(_exactly(line, bytearray(FRAME.size)))
+    kind, note_bytes, body_bytes = FRAME.unpack(_exactly(connection, bytearray(FRAME.size)))
     if kind not in due or note_bytes + body_bytes > BYTES_MAX[kind]:
         raise FrameError(kind, note_bytes + body_bytes)
-    note = bytes(_exactly(line, bytearray(note_bytes)))
+    note = bytes(_exactly(connection, bytearray(note_bytes)))
     body = pa.allocate_buffer(body_bytes)
-    _exactly(line, memoryview(body).cast("B") if body_bytes else bytearray())
+    _exactly(connection, memoryview(body).cast("B") if body_bytes else bytearray())
     return kind, note, body
 
 
-def _exactly(line: socket.socket, into: Any) -> Any:
+def _exactly(connection: socket.socket, into: Any) -> Any:
     view = memoryview(into)
     while view:
-        if not (count := line.recv_into(view, len(view), socket.MSG_WAITALL)):
+        if not (count := connection.recv_into(view, len(view), socket.MSG_WAITALL)):
             raise ConnectionError("the other end has left")
         view = view[count:]
     return into
 
 
-def end(line: socket.socket) -> None:
+def end(connection: socket.socket) -> None:
     """End both directions; whoever waits at either end goes on."""
     with contextlib.suppress(OSError):
-        line.shutdown(socket.SHUT_RDWR)
+        connection.shutdown(socket.SHUT_RDWR)

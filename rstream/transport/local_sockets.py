@@ -85,7 +85,7 @@ def with_socket(address: str, path: str | None) -> str:
     return address if path is None else f"{address}{_SEPARATOR}{path}"
 
 
-def near_path(address: str) -> str | None:
+def socket_path(address: str) -> str | None:
     """The socket that an address names, of this machine or another; None: use TCP."""
     path = address.partition(_SEPARATOR)[2]
     return path if path and hasattr(socket, "AF_UNIX") else None

@@ -1,18 +1,19 @@
-"""Streams for readers on the same machine, over a Unix socket: frames of Arrow's own messages.
+"""Streams for readers on the same machine, over a Unix socket: frames of Arrow messages.
 
-A *line* serves one reader of one stream. Who writes the stream sends what is new himself, right
-after the write, if the reader is level with it, the items are few and the socket takes them at
-once: nobody else has to wake up for that. Everything else is sent by the line's own thread: what
-the reader lags behind, large batches, what the socket did not take, a sign of life from time to
-time. A writer never waits for a reader.
+A *connection* serves one reader of one stream. The writer's thread sends a new batch itself, right
+after the write, if the reader is caught up, the batch is small and the socket is writable: then no
+other thread has to wake up. The connection's own thread sends everything else: the items by which
+the reader lags behind, large batches, the bytes that the socket refused, a heartbeat. A writer
+never waits for a reader.
 
-Of the frames (:mod:`rstream.transport.frames`) the reader sends the first, its hello; then come the
-schema, items, and the reason if it ends otherwise than by the end.
+The reader sends the first frame (:mod:`rstream.transport.frames`), its hello. The server answers
+with the schema, then items, and a reason if the stream is withdrawn or fails.
 
-Invariants: (1) of a caller only the hello is decoded, at most :data:`TEXT_BYTES_MAX`, and without
-the job's secret in it nothing else is looked at; (2) nothing that arrives is unpickled; (3) frames
-are sent whole and in order, by one thread at a time; (4) who finds the line taken leaves word, and
-its thread looks again; (5) what goes wrong with a line ends that line, never the server or a write.
+Invariants: (1) the server decodes only the hello of a caller, at most :data:`TEXT_BYTES_MAX`, and
+ignores everything else in it unless the job's secret is right; (2) neither side unpickles anything;
+(3) frames are sent whole and in order, by one thread at a time; (4) a writer that finds the
+connection busy sets its wake-up event, and the connection's thread looks again; (5) a failure ends
+its connection, never the server or a write.
 """
 
 from __future__ import annotations
@@ -53,30 +54,30 @@ if TYPE_CHECKING:
     from rstream.log.stream import RStream
 
 PUSH_ROWS_MAX = 1 << 16
-#: A writer sends at most so much himself, with dictionaries that the reader lacks, of what the
-#: reader is behind by at most so many rows.
+#: A writer's thread sends a batch itself up to this size, new dictionaries included, to a reader
+#: that is behind by at most this many rows.
 DIRECT_BYTES_MAX = 64 << 10
 DIRECT_ROWS_MAX = 4096
-#: An idle line looks this often whether its reader is gone.
+#: An idle connection checks this often whether its reader has left.
 IDLE_WAIT_S = 0.25
-#: How long the other side may take to say its first word.
+#: How long either side waits for the first frame of the other.
 HELLO_WAIT_S = 10.0
-#: Readers that wait to be let in; a socket whose queue is full refuses more.
+#: Readers that may wait to be accepted; a full queue refuses more.
 WAITING_MAX = 4096
-#: A reader that could not be let in waits so long for another try.
+#: Pause after a failed accept.
 ACCEPT_AGAIN_S = 0.005
 SEND_BUFFER_BYTES = 1 << 20
 CLOSE_WAIT_S = 2.0
 
 
 class Chunk(NamedTuple):
-    """What one message brings."""
+    """The content of one message."""
 
     data: pa.RecordBatch
     app_metadata: pa.Buffer
 
 
-class NearServer:
+class UnixSocketServer:
     """Serves the streams that ``find`` knows, at the socket ``path``."""
 
     def __init__(
@@ -86,84 +87,88 @@ class NearServer:
         find: Callable[[str, int], RStream | None],
         explain: Callable[[StreamEngineError], str],
     ) -> None:
-        """``explain``: an error as a text from which the reader can tell a loss."""
+        """``explain`` turns an error into a text by which the reader recognises lost items."""
         self._secret, self._find, self._explain = secret, find, explain
         self._lock, self._closed = threading.Lock(), threading.Event()
         self._threads: dict[threading.Thread, socket.socket] = {}
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(path)
         self._listener.listen(WAITING_MAX)
-        self._accepting = threading.Thread(target=self._accept, name="near-accept", daemon=True)
+        self._accepting = threading.Thread(
+            target=self._accept, name="unix-socket-accept", daemon=True
+        )
         self._accepting.start()
 
     def shutdown(self) -> None:
-        """End all lines; takes at most CLOSE_WAIT_S."""
+        """End all connections; takes at most CLOSE_WAIT_S."""
         with self._lock:
             self._closed.set()
-            lines = dict(self._threads)
-        for line in [self._listener, *lines.values()]:
-            end(line)
+            connections = dict(self._threads)
+        for connection in [self._listener, *connections.values()]:
+            end(connection)
         clock = SystemClock()
         deadline_s = clock.monotonic_s() + CLOSE_WAIT_S
-        for thread in [self._accepting, *lines]:
+        for thread in [self._accepting, *connections]:
             thread.join(max(0.0, deadline_s - clock.monotonic_s()))
         self._listener.close()
 
     def _accept(self) -> None:
         while not self._closed.is_set():  # ends with shutdown
             try:
-                line = self._listener.accept()[0]
-            except OSError:  # no file is to be had, or who called has left
+                connection = self._listener.accept()[0]
+            except OSError:  # no file descriptor is free, or the caller has left
                 self._closed.wait(ACCEPT_AGAIN_S)
             else:
-                self._begin(line)
+                self._begin(connection)
 
-    def _begin(self, line: socket.socket) -> None:
-        """Have a thread serve the line; without one it is closed, and the reader uses TCP."""
-        thread = threading.Thread(target=self._serve, args=(line,), name="near-line", daemon=True)
-        with self._lock, contextlib.suppress(RuntimeError):  # no thread is to be had
+    def _begin(self, connection: socket.socket) -> None:
+        """Start a thread for the connection, or close it if none can start: the reader uses TCP."""
+        thread = threading.Thread(
+            target=self._serve, args=(connection,), name="unix-socket-connection", daemon=True
+        )
+        with self._lock, contextlib.suppress(RuntimeError):  # no thread can start
             if not self._closed.is_set():
                 thread.start()
-                self._threads[thread] = line
+                self._threads[thread] = connection
                 return
-        line.close()
+        connection.close()
 
-    def _serve(self, line: socket.socket) -> None:
+    def _serve(self, connection: socket.socket) -> None:
         try:
-            with line, contextlib.suppress(OSError):  # the reader has left
-                self._answer(line)
+            with connection, contextlib.suppress(OSError):  # the reader has left
+                self._answer(connection)
         finally:
             with self._lock:
                 self._threads.pop(threading.current_thread(), None)
 
-    def _answer(self, line: socket.socket) -> None:
+    def _answer(self, connection: socket.socket) -> None:
         try:
-            found = self._found(line)
+            found = self._found(connection)
         except UnauthorizedError:
-            send(line, REFUSED, b"", b"")
+            send(connection, REFUSED, b"", b"")
             return
         except (FrameError, KeyError, TypeError, ValueError, OverflowError):
-            return  # whoever it is, it does not know how to ask
+            return  # not a reader of this protocol
         except StreamEngineError as error:
-            self._fail(line, error)
+            self._fail(connection, error)
             return
         try:
-            _Line(line, *found).run()
+            _Connection(connection, *found).run()
         except OSError:
             return
         except StreamEngineError as error:
-            self._fail(line, error)
-        except Exception as error:  # whatever it is, the reader tells it
+            self._fail(connection, error)
+        except Exception as error:  # any failure is reported to the reader
             what = f"stream {found[0].stream_id}: {type(error).__name__}: {error}"
-            self._fail(line, OperatingError(what))
+            self._fail(connection, OperatingError(what))
 
-    def _fail(self, line: socket.socket, error: StreamEngineError) -> None:
-        send(line, FAILED, self._explain(error).encode()[:TEXT_BYTES_MAX], b"")
+    def _fail(self, connection: socket.socket, error: StreamEngineError) -> None:
+        send(connection, FAILED, self._explain(error).encode()[:TEXT_BYTES_MAX], b"")
 
-    def _found(self, line: socket.socket) -> tuple[RStream, int, Callable[[], bool]]:
-        """The stream that was asked for, from which seq on, and whether it is served still."""
-        line.settimeout(HELLO_WAIT_S)
-        hello = msgpack.unpackb(receive(line, HELLO)[1])
+    def _found(self, connection: socket.socket) -> tuple[RStream, int, Callable[[], bool]]:
+        """The requested stream, the first seq, and a test whether the stream is still served."""
+        connection.settimeout(HELLO_WAIT_S)
+        hello = msgpack.unpackb(receive(connection, HELLO)[1])
         if not isinstance(hello, dict):
             raise UnauthorizedError
         given = str(hello.get("secret", ""))
@@ -173,31 +178,31 @@ class NearServer:
         stream = self._find(stream_id, epoch)
         if stream is None:
             raise OperatingError(f"stream {stream_id} epoch {epoch} is not here")
-        line.settimeout(None)
+        connection.settimeout(None)
         return stream, int(hello["seq"]), lambda: self._find(stream_id, epoch) is stream
 
 
-class _Line:
+class _Connection:
     """One reader; see the module."""
 
     def __init__(
-        self, line: socket.socket, stream: RStream, seq: int, is_served: Callable[[], bool]
+        self, connection: socket.socket, stream: RStream, seq: int, is_served: Callable[[], bool]
     ) -> None:
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        self._socket, self._stream, self._is_served = line, stream, is_served
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        self._socket, self._stream, self._is_served = connection, stream, is_served
         self._reader = stream.register(seq, ahead=True)
         self._wire = WireEncoder(stream.schema)
         self._sending = threading.Lock()
-        #: There is something for the thread to send, or to look at.
+        #: Wakes the thread up: it has something to send or to check.
         self._again = threading.Event()
-        #: Read and not sent yet, and what is left of a frame that was begun.
+        #: Items read and not sent yet, and the rest of a frame that was sent in part.
         self._waiting: deque[Items] = deque()
         self._rest = b""
-        #: Why nothing more is sent by the writer: what went wrong there is said by the thread.
+        #: A failure in the writer's thread, which stops sending; the connection's thread raises it.
         self._failure: Exception | None = None
 
     def run(self) -> None:
-        """Body of the thread; ends with the line, or when the stream is withdrawn."""
+        """Body of the thread; ends with the connection, or when the stream is withdrawn."""
         send(self._socket, SCHEMA, b"", self._wire.schema.serialize())
         _follow(self._stream, self._written)
         idle_s = 0.0
@@ -217,17 +222,17 @@ class _Line:
         finally:
             _follow(self._stream, self._written, ends=True)
             with self._sending:
-                self._failure = self._failure or ConnectionError("the line has ended")
+                self._failure = self._failure or ConnectionError("the connection has ended")
                 self._reader.close()
 
     def _written(self) -> None:
-        """Something was written: send it, if that is possible at once. In the writer's thread."""
+        """After a write, in the writer's thread: send the new items if that needs no waiting."""
         if not self._sending.acquire(blocking=False):
             self._again.set()
             return
         try:
             is_sent = self._send_direct()
-        except Exception as error:  # whatever it is, it concerns this reader and no writer
+        except Exception as error:  # a failure concerns this reader, not the writer
             self._failure, is_sent = error, False
         finally:
             self._sending.release()
@@ -235,7 +240,7 @@ class _Line:
             self._again.set()
 
     def _send_direct(self) -> bool:
-        """Send what is new without waiting; whether that is all there is."""
+        """Send new items without waiting. Returns whether the reader then has everything."""
         seq, stream = self._reader.next_seq, self._stream
         if self._failure or self._rest or self._waiting or seq < stream.tail_first_seq:
             return False
@@ -256,7 +261,7 @@ class _Line:
         return not self._rest and self._reader.next_seq == stream.next_seq
 
     def _send_all(self) -> None:
-        """Send all there is, however long the reader takes. Holds ``_sending``."""
+        """Send all items, however long the reader takes. The caller holds ``_sending``."""
         self._send_rest()
         while self._is_served():
             items = self._waiting.popleft() if self._waiting else None
@@ -279,7 +284,7 @@ class _Line:
         return FRAME.pack(ITEMS, len(note), body.size) + note, body
 
     def _is_left(self) -> bool:
-        """Whether the reader has gone: it says nothing after its hello."""
+        """Whether the reader has left. It sends nothing after its hello."""
         try:
             return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -287,14 +292,14 @@ class _Line:
 
 
 class _Followers:
-    """Whom to call when a stream has changed: who was called before, and lines."""
+    """Calls the connections of a stream when it changes, then the listener that was there first."""
 
     def __init__(self, first: Callable[[], None] | None) -> None:
         self._first = first
-        self.lines: tuple[Callable[[], None], ...] = ()
+        self.connections: tuple[Callable[[], None], ...] = ()
 
     def __call__(self) -> None:
-        for written in self.lines:
+        for written in self.connections:
             written()
         if self._first is not None:
             self._first()
@@ -304,20 +309,20 @@ _following = threading.Lock()
 
 
 def _follow(stream: RStream, written: Callable[[], None], *, ends: bool = False) -> None:
-    """Have ``written`` called after each write, in the writer's thread, or no longer."""
+    """Call ``written`` after each write, in the writer's thread; ``ends``: not any more."""
     with _following:
         if not isinstance(stream.on_change, _Followers):
             stream.on_change = _Followers(stream.on_change)
-        lines = tuple(line for line in stream.on_change.lines if line != written)
-        stream.on_change.lines = lines if ends else (*lines, written)
+        connections = tuple(known for known in stream.on_change.connections if known != written)
+        stream.on_change.connections = connections if ends else (*connections, written)
 
 
-class NearCall:
-    """A reader's end of a line: the schema, then chunks.
+class UnixSocketCall:
+    """A reader's end of a connection: the schema, then chunks.
 
     Raises:
         UnauthorizedError: the secret was refused. OperatingError: the stream is not there.
-        OSError: nobody answers, or not as long as it may take.
+        OSError: no answer within the limit.
     """
 
     def __init__(self, path: str, hello: dict[str, Any]) -> None:
@@ -333,11 +338,11 @@ class NearCall:
             raise
 
     def read_chunk(self) -> Chunk:
-        """Wait for the next message; one without rows is a sign of life.
+        """Wait for the next message; one without rows is a heartbeat.
 
         Raises:
-            StopIteration: the line has ended. OperatingError: it failed, and says why.
-            FrameError: what came is none of its frames.
+            StopIteration: the connection has ended. OperatingError: the server reported a failure.
+            FrameError: an invalid frame arrived.
         """
         try:
             note, body = self._next(ITEMS)
@@ -348,7 +353,7 @@ class NearCall:
         return Chunk(pa.ipc.read_record_batch(body, self.schema), pa.py_buffer(note))
 
     def cancel(self) -> None:
-        """End the line; from any thread."""
+        """End the connection; from any thread."""
         end(self._socket)
 
     def close(self) -> None:

@@ -82,26 +82,26 @@ class WireEncoder:
         self._places = [_Places() for _ in schema]
 
     def encode(self, items: Items) -> tuple[pa.RecordBatch, bytes]:
-        """The batch without its dictionaries; its first seq and what is to be told of these."""
+        """The batch without its dictionaries, and its seq with the places of these."""
         batch, seq = items.batch, _SEQ.pack(items.first_seq)
         if self.schema.equals(batch.schema):
             return batch, seq
-        columns, told = [], []
+        columns, dictionaries = [], []
         for i, column in enumerate(batch.columns):
             if is_dictionary(column.type):
-                told.append(self._told(i, column.dictionary))
+                dictionaries.append(self._dictionary_for(i, column.dictionary))
                 column = column.indices
             columns.append(column)
         found = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        return found, seq + msgpack.packb(told)
+        return found, seq + msgpack.packb(dictionaries)
 
     def new_bytes(self, batch: pa.RecordBatch) -> int:
-        """What dictionaries of ``batch`` take that the other end would have to be told."""
+        """Bytes of the dictionaries in ``batch`` that the other end does not have yet."""
         found = [(self._sent[i], batch.column(i).dictionary) for i in self._dictionaries]
         return sum(values.nbytes for sent, values in found if Known(values) not in sent)
 
-    def _told(self, i: int, values: pa.Array) -> tuple[int, bytes | None]:
-        """Where the values are in the memory of the other end, and themselves if they are new."""
+    def _dictionary_for(self, i: int, values: pa.Array) -> tuple[int, bytes | None]:
+        """The place of a dictionary in the reader's memory; its bytes if it is new there."""
         known, sent = Known(values), self._sent[i]
         if known in sent:
             return sent[known], None

@@ -1,9 +1,9 @@
 """When an instance takes a checkpoint, and how it comes to be usable.
 
 A checkpoint is due after some time, or after some bytes of input, whichever comes first, or when it
-was asked for. Instances of one vertex take turns: each waits ``turns`` times as long. The host's
-thread makes the snapshot, by reference; all else is done in the background, one part a task, so
-that flushes of streams come in between.
+was asked for. The instances of one vertex have one slot each, and wait as many intervals as there
+are slots. The host's thread makes the snapshot, by reference; all else is done in the background,
+one part a task, so that flushes of streams come in between.
 
 Invariants: (1) at most one is under way; (2) one is announced only when it is stored and the
 outputs of durable streams are durable up to it; (3) its name is never used again; (4) a closed
@@ -87,7 +87,7 @@ class CheckpointContext(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CheckpointSlot:
     """Instance ``number`` of ``count`` that share the work."""
 
     number: int = 0
@@ -115,7 +115,7 @@ class Checkpointer:
         *,
         get_snapshot: Callable[[], Snapshot],
         is_durable: Callable[[tuple[int, ...], bool], bool],
-        turn: Turn,
+        slot: CheckpointSlot,
         loaded: LoadedCheckpoint | None,
         positions: tuple[int, ...],
         attached_files: AttachedFiles | None = None,
@@ -129,9 +129,9 @@ class Checkpointer:
         if loaded is not None:
             self._writer.adopt(loaded)
         self._attached_files = attached_files
-        self._turns = turn.count
+        self._slots = slot.count
         #: How many intervals must pass before the next one.
-        self._wait = turn.number + 1
+        self._wait = slot.number + 1
         self._taken_s = env.clock.monotonic_s()
         self._input_bytes = 0
         self._count = self._failures = 0
@@ -147,14 +147,14 @@ class Checkpointer:
         """The vertex was given so much more input."""
         self._input_bytes += nbytes
 
-    def turn(self, positions: tuple[int, ...]) -> None:
+    def poll(self, positions: tuple[int, ...]) -> None:
         """Start a checkpoint if one is due, or bring the pending one to its end.
 
         Raises:
             OperatingError: the store failed again and again.
         """
         if self._pending is not None:
-            self._settle(self._pending)
+            self._complete(self._pending)
         elif self._is_asked or (positions != self._last_positions and self._is_due()):
             self._start()
 
@@ -206,7 +206,7 @@ class Checkpointer:
             with contextlib.suppress(OperatingError):
                 self._env.store.delete(path)
 
-    def _settle(self, pending: _Pending) -> None:
+    def _complete(self, pending: _Pending) -> None:
         if not pending.written.done():
             return
         error = pending.written.exception()
@@ -214,7 +214,7 @@ class Checkpointer:
             self._fail(pending, error)
         elif self._is_durable(pending.snapshot.outputs, pending.is_asked or self._is_asked):
             self._pending, self._failures = None, 0
-            self._last_positions, self._wait = pending.snapshot.inputs, self._turns
+            self._last_positions, self._wait = pending.snapshot.inputs, self._slots
             self._announce(pending, pending.written.result())
 
     def _fail(self, pending: _Pending, error: BaseException) -> None:

@@ -122,7 +122,7 @@ class Productions:
         """The vertex was given so much more input."""
         self._input_bytes += nbytes
 
-    def turn(self, positions: tuple[int, ...]) -> None:
+    def poll(self, positions: tuple[int, ...]) -> None:
         """Announce a checkpoint if one is due and the outputs up to it are durable."""
         if self._written is not None:
             self._since.append(self._written.result())

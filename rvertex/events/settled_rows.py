@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rvertex.events.run import Run
 
 
-class Settled:
+class SettledRows:
     """One buffer per port; ``schemas`` are those of the events."""
 
     def __init__(self, schemas: Sequence[pa.Schema]) -> None:

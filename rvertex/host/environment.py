@@ -53,7 +53,7 @@ class HostLimits:
     #: Longest wait for the last flush when a host is told to stop.
     flush_wait_s: float = 60.0
     report_interval_s: float = 0.1
-    #: A turn of a vertex that lasts longer is told to the job manager, again after as long.
+    #: The host reports a poll of a vertex that lasts longer, and again after each such time.
     busy_after_s: float = 2.0
     #: Longest sleep of an idle host between two looks at its inputs.
     idle_wait_s: float = 0.05

@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from rstream.errors import OperatingError, StreamEngineError
-from rvertex.checkpoint.checkpointer import Turn
+from rvertex.checkpoint.checkpointer import CheckpointSlot
 from rvertex.errors import OutputLostError
 from rvertex.host.environment import HostEnvironment, HostLimits
 from rvertex.host.failure_words import family_of, message_of
@@ -148,7 +148,7 @@ class Host:
             with self._watch.watching(self._notify):
                 while not self.how:  # ended by StopHost or the loss of the job manager
                     self._wake.clear()
-                    if not self.turn():
+                    if not self.poll():
                         self._wake.wait(self._idle_s())
         finally:
             self.close()
@@ -177,8 +177,8 @@ class Host:
             HostReady(spec.host, self._attempt, os.getpid(), socket.gethostname(), server.address)
         )
 
-    def turn(self) -> bool:
-        """Perform instructions, give every runner a turn, report; whether anything was done."""
+    def poll(self) -> bool:
+        """Perform instructions, poll every runner, report; whether anything was done."""
         worked = self._perform_all()
         if self.how:
             return worked
@@ -186,7 +186,7 @@ class Host:
             worked = self._take_over(vertex) or worked
         for runner in list(self._runners.values()):
             self._watch.begin(runner.spec.id, runner.epoch)
-            worked = self._guard(runner.turn, runner.spec.id, runner.epoch) or worked
+            worked = self._guard(runner.poll, runner.spec.id, runner.epoch) or worked
         self._watch.end()
         for runner in list(self._flushing):
             worked = self._end_flush(runner) or worked
@@ -302,10 +302,10 @@ class Host:
 
     def _run(self, starting: _Starting) -> bool:
         order, opened = starting.order, starting.opening.result()
-        turn = Turn(order.turn, order.turns)
+        slot = CheckpointSlot(order.checkpoint_slot, order.checkpoint_slots)
         with ExitStack() as undo:
             undo.callback(opened.close)
-            runner = VertexRunner(order.epoch, opened, self._env, turn)
+            runner = VertexRunner(order.epoch, opened, self._env, slot)
             undo.pop_all()
         self._runners[order.vertex] = runner
         runner.collect(starting.marks)

@@ -1,12 +1,12 @@
 """Pacing: replay a bounded source as if its events came live, X times faster than real time.
 
-It decides only how many rows are taken per turn, which by the law of cutting cannot change any
+It decides only how many rows are taken per poll, which by the law of cutting cannot change any
 output; so it may read the clock.
 
 Rows are taken as soon as they are due, but not more often than once in a *step* of the wall clock
 on average: a source that took none in the last step may take some twice in this one. All sources
 have the same steps, so what many rows bring comes to a MERGE together. A step is the least power of
-two of :data:`STEP_US` in which what a turn costs is at most a share of it: short when the host is
+two of :data:`STEP_US` in which what a poll costs is at most a share of it: short when the host is
 idle, long when it is busy or others take its processor.
 """
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
 
 
-#: Rows are taken at most this often: what a turn costs is shared by the rows of so long a time.
+#: Rows are taken at most this often: what a poll costs is shared by the rows of so long a time.
 STEP_US = 500
 STEP_MAX_US = 2_000
-#: A step is so many times as long as the turn that begins with it.
+#: A step is so many times as long as the poll that begins with it.
 _STEP_TURNS = 4
 #: Turns that a source which took no rows for a while may make at once.
 _TURNS_MAX = 2
-#: The usual length of a turn follows one turn in so many.
+#: The usual length of a poll follows one poll in so many.
 _USUAL_OF_TURNS = 8
 _FIRST_LOOK_ROWS = 1024
 
@@ -53,7 +53,7 @@ class Pace:
         self._started_us = started_us
         self._origin_us = origin_us
         self._step_us = STEP_US
-        #: When rows were taken last; None once it is known how long that turn was.
+        #: When rows were taken last; None once it is known how long that poll was.
         self._turn_since_us: int | None = None
         self._usual_turn_us = 0.0
         #: How often rows may be taken now, and when that was counted.
@@ -73,7 +73,7 @@ class Pace:
         if times[0] == INF_TIME:
             return 1
         now_us = self._clock.now_us()
-        self._note_turn(now_us)
+        self._note_poll(now_us)
         self._count_steps(now_us)
         if self._turns_left == 0:
             return 0
@@ -97,20 +97,20 @@ class Pace:
         ahead_us = first_us - self._origin_us
         due_us = self._started_us + int(ahead_us / self._speed)
         now_us = self._clock.now_us()
-        self._note_turn(now_us)
+        self._note_poll(now_us)
         self._count_steps(now_us)
         if self._turns_left == 0:
             due_us = max(due_us, (now_us // self._step_us + 1) * self._step_us)
         return max(0, due_us - now_us) / 1e6
 
     def _count_steps(self, now_us: int) -> None:
-        """Each step that has begun allows one more turn; a clock that was set back, all of them."""
+        """Each step that has begun allows one more poll; a clock that was set back, all of them."""
         steps = now_us // self._step_us - self._counted_us // self._step_us
         self._turns_left = min(self._turns_left + abs(steps), _TURNS_MAX)
         self._counted_us = now_us
 
-    def _note_turn(self, now_us: int) -> None:
-        """Rows are asked for again: the turn in which some were taken has ended."""
+    def _note_poll(self, now_us: int) -> None:
+        """Rows are asked for again: the poll in which some were taken has ended."""
         if self._turn_since_us is None:
             return
         turn_us = min(max(now_us - self._turn_since_us, 0), STEP_MAX_US)

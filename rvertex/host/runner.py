@@ -1,8 +1,8 @@
 """A vertex runner: the one place where streams and vertex meet.
 
-One turn reads what the vertex wants, lets it execute, writes what follows and looks after its
+One poll reads what the vertex wants, lets it execute, writes what follows and looks after its
 checkpoint. It belongs to the host's thread and never blocks: where a reader has nothing or a tail
-is full, the turn ends. Uploads of checkpoints run in the background. A step that rests on something
+is full, the poll ends. Uploads of checkpoints run in the background. A step that rests on something
 that is still to become durable (a production, logged values) is *held*: its outputs are not
 written, and neither is anything else done, until it is.
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rstream import RStream
-    from rvertex.checkpoint.checkpointer import Turn
+    from rvertex.checkpoint.checkpointer import CheckpointSlot
     from rvertex.checkpoint.productions import Production
     from rvertex.host.environment import HostEnvironment
     from rvertex.host.opening import PreparedInstance
@@ -46,7 +46,7 @@ class VertexRunner:
     """One instance: a vertex, the readers of its inputs and the streams it writes."""
 
     def __init__(
-        self, epoch: int, prepared: PreparedInstance, env: HostEnvironment, turn: Turn
+        self, epoch: int, prepared: PreparedInstance, env: HostEnvironment, slot: CheckpointSlot
     ) -> None:
         spec = prepared.spec
         self.spec = spec
@@ -73,7 +73,7 @@ class VertexRunner:
         self._held: tuple[Future[Production] | Future[str], StepResult] | None = None
         #: Outputs of productions that are not durable as items yet.
         self._again = deque(prepared.history.again if prepared.history is not None else ())
-        self.checkpoints = self._open_checkpoints(epoch, prepared, turn)
+        self.checkpoints = self._open_checkpoints(epoch, prepared, slot)
         self._announced_finish = False
         self._has_room = True
         #: Whether all that was offered has been executed; not known of an instance just loaded.
@@ -82,7 +82,7 @@ class VertexRunner:
         env.publish(self.outputs, epoch)
 
     def _open_checkpoints(
-        self, epoch: int, prepared: PreparedInstance, turn: Turn
+        self, epoch: int, prepared: PreparedInstance, slot: CheckpointSlot
     ) -> Checkpointer | Productions:
         v = self.vertex
         if prepared.history is not None:
@@ -100,13 +100,13 @@ class VertexRunner:
             self._env,
             get_snapshot=v.get_snapshot,
             is_durable=self.is_durable,
-            turn=turn,
+            slot=slot,
             loaded=prepared.loaded,
             positions=v.consumed,
             attached_files=prepared.values,
         )
 
-    def turn(self) -> bool:
+    def poll(self) -> bool:
         """Do what can be done now; whether anything was."""
         if self._held is not None:
             return self._release()
@@ -115,7 +115,7 @@ class VertexRunner:
         if self.vertex.is_finished:
             return self._finish()
         if not self.vertex.is_replaying:  # what it would be is what it was loaded from
-            self.checkpoints.turn(self.vertex.consumed)
+            self.checkpoints.poll(self.vertex.consumed)
         self._has_room = all(stream.has_room() for stream in self.outputs)
         if not self._has_room:
             return False
@@ -315,7 +315,7 @@ class VertexRunner:
         """
         if self._ahead is None or self.vertex.is_finished or not self._has_room:
             return None
-        wait_s = self._pace.wait_s(self._ahead.batch, VS)  # asked each time: it measures turns
+        wait_s = self._pace.wait_s(self._ahead.batch, VS)  # asked each time: it measures polls
         return None if self._held is not None else wait_s
 
     def begin_flush(self) -> None:

@@ -1,10 +1,10 @@
-"""Whether the host's thread is still inside of one turn of a vertex, and what it does there.
+"""Whether the host's thread is still inside of one poll of a vertex, and what it does there.
 
 A step cannot be interrupted, and while it lasts the host reports nothing. A thread of its own looks
-at the turn that goes on; once it lasts long, the job manager is told what the host is busy with,
+at the poll that goes on; once it lasts long, the job manager is told what the host is busy with,
 so that it is not taken for dead, and so that a step that never returns has a name.
 
-Invariant: the thread that is watched does no more than to note when a turn begins.
+Invariant: the thread that is watched does no more than to note when a poll begins.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _KIB = 1024
 
 
 class Watch:
-    """Looks after the turns of one host's thread."""
+    """Looks after the polls of one host's thread."""
 
     def __init__(self, host: str, clock: Clock, busy_after_s: float) -> None:
         self._host, self._clock, self._busy_after_s = host, clock, busy_after_s
-        self._turn: tuple[str, int, float] | None = None
+        self._poll: tuple[str, int, float] | None = None
         self._thread = 0
 
     def begin(self, vertex: str, epoch: int) -> None:
-        """A turn of a vertex begins."""
-        self._turn = (vertex, epoch, self._clock.monotonic_s())
+        """A poll of a vertex begins."""
+        self._poll = (vertex, epoch, self._clock.monotonic_s())
 
     def end(self) -> None:
-        """No turn goes on."""
-        self._turn = None
+        """No poll goes on."""
+        self._poll = None
 
     def look(self) -> HostBusy | None:
-        """What the turn that goes on is busy with, if it lasts long."""
-        turn = self._turn
-        if turn is None:
+        """What the poll that goes on is busy with, if it lasts long."""
+        poll = self._poll
+        if poll is None:
             return None
-        vertex, epoch, began_s = turn
+        vertex, epoch, began_s = poll
         lasted_s = self._clock.monotonic_s() - began_s
         if lasted_s < self._busy_after_s:
             return None
@@ -87,7 +87,7 @@ def doing_of(frame: FrameType | None) -> str:
         this: Any = frame.f_locals.get("self")
         kind = type(this)
         module = str(frame.f_globals.get("__name__", ""))
-        if not call and getattr(kind, "is_told_while_busy", False):
+        if not call and getattr(kind, "is_shown_while_busy", False):
             call = str(this)[:_SHOWN_CHARACTERS]
         if not call and module.partition(".")[0] not in _OURS:
             line = f"{frame.f_code.co_name} at line {frame.f_lineno} of {frame.f_code.co_filename}"

@@ -110,11 +110,11 @@ class Merge:
     def release(self) -> list[Run] | None:
         """One run per port of what the promises allow, or None if that is nothing new."""
         bound = INF_TIME if len(self._channels) == 1 else self._bound()
-        settled = self._settled(bound)
+        released = self._released_at(bound)
         taken: list[list[_Chunk]] = [[] for _ in self._port_schemas]
         times: list[np.ndarray] = []
         for i, (channel, port) in enumerate(zip(self._channels, self._ports, strict=True)):
-            for chunk in channel.take(bound, with_events=i < settled):
+            for chunk in channel.take(bound, with_events=i < released):
                 taken[port].append(chunk)
                 times.append(chunk.cti_times())
         if not times:
@@ -175,7 +175,7 @@ class Merge:
     def _bound(self) -> int:
         return min(channel.bound for channel in self._channels)
 
-    def _settled(self, bound: int) -> int:
+    def _released_at(self, bound: int) -> int:
         """How many channels, the first ones, may release what they have at ``bound``.
 
         No CTI of that time may follow: all that have not passed it have come to an event there. The
@@ -184,8 +184,8 @@ class Merge:
         if bound == INF_TIME:
             return 0
         at_bound = [i for i, channel in enumerate(self._channels) if channel.bound == bound]
-        is_settled = all(self._channels[i].last_kind == EVENT for i in at_bound)
-        return at_bound[0] + 1 if is_settled else 0
+        is_complete = all(self._channels[i].last_kind == EVENT for i in at_bound)
+        return at_bound[0] + 1 if is_complete else 0
 
     def _new_ctis(self, times: list[np.ndarray]) -> np.ndarray:
         """The distinct ``times`` after the last CTI that was released."""

@@ -23,7 +23,7 @@ from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.root import JobRoot
 from rstream import InlineBackground, MemoryBlobs, StoreError
 from rstream.clock import ManualClock
-from rvertex.checkpoint.checkpointer import Checkpointer, Turn, read_checkpoint
+from rvertex.checkpoint.checkpointer import Checkpointer, CheckpointSlot, read_checkpoint
 from rvertex.host.environment import HostLimits
 from rvertex.messages import HostReady, StartVertex, VertexStarted
 from rvertex.operators.protocol import OperatorState
@@ -102,7 +102,7 @@ class Work:
             self,  # type: ignore[arg-type]
             get_snapshot=lambda: snapshot_of(self._at),
             is_durable=lambda outputs, is_urgent: True,
-            turn=Turn(),
+            slot=CheckpointSlot(),
             loaded=loaded,
             positions=(at,),
         )
@@ -111,8 +111,8 @@ class Work:
         """The vertex gets on, and a checkpoint of that is stored and announced; its position."""
         self._at += 1
         checkpoints.request()
-        checkpoints.turn((self._at,))
-        checkpoints.turn((self._at,))
+        checkpoints.poll((self._at,))
+        checkpoints.poll((self._at,))
         return self._at
 
 

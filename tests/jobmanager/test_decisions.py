@@ -62,8 +62,8 @@ def test_a_newcomer_takes_the_turn_that_is_free() -> None:
     scene.start_all()
     scene.lose("h2.0")
     scene.ready("h2.1")
-    turns = [i.turn for i in scene.manager.vertices["b"].instances]
-    assert turns == [0, 2, 1]
+    slots = [i.checkpoint_slot for i in scene.manager.vertices["b"].instances]
+    assert slots == [0, 2, 1]
 
 
 def test_a_drain_begins_only_as_many_twins_as_may_be() -> None:

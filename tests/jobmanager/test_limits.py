@@ -160,7 +160,7 @@ def test_hosts_are_waited_for_as_long_as_the_limit_says() -> None:
     root.request(CANCEL)
     for _ in range(3):
         clock.advance(1_000_000)
-        driver.turn(0)
+        driver.poll(0)
     assert hosts.waited_s == [0.25]
 
 
@@ -176,7 +176,7 @@ def test_the_status_of_many_is_written_less_often() -> None:
     )
     for _ in range(24):
         clock.advance(500_000)
-        driver.turn(0)
+        driver.poll(0)
     assert len(written) >= 3
     assert all(b - a >= 4.0 for a, b in itertools.pairwise(written))
 

@@ -77,7 +77,7 @@ DECISION_MUTANTS: tuple[Callable[[], Mutant], ...] = (
         "job.released(stream.id) <= seq",
         "True",
     ),
-    line("the_drained_leave_too_soon", hosts, "let_drained_go", "job.is_settled(v.shape.id)", "v"),
+    line("the_drained_leave_too_soon", hosts, "let_drained_go", "job.is_retired(v.shape.id)", "v"),
     line(
         "two_instances_share_a_slot",
         placement,
@@ -87,7 +87,7 @@ DECISION_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     ),
     line("a_newcomer_is_not_located", instances, "started", "publish(", "(lambda *_: None)("),
     line("what_a_join_reads_is_not_held", joining, "_ask", "job.now_us, source.consumed", "1, ()"),
-    line("turns_are_given_twice", joining, "_turn", "if k not in taken", ""),
+    line("turns_are_given_twice", joining, "_checkpoint_slot", "if k not in taken", ""),
     line("a_takeover_forgets_who_ended", takeover, "recall", "].record_end(notice)", "]"),
     line("volatile_outputs_do_not_bind", low_water_marks, "_limit", "None if", "None if True or"),
     line(

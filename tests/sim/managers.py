@@ -121,12 +121,12 @@ class ManagerProcess:
         if self._has_ended or driver is None:
             return
 
-        def turn() -> None:
-            driver.turn(0)
+        def poll() -> None:
+            driver.poll(0)
             if driver.ended_s is not None:
                 driver.close()
 
-        if self._guarded(turn) and driver.ended_s is not None and self.core is not None:
+        if self._guarded(poll) and driver.ended_s is not None and self.core is not None:
             self._has_ended = True
             self._world.ended(self, self.core.state, self.core.error)
 

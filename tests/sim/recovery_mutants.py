@@ -116,8 +116,8 @@ def a_twin_counts_as_level_at_once() -> Mutant:
     def compare_twins(job: Any, _: Any) -> None:
         for vertex, twin in job.instances():
             old = None if twin.replaces is None else job.instance(vertex.shape.id, twin.replaces)
-            if old is not None and not twin.is_level_told and job.is_running(twin):
-                twin.is_level_told = True
+            if old is not None and not twin.is_level_reported and job.is_running(twin):
+                twin.is_level_reported = True
                 job.out.append(Feed(TwinLevel(vertex.shape.id, old.epoch, twin.epoch)))
 
     return Mutant(jobmanager.manager.joining, "compare_twins", compare_twins, ("drain",))

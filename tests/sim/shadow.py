@@ -70,13 +70,13 @@ class Shadow:
 
     def restarts(self) -> dict[str, CheckpointRef]:
         """Everybody is dead: who starts from where."""
-        lost = [v for v in self.core.vertices if not self.core.job.is_settled(v)]
+        lost = [v for v in self.core.vertices if not self.core.job.is_retired(v)]
         self.chosen = plan_restarts(lost, self.topology, self.core.tracker, self)
         return self.chosen
 
     def known(self) -> list[tuple[str, CheckpointRef]]:
         """The checkpoints of all vertices that may start again."""
-        rows = [v for v in self.core.vertices if not self.core.job.is_settled(v)]
+        rows = [v for v in self.core.vertices if not self.core.job.is_retired(v)]
         return [(v, ref) for v in rows for ref in self.core.tracker.refs(v)]
 
     def consumed(self, vertex: str) -> tuple[int, ...]:
@@ -85,8 +85,8 @@ class Shadow:
     def is_serving(self, vertex: str) -> bool:
         return False
 
-    def is_settled(self, vertex: str) -> bool:
-        return self.core.job.is_settled(vertex)
+    def is_retired(self, vertex: str) -> bool:
+        return self.core.job.is_retired(vertex)
 
     def released(self, stream: str) -> int:
         return 0

@@ -87,7 +87,7 @@ class WatchedManager(JobManager):
             takeover.recall(successor.job, notice)
         successor.tracker.check()
         for vertex in self.topology.vertices:
-            if not successor.job.is_settled(vertex):
+            if not successor.job.is_retired(vertex):
                 known, kept = successor.tracker.refs(vertex), self.tracker.refs(vertex)
                 if list(known) != list(kept)[-len(known) :]:
                     detail = f"{vertex}: {[r.name for r in known]} of {[r.name for r in kept]}"
@@ -100,9 +100,9 @@ class WatchedManager(JobManager):
             slots = [i.slot for i in vertex.instances] + [j.slot for j in vertex.joins]
             if len(slots) != len(set(slots)):
                 self._world.violate("each instance on a slot of its own", f"{name}: {slots}")
-            turns = [i.turn for i in vertex.instances if i.replaces is None]
-            if len(turns) != len(set(turns)):
-                self._world.violate("each instance has its turn", f"{name}: {turns}")
+            slots = [i.checkpoint_slot for i in vertex.instances if i.replaces is None]
+            if len(slots) != len(set(slots)):
+                self._world.violate("each instance has its checkpoint slot", f"{name}: {slots}")
             rests_on = {j.source for j in vertex.joins} | {j.replaces for j in vertex.joins}
             gone = (rests_on | {i.replaces for i in vertex.instances}) - there - {None}
             if gone:
@@ -119,8 +119,8 @@ class WatchedManager(JobManager):
         reads = known[new.checkpoint].reads
         if new.consumed != reads:
             self._world.violate("memory is held for a replay", f"{name}: {new.consumed}, {reads}")
-        if self._successor.job.is_settled(name):
-            self._world.violate("what is settled is not run again", name)
+        if self._successor.job.is_retired(name):
+            self._world.violate("a retired vertex does not run again", name)
         for seq, stream in zip(reads, vertex.shape.inputs, strict=False):  # a source reads more
             writers = self.vertices[stream.writer.vertex].instances
             kept = [i.released.get(stream.id, 0) for i in writers]
@@ -158,7 +158,7 @@ class WatchedManager(JobManager):
         """What hosts may forget is below all that any reader, however recovered, may ask for."""
         for mark in collect.marks:
             stream = self.job.topology.streams[mark.stream]
-            if stream.reader is None or self.job.is_settled(stream.reader.vertex):
+            if stream.reader is None or self.job.is_retired(stream.reader.vertex):
                 continue
             reader, k = self.vertices[stream.reader.vertex], stream.reader.index
             refs = self.tracker.refs(reader.shape.id)

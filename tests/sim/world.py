@@ -91,15 +91,15 @@ class SimWiring:
 
 
 class SimHost(Host):
-    """A host whose runners have their turns in no promised order."""
+    """A host whose runners are polled in no promised order."""
 
     shuffle: Callable[[list[str]], None]
 
-    def turn(self) -> bool:
+    def poll(self) -> bool:
         names = list(self._runners)
         self.shuffle(names)
         self._runners = {name: self._runners[name] for name in names}
-        return super().turn()
+        return super().poll()
 
 
 class HostProcess:
@@ -120,7 +120,7 @@ class HostProcess:
         self.is_over = False
         #: Turns without work, in a row.
         self._idle = 0
-        #: How many times longer than usual it takes for a turn.
+        #: How many times longer than usual it takes for a poll.
         self.slowness = 1.0
         self.process = Process(world.fresh_name(f"{spec.host}#{attempt}"), self._died)
         self.host: SimHost | None = None
@@ -137,7 +137,7 @@ class HostProcess:
 
     def _turn(self) -> None:
         assert self.host is not None
-        worked = self._guarded(self.host.turn)
+        worked = self._guarded(self.host.poll)
         if self.host.how:
             self._guarded(self.host.close)
             self._over(self.host.how)
@@ -246,7 +246,7 @@ class World:
         scheduler.met.update(f"job with {what}" for what in workload.features())
         self.hosts: list[HostProcess] = []
         self.second_attempts = False
-        #: Longest turn of a host that has work, virtual seconds. Where turns are long, a small job
+        #: Longest poll of a host that has work, virtual seconds. Where polls are long, a small job
         #: is still at work when its faults come.
         self.turn_s = scheduler.random.choice([0.03, 0.1, 0.3])
         self.slow_store_s = 0.0

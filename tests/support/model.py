@@ -118,7 +118,7 @@ class Model:
             self.log.append(notice)
             takeover.recall(self.successor.job, notice)
         for vertex in self.topology.vertices:
-            if not self.successor.job.is_settled(vertex):
+            if not self.successor.job.is_retired(vertex):
                 known = list(self.successor.tracker.refs(vertex))
                 kept = list(self.manager.tracker.refs(vertex))
                 assert known == kept[-len(known) :], (vertex, notice, known, kept)
@@ -227,9 +227,9 @@ class Model:
         if ends:
             return max(ends)
         is_lost = bool(writers) and all(seq < w.first[stream.id] for w in writers)
-        settled = self.manager.job.is_settled(stream.writer.vertex)
+        retired = self.manager.job.is_retired(stream.writer.vertex)
         tried = tuple(sorted(w.epoch for w in writers))
-        if (is_lost or (settled and not writers)) and tried not in held.told_lost:
+        if (is_lost or (retired and not writers)) and tried not in held.told_lost:
             held.told_lost.add(tried)
             self.tell(ItemsLost(held.vertex, held.epoch, stream.id, seq, tried))
         return seq

@@ -35,7 +35,7 @@ from rstream.items.batch import VE, VS, event_schema, int64_column
 from rstream.items.dictionaries import join_batches
 from rstream.types import MIN_TIME
 from rvertex.events.run import Run
-from rvertex.events.settled_rows import Settled
+from rvertex.events.settled_rows import SettledRows
 from rvertex.events.timeline import Timeline, sorting
 from rvertex.keys.int_index import UNKNOWN
 from rvertex.keys.key_index import KeyIndex, null_keys
@@ -100,7 +100,7 @@ class AntiJoinOperator:
 
     def _reset(self) -> None:
         self._keys = KeyIndex(self._key_types)
-        self._settled = Settled([event_schema(self._stored), event_schema(self._right_keys)])
+        self._settled = SettledRows([event_schema(self._stored), event_schema(self._right_keys)])
         self._coverage = Coverage(self._right_keys, self._right_codes)
         self._lefts = JoinSide(self._stored)
         self._clipping = Clipping(event_schema(self._stored))

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from rstream.items.batch import VS, event_schema, int64_column
 from rvertex.events.run import Run
-from rvertex.events.settled_rows import Settled
+from rvertex.events.settled_rows import SettledRows
 from rvertex.keys.int_index import UNKNOWN
 from rvertex.keys.key_index import KeyIndex, null_keys
 from rvertex.operators.lifetimes.clipping import Clipping
@@ -89,7 +89,7 @@ class ClipOperator:
 
     def _reset(self) -> None:
         self._keys = KeyIndex(self._key_types)
-        self._settled = Settled([self._left, self._right])
+        self._settled = SettledRows([self._left, self._right])
         self._clipping = Clipping(self._left)
 
     def process(self, ports: Sequence[Run]) -> Run:

@@ -76,4 +76,4 @@ class Clipping:
         numbers, times = numbers[held], marks[earliest[which[held]]]
         is_cut = np.flatnonzero(times < self.pending.ends(numbers))
         numbers, times = numbers[is_cut], times[is_cut]
-        self.pending.settle(numbers, times, after(times))
+        self.pending.complete(numbers, times, after(times))

@@ -74,7 +74,7 @@ class Pending:
         out: np.ndarray = self._times[_ENDS, numbers - (self.first - self._head)]
         return out
 
-    def settle(self, numbers: np.ndarray, ends: np.ndarray, due: np.ndarray) -> None:
+    def complete(self, numbers: np.ndarray, ends: np.ndarray, due: np.ndarray) -> None:
         """Give events that are held other ends and due times."""
         if len(numbers) == 0:
             return

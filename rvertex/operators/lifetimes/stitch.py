@@ -146,7 +146,7 @@ class StitchOperator:
         is_new = begins[at]
         number[is_new] = self._begin(events, order[at[is_new]], running[last[is_new]])
         grown = np.flatnonzero(~is_new)
-        self._islands.settle(number[grown], running[last[grown]], after(running[last[grown]]))
+        self._islands.complete(number[grown], running[last[grown]], after(running[last[grown]]))
         self._newest.put(codes[at], number)
 
     def _begin(self, events: pa.RecordBatch, rows: np.ndarray, ends: np.ndarray) -> np.ndarray:

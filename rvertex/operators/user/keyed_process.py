@@ -177,9 +177,9 @@ class KeyedProcessOperator:
         except Exception as error:
             raise self._fatal(error) from error
         self._require_let_go()
-        self._state.settle()
-        settled = min(self._frontier, self._timers.least())
-        return Run(self._emitted.take(self.context.rows, run.events, settled), run.ctis)
+        self._state.flush_pending()
+        release_bound = min(self._frontier, self._timers.least())
+        return Run(self._emitted.take(self.context.rows, run.events, release_bound), run.ctis)
 
     def snapshot(self) -> OperatorState:
         """The log of the keys, and rows that wait, by reference."""

@@ -21,7 +21,7 @@ from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.events.arrays import numbers
 from rvertex.events.group_scan import heads_of
 from rvertex.events.run import Run
-from rvertex.events.settled_rows import Settled
+from rvertex.events.settled_rows import SettledRows
 from rvertex.operators.horizon import RowByRow
 from rvertex.operators.protocol import OperatorState
 
@@ -57,7 +57,7 @@ class _Extremes:
     def __init__(self, column: str, is_max: bool, payload: pa.Schema) -> None:
         self._column = column
         self._fold = np.maximum if is_max else np.minimum
-        self._settled = Settled([event_schema(payload)])
+        self._settled = SettledRows([event_schema(payload)])
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Keep what is extreme among the events that no other can join any more."""

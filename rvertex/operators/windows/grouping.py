@@ -80,21 +80,21 @@ class OpenGroups:
         self._waiting_rows = 0
 
     def __len__(self) -> int:
-        self._settle()
+        self._flush_pending()
         return len(self._table) + (0 if self._near is None else len(self._near))
 
     def update(self, events: pa.RecordBatch) -> None:
         """Fold events in, now or later."""
         if events.num_rows >= _TOGETHER_ROWS or not _can_be_joined(events.schema):
-            self._settle()
+            self._flush_pending()
             self._fold(events)
             return
         self._waiting_rows += events.num_rows
         self._waiting.append(events)
         if self._waiting_rows >= _TOGETHER_ROWS:
-            self._settle()
+            self._flush_pending()
 
-    def _settle(self) -> None:
+    def _flush_pending(self) -> None:
         """Fold in what waits."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
@@ -113,7 +113,7 @@ class OpenGroups:
 
     def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
         """Key columns and lane columns, by key. The end: each accumulator is freed in turn."""
-        self._settle()
+        self._flush_pending()
         near, self._near = self._near, None
         if near is not None and len(self._table) == 0:
             return near.result()
@@ -126,7 +126,7 @@ class OpenGroups:
 
     def save(self) -> dict[str, pa.Table]:
         """Keys and accumulators in code order, by reference, each column a table of its own."""
-        self._settle()
+        self._flush_pending()
         tables = self._table.save() | _saved(self._accumulators)
         if self._near is not None:
             tables |= {f"{_NEAR}{name}": table for name, table in self._near.save().items()}

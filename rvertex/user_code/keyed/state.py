@@ -72,7 +72,7 @@ class KeyedState:
         slot._is_dirty = True
         self.changed.append(slot)
 
-    def settle(self) -> None:
+    def flush_pending(self) -> None:
         """Called between steps: write the changes to the log if they are many."""
         if len(self.changed) >= CHANGED_MAX or len(self.gone) >= CHANGED_MAX:
             self._write()
@@ -126,7 +126,7 @@ class KeyedState:
         for at in range(0, len(changed), _PIECE):
             slots = changed[at : at + _PIECE]
             gone += [slot._row for slot in slots if slot._row >= 0]
-            slots = self._settled(slots)
+            slots = self._alive(slots)
             for new, slot in enumerate(slots, number):
                 slot._row = new
             batches.append(self._rows(slots, number))
@@ -134,7 +134,7 @@ class KeyedState:
         self._log.append(batches, gone)
         del self.spare[_SPARE_MAX:]
 
-    def _settled(self, slots: list[Any]) -> list[Any]:
+    def _alive(self, slots: list[Any]) -> list[Any]:
         """Of slots that have changed, which they have no longer, those that are not forgotten."""
         for slot in slots:
             slot._is_dirty = False

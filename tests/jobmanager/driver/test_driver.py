@@ -86,7 +86,7 @@ class Scene:
         self.driver.begin(resumed=False)
         ready = HostReady("h0.0", 0, 1, "m", "grpc://h0.0")
         self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(ready))
-        self.driver.turn(0)
+        self.driver.poll(0)
         self.pass_time(1.0)
 
     def _open(
@@ -113,8 +113,8 @@ class Scene:
     def pass_time(self, seconds: float) -> None:
         """Let time pass at once, then have two turns: one may only queue a notice."""
         self.clock.advance(int(seconds * 1e6))
-        self.driver.turn(0)
-        self.driver.turn(0)
+        self.driver.poll(0)
+        self.driver.poll(0)
 
 
 def test_a_host_that_is_silent_is_given_up() -> None:
@@ -152,7 +152,7 @@ def test_lines_end_even_if_the_log_cannot_be_closed() -> None:
     store.is_full = True
     again = HostReady("h0.0", 1, 1, "m", "grpc://h0.0")
     scene.lines[0].on_message("h0.0#1", NOTICE_CODEC.encode(again))
-    scene.driver.turn(0)
+    scene.driver.poll(0)
     with pytest.raises(StoreError, match="no space left"):
         scene.driver.close()
     assert scene.lines[0].is_closed
@@ -226,7 +226,7 @@ def test_one_that_was_replaced_while_it_slept_writes_nothing_more() -> None:
     scene.hear_host()
     scene.clock.advance(60_000_000)
     with pytest.raises(JobRunningError, match="pid 1 on elsewhere"):
-        scene.driver.turn(0)
+        scene.driver.poll(0)
     scene.driver.close()
     assert store.blobs == before
     assert scene.lines[0].is_closed
@@ -242,7 +242,7 @@ def test_one_that_was_replaced_since_its_last_look_decides_nothing() -> None:
     known = NoticeLog(successor, scene.clock, CONFIG, InlineBackground()).replay()
     scene.hear_zombie()
     with pytest.raises(JobRunningError, match="pid 1 on elsewhere"):
-        scene.driver.turn(0)
+        scene.driver.poll(0)
     scene.driver.close()
     assert store.exists("checkpoints/a/zombie")
     assert [notice for _, notice in read_notices(store)] == known
@@ -272,7 +272,7 @@ def test_notices_that_cannot_be_made_durable_for_a_while_are_insisted_on() -> No
     scene = Scene(store)
     store.failures = 2 * FLUSHES_MAX
     scene.driver.cancel()
-    scene.driver.turn(0)
+    scene.driver.poll(0)
     assert (store.failures, scene.manager.state) == (0, "cancelled")
 
 
@@ -288,7 +288,7 @@ def test_the_last_status_is_insisted_on() -> None:
 
     scene = Scene(MemoryBlobs(), on_status)
     scene.driver.cancel()
-    scene.driver.turn(0)
+    scene.driver.poll(0)
     scene.driver.close()
     assert (failures, told[-1]) == ([0], "cancelled")
 
@@ -300,7 +300,7 @@ def test_a_last_status_that_cannot_be_written_is_trouble_that_can_be_resumed() -
 
     scene = Scene(MemoryBlobs(), on_status)
     scene.driver.cancel()
-    scene.driver.turn(0)
+    scene.driver.poll(0)
     with pytest.raises(StoreError, match="busy"):
         scene.driver.close()
     assert scene.lines[0].is_closed
@@ -311,9 +311,9 @@ def test_files_obsolete_when_the_job_ends_are_deleted_too() -> None:
     scene = Scene(store)
     store.put("checkpoints/a/zombie", b"state")
     scene.hear_zombie()
-    scene.driver.turn(0)
+    scene.driver.poll(0)
     scene.driver.cancel()
-    scene.driver.turn(0)
+    scene.driver.poll(0)
     assert store.exists("checkpoints/a/zombie")
     scene.driver.close()
     assert not store.exists("checkpoints/a/zombie")

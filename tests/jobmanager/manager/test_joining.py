@@ -68,8 +68,8 @@ def endpoints(out: list[Instruction], vertex: str) -> list[int]:
 def test_replicas_start_together_on_different_hosts_and_take_turns(rewrite: bool) -> None:
     scene = replicated()
     assert scene.instances("b") == [(2, "h1.0"), (3, "h2.0")]
-    turns = [(i.turn, i.consumed) for i in scene.manager.vertices["b"].instances]
-    assert turns == [(0, (0,)), (1, (0,))]
+    slots = [(i.checkpoint_slot, i.consumed) for i in scene.manager.vertices["b"].instances]
+    assert slots == [(0, (0,)), (1, (0,))]
     scene.progress("b", 60, 30, epoch=2)
     scene.progress("b", 40, 20, epoch=3)
     scene.checkpoint("b", "b40", 40, 20, epoch=3)
@@ -104,7 +104,7 @@ def test_a_replica_that_dies_leaves_no_gap_and_a_newcomer_joins_the_other(rewrit
     scene.answer("b", 3)
     assert scene.instances("b") == [(3, "h2.0"), (5, "h1.1")]
     assert scene.manager.vertices["b"].instances[1].checkpoint == "b-3-55"
-    assert scene.manager.vertices["b"].instances[1].turn == 0
+    assert scene.manager.vertices["b"].instances[1].checkpoint_slot == 0
     assert scene.manager.job.consumed("b") == (55,)
     scene.check("replica_dies", rewrite=rewrite)
 

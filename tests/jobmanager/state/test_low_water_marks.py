@@ -76,7 +76,7 @@ def test_settled_vertices_need_nothing() -> None:
 
 
 class DeadJob:
-    """Every host is gone: nothing is served, nothing settled, nothing known but checkpoints."""
+    """Every host is gone: nothing is served, nothing retired, nothing known but checkpoints."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
@@ -87,7 +87,7 @@ class DeadJob:
     def is_serving(self, vertex: str) -> bool:
         return False
 
-    def is_settled(self, vertex: str) -> bool:
+    def is_retired(self, vertex: str) -> bool:
         return False
 
     def released(self, stream: str) -> int:

@@ -20,7 +20,7 @@ class View:
     topology: Topology
     serving: set[str]
     consumed_at: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    settled: set[str] = field(default_factory=set)
+    retired: set[str] = field(default_factory=set)
     released_at: dict[str, int] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
     collected: dict[str, int] = field(default_factory=dict)
@@ -31,8 +31,8 @@ class View:
     def is_serving(self, vertex: str) -> bool:
         return vertex in self.serving
 
-    def is_settled(self, vertex: str) -> bool:
-        return vertex in self.settled
+    def is_retired(self, vertex: str) -> bool:
+        return vertex in self.retired
 
     def released(self, stream: str) -> int:
         return self.released_at.get(stream, 0)
@@ -86,5 +86,5 @@ def test_a_durable_channel_ends_the_cascade() -> None:
     assert {k: v.name for k, v in plan_restarts(["b"], topology, tracker, alive).items()} == {
         "b": "b40"
     }
-    dead = View(topology, serving={"c"}, settled={"a"})
+    dead = View(topology, serving={"c"}, retired={"a"})
     assert set(plan_restarts(["b"], topology, tracker, dead)) == {"b"}

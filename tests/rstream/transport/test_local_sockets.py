@@ -20,8 +20,8 @@ from rstream.transport.flight import RemoteReader, StreamServer
 from rstream.transport.local_sockets import (
     SWEEP_AFTER_S,
     is_left_over,
-    near_path,
     new_socket_path,
+    socket_path,
     tcp_part,
     with_socket,
 )
@@ -44,18 +44,18 @@ def test_a_server_has_a_socket_while_it_lives(folder: Path) -> None:
     tcp, _, path = server.address.partition("#")
     assert Path(path).parent == folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert near_path(server.address) == path
+    assert socket_path(server.address) == path
     server.close()
     assert list(folder.iterdir()) == []
     assert tcp_part(server.address) == tcp
 
 
 def test_an_address_without_a_socket(folder: Path) -> None:
-    assert near_path("grpc://host:1") is None
-    assert near_path(with_socket("grpc://host:1", None)) is None
-    assert near_path(with_socket("grpc://host:1", "/nowhere/s")) == "/nowhere/s"
+    assert socket_path("grpc://host:1") is None
+    assert socket_path(with_socket("grpc://host:1", None)) is None
+    assert socket_path(with_socket("grpc://host:1", "/nowhere/s")) == "/nowhere/s"
     server = StreamServer("127.0.0.1", "secret")
-    assert (near_path(server.address), tcp_part(server.address)) == (None, server.address)
+    assert (socket_path(server.address), tcp_part(server.address)) == (None, server.address)
     server.close()
 
 

@@ -30,7 +30,13 @@ from rstream.transport.frames import (
     receive,
 )
 from rstream.transport.receive import error_to_text, loss_from_text
-from rstream.transport.unix_socket import DIRECT_BYTES_MAX, NearCall, NearServer, _follow, _Line
+from rstream.transport.unix_socket import (
+    DIRECT_BYTES_MAX,
+    UnixSocketCall,
+    UnixSocketServer,
+    _Connection,
+    _follow,
+)
 from rstream.transport.wire import WireDecoder, WireEncoder
 from tests.support.builders import ev, make_items
 
@@ -59,7 +65,7 @@ def path(stream: RStream) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="s") as folder:  # a socket's name is short
         path = str(Path(folder) / "s")
         found = {("s", 1): stream}
-        server = NearServer(path, SECRET, lambda *key: found.get(key), error_to_text)
+        server = UnixSocketServer(path, SECRET, lambda *key: found.get(key), error_to_text)
         yield path
         server.shutdown()
 
@@ -68,7 +74,7 @@ def hello(**changed: object) -> dict[str, Any]:
     return {"secret": SECRET, "stream": "s", "epoch": 1, "seq": 0, **changed}
 
 
-def read(call: NearCall, until: int) -> list[int]:
+def read(call: UnixSocketCall, until: int) -> list[int]:
     """The values of ``n`` up to seq ``until``."""
     wire, seen, seq = WireDecoder(call.schema), [], 0
     while seq < until:
@@ -84,7 +90,7 @@ def read(call: NearCall, until: int) -> list[int]:
 def test_who_writes_sends_what_is_small(stream: RStream) -> None:
     mine, other = socket.socketpair()
     with mine, other:
-        line = _Line(mine, stream, 0, lambda: True)  # its thread does not run
+        line = _Connection(mine, stream, 0, lambda: True)  # its thread does not run
         _follow(stream, line._written)
         stream.append(rows(0, 3))
         stream.append(rows(3, 2))
@@ -116,7 +122,7 @@ def test_a_large_dictionary_is_sent_by_the_thread_and_once_it_is_known_by_who_wr
 
     mine, other = socket.socketpair()
     with mine, other:
-        line = _Line(mine, stream, 0, lambda: True)
+        line = _Connection(mine, stream, 0, lambda: True)
         _follow(stream, line._written)
         stream.append(row(0))
         assert line._again.is_set()
@@ -139,7 +145,7 @@ def test_a_large_dictionary_is_sent_by_the_thread_and_once_it_is_known_by_who_wr
 
 
 def test_a_writer_does_not_wait_for_a_slow_reader(stream: RStream, path: str) -> None:
-    call = NearCall(path, hello())
+    call = UnixSocketCall(path, hello())
     for k in range(400):
         stream.append(rows(10 * k, 10, "y" * 1_000))
     stream.append(rows(4_000, 2, "z" * 2 * DIRECT_BYTES_MAX))
@@ -150,7 +156,7 @@ def test_a_writer_does_not_wait_for_a_slow_reader(stream: RStream, path: str) ->
 
 def test_many_readers_of_one_stream(stream: RStream, path: str) -> None:
     stream.append(rows(0, 5_000))
-    calls = [NearCall(path, hello()) for _ in range(3)]
+    calls = [UnixSocketCall(path, hello()) for _ in range(3)]
     found: list[list[int]] = [[] for _ in calls]
 
     def body(k: int) -> None:
@@ -169,7 +175,7 @@ def test_many_readers_of_one_stream(stream: RStream, path: str) -> None:
 
 
 def test_a_reader_that_leaves_is_no_longer_sent_to(stream: RStream, path: str) -> None:
-    call = NearCall(path, hello())
+    call = UnixSocketCall(path, hello())
     stream.append(rows(0, 1))
     assert read(call, 1) == [0]
     call.cancel()
@@ -188,16 +194,16 @@ def test_a_reader_that_leaves_is_no_longer_sent_to(stream: RStream, path: str) -
 @pytest.mark.parametrize("wrong", [{"secret": "guess"}, {"secret": None}, {"secret": b"\xff"}])
 def test_a_wrong_secret_is_refused(path: str, wrong: dict[str, object]) -> None:
     with pytest.raises(UnauthorizedError):
-        NearCall(path, hello(**wrong))
+        UnixSocketCall(path, hello(**wrong))
 
 
 def test_a_stream_that_is_not_there_and_one_that_lacks_the_seq(stream: RStream, path: str) -> None:
     with pytest.raises(OperatingError, match="stream t epoch 1 is not here"):
-        NearCall(path, hello(stream="t"))
+        UnixSocketCall(path, hello(stream="t"))
     stream.append(rows(0, 9))
     stream.garbage_collect(5)
     with pytest.raises(OperatingError) as caught:
-        NearCall(path, hello(seq=3))
+        UnixSocketCall(path, hello(seq=3))
     loss = loss_from_text(str(caught.value))
     assert loss is not None
     assert (loss.stream, loss.seq) == ("s", 3)
@@ -227,7 +233,7 @@ def test_a_hello_that_is_no_good_ends_its_line_alone(
         with contextlib.suppress(ConnectionResetError):
             assert len(line.recv(100)) in (0, FRAME.size)  # nothing, or that it is refused
     stream.append(rows(0, 1))
-    call = NearCall(path, hello())
+    call = UnixSocketCall(path, hello())
     assert read(call, 1) == [0]
     call.close()
 
@@ -245,7 +251,7 @@ def test_a_server_that_cannot_let_a_reader_in_lets_the_next_ones_in(
         return accept(listener)
 
     def starts(thread: threading.Thread) -> None:
-        if thread.name == "near-line" and threads:
+        if thread.name == "unix-socket-connection" and threads:
             raise threads.pop()
         start(thread)
 
@@ -253,12 +259,12 @@ def test_a_server_that_cannot_let_a_reader_in_lets_the_next_ones_in(
     monkeypatch.setattr(threading.Thread, "start", starts)
     with tempfile.TemporaryDirectory(prefix="s") as folder:
         path = str(Path(folder) / "s")
-        server = NearServer(path, SECRET, lambda *key: stream, error_to_text)
+        server = UnixSocketServer(path, SECRET, lambda *key: stream, error_to_text)
         with pytest.raises(ConnectionError):
-            NearCall(path, hello())
+            UnixSocketCall(path, hello())
         assert not server._threads
         stream.append(rows(0, 1))
-        call = NearCall(path, hello())
+        call = UnixSocketCall(path, hello())
         assert read(call, 1) == [0]
         call.close()
         server.shutdown()
@@ -271,7 +277,7 @@ def test_what_fails_in_a_line_is_told_to_its_reader_alone(
     """A little is sent by who writes, much by the line's thread."""
     woken = threading.Event()
     stream.on_change = woken.set
-    call = NearCall(path, hello())
+    call = UnixSocketCall(path, hello())
     call._socket.settimeout(WAIT_S)
     wires: list[WireEncoder] = []
     encode = WireEncoder.encode
@@ -288,7 +294,7 @@ def test_what_fails_in_a_line_is_told_to_its_reader_alone(
     with pytest.raises(OperatingError, match="stream s: ArrowMemoryError: malloc failed"):
         read(call, 1)
     call.close()
-    other = NearCall(path, hello())
+    other = UnixSocketCall(path, hello())
     assert read(other, first_seq + 1) == list(range(first_seq + 1))
     other.close()
 
@@ -298,7 +304,10 @@ def test_a_writer_that_met_trouble_sends_no_more(
 ) -> None:
     mine, other = socket.socketpair()
     with mine, other:
-        lines = [_Line(mine, stream, 0, lambda: True), _Line(other, stream, 0, lambda: True)]
+        lines = [
+            _Connection(mine, stream, 0, lambda: True),
+            _Connection(other, stream, 0, lambda: True),
+        ]
         for line in lines:
             _follow(stream, line._written)
         with monkeypatch.context() as patch:
@@ -343,7 +352,9 @@ def test_lines_that_do_not_end_are_waited_for_together(
             super().join(timeout)
 
     with tempfile.TemporaryDirectory(prefix="s") as folder:
-        server = NearServer(str(Path(folder) / "s"), SECRET, lambda *key: stream, error_to_text)
+        server = UnixSocketServer(
+            str(Path(folder) / "s"), SECRET, lambda *key: stream, error_to_text
+        )
         stuck = [Stuck(target=is_over.wait, args=(WAIT_S,)) for _ in range(9)]
         for thread in stuck:
             thread.start()

@@ -15,7 +15,12 @@ import pytest
 
 from rstream import ManualClock, MemoryBlobs
 from rstream.errors import OperatingError, StoreError
-from rvertex.checkpoint.checkpointer import FAILURES_MAX, Checkpointer, Turn, read_checkpoint
+from rvertex.checkpoint.checkpointer import (
+    FAILURES_MAX,
+    Checkpointer,
+    CheckpointSlot,
+    read_checkpoint,
+)
 from rvertex.errors import CorruptCheckpointError
 from rvertex.host.environment import HostLimits
 from rvertex.messages import CheckpointTaken
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
 
 SPEC = VertexSpec(VertexId("v.0"), "v", 0, (), None, (), (), pa.schema([]), "schema")
 FOLDER = "checkpoints/v.0"
-ALONE = Turn()
+ALONE = CheckpointSlot()
 
 
 class Failing(MemoryBlobs):
@@ -86,7 +91,9 @@ class World:
         where = ((self.position,), (self.position * 2,))
         return Snapshot(SPEC.id, "schema", *where, (b"",), states)
 
-    def checkpointer(self, turn: Turn = ALONE, epoch: int = 1, **limits: Any) -> Checkpointer:
+    def checkpointer(
+        self, slot: CheckpointSlot = ALONE, epoch: int = 1, **limits: Any
+    ) -> Checkpointer:
         self.limits = replace(self.limits, **limits)
         return Checkpointer(
             SPEC,
@@ -94,7 +101,7 @@ class World:
             self,  # type: ignore[arg-type]
             get_snapshot=self.snapshot,
             is_durable=lambda outputs, is_urgent: self.is_durable,
-            turn=turn,
+            slot=slot,
             loaded=None,
             positions=(self.position,),
         )
@@ -105,7 +112,7 @@ class World:
         self.clock.advance(int(seconds * 1e6))
         self.position += moved
         for _ in range(3):
-            checkpoints.turn((self.position,))
+            checkpoints.poll((self.position,))
             self.background.run()
         return len(self.taken) - before
 
@@ -151,12 +158,14 @@ def test_neither() -> None:
 
 def test_instances_take_turns() -> None:
     world = World()
-    turns = [world.checkpointer(Turn(k, 3), k, checkpoint_interval_s=1.0) for k in range(3)]
+    replicas = [
+        world.checkpointer(CheckpointSlot(k, 3), k, checkpoint_interval_s=1.0) for k in range(3)
+    ]
     order = []
     for _ in range(9):
         world.clock.advance(1_000_000)
         world.position += 1
-        for k, checkpoints in enumerate(turns):
+        for k, checkpoints in enumerate(replicas):
             if world.after(checkpoints, 0.0, moved=0):
                 order.append(k)
     assert order == [0, 1, 2] * 3
@@ -167,12 +176,12 @@ def test_a_request_is_answered_by_a_later_snapshot() -> None:
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
     world.clock.advance(1_000_000)
     world.position = 7
-    checkpoints.turn((7,))
+    checkpoints.poll((7,))
     world.background.run(1)
     checkpoints.request()
     world.position = 9
     for _ in range(4):
-        checkpoints.turn((9,))
+        checkpoints.poll((9,))
         world.background.run()
     assert [(t.inputs, t.asked) for t in world.taken] == [((7,), False), ((9,), True)]
     checkpoints.request()
@@ -198,7 +207,7 @@ def test_each_part_is_a_task_and_a_closed_instance_begins_no_more() -> None:
     world = World()
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
     world.clock.advance(1_000_000)
-    checkpoints.turn((5,))
+    checkpoints.poll((5,))
     world.background.run(1)
     assert len(world.store.list(FOLDER)) == 1
     checkpoints.close()
@@ -212,11 +221,11 @@ def test_a_failed_upload_is_tried_again_and_leaves_nothing() -> None:
     for _ in range(FAILURES_MAX):
         world.clock.advance(1_000_000)
         world.position += 1
-        checkpoints.turn((world.position,))
+        checkpoints.poll((world.position,))
         world.background.run(2)
         world.store.is_down = True
         world.background.run()
-        checkpoints.turn((world.position,))
+        checkpoints.poll((world.position,))
         world.store.is_down = False
     assert world.after(checkpoints, 1.0) == 1
     (taken,) = world.taken

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from rstream import ManualClock, MemoryBlobs, StreamLimits, open_reader
 from rstream.errors import InvalidBatchError
 from rstream.items.batch import Items
-from rvertex.checkpoint.checkpointer import Turn
+from rvertex.checkpoint.checkpointer import CheckpointSlot
 from rvertex.checkpoint.journal import Journal
 from rvertex.checkpoint.value_log import open_values
 from rvertex.errors import CorruptJournalError, OvertakenError
@@ -201,7 +201,7 @@ class Instance:
             wake=self.wake,
         )
         self.runner = VertexRunner(
-            epoch, prepare_instance(world.spec, checkpoint, env), env, Turn()
+            epoch, prepare_instance(world.spec, checkpoint, env), env, CheckpointSlot()
         )
 
     def wake(self) -> None:
@@ -213,11 +213,11 @@ class Instance:
         elif isinstance(notice, CheckpointTaken) and self is self.world.newest:
             self.world.announce(notice)
 
-    def turn(self) -> None:
+    def poll(self) -> None:
         if self.failure is not None:
             return
         try:
-            self.runner.turn()
+            self.runner.poll()
         except OvertakenError as error:
             self.failure = error
             self.runner.close()
@@ -286,13 +286,13 @@ class World:
         old = self.instances[len(self.instances) // 2 - 1]
         match action:
             case 0:
-                self.newest.turn()
+                self.newest.poll()
             case 1:
                 self.newest.wiring.background.run(2)
             case 2:
                 self.clock.advance(1_000_000)
             case 3:
-                old.turn()
+                old.poll()
             case 4:
                 old.wiring.background.run()
             case _:
@@ -341,7 +341,7 @@ def test_one_history(spec: VertexSpec, actions: list[int], rows: int, collect: b
     before = productions(world)
     for instance in world.instances[:-1]:
         for _ in range(20):
-            instance.turn()
+            instance.poll()
             instance.wiring.background.run(5)
     after = productions(world)
     assert before.items() <= after.items()
@@ -383,15 +383,15 @@ def test_no_row_is_waited_for_while_a_step_is_held(spec: VertexSpec) -> None:
     for _ in range(ROWS):
         if runner._held is None:
             world.clock.advance(1_000)
-            runner.turn()
+            runner.poll()
     world.clock.advance(1_000_000)
     assert runner._ahead is not None
-    assert not runner.turn()
+    assert not runner.poll()
     assert runner.wait_s is None
     wakes = instance.wakes
     instance.wiring.background.run(10)
     assert instance.wakes > wakes
-    assert runner.turn()
+    assert runner.poll()
     assert runner.wait_s == 0, "the next rows are due"
 
 
@@ -407,7 +407,7 @@ def test_one_that_wakes_up_is_refused(spec: VertexSpec) -> None:
     run(world, 4)
     for _ in range(10):
         old.wiring.background.run()
-        old.turn()
+        old.poll()
     assert isinstance(old.failure, OvertakenError)
     world.finish()
 
@@ -516,9 +516,9 @@ def test_what_was_stored_is_checked_before_it_is_written_again() -> None:
     assert opened.history is not None
     again = tuple(StepResult(tuple(map(ended, step.outputs))) for step in opened.history.again)
     opened = replace(opened, history=replace(opened.history, again=again))
-    runner = VertexRunner(2, opened, env, Turn())
+    runner = VertexRunner(2, opened, env, CheckpointSlot())
     with pytest.raises(InvalidBatchError, match="needs _vs < _ve"):
-        all(runner.turn() for _ in again)
+        all(runner.poll() for _ in again)
 
 
 def test_all_that_is_written_is_checked_to_verify() -> None:
