@@ -9,7 +9,7 @@ from jobmanager.manager import takeover
 from jobmanager.manager.manager import JobManager
 from jobmanager.state.messages import DeleteFiles, Record, Tell, TwinLevel, is_logged
 from jobmanager.state.topology import Topology
-from rvertex.messages import CheckpointTaken, Collect, StartVertex
+from rvertex.messages import CheckpointTaken, Collect, StartVertex, VertexFinished
 from tests.sim.decisions import Decision
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class WatchedManager(JobManager):
         #: What checkpoints name, and what the last one of each instance does.
         self._parts_of: dict[str, tuple[str, ...]] = {}
         self._last_parts: dict[int, tuple[str, ...]] = {}
+        #: Had ended, and were opened again for a reader that has perhaps ended meanwhile.
+        self._reopened: set[str] = set()
         #: What one knows that has recalled the same log.
         self._successor = JobManager(self.topology, self.config)
 
@@ -61,6 +63,8 @@ class WatchedManager(JobManager):
         for law, detail in decision.broken(out):
             self._world.violate(law, detail)
         if is_recalled:
+            if isinstance(notice, VertexFinished):
+                self._reopened.discard(name)
             self._followed([notice, *(i.notice for i in out if isinstance(i, Record))])
         self._count(notice, out, is_stale=is_stale)
         if is_stale and repr(self.vertices.get(name)) != before:
@@ -119,7 +123,10 @@ class WatchedManager(JobManager):
         reads = known[new.checkpoint].reads
         if new.consumed != reads:
             self._world.violate("memory is held for a replay", f"{name}: {new.consumed}, {reads}")
-        if self._successor.job.is_retired(name):
+        log = self._successor.job
+        if log.vertices[name].is_finished and not log.is_retired(name):
+            self._reopened.add(name)  # somebody still asks for what it had in memory
+        elif log.is_retired(name) and name not in self._reopened:
             self._world.violate("a retired vertex does not run again", name)
         for seq, stream in zip(reads, vertex.shape.inputs, strict=False):  # a source reads more
             writers = self.vertices[stream.writer.vertex].instances
