@@ -15,10 +15,11 @@ PYTEST := $(BIN)/python -m pytest -q
 .DEFAULT_GOAL := help
 RUNS ?= 100
 N ?= 300
+DEPTH ?= 10
 SEED ?= 0
 KINDS ?= all
 TRACE ?= 20
-.PHONY: help oldest constraints bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
+.PHONY: help deep oldest constraints bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -29,7 +30,7 @@ demo: setup  ## the main job on real flights, end to end on Spark
 	$(BIN)/python examples/flights.py
 
 test: setup lint fast  ## everything: lint, types, all tests
-	$(PYTEST) -m "spark or slow"
+	$(PYTEST) -n auto --dist loadgroup -m "spark or slow"
 
 check: $(STAMP) lint fast  ## the fast part: lint, types, tests without Spark
 
@@ -49,6 +50,9 @@ constraints: $(STAMP)  ## pin the newest dependencies that setup.cfg allows; run
 
 spark: setup  ## only the tests that start Spark
 	$(PYTEST) -m spark
+
+deep: $(STAMP)  ## all but Spark with many examples and seeds: make deep DEPTH=10; hours
+	DEPTH=$(DEPTH) $(PYTEST) -n auto --timeout 0 -m "not spark"
 
 bench-smoke: setup  ## throughput and memory in under two minutes; JSON on the last line
 	$(BIN)/python benchmarks/bench_smoke.py
