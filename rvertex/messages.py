@@ -17,7 +17,7 @@ import msgpack
 
 from rvertex.errors import InvalidMessageError
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 M = TypeVar("M")
 
 
@@ -34,6 +34,19 @@ class HostReady:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """What an instance has counted since its vertex began."""
+
+    events_in: int = 0
+    events_out: int = 0
+    late_events: int = 0
+    #: Calls of user code that raised and were passed over.
+    poisoned_events: int = field(default=0, repr=False)
+    #: How late rows of its source came (:mod:`rvertex.vertex.lateness`).
+    lateness: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class VertexProgress:
     """Where an instance stands. Sequence numbers are "next": consumed, written, durable."""
 
@@ -46,14 +59,8 @@ class VertexProgress:
     cti: int
     #: Greatest event time it has read from its source (MIN_TIME elsewhere).
     max_vs: int
-    events_in: int
-    events_out: int
-    late_events: int
+    counts: Counts
     tail_bytes: int
-    #: Calls of user code that raised and were passed over.
-    poisoned_events: int = field(default=0, repr=False)
-    #: How late rows of its source came (:mod:`rvertex.vertex.lateness`).
-    lateness: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +130,7 @@ class VertexFinished:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     digests: tuple[bytes, ...]
-    events_in: int
-    events_out: int
-    late_events: int
-    poisoned_events: int = field(default=0, repr=False)
-    #: How late rows of its source came (:mod:`rvertex.vertex.lateness`).
-    lateness: bytes = field(default=b"", repr=False)
+    counts: Counts
 
 
 @dataclass(frozen=True, slots=True)

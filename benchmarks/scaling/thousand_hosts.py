@@ -28,6 +28,7 @@ from rvertex.messages import (
     INSTRUCTION_CODEC,
     NOTICE_CODEC,
     CheckpointTaken,
+    Counts,
     HostReady,
     Progress,
     StartVertex,
@@ -212,9 +213,7 @@ class Cluster:
             durable=tuple(max(at, seq) for seq in instance.outputs),
             cti=self.now_us,
             max_vs=self.now_us,
-            events_in=at,
-            events_out=at,
-            late_events=0,
+            counts=Counts(at, at),
             tail_bytes=1 << 20,
         )
 

@@ -47,7 +47,7 @@ def lost_lines(status: dict[str, Any]) -> list[str]:
 
 
 def _late(vertices: list[VertexState]) -> int:
-    return sum(v.late_events for v in vertices)
+    return sum(v.counts.late_events for v in vertices)
 
 
 def _source(stage: str, vertices: list[VertexState]) -> dict[str, Any]:
@@ -55,8 +55,8 @@ def _source(stage: str, vertices: list[VertexState]) -> dict[str, Any]:
     assert spec is not None, stage
     counts = LatenessCounts()
     for vertex in vertices:
-        counts = counts.merged(LatenessCounts.from_bytes(vertex.lateness))
-    rows, late = sum(v.events_in for v in vertices), _late(vertices)
+        counts = counts.merged(LatenessCounts.from_bytes(vertex.counts.lateness))
+    rows, late = sum(v.counts.events_in for v in vertices), _late(vertices)
     late_max = rows * _LATE_PERCENT // 100
     return {
         "source": stage,

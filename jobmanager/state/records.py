@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.messages import Counts
 
 if TYPE_CHECKING:
     from jobmanager.state.topology import VertexShape
@@ -105,10 +106,6 @@ class InstanceState:
     durable: tuple[int, ...] = ()
     cti: int = MIN_TIME
     max_vs: int = MIN_TIME
-    events_in: int = 0
-    events_out: int = 0
-    late_events: int = 0
-    poisoned_events: int = 0
     tail_bytes: int = 0
 
     @property
@@ -125,9 +122,7 @@ class InstanceState:
         """Take over a report, perhaps replayed after notices that it preceded."""
         self.reached(report.inputs, report.outputs)
         self.durable, self.cti, self.max_vs = report.durable, report.cti, report.max_vs
-        self.events_in, self.events_out = report.events_in, report.events_out
-        self.late_events, self.tail_bytes = report.late_events, report.tail_bytes
-        self.poisoned_events = report.poisoned_events
+        self.tail_bytes = report.tail_bytes
 
 
 @dataclass(slots=True)
@@ -165,12 +160,8 @@ class VertexState:
     ends: tuple[int, ...] = ()
     cti: int = MIN_TIME
     max_vs: int = MIN_TIME
-    events_in: int = 0
-    events_out: int = 0
-    late_events: int = 0
-    poisoned_events: int = 0
-    #: How late rows of its source came (:mod:`rvertex.vertex.lateness`).
-    lateness: bytes = b""
+    #: Those of the furthest instance, or of the one that finished.
+    counts: Counts = field(default_factory=Counts)
     restarts: int = 0
     #: Restarts since it last got further than ever before.
     fruitless_restarts: int = 0
@@ -205,11 +196,7 @@ class VertexState:
         """Take over a report; whether the vertex got further than any instance before."""
         instance.advance(report)
         if instance is self.leader and not self.is_finished:
-            self.cti, self.max_vs = report.cti, report.max_vs
-            self.events_in, self.events_out = report.events_in, report.events_out
-            self.late_events = report.late_events
-            self.poisoned_events = report.poisoned_events
-            self.lateness = report.lateness
+            self.cti, self.max_vs, self.counts = report.cti, report.max_vs, report.counts
         position = (*report.inputs, *report.outputs)
         if not self.best or any(a > b for a, b in zip(position, self.best, strict=True)):
             self.best = tuple(map(max, position, self.best)) if self.best else position
@@ -232,7 +219,4 @@ class VertexState:
         self.joins.clear()
         self.is_new = False
         self.digests, self.ends, self.cti = notice.digests, notice.outputs, INF_TIME
-        self.events_in, self.events_out = notice.events_in, notice.events_out
-        self.late_events = notice.late_events
-        self.poisoned_events = notice.poisoned_events
-        self.lateness = notice.lateness
+        self.counts = notice.counts

@@ -270,11 +270,7 @@ class VertexRunner:
                 v.consumed,
                 tuple(v.output_seqs),
                 v.digests(),
-                v.events_in,
-                v.events_out,
-                v.late_events,
-                v.poisoned_events,
-                v.lateness,
+                v.counts,
             )
         )
         return True
@@ -290,12 +286,8 @@ class VertexRunner:
             durable=tuple(s.durable_seq for s in self.outputs),
             cti=v.output_cti,
             max_vs=v.max_vs,
-            events_in=v.events_in,
-            events_out=v.events_out,
-            late_events=v.late_events,
+            counts=v.counts,
             tail_bytes=sum(s.tail_bytes for s in self.outputs),
-            poisoned_events=v.poisoned_events,
-            lateness=v.lateness,
         )
 
     def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:

@@ -25,6 +25,7 @@ from rstream.items.digest import StreamDigest
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ReplayDifferenceError
 from rvertex.events.side_output import LATE, HasSideOutputs, side_outputs_of, to_side_items
+from rvertex.messages import Counts
 from rvertex.operators.filter import Kept, asked_early
 from rvertex.user_code.context import DrawsValues
 from rvertex.vertex.merge import PENDING_BYTES_MAX, Merge
@@ -78,7 +79,7 @@ class RVertex:
         spec = self.spec
         #: Events that the input side released.
         self._events_released = 0
-        self.events_out = 0
+        self._events_out = 0
         late = [edge.side for edge in spec.outputs if edge.side.startswith(LATE)]
         self._input: Merge | SourceInput
         if spec.source is not None:
@@ -138,26 +139,14 @@ class RVertex:
         return self._input.read_positions
 
     @property
-    def late_events(self) -> int:
-        """Late events its source dropped or adjusted."""
-        return self._input.late_events if isinstance(self._input, SourceInput) else 0
-
-    @property
-    def lateness(self) -> bytes:
-        """How late rows of its source came; nothing if none was late."""
-        return self._input.lateness if isinstance(self._input, SourceInput) else b""
-
-    @property
-    def events_in(self) -> int:
-        """Events consumed; of a source all rows that do not wait, dropped late ones included."""
-        if not isinstance(self._input, SourceInput):
-            return self._events_released
-        return self._events_released + self._input.passed_over + self._input.late_dropped
-
-    @property
-    def poisoned_events(self) -> int:
-        """Calls of user code that raised and were passed over."""
-        return sum(getattr(operator, "poisoned_events", 0) for operator in self._operators)
+    def counts(self) -> Counts:
+        """What it has counted. Of a source all rows that do not wait are in, dropped ones too."""
+        poisoned = sum(getattr(operator, "poisoned_events", 0) for operator in self._operators)
+        released, source = self._events_released, self._input
+        if not isinstance(source, SourceInput):
+            return Counts(released, self._events_out, poisoned_events=poisoned)
+        events_in = released + source.passed_over + source.late_dropped
+        return Counts(events_in, self._events_out, source.late_events, poisoned, source.lateness)
 
     @property
     def max_vs(self) -> int:
@@ -179,7 +168,7 @@ class RVertex:
         self._open()
         self.output_seqs = list(snapshot.outputs)
         self._digests = [StreamDigest.from_bytes(d) for d in snapshot.digests]
-        self._events_released, self.events_out = snapshot.events_in, snapshot.events_out
+        self._events_released, self._events_out = snapshot.events_in, snapshot.events_out
         self.is_finished = snapshot.is_final
         origin = snapshot.replay_from
         if origin is not None:
@@ -219,7 +208,7 @@ class RVertex:
             digests=self.digests(),
             states=states,
             events_in=self._events_released,
-            events_out=self.events_out,
+            events_out=self._events_out,
             is_final=self.is_finished,
             replay_from=origin,
         )
@@ -308,7 +297,7 @@ class RVertex:
                 side_events.update({name: events for name, events in found if events.num_rows})
 
     def _emit(self, run: Run, side_events: SideEvents) -> StepResult:
-        self.events_out += run.events.num_rows
+        self._events_out += run.events.num_rows
         if len(run.ctis):
             self.output_cti = int(run.ctis[-1])
             self.is_finished = self.output_cti == INF_TIME

@@ -36,6 +36,7 @@ from jobmanager.state.messages import (
 from rvertex.messages import (
     CheckpointTaken,
     Collect,
+    Counts,
     HostReady,
     ItemsLost,
     Locate,
@@ -212,7 +213,9 @@ class Model:
             self.flush(held)
             n = len(shape.outputs)
             self.tell(
-                VertexFinished(held.vertex, held.epoch, (END,), (END,) * n, (b"d",) * n, 1, 1, 0)
+                VertexFinished(
+                    held.vertex, held.epoch, (END,), (END,) * n, (b"d",) * n, Counts(1, 1)
+                )
             )
         return True
 
@@ -275,7 +278,7 @@ class Model:
                 shape: VertexShape = self.topology.vertices[held.vertex]
                 outputs = (held.at,) * len(shape.outputs)
                 at = ((held.reads,), outputs, outputs)
-                rows.append(VertexProgress(held.vertex, held.epoch, *at, held.at, 0, 0, 0, 0, 0))
+                rows.append(VertexProgress(held.vertex, held.epoch, *at, held.at, 0, Counts(), 0))
         self.tell(Progress(host, tuple(rows)))
 
     # ---- what happens

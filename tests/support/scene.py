@@ -22,6 +22,7 @@ from jobmanager.state.messages import (
 )
 from rvertex.messages import (
     CheckpointTaken,
+    Counts,
     HostReady,
     Progress,
     StartVertex,
@@ -133,7 +134,9 @@ class Scene:
         """An instance reports; the furthest, if none is named."""
         instance = self.manager.job.instance(vertex, epoch) or self.at(vertex)
         at = ((consumed,), (written,) * len(instance.outputs))
-        row = VertexProgress(vertex, instance.epoch, *at, (0,), cti, 0, consumed, written, 0, 0)
+        row = VertexProgress(
+            vertex, instance.epoch, *at, (0,), cti, 0, Counts(consumed, written), 0
+        )
         out = self.tell(Progress(instance.host, (row,)))
         self.obey(out)
         return out
@@ -149,7 +152,9 @@ class Scene:
         epoch = epoch or self.at(vertex).epoch
         digests = (b"d" * 16,)
         return self.tell(
-            VertexFinished(vertex, epoch, (consumed,), (written,), digests, consumed, written, 0)
+            VertexFinished(
+                vertex, epoch, (consumed,), (written,), digests, Counts(consumed, written)
+            )
         )
 
     def pass_time(self, now_s: float) -> list[Instruction]:

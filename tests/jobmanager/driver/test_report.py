@@ -13,7 +13,7 @@ from jobmanager.state.messages import CancelRequested, JobStarted
 from jobmanager.state.topology import Topology
 from planner.physical.lower import lower
 from rstream.types import INF_TIME
-from rvertex.messages import HostReady, VertexFinished
+from rvertex.messages import Counts, HostReady, VertexFinished
 from tests.support.queries import two_phases
 
 SECOND = 1_000_000
@@ -34,7 +34,7 @@ def finish(manager: JobManager, vertex: str, digest: bytes) -> None:
     outputs = tuple(7 for _ in shape.outputs)
     digests = tuple(digest for _ in shape.outputs)
     inputs = (3,) * shape.input_count
-    manager.handle(VertexFinished(vertex, state.epoch, inputs, outputs, digests, 10, 4, 1))
+    manager.handle(VertexFinished(vertex, state.epoch, inputs, outputs, digests, Counts(10, 4, 1)))
 
 
 def test_only_json_types_and_who_wrote_it() -> None:

@@ -25,6 +25,7 @@ from jobmanager.state.messages import (
 from jobmanager.state.topology import Topology
 from rvertex.messages import (
     Collect,
+    Counts,
     ItemsLost,
     Locate,
     Mark,
@@ -206,7 +207,7 @@ def test_a_replica_goes_on_while_readers_need_its_memory() -> None:
     scene.lose("h2.0")
     scene.progress("b", 90, 45, epoch=2)
     state = scene.manager.vertices["b"]
-    assert (state.state, state.events_in, state.events_out) == ("finished", 100, 50)
+    assert (state.state, state.counts) == ("finished", Counts(100, 50))
     assert scene.instances("b") == [(2, "h1.0")]
 
 

@@ -24,6 +24,7 @@ from jobmanager.state.messages import (
 )
 from rvertex.messages import (
     Collect,
+    Counts,
     HostBusy,
     HostReady,
     ItemsLost,
@@ -98,9 +99,9 @@ def test_old_epochs_change_nothing() -> None:
     scene.ready("h1.1")
     assert scene.at("b").epoch > old
     before = scene.at("b").consumed
-    row = VertexProgress("b", old, (999,), (999,), (0,), 0, 0, 0, 0, 0, 0)
+    row = VertexProgress("b", old, (999,), (999,), (0,), 0, 0, Counts(), 0)
     assert scene.tell(Progress("h1.0", (row,))) == []
-    assert scene.tell(VertexFinished("b", old, (9,), (9,), (b"",), 0, 0, 0)) == []
+    assert scene.tell(VertexFinished("b", old, (9,), (9,), (b"",), Counts())) == []
     assert scene.tell(VertexFailed("b", old, "bug", "boom", "")) == []
     late = taken("b", old, "zombie", 9, 9)
     assert scene.tell(late) == [DeleteFiles(("zombie",))]

@@ -85,7 +85,7 @@ def test_side_outputs_do_not_depend_on_the_schedule(
     check_digests(whole)
     assert_same_run(run_vertex(vertex(), [arrival(table)], schedule), whole)
     late, refused, keys = whole.items()[-3:]
-    assert max(late.num_rows - 1, 0) == whole.vertex.late_events
+    assert max(late.num_rows - 1, 0) == whole.vertex.counts.late_events
     assert keys.num_rows == refused.num_rows
     for items in (late, refused):
         if items.num_rows:
