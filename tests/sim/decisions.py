@@ -82,7 +82,7 @@ class Decision:
         if elder in vertex.instances or not vertex.instances:
             return
         for stream in vertex.shape.outputs:
-            if stream.is_durable or stream.reader is None or job.is_settled(stream.reader.vertex):
+            if stream.is_durable or stream.reader is None or job.is_retired(stream.reader.vertex):
                 continue
             needed = job.held(stream.reader.vertex, stream.reader.index)
             there = min(i.released.get(stream.id, 0) for i in vertex.instances)
