@@ -1,7 +1,7 @@
-"""Wall time, the only place that reads it.
+"""Clocks. No other module reads the wall time.
 
-:class:`SystemClock` is the world's; :class:`ManualClock` moves only when told, for tests and
-simulation.
+:class:`SystemClock` reads the machine's clock. :class:`ManualClock` moves only when a test or the
+simulation moves it.
 """
 
 from __future__ import annotations

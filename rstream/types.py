@@ -1,4 +1,4 @@
-"""The words every other module is written in: sequence numbers, times, ranges."""
+"""Types that every other module uses: sequence numbers, times, ranges."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The batch twin of a job: run it, compare with it."""
+"""The batch twin of a job: runs it and compares the answers."""

@@ -1,8 +1,8 @@
-"""``run --batch``: a query computed by Spark SQL, its answer written as a stream's would be.
+"""``run --batch``: computes a query with Spark SQL and writes its answer as a stream's.
 
-The output is one rStream, sorted by ``_vs, _ve`` and the payload, with the same columns and mark of
-success as a job's, so whatever reads the one reads the other. There is no job behind it: nothing to
-watch, to cancel or to resume; what failed is run again.
+The output is one rStream, sorted by ``_vs, _ve`` and the payload, with the columns and the mark of
+success of a job's output, so the same readers work on both. There is no job behind it: nothing to
+watch, to cancel or to resume; a failed batch is run again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a process of the command ends."""
+"""Ends a process of the command."""
 
 from __future__ import annotations
 

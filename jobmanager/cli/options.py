@@ -1,4 +1,4 @@
-"""Options that several verbs share; what they mean is told in :mod:`jobmanager.options`."""
+"""Options that several verbs share; :mod:`jobmanager.options` gives their meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a status looks to a person: a live table on a terminal, plain lines elsewhere."""
+"""Shows a status to a person: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What may be forgotten and deleted, and who is told. Pure.
+"""Collection: moves low-water marks and deletes obsolete items and files. Pure.
 
-Reports release the memory of volatile streams; checkpoints move the low-water marks, which collect
-durable streams and let old checkpoints go. A checkpoint is made of its own file and of *parts*,
-which others of the vertex may name too.
+Reports of readers release the memory of volatile streams. Checkpoints move the low-water marks,
+which collect durable streams and make older checkpoints obsolete. A checkpoint consists of its own
+file and of *parts*, which other checkpoints of the vertex may share.
 
-Invariants: (1) a checkpoint goes only when the marks say that no recovery can need it; (2) a part
-goes only when no checkpoint that is left names it, nor the last one of a present instance, whose
-next one may name it without storing it again; (3) a mark is never taken back: a checkpoint that
-would read below one is not used.
+Invariants: (1) a checkpoint is deleted only when the marks show that no recovery can need it; (2) a
+part is deleted only when no remaining checkpoint names it, nor the newest checkpoint of a present
+instance, whose next one may name it without storing it again; (3) a mark never moves back: a
+checkpoint that would read below a mark is not used.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Durable items that are gone: who wrote them writes them again, if that can be. Pure.
+"""Lost durable items: their writer writes them again, if it can. Pure.
 
-Whoever opens, reads or checks a stream finds it out, and has set aside what is damaged. The writer
-restarts from a checkpoint at or before the first item that is lost; where none is left, from its
-sources, if these reach back. It drops what is still there, and gives the rest the same numbers.
+A process that opens, reads or checks a stream finds the damage and renames the damaged file. The
+writer restarts from a checkpoint at or before the first lost item. Without such a checkpoint it
+restarts from its sources, if they reach back that far. It drops the items that are still there and
+gives the others the same sequence numbers.
 
-Invariants: (1) a job whose output lacks anything does not end as finished; (2) what cannot be
-computed again ends the job, and the error names the file.
+Invariants: (1) a job whose output lacks items does not end as finished; (2) items that cannot be
+computed again end the job, and the error names the file.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Hosts: slots and who holds them, from the start of the job to a drain. Pure.
+"""Hosts: slots and their holders, from the start of the job to a drain. Pure.
 
-A slot is held by one host at a time. A host that is lost is replaced by one with a new name; one
-that is drained is not, once its vertices have moved.
+One host at a time holds a slot. A new host with a new name replaces a lost one. A drained host has
+no successor once its vertices have moved.
 
-Invariants: (1) a host that does not hold its slot is refused; (2) every slot that is not drained
-has a host, or one is on its way.
+Invariants: (1) the job manager refuses a host that does not hold its slot; (2) every slot that is
+not drained has a host, or one is starting.
 """
 
 from __future__ import annotations

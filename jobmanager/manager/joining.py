@@ -1,14 +1,15 @@
-"""Join and retire: one mechanism for a replica's newcomer, a straggler's twin and a drain's. Pure.
+"""Join and retire: one mechanism for a new replica, a straggler's twin and a drain's twin. Pure.
 
-Theory of operation. A live instance is asked for a checkpoint; until it arrives, what it had
-consumed when it was asked is held for the vertex. Then an instance starts from that checkpoint on
-another host, where all it reads is still to be had. A *newcomer* stays. A *twin* stays until one of
-the two is retired: of a drain's the old one as soon as the twin has reached what the old one once
-had, of a straggler's the slower one.
+Theory of operation. The job manager asks a live instance for a checkpoint. Until it arrives, the
+job manager holds for the vertex the positions that the instance had consumed at that moment. Then a
+new instance starts from that checkpoint on another host, where all its inputs are still available.
+A *newcomer* stays. A *twin* stays until one of the two retires: in a drain the old one, as soon as
+the twin has reached its position; for a straggler the slower one.
 
-Invariants: (1) what starts or stops an instance is logged: a join begins and ends with notices
-that are, never with a report or a tick; (2) an instance is retired only when all that readers still
-ask of its memory is in the other's; (3) at most ``twins_max`` twins at a time.
+Invariants: (1) every start or stop of an instance is logged: a join begins and ends with logged
+notices, never with a report or a tick; (2) an instance retires only when the other one has in
+memory all items that readers still need from it; (3) there are at most ``twins_max`` twins at a
+time.
 """
 
 from __future__ import annotations

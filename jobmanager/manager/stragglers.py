@@ -1,9 +1,9 @@
-"""Stragglers: which instance has been behind its siblings for too long. Pure.
+"""Stragglers: finds instances that have been behind their siblings for too long. Pure.
 
-An instance is a straggler if the median CTI of its siblings had passed its own CTI already
-``straggler_after_s`` ago. Siblings are the other vertices of its stage and the other instances of
-its vertex: they have the like to do. What is found here is fed back as a notice, so nothing here is
-needed by a job manager that takes over.
+An instance is a straggler if the median CTI of its siblings passed its own CTI more than
+``straggler_after_s`` ago. Its siblings are the other vertices of its stage and the other instances
+of its vertex: they have similar work. A straggler becomes a notice, so a job manager that takes
+over needs nothing from this module.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the job manager knows, and questions asked of it. Pure."""
+"""The state of a job and queries over it. Pure."""

@@ -1,12 +1,12 @@
-"""The ledger: all that the job manager knows, and the questions its parts ask of it. Pure.
+"""JobState: all state of the job manager, and queries over it. Pure.
 
 The parts (:mod:`jobmanager.manager.hosts`, :mod:`jobmanager.manager.instances`,
 :mod:`jobmanager.manager.joining`, :mod:`jobmanager.manager.stragglers`,
-:mod:`jobmanager.manager.collection`) are functions over one ledger; what they decide goes to
-``out``.
+:mod:`jobmanager.manager.collection`) are functions over one job state; they append their decisions
+to ``out``.
 
-Invariants: (1) the instances of a vertex are on different slots; (2) epochs only grow; (3) what a
-vertex has consumed is the least over its instances and over what is held for those that join.
+Invariants: (1) the instances of a vertex are on different slots; (2) epochs only grow; (3) the
+consumed position of a vertex is the least over its instances and over the holds of its joins.
 """
 
 from __future__ import annotations

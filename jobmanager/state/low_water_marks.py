@@ -1,12 +1,12 @@
 """Low-water marks: the seed's recursive GC(o, m), as one pass in reverse topological order. Pure.
 
-For every vertex: the newest checkpoint whose outputs are all at or below the marks of its output
-streams, and whose reads all its living instances have passed, is the oldest it can still need; the
-reads of that checkpoint are in turn the marks of its input streams. (An instance that was restarted
-from an older checkpoint than the newest reads its inputs once more from there; replay reads from
-before its checkpoint's positions.) A durable stream does not bind its writer (a checkpoint is
-announced only when its durable outputs are durable); a volatile one does. Retention keeps an older
-checkpoint. Source: StreamScope NSDI'16, "garbage collection".
+The oldest checkpoint that a vertex can still need is its newest one with two properties: its
+outputs are at or below the marks of its output streams, and all its living instances have passed
+its reads. The reads of that checkpoint are in turn the marks of its input streams. (An instance
+that was restarted from an older checkpoint than the newest reads its inputs once more from there;
+replay reads from before its checkpoint's positions.) A durable stream does not bind its writer,
+because a checkpoint is announced only when its durable outputs are durable; a volatile stream does.
+Retention keeps an older checkpoint. Source: StreamScope NSDI'16, "garbage collection".
 """
 
 from __future__ import annotations

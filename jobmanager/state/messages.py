@@ -1,4 +1,4 @@
-"""What the job manager's shell tells it, and what it tells its shell to do.
+"""Notices to the job manager and instructions from it.
 
 Notices (past tense) are the only way into :class:`jobmanager.manager.manager.JobManager`,
 instructions (imperative) the only way out. All notices but ``Progress``, ``HostBusy`` and ``Tick``

@@ -1,8 +1,8 @@
-"""On which slot an instance goes. Pure.
+"""Placement: chooses the slot of an instance. Pure.
 
-Instances of one vertex are on different slots; a slot that is drained gets nothing new. What
-recurs stays where it was, what is new goes where least is. The rest is a tie-break: the same ledger
-gives the same slot.
+Instances of one vertex are on different slots, and a drained slot gets no new instance. A restarted
+instance returns to its slot; a new one goes to the least loaded slot. Ties are broken
+deterministically: the same job state gives the same slot.
 """
 
 from __future__ import annotations

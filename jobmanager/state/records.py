@@ -1,7 +1,8 @@
-"""What the job manager knows of its hosts, vertices and instances. Pure records.
+"""Records of hosts, vertices and instances in the job manager. Pure.
 
-A host is "starting", "ready", "lost" or "drained" (it left as asked, its slot stays empty). An
-instance is "waiting" for its host, "starting" (ordered, not yet heard of), "running" or "finished".
+A host is "starting", "ready", "lost" or "drained" (it left as requested, and its slot stays empty).
+An instance is "waiting" for its host, "starting" (ordered, but not reported yet), "running" or
+"finished".
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which vertices must be restarted, and from which checkpoints. Pure.
+"""Recovery: selects the vertices to restart and their checkpoints. Pure.
 
-A vertex that is lost restarts from its newest checkpoint whose volatile outputs are at or below
-what their readers need next. If an input it then needs is neither durable nor still in its writer's
-memory, the writer is restarted too, from a checkpoint low enough; this cascades upstream only as
-far as something durable. Source: StreamScope NSDI'16, figure 5.
+A lost vertex restarts from its newest checkpoint whose volatile outputs are at or below the next
+items that their readers need. If an input it then needs is neither durable nor still in its
+writer's memory, the writer restarts too, from a checkpoint low enough. Restarts cascade upstream
+until an input is durable. Source: StreamScope NSDI'16, figure 5.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The shape of a plan as the job manager sees it: who writes and who reads each stream. Pure."""
+"""The shape of a plan for the job manager: the writer and the reader of each stream. Pure."""
 
 from __future__ import annotations
 

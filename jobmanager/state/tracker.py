@@ -1,13 +1,13 @@
-"""SnapshotTracker: which checkpoints each vertex has, in order. Pure.
+"""SnapshotTracker: the ordered checkpoints of each vertex. Pure.
 
-Invariants: (1) the checkpoints of a vertex are totally ordered, so of two one precedes the other
-(two that are incomparable prove that the vertex is not deterministic); (2) the list is never empty:
-the initial snapshot, all zeros and no file, stands until a later one makes it obsolete; (3) of two
-the later one reads from at or after where the earlier one does. Two instances of a replayed vertex
-may break (3), as each rebuilds its state from where it can; then the one that is announced second
-is refused (ADR 22). So a job manager and one that recalls its log, whose oldest may be a later one,
-refuse the same: what the second keeps is the end of what the first keeps. Source: StreamScope
-NSDI'16, "implementing rStream" (tracking) and "garbage collection".
+Invariants: (1) the checkpoints of a vertex are totally ordered: of two, one precedes the other (two
+incomparable ones prove that the vertex is not deterministic); (2) the list is never empty: the
+initial snapshot, all zeros and no file, stays until a later one makes it obsolete; (3) of two, the
+later one reads from at or after the earlier one. Two instances of a replayed vertex may break (3),
+as each rebuilds its state from a different place; then the tracker refuses the one that is
+announced second (ADR 22). A job manager and a successor that replays its log refuse the same
+checkpoints, though the successor's list may begin later: it is a suffix of the first one's. Source:
+StreamScope NSDI'16, "implementing rStream" (tracking) and "garbage collection".
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Small files of a job's root, with a checksum: JSON for people and programs, pickles for resume.
 
-A JSON document ends in a field ``checksum`` over all bytes before it. A pickle follows a magic
-number and the digest of its bytes, which is looked at before anything is unpickled: so a file that
-was cut or changed is refused, and never read as something else. A JSON file without the field is
-of an earlier version (or the field's own name was damaged) and is read as it is.
+A JSON document ends with the field ``checksum``, over all bytes before it. A pickle follows a magic
+number and the digest of its bytes, which is checked before unpickling. So a cut or changed file is
+refused and never misread. A JSON file without the field is from an earlier version (or the field's
+own name was damaged), and is read as it is.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""``jobmanager gc``: what a job that does not run keeps, and nobody needs.
+"""``jobmanager gc``: deletes files that a stopped job no longer needs; it can still be resumed.
 
-Theory of operation. A running job collects by itself; what it leaves is what retention held, what
-was kept for a job that has since ended, and files that no notice tells of (a checkpoint that was
-stored when its host died, the state of a production that another instance made). What is needed
-follows from the log, as for a job manager that takes over: nobody lives. So whatever could be
-resumed before can be resumed after. What is left is logged before anything is deleted, so a resume
-neither begins from what is gone nor reads it: an answer that is damaged when all that it was made
-of is gone cannot be computed again, and the resume says so at once.
+Theory of operation. A running job collects by itself. It leaves files that retention held, files
+kept for readers that have since ended, and files that no notice names (a checkpoint whose host died
+while it was stored, the state of a production that another instance made). The log decides what is
+needed, as for a job manager that takes over: no instance lives. So every resume that was possible
+before is possible after. The remaining checkpoints are logged before anything is deleted, so a
+resume neither starts from deleted files nor reads them. If all inputs of a damaged answer are
+deleted, it cannot be computed again, and the resume says so at once.
 
-Invariants: (1) the root is owned meanwhile, with an epoch of its own; (2) the answer (sinks and
-side outputs) and the log are never touched; (3) volatile channels of an unfinished job are left
-alone; (4) the newest entry of a journal stays: it refuses an instance that wakes up.
+Invariants: (1) gc owns the root meanwhile, with an epoch of its own; (2) it never touches the
+answer (sinks and side outputs) or the log; (3) it leaves volatile channels of an unfinished job
+alone; (4) the newest entry of a journal stays: it fences an instance that wakes up.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The input files of a job that is resumed: are they those of its plan?
+"""Checks the input files of a resumed job against its plan.
 
-The list of files, and the version of each, are part of the plan (:mod:`rvertex.sources.versions`).
-A changed file is refused before anything runs, as rows of two versions would be mixed; a user who
-has only mended what the job could not read accepts it. Files that have come since are not read, and
-files that are gone may be needed no more: the user is told of both.
+The plan holds the list of files and the version of each (:mod:`rvertex.sources.versions`). A
+changed file is refused before the job runs, because it would mix rows of two versions. A user who
+only corrected rows that the job could not read may accept it. New files are not read, and missing
+files may be obsolete: the user gets a message about both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the process that wrote a status still lives."""
+"""Whether the process that wrote a status is still alive."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""The job managers' notices: what a successor replays.
+"""The log of the job managers' notices, which a successor replays.
 
-Every job manager writes an rStream of its own, ``notices/<epoch>``. Before its first notice it puts
-a *fence* there: which epochs came before, and how much of each counts, because that is what it
-read. The log as a whole is what the newest fence says, then all that its own epoch has written. So
-what a predecessor that is not dead still flushes is in nobody's history, and can overwrite nothing.
+Every job manager writes an rStream of its own, ``notices/<epoch>``. Before its first notice it
+stores a *fence* there: the earlier epochs, and how many notices of each it has read. The whole log
+is the history in the newest fence, then all notices of that epoch. So notices that a live
+predecessor still flushes are in no history, and can overwrite nothing.
 
 Notices become durable in the background; :meth:`NoticeLog.flush` waits until they are.
 
-Invariants: (1) only the owner of an epoch writes in its folder; (2) a fence is put once, before
-anything is decided; (3) an epoch without a fence has no notices.
+Invariants: (1) only the owner of an epoch writes to its folder; (2) the owner stores one fence,
+before it decides anything; (3) an epoch without a fence has no notices.
 """
 
 from __future__ import annotations

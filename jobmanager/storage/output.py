@@ -1,9 +1,9 @@
-"""Sinks: who owns an output folder, and the mark that says it is complete.
+"""Sinks: the claim on an output folder, and the mark of a complete output.
 
-An output folder is claimed by a job before the first item is written, so that two jobs never mix
-their segments. Files whose names begin with ``_`` are ignored by Spark, pyarrow and DuckDB
-datasets. ``_SUCCESS`` names the files that make up the answer: an instance that was given up may
-still wake up and flush what is in other files already.
+A job claims its output folder before it writes the first item, so two jobs never mix their
+segments. Spark, pyarrow and DuckDB ignore files whose names begin with ``_``. ``_SUCCESS`` names
+the files of the answer, because an instance that was replaced may still wake up and flush other
+files.
 """
 
 from __future__ import annotations

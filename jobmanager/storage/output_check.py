@@ -1,4 +1,4 @@
-"""Looking at what users read of a job as it lies on the store: its answer and side outputs."""
+"""Checks the answer and the side outputs of a job as they are on the store."""
 
 from __future__ import annotations
 

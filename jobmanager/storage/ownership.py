@@ -1,6 +1,6 @@
-"""Who works on a root: at most one job manager.
+"""Ownership of a root: at most one job manager works on it.
 
-Within this process a set of roots tells; other processes see the status file (:mod:`root`).
+Within this process a set of roots shows it; other processes see the status file (:mod:`root`).
 """
 
 from __future__ import annotations

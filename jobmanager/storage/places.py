@@ -1,7 +1,7 @@
-"""A plan without its root's place: what lies in the root moves with it, the rest stays where it is.
+"""Makes a plan independent of its root's place: paths in the root move with it.
 
-A stored plan names folders of its root by a mark and the path below it. Whoever reads the plan puts
-the place in where the root is now, so ``mv ROOT NEW`` needs nothing else.
+A stored plan replaces its root by a mark in the paths below it. The reader of the plan inserts the
+present place of the root, so ``mv ROOT NEW`` needs nothing else. All other paths stay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The status of a job as other processes show it, rebuilt where its file is gone or broken."""
+"""The status of a job for other processes, rebuilt if its file is lost or broken."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a job put aside: late rows of its sources, and rows that its operators could not take.
+"""Side outputs of a job: late rows of its sources and rows that its operators rejected.
 
-They lie in the job's folder, in ``late/<stage>`` and ``dead_letters/<name>``, also while the job
-runs; a folder is there as soon as it has a row.
+They are in the job's folder, in ``late/<stage>`` and ``dead_letters/<name>``, also while the job
+runs. A folder appears with its first row.
 """
 
 from __future__ import annotations

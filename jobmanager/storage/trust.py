@@ -1,7 +1,7 @@
-"""Whose root this is: its pickles are programs, which only a trusted user may have written.
+"""Trust in a root: its pickles are programs, so only a trusted user may have written them.
 
-On a local disk that is decided by owner and mode. Of an object store nobody here knows who may
-write; whoever grants that access grants the right to run code (SECURITY.md).
+On a local disk, owner and mode decide. On an object store this code cannot know the writers:
+granting write access there grants the right to run code (SECURITY.md).
 """
 
 from __future__ import annotations

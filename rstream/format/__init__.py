@@ -1,1 +1,1 @@
-"""Bytes at rest: how items look as files, and how files are named."""
+"""Items as bytes: row groups, segments, tables, their footers."""

@@ -1,16 +1,16 @@
-"""Batches of items as Parquet segments; :class:`SegmentFile` is the way back.
+"""Writes batches of items as Parquet segments; :class:`SegmentFile` reads them.
 
-A segment of a stream inside a job has the column ``_seq`` first, then the item columns; one that
-users read is a clean table (:mod:`rstream.format.table`). The footer says, as JSON under
-:data:`FOOTER_KEY`: format version, stream, ``lo``, ``hi``, columns and the content digest of each
-row group (see :mod:`rstream.items.digest`; over items, not over file bytes); of a table also what
-its rows do not say. Version 1 said a number of rows too, that of all row groups but the last; since
-then they end where batches do. Version 2 had no tables.
+A segment inside a job has the column ``_seq`` first, then the item columns. A segment for users is
+a clean table (:mod:`rstream.format.table`). The footer holds JSON under :data:`FOOTER_KEY`: format
+version, stream, ``lo``, ``hi``, columns and the content digest of each row group
+(:mod:`rstream.items.digest`; over items, not over file bytes). The footer of a table also holds its
+CTIs. Version 1 also had one number of rows for all row groups but the last; since then row groups
+end where batches do. Version 2 had no tables.
 
-Invariants: (1) row groups hold consecutive seqs; one of a table that has no event stands in the
-footer alone; (2) the sum of the row group digests is the digest of ``[lo, hi)``; (3) a digest that
-came with a batch is taken over, not made from what is written: what changed on the way is found
-when it is read.
+Invariants: (1) row groups hold consecutive seqs; a row group of a table without events stands in
+the footer alone; (2) the sum of the row group digests is the digest of ``[lo, hi)``; (3) the writer
+copies a digest that came with a batch and does not compute it from the bytes it writes, so a later
+read detects any change on the way.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How the batches of a segment become row groups: few copies, and no digest made a second time.
+"""Arranges the batches of a segment into row groups, with few copies and without new digests.
 
-A batch comes with its digest where that is known. A row group ends before such a batch rather than
-within it, if it is half full; its digest is the sum of those of its parts.
+A batch may come with its digest. A row group that is half full ends before such a batch rather than
+within it; its digest is the sum of the digests of its parts.
 
-Invariants: (1) the parts of the groups are the rows of the batches, in order; (2) how rows without
-a digest were cut into batches does not show; (3) no group has more than ``rows_max`` rows, and all
-but the last have half of that. Pure: does no I/O.
+Invariants: (1) the parts of the groups are the rows of the batches, in order; (2) row groups do not
+depend on how rows without a digest were cut into batches; (3) no group has more than ``rows_max``
+rows, and all but the last have half of that. Pure: does no I/O.
 """
 
 from __future__ import annotations

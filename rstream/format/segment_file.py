@@ -1,4 +1,4 @@
-"""A segment that is read: items from its row groups, checked against what its footer says."""
+"""Reads items from the row groups of a segment, and checks them against the footer."""
 
 from __future__ import annotations
 

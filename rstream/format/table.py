@@ -1,13 +1,13 @@
-"""Segments as clean tables: events alone, their lifetimes as timestamps, any Parquet reader's food.
+"""Segments as clean tables for any Parquet reader: events alone, lifetimes as timestamps.
 
-A file has a column for the start and one for the end of each event, then the payload. CTIs are no
-rows of it: their positions and times are packed into the file's metadata, with the seq at which
-each row group ends. From the two a reader of streams has every item back, number for number.
+A file has a column for the start and one for the end of each event, then the payload. CTIs are not
+rows: the file's metadata holds their positions and times, and the seq at which each row group ends.
+From both a stream reader restores every item with its seq.
 
-Invariants: (1) the rows of a batch with its CTIs between them are the batch again; (2) a null
-start is ``MIN_TIME``, a null end ``INF_TIME``; (3) a time column that the payload has already is
-that of the lifetime, which the planner sees to; one that is left out follows from a fixed length.
-Pure: does no I/O.
+Invariants: (1) the rows of a batch with its CTIs between them are the batch again; (2) a null start
+is ``MIN_TIME``, a null end ``INF_TIME``; (3) a payload column may stand for a time column only if
+the planner has shown that it equals the lifetime; a time column that is left out follows from a
+fixed length. Pure: does no I/O.
 """
 
 from __future__ import annotations

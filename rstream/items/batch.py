@@ -1,9 +1,9 @@
-"""Columnar items: the one shape in which events and CTIs travel, rest and are written.
+"""Columnar items: the one form of events and CTIs in memory, on the wire and on disk.
 
-A batch is an Arrow RecordBatch with ``_kind int8[n]`` (0 event, 1 CTI), ``_vs int64[n]``,
-``_ve int64[n]`` (microseconds UTC, lifetime ``[vs, ve)``) and the payload columns. Its first
-sequence number travels beside it (:class:`Items`), the rest are implied. A CTI row has
-``_vs = _ve = t`` and null payload.
+A batch is an Arrow RecordBatch with ``_kind int8[n]`` (0 event, 1 CTI), ``_vs int64[n]``, ``_ve
+int64[n]`` (microseconds UTC, lifetime ``[vs, ve)``) and the payload columns. :class:`Items` adds
+the sequence number of the first row; the following rows count on from it. A CTI row has ``_vs = _ve
+= t`` and null payload.
 
 Invariants: (1) an event has ``vs < ve``; (2) CTIs never decrease within a stream; (3) after
 ``CTI(t)`` no event has ``vs < t``. Source: StreamScope NSDI'16, "continuous event streams".

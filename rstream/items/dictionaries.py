@@ -1,14 +1,14 @@
-"""Text that repeats, carried as Arrow dictionaries: a form of a column, not another type.
+"""Dictionary-encoded text: a form of a column, not another type.
 
-A dictionary array is a small array of values and an index per row. The digest of a row, its key and
-what is stored of it are those of the plain value, so a batch may have either form wherever its
-schema (its *declared* form) says plain; :func:`as_declared` is the way back.
+A dictionary array is a small array of values and an index per row. Digests, keys and stored bytes
+of a row are those of the plain value. So a batch may have either form wherever its schema (its
+*declared* form) says plain; :func:`as_declared` decodes it.
 
-Invariants: (1) joining batches costs time in their rows and in the dictionaries not met before: a
-dictionary is known by where it lies in memory, and what two of them have in common is remembered;
-(2) a joined dictionary has at most as many values as there are rows, or :data:`VALUES_MAX`, so it
-does not grow with the length of a stream; (3) what is remembered is bounded in number and bytes,
-and forgotten by :func:`forget` when a process has nothing to do.
+Invariants: (1) joining batches costs time in their rows and in new dictionaries only: the address
+in memory identifies a dictionary, and the common values of two dictionaries are cached; (2) a
+joined dictionary has at most as many values as rows, or :data:`VALUES_MAX`, so it does not grow
+with the length of a stream; (3) the cache is bounded in entries and bytes, and an idle process
+clears it with :func:`forget`.
 """
 
 from __future__ import annotations

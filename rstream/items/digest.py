@@ -1,9 +1,9 @@
 """The digest of a stream's content: additive, so it does not depend on how the stream was cut.
 
-``digest = sum over items of mix(row, seq)`` in two 64-bit lanes, modulo 2**64. The row is reduced
-to ``sum_i (x_i ^ (x_i >> 32)) * k_i`` over its columns' content words
-(:func:`rstream.items.hashing.content_words`), which is cheap; then mixed with the sequence number.
-It guards against bugs and damage, not against an adversary.
+``digest = sum over items of mix(row, seq)`` in two 64-bit lanes, modulo 2**64. A row is first
+reduced to ``sum_i (x_i ^ (x_i >> 32)) * k_i`` over the content words of its columns
+(:func:`rstream.items.hashing.content_words`), which is cheap, then mixed with the sequence number.
+The digest guards against bugs and damage, not against an adversary.
 
 Invariants: (1) equal items at equal seqs give equal digests, under any cutting and order of
 updates; (2) ``digest([a, c)) = digest([a, b)) + digest([b, c))``.

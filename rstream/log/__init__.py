@@ -1,1 +1,1 @@
-"""A stream: its volatile tail, its durable segments, who writes and who reads."""
+"""A stream: its volatile tail, its durable segments, its writers and readers."""

@@ -1,7 +1,7 @@
-"""Where work goes that must not delay the caller: flushes, uploads, deletions.
+"""Runs work that must not delay the caller: flushes, uploads, deletions.
 
-:class:`ThreadBackground` runs it on daemon threads, :class:`InlineBackground` at once in the
-caller's thread, which makes tests and simulations deterministic.
+:class:`ThreadBackground` runs it on daemon threads. :class:`InlineBackground` runs it at once in
+the caller's thread, which makes tests and simulations deterministic.
 
 Invariants: (1) tasks start in the order of submission; (2) a future is always completed, with the
 task's exception if it raised; (3) threads start with the first task.

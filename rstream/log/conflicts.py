@@ -1,4 +1,4 @@
-"""Whether two writers of a stream agree."""
+"""Checks in verify mode that two writers of a stream wrote the same items."""
 
 from __future__ import annotations
 

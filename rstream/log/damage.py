@@ -1,8 +1,8 @@
-"""Whether a stream is whole on its store, and what is lost of it if it is not.
+"""Checks whether a stream is complete and intact on its store, and lists the items lost if not.
 
-A stream is whole if its segments leave no hole from the low-water mark to its end and every one of
-them is what its footer says; on request, if the content of each has its digest. A damaged segment
-that others cover is no loss.
+A stream is intact if its segments leave no hole from the low-water mark to its end and each agrees
+with its footer. On request, the content of each segment is compared with its digest, too. A damaged
+segment that other segments cover is no loss.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """The durable part of one stream: its folder of segments and its persisted low-water mark.
 
-The low-water mark is written to ``_low_water_mark`` before the first segment below it is deleted,
-so that a crash in between, or a segment that a slow replica wrote again, is never taken for a hole.
-A stream that is complete has a seal, which names its segments; others are not looked at.
+The low-water mark is written to ``_low_water_mark`` before the first segment below it is deleted.
+So neither a crash in between nor a segment that a slow replica wrote again looks like a hole. A
+complete stream has a seal, which names its segments; readers ignore all others.
 
-Invariants: (1) the index holds only segments that exist or existed; a vanished one is found out
-when it is opened, and the listing is read again; (2) a segment that is whole is never overwritten.
-A damaged one is set aside by who writes the stream: its name is then free, and what it held counts
-as lost.
+Invariants: (1) the index holds only segments that exist or existed; if opening a segment shows that
+it vanished, the folder is listed again; (2) an intact segment is never overwritten. The writer of
+the stream renames a damaged segment, which frees its name; its items then count as lost.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Flushing: moves cuts of a stream's tail into segments, away from the critical path.
+"""Flushing: moves cuts of a stream's tail into segments, off the critical path.
 
-:class:`FlushPolicy` says when and how much (pure), :class:`Flusher` does it.
+:class:`FlushPolicy` decides when to flush and how much (pure); :class:`Flusher` does it.
 
-At most one cut of a stream is on its way, so segments appear in order and a crash leaves no hole.
-After each segment the flusher goes to the end of the background's queue: many streams share its
+A stream has at most one cut in flight, so segments appear in order and a crash leaves no hole.
+After each segment the flusher goes to the end of the background's queue, so many streams share its
 threads fairly.
 
-Invariants: (1) ``_is_running`` iff a task is queued or runs; (2) it is only cleared together with
-the answer "nothing to take", under the stream's lock, so no kick is lost.
+Invariants: (1) ``_is_running`` iff a task is queued or runs; (2) only the answer "nothing to flush"
+clears it, under the stream's lock, so no kick is lost.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The end of a stream: each item in exactly one segment, and a list of the segments that it is.
+"""The end of a stream: rewrites overlapping segments and seals the list of segments.
 
-Writers that did not know of each other (a replaced instance that lived on for a moment) may have
-cut segments at different places. Readers of this project tolerate that; a plain Parquet reader of
-the folder would see items twice. What is written anew is there before what it replaces is deleted,
-so a crash in between leaves overlap, never a hole. A writer that is taken for gone may still wake
-up and flush: :func:`seal` therefore names the segments of a complete stream, and readers of the
-folder see no others from then on.
+Writers that do not know of each other (an instance that lived on for a moment after it was
+replaced) may cut segments at different places. Readers of this project tolerate that, but a plain
+Parquet reader of the folder would see items twice. The new segment exists before the old ones are
+deleted, so a crash in between leaves overlap, never a hole. A writer that counted as dead may still
+wake up and flush. Therefore :func:`seal` names the segments of a complete stream, and readers of
+the folder ignore all others from then on.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Readers: contiguous cursors over a stream from a registered sequence number.
 
-:class:`LocalReader` lives in the writer's process: it reads the tail by reference and, below it,
-Parquet. :class:`SegmentReader` reads the folder of a stream that another process writes.
+:class:`LocalReader` lives in the writer's process: it reads the tail by reference and older items
+from Parquet. :class:`SegmentReader` reads the folder of a stream that another process writes.
 
-Invariants: (1) what a reader returns is contiguous from where it was registered, across the seam of
+Invariants: (1) a reader returns contiguous items from its registered seq on, across the seam of
 memory and Parquet, without gap or repeat; (2) a reader holds at most one row group.
 """
 

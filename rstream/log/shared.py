@@ -1,8 +1,8 @@
-"""Making a cut durable in a folder that others may write to: replicas, and a writer replaced.
+"""Makes a cut durable in a folder with other writers: replicas, or an instance that was replaced.
 
-The first write of a seq wins. Before a cut is written the listing is read again; what others made
-durable meanwhile is not written a second time, and in verify mode compared. Two writers may still
-write the same at the same moment: readers tolerate overlap.
+The first write of a seq wins. Before the writer stores a cut, it lists the folder again. It skips
+the items that others made durable meanwhile; in verify mode it compares them. Two writers may still
+store the same items at the same moment: readers tolerate overlap.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """RStream: a numbered, replayable log of items; the facade over tail, flusher and segments.
 
-Regions: collected | durable (Parquet) | volatile (memory). Laws: the first write of a seq wins,
-later ones are dropped and counted (in verify mode compared); what is read at seq was written there;
-a gap, a read below the low-water mark and one past the end are three named errors; a full tail
-blocks the writer and never drops. ``_write_lock`` serialises writers. ``_state`` guards all state;
-nothing does I/O under it. Any thread may call ``on_change``. Source: StreamScope NSDI'16.
+Regions: collected | durable (Parquet) | volatile (memory). The first write of a seq wins; a stream
+drops and counts later writes, and compares them in verify mode. A reader gets exactly the items
+that were written at a seq. A gap, a read below the low-water mark and a read past the end are three
+named errors. A full tail blocks the writer and never drops items. ``_write_lock`` serialises
+writers. ``_state`` guards all state, and no I/O runs under it. Any thread may call ``on_change``.
+Source: StreamScope NSDI'16.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A call into a library that may never return, on a thread of its own, with a limit."""
+"""Calls a library that may never return on a thread of its own, with a limit."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Several streams in one folder: the files of each have a name of its own in front.
+"""Several streams in one folder: the name of the stream begins the name of each of its files.
 
 ``<folder>/<name>-*`` is the place of the stream with the segments ``<name>-<lo>-<hi>.parquet`` and
-other files ``_<name>-...`` in ``<folder>``, so that whoever reads the folder as a table sees the
-segments of all streams and nothing else.
+other files ``_<name>-...`` in ``<folder>``. A reader of the folder as a table sees the segments of
+all streams and nothing else.
 
 Invariant: streams whose names differ share no file: a name is followed by ``-`` and twenty digits.
 """

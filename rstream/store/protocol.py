@@ -1,4 +1,4 @@
-"""What a store of blobs is."""
+"""The protocol of a blob store."""
 
 from __future__ import annotations
 
