@@ -31,7 +31,7 @@ TOP_LEVEL = {
     *PACKAGES,
     *("setup.cfg", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "LICENSE"),
     "SECURITY.md",
-    *("streamscope.py", "constraints.txt"),
+    *("streamscope.py", "constraints.txt", "CONTRIBUTING.md"),
     *("tests", "benchmarks", "examples", "docs"),
 }
 #: One door per outside system; files that may import it.
