@@ -15,7 +15,7 @@ Invariants: as of the operator inside; its rows leave when time has passed their
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.cti_hold import HeldCtis
@@ -36,6 +36,8 @@ _INSIDE = "inside"
 @dataclass(frozen=True, slots=True)
 class ForwardCtis:
     """``operator`` has no side outputs and draws no values."""
+
+    holds_ctis: ClassVar[bool] = False
 
     operator: OperatorSpec
 

@@ -9,7 +9,7 @@ asks that of every operator. Every operator emits in ``vs`` order and keeps back
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +70,10 @@ class Operator(Protocol):
 
 class OperatorSpec(Protocol):
     """A frozen dataclass that says what an operator does; it travels inside plans."""
+
+    #: Whether the CTIs it emits follow from its rows too. If not, they follow from the CTIs it gets
+    #: alone, whichever rows share its vertex; True is right for every operator, and may cost time.
+    holds_ctis: ClassVar[bool]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Payload schema of the output, given the payload schema of each port."""

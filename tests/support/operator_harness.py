@@ -12,7 +12,7 @@ new one fed only what lies within the horizon goes on exactly as the one that wa
 also if it was fed part of what lies before, as happens behind another operator that is being
 rebuilt.
 
-Of an operator that is not known to hold CTIs back (:mod:`planner.physical.rules.forward_ctis`) it
+Of an operator that says it holds no CTIs back (``holds_ctis``) it
 asks that they are the same without any event: ``ctx.at_end`` must not depend on which rows share a
 vertex.
 
@@ -31,7 +31,6 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from planner.physical.rules.forward_ctis import holds_ctis
 from rstream.items.batch import VE, VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.run import NO_CTIS, Run, to_items
@@ -180,11 +179,11 @@ def assert_cut_invariant(
     whole = run_cut(spec, inputs, input_schemas, ())
     check_output(whole, payload)
     expected = items_of(whole, payload)
-    if not (holds_ctis(spec) or isinstance(spec, (ForwardCtis, KeyedProcessing, UserOperator))):
+    if not (spec.holds_ctis or isinstance(spec, (ForwardCtis, KeyedProcessing, UserOperator))):
         without = [Run(run.events.slice(0, 0), run.ctis) for run in inputs]
         ctis = spec.open(input_schemas).process(without).ctis
         assert np.array_equal(ctis, whole[0].ctis), (
-            f"{spec} holds CTIs: see planner/physical/rules/forward_ctis.py"
+            f"{spec} holds CTIs back: its spec has to say holds_ctis = True"
         )
     with small_limits():
         at_once = run_cut(spec, inputs, input_schemas, ())

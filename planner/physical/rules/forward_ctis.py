@@ -13,28 +13,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rvertex.operators.cti_forwarding import ForwardCtis
-from rvertex.operators.joins.anti import AntiJoin
-from rvertex.operators.joins.conditional import ConditionalJoin
-from rvertex.operators.joins.left import LeftJoin
-from rvertex.operators.lifetimes.clip import Clip
-from rvertex.operators.lifetimes.stitch import Stitch
 from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.operators.user.transform import UserOperator
-from rvertex.operators.windows.count import CountWindowAggregate
-from rvertex.operators.windows.session import SessionAggregate
-from rvertex.operators.windows.session_phases import FinalSession, PartialSession
-from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 from rvertex.user_code.keyed.process import KeyedProcess
 
 if TYPE_CHECKING:
     from planner.physical.drafts import Draft
     from rvertex.operators.protocol import OperatorSpec
-
-#: Their CTIs follow from rows too. All others make of CTIs what their times alone say.
-_HOLDING = (
-    AntiJoin, Clip, ConditionalJoin, CountWindowAggregate, FinalSession, LeftJoin, PartialSession,
-    SessionAggregate, SnapshotAggregate, Stitch,
-)  # fmt: skip
 
 
 def caught_up(draft: Draft) -> tuple[OperatorSpec, ...]:
@@ -47,18 +32,10 @@ def caught_up(draft: Draft) -> tuple[OperatorSpec, ...]:
     return tuple(reversed(found))
 
 
-def holds_ctis(operator: OperatorSpec) -> bool:
-    """Whether the CTIs that an operator puts out follow from its rows too, as far as is known here.
-
-    User operators say for themselves which they let pass.
-    """
-    return isinstance(operator, _HOLDING)
-
-
 def _passing(operator: OperatorSpec) -> OperatorSpec:
     if isinstance(operator, UserOperator):
         return replace(operator, passes_ctis=True)
-    return ForwardCtis(operator) if holds_ctis(operator) else operator
+    return ForwardCtis(operator) if operator.holds_ctis else operator
 
 
 def _has_timers(operator: OperatorSpec) -> bool:

@@ -26,7 +26,7 @@ they begin or end.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +57,8 @@ _CODES_SLACK = 1 << 17
 @dataclass(frozen=True, slots=True)
 class AntiJoin:
     """Port 0 is left, port 1 is right. ``output``: (left column, its name in the output)."""
+
+    holds_ctis: ClassVar[bool] = True
 
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]

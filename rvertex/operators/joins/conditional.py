@@ -18,7 +18,7 @@ anti join by number. Invariant: numbers are those of the left events in merged o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,8 @@ class ConditionalJoin:
 
     ``reads``: the same for the columns of ``where``; one name means one column in both.
     """
+
+    holds_ctis: ClassVar[bool] = True
 
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]

@@ -13,7 +13,7 @@ of two new rows: see :mod:`rvertex.operators.joins.new_pairs`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,8 @@ class TemporalJoin:
 
     ``output`` lists the columns of the result: (side, its column, output name).
     """
+
+    holds_ctis: ClassVar[bool] = False
 
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]

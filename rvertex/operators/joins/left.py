@@ -18,7 +18,7 @@ Invariant: matches are held until every piece that starts before them is out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -43,6 +43,8 @@ _MATCHES, _ALONE = "matches", "alone"
 @dataclass(frozen=True, slots=True)
 class LeftJoin:
     """As :class:`~rvertex.operators.joins.inner.TemporalJoin`, and no left event is lost."""
+
+    holds_ctis: ClassVar[bool] = True
 
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]

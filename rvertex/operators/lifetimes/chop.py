@@ -20,7 +20,7 @@ step costs time in its new rows and the pieces it puts out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,8 @@ PIECES_PER_EVENT_MAX = 1_000_000
 @dataclass(frozen=True, slots=True)
 class Chop:
     """Cuts at ``offset_us + k * period_us``; the period is at least 1."""
+
+    holds_ctis: ClassVar[bool] = False
 
     period_us: int
     offset_us: int = 0

@@ -24,7 +24,7 @@ step costs time in its new events and those it settles.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -49,6 +49,8 @@ _CODES_SLACK = 1 << 17
 @dataclass(frozen=True, slots=True)
 class Clip:
     """Port 0 is left, port 1 is right; keys are compared pairwise and have equal types."""
+
+    holds_ctis: ClassVar[bool] = True
 
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Extend:
     """Moves every end by ``duration_us``."""
+
+    holds_ctis: ClassVar[bool] = False
 
     duration_us: int
 

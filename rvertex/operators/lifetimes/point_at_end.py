@@ -19,7 +19,7 @@ Invariants: what is held has ``ve >=`` the greatest time seen; cost is that of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class PointAtEnd:
     """Turns every event into a point at its end."""
+
+    holds_ctis: ClassVar[bool] = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """The input's schema."""

@@ -12,7 +12,7 @@ CTIs pass, as no start changes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rstream.items.batch import VS, int64_column
 from rvertex.events.lifetime import moved, with_times
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class SetDuration:
     """Gives every event the length ``duration_us``, at least 1."""
+
+    holds_ctis: ClassVar[bool] = False
 
     duration_us: int
 

@@ -25,7 +25,7 @@ its newest; (3) a step costs time in its new events and the islands it puts out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +54,8 @@ _NONE = -1
 @dataclass(frozen=True, slots=True)
 class Stitch:
     """Islands per key of the columns ``on``; without columns all events have one key."""
+
+    holds_ctis: ClassVar[bool] = True
 
     on: tuple[str, ...]
 

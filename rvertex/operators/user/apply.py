@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Apply:
     """Gives ``schema``, computed by ``function``."""
+
+    holds_ctis: ClassVar[bool] = False
 
     function: UserCode
     schema: pa.Schema

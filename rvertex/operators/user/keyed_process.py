@@ -20,7 +20,7 @@ import gc
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -79,6 +79,8 @@ def _collector_paused() -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class KeyedProcessing:
     """Runs ``process`` per key. ``output`` has the columns that it emits, without the keys."""
+
+    holds_ctis: ClassVar[bool] = False
 
     keys: tuple[str, ...]
     process: UserCode

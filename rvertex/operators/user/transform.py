@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgpack
 import numpy as np
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class UserOperator:
     """Runs an object of the user's; ``code`` is its class, or one to be copied."""
+
+    holds_ctis: ClassVar[bool] = True
 
     code: UserCode
     schema: pa.Schema

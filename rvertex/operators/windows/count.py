@@ -21,7 +21,7 @@ goes silent within a window holds back what starts later until the stream ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class CountWindowAggregate:
     """Aggregates per key over every ``count`` events."""
+
+    holds_ctis: ClassVar[bool] = True
 
     keys: tuple[str, ...]
     count: int

@@ -12,7 +12,7 @@ becomes the start of the earliest window still open at t. A null key is a group 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class PartialAggregate:
     """First phase: accumulators per (unit, key). ``points``: every event has ``ve = vs + 1``."""
+
+    holds_ctis: ClassVar[bool] = False
 
     keys: tuple[str, ...]
     size_us: int
@@ -103,6 +105,8 @@ class PartialAggregate:
 class FinalAggregate:
     """Second phase: merges partial rows of any number of first phases into windows."""
 
+    holds_ctis: ClassVar[bool] = False
+
     keys: tuple[str, ...]
     size_us: int
     every_us: int
@@ -136,6 +140,8 @@ class FinalAggregate:
 @dataclass(frozen=True, slots=True)
 class WindowAggregate:
     """Both phases in one vertex."""
+
+    holds_ctis: ClassVar[bool] = False
 
     keys: tuple[str, ...]
     size_us: int

@@ -22,7 +22,7 @@ the start of the earliest session of any key still open at t (end after t), or t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class SessionAggregate:
     """Aggregates per key and session. ``max_us`` None: sessions of any length."""
+
+    holds_ctis: ClassVar[bool] = True
 
     keys: tuple[str, ...]
     gap_us: int

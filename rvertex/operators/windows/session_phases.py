@@ -14,7 +14,7 @@ A greatest length would cut sessions within panes; those sessions are computed i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rstream.items.batch import event_schema
 from rvertex.aggregates.spec import is_order_free, lanes_in, lanes_of
@@ -51,6 +51,8 @@ def pane_us(gap_us: int, *, is_paced: bool) -> int:
 @dataclass(frozen=True, slots=True)
 class PartialSession:
     """First phase: accumulators per pane and key. Lifetimes may be any."""
+
+    holds_ctis: ClassVar[bool] = True
 
     keys: tuple[str, ...]
     #: At most the gap of the sessions.
@@ -92,6 +94,8 @@ class PartialSession:
 @dataclass(frozen=True, slots=True)
 class FinalSession:
     """Second phase: merges the rows of any number of first phases into sessions."""
+
+    holds_ctis: ClassVar[bool] = True
 
     keys: tuple[str, ...]
     gap_us: int

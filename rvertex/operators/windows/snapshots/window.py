@@ -24,7 +24,7 @@ aggregated in sequence order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,8 @@ _WINDOWS_MAX = 1 << 13
 @dataclass(frozen=True, slots=True)
 class SnapshotAggregate:
     """Aggregates per key and snapshot window."""
+
+    holds_ctis: ClassVar[bool] = True
 
     keys: tuple[str, ...]
     aggregates: tuple[AggregateSpec, ...]
