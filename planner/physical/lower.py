@@ -8,6 +8,7 @@ a stage that reads it vertex by vertex (*forward*).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from planner.physical.choose_recovery import with_choices
 from planner.physical.dictionaries import sources_of_unions
 from planner.physical.drafts import Draft, Feed
 from planner.physical.plan import PhysicalPlan, Routing, Story, check_size
+from planner.physical.rules import filter_early, forward_ctis, late_decode, skip_sort
 from planner.physical.sizing import add_costs, widths
 from planner.physical.stages import Output, build_vertices, pair_spec, stateless_spec, summarise
 from rvertex.sources.discover import discover as discover_units
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorSpec
 
 _NO_COLUMNS = pa.schema([])
+PhysicalRule = Callable[[Draft], None]
+#: Each runs once over every stage: what a rule leaves behind is what the next expects.
+PHYSICAL_RULES: tuple[PhysicalRule, ...] = (filter_early, skip_sort, late_decode, forward_ctis)
 
 
 def lower(
@@ -107,6 +112,9 @@ def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -
         sum(feed.channel_count for draft in drafts for feed in draft.feeds),
     )
     answer = Output(output, plan.form)
+    for rule in PHYSICAL_RULES:
+        for draft in drafts:
+            rule(draft)
     vertices = [v for d in drafts for v in build_vertices(d, root, answer if d is last else None)]
     physical = PhysicalPlan(
         stages=tuple(summarise(draft, is_sink=draft is last) for draft in drafts),

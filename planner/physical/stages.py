@@ -12,9 +12,6 @@ from planner.fingerprint import fingerprint
 from planner.logical import nodes as logical
 from planner.logical.table_form import side_form
 from planner.physical.plan import Stage, StageInput
-from planner.physical.rules.forward_ctis import caught_up
-from planner.physical.rules.late_decode import with_ranked_text
-from planner.physical.rules.skip_sort import without_needless_order
 from rstream.items.batch import RESERVED
 from rstream.store.part_files import part_name, part_uri
 from rvertex.events.side_output import side_outputs_of
@@ -36,6 +33,7 @@ if TYPE_CHECKING:
     from rstream.format.table import TableForm
     from rvertex.events.side_output import SideOutput
     from rvertex.operators.protocol import OperatorSpec
+    from rvertex.sources.spec import SourcePartition
 
 
 def stateless_spec(
@@ -96,8 +94,6 @@ class Output:
 
 def build_vertices(draft: Draft, root: str, output: Output | None) -> list[VertexSpec]:
     """The vertices of a finished stage; ``output``: it writes the answer."""
-    without_needless_order(draft)
-    with_ranked_text(draft)
     return [_vertex(draft, index, root, output) for index in range(draft.parallelism)]
 
 
@@ -111,13 +107,13 @@ def _vertex(draft: Draft, index: int, root: str, output: Output | None) -> Verte
         outputs.append(OutputEdge((stream,), (uri,), (), "async", True, "", payload, form))
     outputs += [_side_output(side, draft, index, root) for side in _sides(draft)]
     source = draft.partitions[index] if draft.partitions else None
-    operators = caught_up(draft)
+    operators = tuple(draft.operators)
     meaning = (
         draft.name,
         index,
         tuple((channel.stream, channel.port, channel.payload) for channel in inputs),
         source,
-        operators,
+        (*_early_filter(source), *operators),
         tuple((edge.streams, edge.keys) for edge in outputs),
     )
     return VertexSpec(
@@ -131,6 +127,13 @@ def _vertex(draft: Draft, index: int, root: str, output: Output | None) -> Verte
         output_payload=draft.payload,
         state_schema=fingerprint(meaning),
     )
+
+
+def _early_filter(source: SourcePartition | None) -> list[OperatorSpec]:
+    """The filter that a source asks: it means the same wherever it is asked."""
+    if source is None or source.spec.keep is None:
+        return []
+    return [Filter(source.spec.keep, is_total=True)]
 
 
 def _inputs(feed: Feed, index: int, root: str) -> list[InputChannel]:

@@ -1,7 +1,7 @@
 """FILTER: keep the events whose predicate is true; null counts as false. CTIs pass.
 
-A source asks a predicate that is total before it orders its rows: what the filter would drop need
-not be sorted. A stable sort of what is kept is what is kept of the sorted, so the output is equal.
+A source may ask a predicate that is total in place of a filter right behind it
+(``planner/physical/rules/filter_early.py``).
 """
 
 from __future__ import annotations
@@ -65,18 +65,3 @@ class FilterOperator(Stateless):
         if kept == 0:
             return Run(run.events.slice(0, 0), run.ctis)
         return Run(run.events.filter(mask), run.ctis)
-
-
-class Kept(Stateless):
-    """In place of a filter whose predicate the source has asked before."""
-
-    def process(self, ports: Sequence[Run]) -> Run:
-        """All of it."""
-        (run,) = ports
-        return run
-
-
-def asked_early(operators: Sequence[object]) -> Evaluator | None:
-    """The predicate that a source with these operators behind it asks before it orders rows."""
-    first = operators[0] if operators else None
-    return first.predicate if isinstance(first, Filter) and first.is_total else None

@@ -84,6 +84,9 @@ class SourceSpec:
     max_duration_us: int | None = None
     #: Whether rows leave by time; if not, as they come, be they below the frontier or not.
     sorts: bool = True
+    #: Rows for which it is not true are numbered and timed, and go no further. None: all go on.
+    #: The fingerprint of a vertex has it as a filter behind the source, which gives the same.
+    keep: Evaluator | None = field(default=None, metadata={"fingerprint": False})
 
     @property
     def drops_late_rows(self) -> bool:

@@ -26,7 +26,6 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ReplayDifferenceError
 from rvertex.events.side_output import LATE, HasSideOutputs, side_outputs_of, to_side_items
 from rvertex.messages import Counts
-from rvertex.operators.filter import Kept, asked_early
 from rvertex.user_code.context import DrawsValues
 from rvertex.vertex.merge import PENDING_BYTES_MAX, Merge
 from rvertex.vertex.partitioner import split
@@ -83,8 +82,7 @@ class RVertex:
         late = [edge.side for edge in spec.outputs if edge.side.startswith(LATE)]
         self._input: Merge | SourceInput
         if spec.source is not None:
-            keep = asked_early(spec.operators)
-            self._input = SourceInput(spec.source, keeps_late=bool(late), keep=keep)
+            self._input = SourceInput(spec.source, keeps_late=bool(late))
             ports = [self._input.payload]
         else:
             payloads = [c.payload for c in spec.inputs]
@@ -100,8 +98,7 @@ class RVertex:
         #: The names of the side outputs, first of the input side, then of each operator.
         self._sides = [late]
         for k, operator in enumerate(spec.operators):
-            asked = k == 0 and isinstance(self._input, SourceInput) and asked_early([operator])
-            running = Kept() if asked else operator.open(ports)
+            running = operator.open(ports)
             if self._values is not None and isinstance(running, DrawsValues):
                 self._values.wire(k, running)
             self._operators.append(running)

@@ -23,7 +23,7 @@ from rvertex.vertex.spec import Position
 if TYPE_CHECKING:
     from rstream.items.batch import Items
     from rvertex.events.run import Run
-    from rvertex.operators.protocol import Evaluator, OperatorState
+    from rvertex.operators.protocol import OperatorState
     from rvertex.sources.spec import SourcePartition, SourceSpec
 
 _LATE = "late"
@@ -48,10 +48,7 @@ def _delay(spec: SourceSpec) -> int | DelayEstimate:
 class SourceInput:
     """One source partition as the only input of a vertex."""
 
-    def __init__(
-        self, partition: SourcePartition, *, keeps_late: bool, keep: Evaluator | None = None
-    ) -> None:
-        """``keep``: rows for which it is not true are numbered and timed, and go no further."""
+    def __init__(self, partition: SourcePartition, *, keeps_late: bool) -> None:
         spec = partition.spec
         assert spec.delay_origin != "auto", spec.path
         self._spec = spec
@@ -64,7 +61,7 @@ class SourceInput:
             delay_us=_delay(spec),
             late="error" if spec.delay_origin == "found" else spec.late,
             cti_every_us=spec.cti_every_us,
-            keep=keep,
+            keep=spec.keep,
             sorts=spec.sorts,
             known=partition.known,
             is_stream=spec.format == "rstream",

@@ -6,7 +6,7 @@ and what it puts out on the way is dropped by the vertex itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,10 +110,12 @@ def source_vertex(
         cti_every_us=cti_every_us,
         late=late,
     )
-    operators: list[OperatorSpec] = [
-        Filter(NotNegative("x"), is_total=early),
-        PartialAggregate(("k",), 8, 4, SUMS, points=True),
-    ]
+    predicate = NotNegative("x")
+    operators: list[OperatorSpec] = [PartialAggregate(("k",), 8, 4, SUMS, points=True)]
+    if early:
+        spec = replace(spec, keep=predicate)
+    else:
+        operators.insert(0, Filter(predicate))
     return vertex_spec([LEFT], operators, source=spec, channel_ports=[], recovery=recovery)
 
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorSpec
 
 
-def caught_up(draft: Draft) -> tuple[OperatorSpec, ...]:
-    """The operators of a stage, those in front of timers as they have to be there."""
+def forward_ctis(draft: Draft) -> None:
+    """Put the operators of a stage that are in front of timers as they have to be there."""
     is_before = _has_timers_after(draft)
     found: list[OperatorSpec] = []
     for operator in reversed(draft.operators):
         found.append(_passing(operator) if is_before else operator)
         is_before = is_before or _has_timers(operator)
-    return tuple(reversed(found))
+    draft.operators[:] = reversed(found)
 
 
 def _passing(operator: OperatorSpec) -> OperatorSpec:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _WINDOWS = (PartialAggregate, WindowAggregate)
 
 
-def with_ranked_text(draft: Draft) -> None:
+def late_decode(draft: Draft) -> None:
     """Let the window aggregate of a source's stage have its ranked text undecoded."""
     if not draft.partitions:
         return

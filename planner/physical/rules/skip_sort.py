@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _DELAY_PANES_MAX = 4
 
 
-def without_needless_order(draft: Draft) -> None:
+def skip_sort(draft: Draft) -> None:
     """Let the source of the stage pass its rows on as they come, if that changes nothing."""
     if not draft.partitions or any(node.codes for node in draft.nodes):
         return

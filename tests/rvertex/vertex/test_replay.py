@@ -100,7 +100,7 @@ def exact(spec: VertexSpec, *, sorts: bool, sessions: bool) -> VertexSpec:
         aggregate = PartialSession(("k",), 4, specs, any_order=not sorts)
     else:
         aggregate = PartialAggregate(("k",), 8, 4, specs, points=True, any_order=not sorts)
-    operators = (spec.operators[0], aggregate)
+    operators = (*spec.operators[:-1], aggregate)
     source = dataclasses.replace(spec.source.spec, sorts=sorts)
     return dataclasses.replace(
         spec,
