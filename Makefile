@@ -104,7 +104,7 @@ clean:  ## remove .venv and caches
 lint: $(STAMP)
 	$(BIN)/ruff format --check $(LINTED)
 	$(BIN)/ruff check $(LINTED)
-	$(BIN)/mypy $(CODE)
+	$(BIN)/mypy $(CODE) tests
 
 fast: $(STAMP)
 	$(PYTEST) -n auto -m "not spark and not slow"

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import jobmanager
-from jobmanager.storage.output import CLAIM, mark_success
+from jobmanager.storage.output import mark_success
 from jobmanager.storage.query_file import load_query
 from rstream import RStream, read_events
 from rstream.format.table import TableForm
 from rstream.items.batch import VE, VS, cti_batch
 from rstream.store.part_files import part_uri
 from rstream.types import INF_TIME
+from rvertex.sources.formats.rstream import CLAIM
 from tests.support.content import PAYLOAD, items, small_limits
 
 if TYPE_CHECKING:

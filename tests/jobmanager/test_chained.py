@@ -18,7 +18,7 @@ import jobmanager
 import planner
 from jobmanager import JobConfig
 from jobmanager.batch.validate import validate
-from jobmanager.storage.output import SUCCESS
+from jobmanager.storage.output_check import SUCCESS
 from planner import Query, Stream, agg, col, cti, event, hopping, tumbling
 from planner.batch.rows import source_events
 from planner.explain.text import explain

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rstream.store.blobs import TEMPORARY
+from rstream.store.local_files import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,17 +14,17 @@ import pytest
 
 from jobmanager.errors import BrokenClaimError, OutputTakenError
 from jobmanager.storage.output import (
-    CLAIM,
-    SUCCESS,
     answer_files,
     claim_output,
     is_complete,
     mark_success,
     refuse_taken_output,
 )
+from jobmanager.storage.output_check import SUCCESS
 from rstream import RStream
 from rstream.items.batch import cti_batch
 from rstream.store.part_files import part_uri
+from rvertex.sources.formats.rstream import CLAIM
 
 
 @pytest.fixture

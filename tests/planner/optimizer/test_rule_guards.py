@@ -328,11 +328,12 @@ def conditions(draw: st.DrawFn) -> Any:
 def test_folding_keeps_values_and_failures(condition: Any) -> None:
     """What is folded gives the same on every row, and fails where it failed: nowhere else."""
     schema = Stream.from_items({"x": "int64", "b": "bool", "s": "string"}, [event(0)]).plan.schema
-    (_, node), *_ = (
+    plan: Any = (
         Stream.from_items({"x": "int64", "b": "bool", "s": "string"}, [event(0)])
         .select(c=condition)
-        .plan.columns
-    )  # type: ignore[attr-defined]
+        .plan
+    )
+    (_, node), *_ = plan.columns
     for rows in ROWS:
         batch = pa.RecordBatch.from_pylist(rows, schema=event_schema(schema))
         assert outcome(folded(node), batch) == outcome(node, batch), (str(node), rows)
