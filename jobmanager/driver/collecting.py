@@ -1,4 +1,4 @@
-"""``collect``: the answer of a stream as a table, by a job that leaves nothing behind."""
+"""``collect``: the answer of a stream as a table, from a temporary job."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
 """Driver: the shell around the job manager. It performs instructions and feeds notices back.
 
-Theory of operation. Host messages (from the Flight service's threads), exits (from the executor's)
-and time all become notices in one queue. The driver's thread takes them one by one: log,
-``handle``, perform. Before a checkpoint is deleted the log is made durable, so a job manager that
-takes over never relies on a file that was deleted for a reason it does not know. What the root is
-asked for at a tick (requests, deletions, the status) may fail for a while: the next tick tries it
-again.
+Theory of operation. Host messages (from the Flight service's threads), exits (from the executor's
+threads) and time all become notices in one queue. The driver's thread takes them one by one: it
+logs a notice, calls ``handle`` and performs the instructions. It flushes the log before it deletes
+a checkpoint, so a job manager that takes over never relies on a deleted file. Work on the root at a
+tick (requests, deletions, the status) may fail for a while: the next tick tries again.
 
-Invariants: (1) one thread calls ``handle``; (2) a decision that deletes is durable first, and the
-root still its own *after* that, so a successor knows of it; (3) the same holds for a beginning and
-a takeover, because it numbers its instances by how many takeovers there were; (4) one that finds
-that another has taken over ends, and writes nothing, not even a status.
+Invariants: (1) one thread calls ``handle``; (2) before a deletion, the log is durable and the root
+still this driver's own *after* that, so a successor knows of the deletion; (3) the same holds for a
+beginning and a takeover, because the number of takeovers gives the numbers of instances; (4) a
+driver that finds that another has taken over ends, and writes nothing, not even a status.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the vertices of a job run: on Spark, or on threads of this process."""
+"""Selects where the vertices of a job run: on Spark, or on threads of this process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rows that are not in the answer of a job as they were read: how many, whose, and what helps.
+"""Rows missing from the answer of a job: their number, their sources, and the remedies.
 
 The numbers are state of the sources, so they are the same after any failure. The delay that keeps
-all rows is exact, the one that keeps 99 % of them may be a little longer than the least.
+all rows is exact; the one that keeps 99 % of them may be a little longer than the least.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a driver is given by its surroundings: its lines to hosts, and eyes for the output."""
+"""Parts of a driver that a test may replace: connections to hosts, checks of the output."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Subscriptions: the output of a job as it becomes visible, before it is durable.
 
-A :class:`Subscription` reads every sink stream where it is written: from the memory of the host
-that writes it, over the same lines as a vertex would, and from Parquet what memory no longer has.
-:class:`Endpoints` is what the driver tells it of where that is.
+A :class:`Subscription` reads every sink stream from the memory of the host that writes it, over the
+same connections as a vertex would, and from Parquet if the memory no longer has the items. The
+driver tells it the hosts through :class:`Endpoints`.
 
 Invariants: (1) each partition is delivered in dense sequence, without gap or repeat, whatever
-happens to the processes that write it: a new reader is registered at the next seq, and what is
-recomputed is equal; (2) a slow subscriber holds up nobody: its buffers are bounded, and beyond them
-it reads Parquet; (3) it ends with the job. Source: StreamScope NSDI'16, "register".
+happens to the processes that write it: a new reader is registered at the next seq, and recomputed
+items are equal; (2) a slow subscriber blocks nobody: its buffers are bounded, and beyond them it
+reads Parquet; (3) it ends with the job. Source: StreamScope NSDI'16, "register".
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How the job manager decides: one pure state machine."""
+"""Decisions of the job manager: one pure state machine."""

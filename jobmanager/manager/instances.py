@@ -1,11 +1,11 @@
-"""Instances: how they are opened, how they end, and who is told where they are. Pure.
+"""Instances: starts them, ends them, and tells readers their endpoints. Pure.
 
-A vertex that is left without an instance restarts, with what :mod:`jobmanager.state.recovery` adds
-upstream, each under a new epoch. One that still has another instance goes on with that, and a
-newcomer joins it (:mod:`jobmanager.manager.joining`).
+A vertex without an instance restarts, together with the upstream vertices that
+:mod:`jobmanager.state.recovery` adds, each under a new epoch. A vertex that still has another
+instance continues with it, and a newcomer joins (:mod:`jobmanager.manager.joining`).
 
-Invariants: (1) a notice of an instance that is no longer there changes nothing; (2) what is
-restarted in vain too often ends the job; (3) two instances that end differently are an error.
+Invariants: (1) a notice of an instance that no longer exists changes nothing; (2) too many restarts
+without progress end the job; (3) two instances that end differently are an error.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """JobManager: a pure state machine, ``handle(notice) -> [instruction]``.
 
 Theory of operation. :class:`jobmanager.state.job_state.JobState` holds all its state. Each notice
-goes to the part that understands it: hosts and their slots, instances and their restarts, joins and
-twins, the collection of what is obsolete. After a notice that is logged, missing instances are
-filled in.
+goes to the part that handles it: hosts and their slots, instances and their restarts, joins and
+twins, the collection of obsolete files. After a logged notice, the job manager starts missing
+instances.
 
 Invariants: (1) no I/O, clock or thread: the same notices give the same instructions; (2) epochs
 only grow, and a notice of an older epoch changes nothing; (3) a checkpoint is deleted only when the
-marks say that no recovery can need it; (4) what starts or stops an instance follows from a notice
-that is logged, so the log tells why.
+marks show that no recovery can need it; (4) every start or stop of an instance follows from a
+logged notice, so the log explains it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``jobmanager gc``: deletes files that a stopped job no longer needs; it can still be resumed.
 
 Theory of operation. A running job collects by itself. It leaves files that retention held, files
-kept for readers that have since ended, and files that no notice names (a checkpoint whose host died
+kept while the job ran, and files that no notice names (a checkpoint whose host died
 while it was stored, the state of a production that another instance made). The log decides what is
 needed, as for a job manager that takes over: no instance lives. So every resume that was possible
 before is possible after. The remaining checkpoints are logged before anything is deleted, so a

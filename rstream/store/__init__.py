@@ -1,1 +1,1 @@
-"""Named bytes in a folder: on a disk, in memory, in an object store; and how files are named."""
+"""Blob stores: named bytes on a disk, in memory or in an object store; names of files."""

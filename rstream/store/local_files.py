@@ -1,12 +1,12 @@
-"""Files on a local disk: there under their name as a whole, and on the disk before that is said.
+"""Files on a local disk: a file appears under its name as a whole, and is durable when put returns.
 
-A put writes a temporary file, syncs it, gives it its name, and syncs the folder: a name that was
-not synced may be gone after a loss of power, and content that was not may be empty under its name.
-Folders that are made are synced likewise, up to the first one that was there.
+A put writes a temporary file, syncs it, renames it, and syncs the folder. Without these syncs a
+power loss may delete a name, or leave it with empty content. New folders are synced likewise, up to
+the first one that existed.
 
-To sync a folder costs as much for one new name as for many. So of the threads that ask for the same
-folder at one time one syncs it for all: who comes while the disk is busy waits, and the next sync
-is for everybody who has come till then.
+Syncing a folder costs as much for one new name as for many. So one of the threads that ask for the
+same folder at one time syncs it for all. A thread that comes while the disk is busy waits for the
+next sync, which serves all that have come until then.
 
 Invariant: :func:`sync_folder` returns after a sync that began after it was called.
 """

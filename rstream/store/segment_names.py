@@ -1,7 +1,7 @@
-"""Which segments hold which sequence numbers.
+"""Segment names: which segments hold which sequence numbers.
 
 A segment is an immutable file ``<lo>-<hi>.parquet`` (20 digits each) with the items ``[lo, hi)``.
-Replicas may cut at different places, so segments may overlap; what overlaps is equal.
+Replicas may cut at different places, so segments may overlap; overlapping items are equal.
 
 Invariants: (1) ``_chain`` is sorted, both its ``lo`` and its ``hi`` strictly increase; (2) every
 other known segment lies within one of the chain. Pure: does no I/O.

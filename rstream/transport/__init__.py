@@ -1,1 +1,1 @@
-"""How items and messages travel between processes."""
+"""Transport: items and messages between processes."""

@@ -1,14 +1,15 @@
 """The control protocol: frames in both directions over one connection per peer.
 
-A frame is its number, one byte and what follows: a message, a heartbeat, or goodbye. Each side
-says something at least every :data:`HEARTBEAT_S` and takes the other for gone after
-:data:`SILENCE_S` without a frame (a broken connection is noticed at once, this is for peers that
-hang). Knows nothing of Flight: a connection is given as two functions.
+A frame is its number, one byte and its content: a message, a heartbeat, or goodbye. Each side sends
+a frame at least every :data:`HEARTBEAT_S`, and takes the other for dead after :data:`SILENCE_S`
+without one. (A broken connection is noticed at once; the limit is for peers that hang.) This file
+knows nothing of Flight: two functions represent a connection.
 
-Invariants: (1) messages are handed over in the order in which they were sent, each once, up to the
-end of the line, whatever the transport does: a copy is ignored, a gap ends the line, and a loss
-shows at the latest with the next heartbeat (:mod:`rstream.transport.line_order`); (2) the writer
-thread ends with :meth:`Link.close`, with the connection, or with the silence.
+Invariants: (1) messages are delivered in the order in which they were sent, each once, up to the
+end of the connection, whatever the transport does: the receiver ignores a copy, ends the connection
+at a gap, and notices a loss at the latest with the next heartbeat
+(:mod:`rstream.transport.line_order`); (2) the writer thread ends with :meth:`Link.close`, with the
+connection, or with the silence.
 """
 
 from __future__ import annotations

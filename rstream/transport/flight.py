@@ -2,12 +2,12 @@
 
 *Data*: :class:`StreamServer` pushes the items of published streams as they are written;
 :class:`RemoteReader` receives them into a queue bounded in bytes. *Control*: :class:`ControlServer`
-and :class:`ControlClient` share one long-lived exchange per peer that carries bytes both ways; its
-break tells each side at once that the other is gone.
+and :class:`ControlClient` share one long-lived exchange per peer that carries bytes both ways. If
+it breaks, each side learns at once that the other is gone.
 
-Invariants: (1) every call carries the job's secret, or is refused before anything else is looked
-at; (2) nothing that arrives is unpickled; (3) a broken connection is a state, what was received
-before it is still served; (4) silence longer than :data:`SILENCE_S` is a broken connection.
+Invariants: (1) every call carries the job's secret, or is refused before anything else is read; (2)
+nothing that arrives is unpickled; (3) a broken connection is a state: a reader still serves the
+items received before; (4) silence longer than :data:`SILENCE_S` is a broken connection.
 
 If ``STREAMSCOPE_TLS`` is set on every host, TCP is encrypted (:mod:`rstream.transport.tls`).
 """

@@ -1,11 +1,12 @@
-"""Numbers on the frames of a line, so that its order rests on no transport.
+"""Numbers the frames of a connection, so that their order does not rest on the transport.
 
-The sending end numbers its frames from 0 (:class:`Numbered`), the receiving end takes each in its
-turn (:class:`InOrder`). A number that was there before is a copy, which is ignored. A number too
-high means that a frame was lost or overtaken: the line is broken, and what follows is what follows
-every broken line. Nothing is kept for later: what is missing may never come.
+The sender numbers its frames from 0 (:class:`Numbered`); the receiver accepts each in order
+(:class:`InOrder`). A number that it has accepted before is a copy, which it ignores. A number too
+high means that a frame was lost or overtaken: the connection is broken. The receiver keeps no later
+frame, as the missing one may never come.
 
-Invariants: (1) the numbers taken are 0, 1, 2, ...; (2) once broken, nothing more is taken. Pure.
+Invariants: (1) the accepted numbers are 0, 1, 2, ...; (2) a broken connection accepts nothing more.
+Pure.
 """
 
 from __future__ import annotations

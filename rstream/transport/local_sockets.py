@@ -1,12 +1,12 @@
 """Unix sockets beside TCP, for readers on the machine of the writer.
 
 A server's address may name a socket file after its TCP address (``grpc://host:port#/path``). A
-reader who is answered there is on the same machine and uses it; any other uses TCP. So nobody has
-to know who is where, containers and shared folders included.
+reader that gets an answer at the socket is on the same machine and uses it; any other uses TCP. So
+no configuration says which processes share a machine, containers and shared folders included.
 
-Invariants: (1) the folder belongs to this user and nobody else may enter it; (2) sockets left by
-killed processes are removed by the next server, those of busy or starting ones are not; (3) where
-no socket can be had there is TCP, and one warning a process that says why.
+Invariants: (1) the folder belongs to this user, and nobody else may enter it; (2) the next server
+removes sockets that killed processes left, but not those of busy or starting ones; (3) if no socket
+can be opened, readers use TCP, and each process logs one warning with the reason.
 """
 
 from __future__ import annotations

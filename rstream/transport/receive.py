@@ -1,7 +1,7 @@
-"""What a remote reader reads from: its queue of received batches, what is durable, and losses.
+"""The receiving side of a remote reader: a queue of batches, durable items, and losses.
 
 Invariants: (1) the queued batches are contiguous; (2) ``put`` blocks while ``bytes >= bytes_max``,
-so one batch may overshoot; (3) a failure does not discard what was received before it, and nothing
+so one batch may overshoot; (3) a failure does not discard batches received before it, and nothing
 is queued after it.
 """
 

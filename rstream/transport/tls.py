@@ -1,8 +1,8 @@
-"""Encryption of TCP lines: on for every line if :data:`TLS_FOLDER` is set, else off.
+"""Encryption of TCP connections: on for all of them if :data:`TLS_FOLDER` is set, else off.
 
-The folder is looked at before a server opens or a line is dialled, so a mistake in it is one
-message. With it, an address without TLS is an error, never a fallback: the job's secret goes over
-encrypted lines and Unix sockets only.
+The folder is checked before a server opens or a client connects, so a mistake in it gives one
+message. If it is set, an address without TLS is an error, never a fallback: the job's secret
+travels over encrypted connections and Unix sockets only.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Batches as they go to another host: indices in the batch, dictionaries beside it, each once.
+"""Encodes batches for another host: indices in the batch, each dictionary once beside it.
 
-Arrow Flight's generators cannot send dictionaries. So a column that is one travels as its indices,
-and the values in the message's metadata, in one of :data:`SLOTS` numbered places: a batch names the
-place of each of its dictionaries, and says what is there if the receiver does not have it yet. Both
-ends forget the same places, by how long what was sent is: the oldest, until there is room.
+Arrow Flight's generators cannot send dictionaries. So a dictionary column travels as its indices,
+and its values in the message's metadata, in one of :data:`SLOTS` numbered places. A batch names the
+place of each of its dictionaries, and carries the values that the receiver lacks. Both ends evict
+the same places, by the bytes sent: the oldest first, until there is room.
 
-Invariants: (1) what is decoded equals what was encoded, if every message is decoded in order; (2) a
-column's dictionaries were sent in at most :data:`KEPT_BYTES_MAX`, or there is but one.
+Invariants: (1) decoding gives the encoded batches, if every message is decoded in order; (2) the
+dictionaries kept for a column took at most :data:`KEPT_BYTES_MAX` on the wire, or there is only
+one.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""When an instance takes a checkpoint, and how it comes to be usable.
+"""Checkpointer: decides when an instance takes a checkpoint, stores it and announces it.
 
-A checkpoint is due after some time, or after some bytes of input, whichever comes first, or when it
-was asked for. The instances of one vertex have one slot each, and wait as many intervals as there
-are slots. The host's thread makes the snapshot, by reference; all else is done in the background,
-one part a task, so that flushes of streams come in between.
+A checkpoint is due after some time or some bytes of input, whichever comes first, or on request.
+The instances of one vertex have one slot each, and wait as many intervals as there are slots. The
+host's thread takes the snapshot, by reference. The background does the rest, one part a task, so
+that flushes of streams run in between.
 
-Invariants: (1) at most one is under way; (2) one is announced only when it is stored and the
-outputs of durable streams are durable up to it; (3) its name is never used again; (4) a closed
-instance begins to store nothing more.
+Invariants: (1) at most one checkpoint is under way; (2) a checkpoint is announced only when it is
+stored and the outputs of durable streams are durable up to it; (3) its name is never used again;
+(4) a closed instance begins to store nothing more.
 """
 
 from __future__ import annotations

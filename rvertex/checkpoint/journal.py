@@ -1,16 +1,16 @@
 """Journal: numbered blobs below a folder, each created by one instance only.
 
-What a vertex writes down before anything that follows from it may be seen: the productions of a
-strong vertex, the values that user code drew from outside. The numbers carry no epoch, so all
-instances of a vertex share one history: the first to create a number has decided it, and one that
-is too late stops.
+A vertex writes an entry before any effect of it may become visible: the productions of a strong
+vertex, the values that user code drew from outside. The numbers carry no epoch, so all instances of
+a vertex share one history: the first to create a number decides it, and an instance that comes too
+late stops.
 
 Invariants: (1) an entry, once created, never changes; (2) ``append`` succeeds only if the entry is
-this one and no later entry exists, so an instance that woke up after its successor cannot go on
-even where entries have been collected since; (3) the newest entry is never deleted while an
-instance may still append; (4) a journal deletes nothing: an entry that has a later one may be what
-that one rests on. Source: MillWheel VLDB'13, "strong productions", where a sequencer token
-in the store does what the exclusive creation of the next number does here.
+this one and no later entry exists, so an instance that woke up after its successor cannot continue
+even if entries have been collected since; (3) the newest entry is never deleted while an instance
+may still append; (4) a journal deletes nothing: a later entry may rest on an earlier one. Source:
+MillWheel VLDB'13, "strong productions", where a sequencer token in the store does what the
+exclusive creation of the next number does here.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """Strong productions: a step's input positions, state and outputs, durable in one entry.
 
 Theory of operation. After each step of a strong vertex its snapshot and its outputs become one
-entry of the journal ``productions/<vertex>``; until it is durable, the outputs are held and no
-further step is made. So nothing is ever computed twice that anybody has seen, whatever the user's
-code does. Large tables of the state are stored beside it first, in parts, only what has changed.
-An instance that opens goes on from the newest entry, whatever checkpoint it was told, and writes
-the outputs of the entries after that checkpoint again: what is durable already is dropped.
+entry of the journal ``productions/<vertex>``. Until the entry is durable, the vertex holds the
+outputs and makes no further step. So it never computes visible output twice, whatever the user's
+code does. Large tables of the state are stored beside the entry first, in parts, and only those
+that changed. A new instance starts from the newest entry, also if it was ordered to start from an
+older checkpoint. It writes the outputs of the entries after that checkpoint again, and the streams
+drop those that are durable.
 
 Invariants: (1) entries are numbered from 0 without gaps, and of two instances one creates the next;
-(2) outputs are written only from durable entries; (3) now and then an entry is announced as a
-checkpoint, which names those since the last one, so they are deleted with it; (4) the last entry of
-a finished vertex is never announced, so it stays, and refuses whoever comes too late. Source:
+(2) outputs are written only from durable entries; (3) some entries are announced as checkpoints,
+which name the entries since the last one, so they are deleted with it; (4) the last entry of a
+finished vertex is never announced, so it stays and fences instances that come too late. Source:
 MillWheel VLDB'13, "strong productions".
 """
 

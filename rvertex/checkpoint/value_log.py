@@ -1,15 +1,15 @@
-"""Logged values: what user code drew from outside, made durable before anything follows from it.
+"""Logged values: user code draws them from outside, and the log makes them durable first.
 
 All operators of a vertex that have a context draw from one :class:`ValueLog`, each from a source of
-its own. What a step drew becomes one entry of the journal ``values/<vertex>``, numbered by how many
-values the vertex had drawn before. After a restart the entries from the snapshot's place on are
-read and given out again.
+its own. The values of a step become one entry of the journal ``values/<vertex>``, numbered by the
+count of values that the vertex had drawn before. After a restart the log reads the entries from the
+snapshot's place on and returns their values again.
 
 Invariants: (1) a step's values are durable before its outputs are written; (2) an entry begins
-where the one before it ends; since how many values are drawn follows from the input, all instances
-begin entries at the same numbers, so of two the first decides; (3) an entry is named, and so
-deleted, with the first checkpoint at or past its end, but never the newest. Source: MillWheel
-VLDB'13, "strong productions"; StreamScope NSDI'16 leaves this out.
+where the one before it ends; since the input determines the count of values, all instances begin
+entries at the same numbers, so of two the first decides; (3) an entry is named, and so deleted,
+with the first checkpoint at or past its end, but never the newest. Source: MillWheel VLDB'13,
+"strong productions"; StreamScope NSDI'16 leaves this out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Memory that was freed goes back to the system; the one door to the allocators.
+"""Returns freed memory to the system; the one door to the allocators.
 
-Allocators keep what was freed for whoever asks next. That is right for batches, which come and go
-all the time, and wrong for what was large once: a long window that has closed, a job that ended.
+Allocators keep freed memory for the next caller. That is right for batches, which come and go all
+the time, and wrong for memory that was large once: a long window that has closed, a job that ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a host offers to the vertices placed on it: stores, streams, locations, a clock.
+"""Services that a host offers to its vertices: stores, streams, locations, a clock.
 
-It knows where every stream is written (``Locate`` messages keep that current) and opens readers:
-by reference on the same host, over the network or a Unix socket on another, from Parquet where all
-of it is durable.
+It knows the endpoints of every stream (``Locate`` messages keep them current) and opens readers: by
+reference on the same host, over the network or a Unix socket on another, from Parquet if all items
+are durable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where hosts run. ``LocalExecutor`` runs them as threads of this process.
+"""Executors start hosts. ``LocalExecutor`` runs them as threads of this process.
 
-An executor starts hosts and tells how each ended, nothing more: stopping is cooperative, over the
+An executor starts hosts and reports how each ended, nothing more: stopping is cooperative, over the
 control link. Nothing but the executor knows whether a host is a thread or a Spark task.
 """
 

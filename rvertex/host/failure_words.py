@@ -1,4 +1,4 @@
-"""What an instance raised, in the words of its notice to the job manager."""
+"""Turns the exception of an instance into its notice to the job manager."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """An instance host: one process (a Spark task, or a thread) that runs the vertices placed on it.
 
-Theory of operation. One thread loops: perform the job manager's instructions, give every runner a
-turn, report progress. Readers on other hosts are served by the stream service's own threads;
-flushes, uploads and what it takes to open an instance are done by background threads; whatever they
-finish sets ``wake``, as does every item that arrives. An instance is *starting* while it is opened,
-and *flushing* after it was stopped, as long as not all it wrote is durable.
+Theory of operation. One thread loops: it performs the job manager's instructions, polls every
+runner and reports progress. The stream service's own threads serve readers on other hosts.
+Background threads flush, upload and prepare instances. Each result, and every item that arrives,
+sets ``wake``. An instance is *starting* while it is prepared, and *flushing* from its stop until
+all its output is durable.
 
 Invariants: (1) nothing is loaded before the job manager has accepted this (host, attempt); (2) a
-host that lost its job manager writes nothing more and leaves; (3) what goes wrong in a vertex is
-reported as a value and ends only that vertex; (4) of one vertex at most one instance runs or
-starts, the newest.
+host that lost its job manager writes nothing more and leaves; (3) a failure in a vertex is reported
+as a value and ends only that vertex; (4) of one vertex at most one instance runs or starts, the
+newest.
 """
 
 from __future__ import annotations

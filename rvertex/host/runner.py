@@ -1,10 +1,10 @@
 """A vertex runner: the one place where streams and vertex meet.
 
-One poll reads what the vertex wants, lets it execute, writes what follows and looks after its
-checkpoint. It belongs to the host's thread and never blocks: where a reader has nothing or a tail
-is full, the poll ends. Uploads of checkpoints run in the background. A step that rests on something
-that is still to become durable (a production, logged values) is *held*: its outputs are not
-written, and neither is anything else done, until it is.
+One poll reads the items that the vertex needs, executes a step, writes its outputs and advances its
+checkpoint. The runner belongs to the host's thread and never blocks: if a reader has nothing or a
+tail is full, the poll ends. Uploads of checkpoints run in the background. A step that waits for an
+entry to become durable (a production, logged values) is *held*: until then the runner does not
+write its outputs, or do anything else.
 
 Invariants: (1) a checkpoint is announced only when it is stored and the outputs of its durable
 streams are durable up to it; (2) an instance is announced as finished only when all its durable

@@ -1,4 +1,4 @@
-"""Spark's own lines: where Java listens, and whether what travels in a task is encrypted."""
+"""Spark's own connections: the address of its Java, and whether its tasks travel encrypted."""
 
 from __future__ import annotations
 

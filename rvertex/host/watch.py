@@ -1,10 +1,10 @@
-"""Whether the host's thread is still inside of one poll of a vertex, and what it does there.
+"""Watches whether the host's thread is still in one poll of a vertex, and in which operator.
 
-A step cannot be interrupted, and while it lasts the host reports nothing. A thread of its own looks
-at the poll that goes on; once it lasts long, the job manager is told what the host is busy with,
-so that it is not taken for dead, and so that a step that never returns has a name.
+A step cannot be interrupted, and until it ends the host reports nothing. So a separate thread
+watches the poll. If it lasts long, the watch reports the operator to the job manager, which then
+does not take the host for dead; and a step that never returns has a name.
 
-Invariant: the thread that is watched does no more than to note when a poll begins.
+Invariant: the watched thread only notes when a poll begins.
 """
 
 from __future__ import annotations

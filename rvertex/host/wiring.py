@@ -1,4 +1,4 @@
-"""What joins a host to the world: its clock, its threads, its lines to others, its store.
+"""Wiring: connects a host to its clock, its threads, its peers and its store.
 
 :class:`FlightWiring` is the real one. The simulation gives a host another wiring, in which time,
 messages and storage belong to a seeded scheduler; the host cannot tell.

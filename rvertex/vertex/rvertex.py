@@ -1,16 +1,16 @@
 """RVertex: a deterministic step over streams. Pure: no I/O, no clock, no thread.
 
-Theory of operation. Items read from the inputs are *offered*; the input side (MERGE, or the reorder
-buffer of a source) *releases* the part whose order is settled as one run per port; the operators
-turn it into an output run; the run is split over the output edges and becomes batches of items with
-dense sequence numbers. Rows for side outputs go to side streams
+Theory of operation. The runner *offers* items of the inputs. The input side (MERGE, or the reorder
+buffer of a source) *releases* the items whose order is final, as one run per port. The operators
+turn it into an output run. The vertex splits the run over the output edges, into batches of items
+with dense sequence numbers. Rows for side outputs go to side streams
 (:mod:`rvertex.events.side_output`), which are the last of the output edges.
 
-Invariants: (1) the output sequences depend only on the snapshot loaded and the input sequences,
-never on how these were cut into offers or executes; (2) what was offered but not released is not
-state; (3) ``get_snapshot`` is O(1) by reference; (4) a snapshot of positions is of the last
-``execute``, and a vertex that loaded one puts out nothing before it stands there again.
-Source: StreamScope NSDI'16, "rVertex"; "replay-based recovery".
+Invariants: (1) the output sequences depend only on the loaded snapshot and the input sequences,
+never on how these were cut into offers or executes; (2) items that were offered but not released
+are not state; (3) ``get_snapshot`` is O(1) by reference; (4) a snapshot of positions describes the
+last ``execute``, and a vertex that loaded one emits nothing before it has reached these positions
+again. Source: StreamScope NSDI'16, "rVertex"; "replay-based recovery".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The input side of a source vertex: rows of a partition in, settled runs out.
+"""The input side of a source vertex: takes rows of a partition, releases runs in final order.
 
-It gives :class:`rvertex.vertex.reorder.Reorder` the face that MERGE has, so that a vertex does not
-care which of the two feeds it. Rows are numbered from 0; a row counts as consumed when it was
-offered, because the reorder buffer is state.
+It gives :class:`rvertex.vertex.reorder.Reorder` the interface of MERGE, so a vertex treats both
+alike. Rows are numbered from 0. A row counts as consumed once it was offered, because the reorder
+buffer is state.
 """
 
 from __future__ import annotations

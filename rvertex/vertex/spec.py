@@ -1,8 +1,8 @@
-"""What a vertex is made of: the specifications that a plan holds and a host opens.
+"""Specifications of a vertex: a plan holds them, a host opens them.
 
 A :class:`VertexSpec` is frozen and picklable. Its inputs are either channels (MERGE reads them) or
-one source partition, whose rows are numbered from 0 and treated as an input stream of their own:
-"next row to read" takes the place of "next seq to consume".
+one source partition, whose rows are numbered from 0 and form an input stream of their own: "next
+row to read" takes the place of "next seq to consume".
 """
 
 from __future__ import annotations
