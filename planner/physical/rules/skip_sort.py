@@ -3,7 +3,7 @@
 A source reorders what comes out of order before anyone sees it. Where rows only pass filters and
 projections on their way into counts, sums of integers, extremes of integers and times, and values
 by rank, per window of points or per session, they are folded into their panes as they come
-(:mod:`rvertex.operators.windows.panes.unordered`): the output is the same, item for item.
+(:mod:`rvertex.operators.windows.panes.pane_aggregate`): the output is the same, item for item.
 
 Panes must not be much shorter than the source's disorder and its grid of CTIs, or many were open.
 """

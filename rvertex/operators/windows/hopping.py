@@ -31,8 +31,8 @@ from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.arithmetic import Windows
 from rvertex.operators.windows.gather import ByOverlap, ByStart, WindowGather
 from rvertex.operators.windows.grouping import Grouping, key_types
-from rvertex.operators.windows.panes.ordered import PaneAggregate
-from rvertex.operators.windows.panes.unordered import UnorderedPanes
+from rvertex.operators.windows.panes.pane_aggregate import PaneAggregate
+from rvertex.operators.windows.panes.row_lifetimes import PaneLifetimes
 from rvertex.operators.windows.sliding import SlidingWindows, sliding_lanes
 
 if TYPE_CHECKING:
@@ -93,10 +93,9 @@ class PartialAggregate:
         )
         windows = Windows(self.size_us, self.every_us)
         schema = event_schema(self.output_schema(inputs))
-        if self.any_order:
-            return UnorderedPanes(windows, grouping, schema)
         if self.points:
-            return PaneAggregate(windows, grouping, schema)
+            lifetimes = PaneLifetimes(windows, schema)
+            return PaneAggregate(lifetimes, grouping, events_close_panes=not self.any_order)
         needed = _needed(self.keys, self.aggregates, payload)
         return WindowGather(ByOverlap(windows), grouping, needed, schema, lambda columns: columns)
 

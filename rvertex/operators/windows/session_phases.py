@@ -17,21 +17,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rstream.items.batch import event_schema
-from rvertex.aggregates.spec import is_order_free, lanes_in, lanes_of
+from rvertex.aggregates.spec import is_order_free, lanes_of
 from rvertex.operators.horizon import sum_us
 from rvertex.operators.windows.assigned import SingleWindow
 from rvertex.operators.windows.grouping import Grouping, key_types
 from rvertex.operators.windows.hopping import lanes_schema, merged_schema, merging
-from rvertex.operators.windows.panes.sessions import SessionPanes, first_start, last_end
-from rvertex.operators.windows.panes.unordered_sessions import UnorderedSessionPanes
+from rvertex.operators.windows.panes.pane_aggregate import PaneAggregate
+from rvertex.operators.windows.panes.row_lifetimes import EventLifetimes, with_lifetime
 from rvertex.operators.windows.session import Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from rvertex.aggregates.accumulators import Accumulator
     from rvertex.aggregates.spec import AggregateSpec
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
@@ -81,14 +80,13 @@ class PartialSession:
         """The first phase with nothing open."""
         (payload,) = inputs
         lanes = lanes_of(self.aggregates, payload)
-        partial = self.output_schema(inputs)
-        types, schema = key_types(self.keys, payload), event_schema(partial)
-        events = Grouping(self.keys, types, lambda: _living(lane.accumulator() for lane in lanes))
-        if not self.any_order:
-            return SessionPanes(self.pane_us, events, schema)
-        merged = lanes_in(self.aggregates, partial)
-        rows = Grouping(self.keys, types, lambda: _living(lane.merger() for lane in merged))
-        return UnorderedSessionPanes(self.pane_us, events=events, partial=rows, schema=schema)
+        grouping = Grouping(
+            self.keys,
+            key_types(self.keys, payload),
+            lambda: with_lifetime(lane.accumulator() for lane in lanes),
+        )
+        lifetimes = EventLifetimes(self.pane_us, event_schema(self.output_schema(inputs)))
+        return PaneAggregate(lifetimes, grouping, events_close_panes=not self.any_order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +116,3 @@ class FinalSession:
         (partial,) = inputs
         assigner = Sessions(self.gap_us, None)
         return SingleWindow(assigner, *merging(self.keys, self.aggregates, partial))
-
-
-def _living(accumulators: Iterable[Accumulator]) -> list[Accumulator]:
-    """These and those of lifetimes, which :func:`living` takes."""
-    return [*accumulators, first_start(), last_end()]

@@ -1,0 +1,196 @@
+"""Partial aggregation of events by pane: the part of a window aggregate that sees every row.
+
+An event is in the pane that its start lies in. Events come sorted, and then close the panes before
+them, as CTIs do; or they come in any order above the CTIs, behind a source that would sort them for
+nothing but aggregates that do not depend on order. In either case rows are folded into open panes
+as they come, and none is kept or sorted. Panes that begin and end within a batch are aggregated
+in one pass. The output is the same, item for item.
+
+Invariants: (1) state is the open panes, of which each has a group: at most one if events close
+panes, else few as long as a pane is not much shorter than what lies between the source's frontier
+and its latest row; (2) partial rows come by (pane, start, key) once their pane is closed; (3)
+``CTI(t)`` becomes the start of the pane that holds ``t``; (4) rows of equal ``vs`` are folded as
+they came.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, int64_column
+from rstream.types import MIN_TIME
+from rvertex.events.group_scan import heads_of
+from rvertex.events.ordering import in_time_order, stable_order
+from rvertex.events.reorder_buffer import concatenated
+from rvertex.events.run import Run, growing
+from rvertex.operators.protocol import OperatorState
+from rvertex.operators.windows.arithmetic import floor_divided
+from rvertex.operators.windows.grouping import Grouping, OpenGroups, closed_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: A batch over at most so many panes is cut at their bounds.
+_CUT_PANES_MAX = 4
+
+
+class RowLifetimes(Protocol):
+    """Which panes there are, and how long their partial rows live."""
+
+    unit_us: int
+    #: That of partial events.
+    schema: pa.Schema
+
+    def inside(self, events: pa.RecordBatch, *, in_order: bool) -> pa.RecordBatch: ...
+    def open_at(self, cti: int) -> int: ...
+    def ctis(self, times: np.ndarray) -> np.ndarray: ...
+    def rows(
+        self, panes: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
+    ) -> pa.RecordBatch: ...
+
+
+class PaneAggregate:
+    """Aggregates events by pane and key.
+
+    ``events_close_panes``: events come by ``vs``, so that one closes the panes before it.
+    """
+
+    def __init__(
+        self, lifetimes: RowLifetimes, grouping: Grouping, *, events_close_panes: bool
+    ) -> None:
+        self._lifetimes = lifetimes
+        self._grouping = grouping
+        self._events_close_panes = events_close_panes
+        self._open: dict[int, OpenGroups] = {}
+        self._last_cti: int | None = None
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Fold the events in and emit the panes that they, or the CTIs, close."""
+        (run,) = ports
+        lifetimes = self._lifetimes
+        closing = lifetimes.open_at(int(run.ctis[-1])) if len(run.ctis) else MIN_TIME
+        events = lifetimes.inside(run.events, in_order=self._events_close_panes)
+        out: list[pa.RecordBatch] = []
+        if events.num_rows and self._events_close_panes:
+            closing = self._fold_in_order(events, closing, out)
+        elif events.num_rows:
+            self._fold_any_order(events, closing, out)
+        self._close_before(closing, out)
+        ctis = growing(lifetimes.ctis(run.ctis), self._last_cti)
+        if len(ctis):
+            self._last_cti = int(ctis[-1])
+        rows = concatenated(out, lifetimes.schema)
+        # A pane is whole in one of the batches, by key.
+        return Run(in_time_order(rows)[0] if out else rows, ctis)
+
+    def snapshot(self) -> OperatorState:
+        """The open panes, by reference."""
+        panes = sorted(self._open)
+        tables = {
+            f"{i}.{name}": table
+            for i, pane in enumerate(panes)
+            for name, table in self._open[pane].save().items()
+        }
+        return OperatorState({"panes": panes, "last_cti": self._last_cti}, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue with the open panes of ``state``."""
+        self._last_cti = state.header["last_cti"]
+        self._open = {pane: OpenGroups(self._grouping) for pane in state.header["panes"]}
+        for i, groups in enumerate(self._open.values()):
+            mine = (name for name in state.tables if name.partition(".")[0] == str(i))
+            groups.restore({name.partition(".")[2]: state.tables[name] for name in mine})
+
+    def _fold_in_order(
+        self, events: pa.RecordBatch, closing: int, out: list[pa.RecordBatch]
+    ) -> int:
+        """Fold sorted events in; returns the first pane that stays open."""
+        vs, unit = int64_column(events, VS), self._lifetimes.unit_us
+        low, high = int(vs[0]) // unit, int(vs[-1]) // unit
+        closing = max(closing, high)
+        if low == high:
+            self._update(high, events)
+            return closing
+        # Open is at most one pane, and no later one than the first: all in between is whole.
+        lo = int(np.searchsorted(vs, np.int64((low + 1) * unit))) if low in self._open else 0
+        hi = int(np.searchsorted(vs, np.int64(high * unit)))
+        if lo:
+            self._update(low, events.slice(0, lo))
+        self._close_before(high, out)
+        if lo < hi:
+            self._emit_whole(events.slice(lo, hi - lo), floor_divided(vs[lo:hi], unit), out)
+        self._update(high, events.slice(hi))
+        return closing
+
+    def _fold_any_order(
+        self, events: pa.RecordBatch, closing: int, out: list[pa.RecordBatch]
+    ) -> None:
+        """Fold events in; panes before ``closing`` that begin and end here may go to ``out``."""
+        vs, unit = int64_column(events, VS), self._lifetimes.unit_us
+        low, high = int(vs.min()) // unit, int(vs.max()) // unit
+        if high - low < _CUT_PANES_MAX:
+            rest = [events]
+            for pane in range(low, high):
+                below, rest = _cut(rest, (pane + 1) * unit)
+                self._update(pane, *below)
+            self._update(high, *rest)
+            return
+        panes = vs // unit
+        is_whole = panes < closing
+        is_whole &= ~np.isin(panes, list(self._open))
+        if is_whole.any():
+            self._emit_whole(events.filter(pa.array(is_whole)), panes[is_whole], out)
+            events, panes = events.filter(pa.array(~is_whole)), panes[~is_whole]
+        order = stable_order(panes)
+        if order is not None:
+            events, panes = events.take(pa.array(order)), panes[order]
+        firsts = np.flatnonzero(heads_of(panes)).tolist()
+        for lo, hi in itertools.pairwise([*firsts, len(panes)]):
+            self._update(int(panes[lo]), events.slice(lo, hi - lo))
+
+    def _emit_whole(
+        self, events: pa.RecordBatch, panes: np.ndarray, out: list[pa.RecordBatch]
+    ) -> None:
+        """One pass over events that are all that their panes, int64[n], will ever have."""
+        found = closed_groups(self._grouping, events, panes, at=None)
+        out.append(self._lifetimes.rows(*found))
+
+    def _close_before(self, closing: int, out: list[pa.RecordBatch]) -> None:
+        for pane in sorted(pane for pane in self._open if pane < closing):
+            groups = self._open.pop(pane)
+            out.append(self._lifetimes.rows(np.full(len(groups), pane), *groups.result()))
+
+    def _update(self, pane: int, *pieces: pa.RecordBatch) -> None:
+        for events in pieces:
+            if events.num_rows:
+                if pane not in self._open:
+                    self._open[pane] = OpenGroups(self._grouping)
+                self._open[pane].update(events)
+
+
+def _cut(
+    pieces: Sequence[pa.RecordBatch], time: int
+) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+    """The rows before ``time`` and the others, each in the order they have.
+
+    Rows are nearly in order: only what lies between the first row of the one kind and the last of
+    the other is copied.
+    """
+    below: list[pa.RecordBatch] = []
+    above: list[pa.RecordBatch] = []
+    for events in pieces:
+        is_above = int64_column(events, VS) >= time
+        first = int(is_above.argmax()) if is_above.any() else len(is_above)
+        last = len(is_above) - int((~is_above[::-1]).argmax()) if not is_above.all() else 0
+        if first >= last:
+            below.append(events.slice(0, first))
+            above.append(events.slice(first))
+            continue
+        mixed, mask = events.slice(first, last - first), is_above[first:last]
+        below += [events.slice(0, first), mixed.filter(pa.array(~mask))]
+        above += [mixed.filter(pa.array(mask)), events.slice(last)]
+    return below, above
