@@ -4,7 +4,7 @@ Regions: collected | durable (Parquet) | volatile (memory). The first write of a
 drops and counts later writes, and compares them in verify mode. A reader gets exactly the items
 that were written at a seq. A gap, a read below the low-water mark and a read past the end are three
 named errors. A full tail blocks the writer and never drops items. ``_write_lock`` serialises
-writers. ``_state`` guards all state, and no I/O runs under it. Any thread may call ``on_change``.
+writers. ``_state`` guards all state, and no I/O runs under it. Any thread may call the listeners.
 Source: StreamScope NSDI'16.
 """
 
@@ -28,6 +28,7 @@ from rstream.log.background import Background, ThreadBackground
 from rstream.log.conflicts import check_same
 from rstream.log.durable import DurableLog
 from rstream.log.flush import Flusher, FlushPolicy
+from rstream.log.listeners import Listeners
 from rstream.log.reader import LocalReader, StreamReader
 from rstream.log.shared import SharedWriter
 from rstream.log.tail import Cut, VolatileTail
@@ -67,7 +68,7 @@ class RStream:
         is_volatile = durability == "volatile"
         self._first_seq, next_seq = log.resume_at(start_seq, is_volatile=is_volatile)
         self._tail = VolatileTail(next_seq)
-        self._clock, self._verify, self.on_change = clock, verify, on_change
+        self._clock, self._verify, self.listeners = clock, verify, Listeners(on_change)
         self._background = background or ThreadBackground("rstream-flush")
         self._owns_background = background is None
         self._state, self._write_lock = threading.Condition(), threading.Lock()
@@ -183,7 +184,7 @@ class RStream:
             else:
                 self._wait_for_room()
             self._append(batch, digest)
-        self._changed()
+        self.listeners.call()
         return int(batch.num_rows)
 
     def has_room(self) -> bool:
@@ -232,7 +233,7 @@ class RStream:
             final = self.durability != "volatile"
             self._background.submit(lambda: self._log.collect(collectable, is_final=final))
         if was_full:
-            self._changed()
+            self.listeners.call()
 
     def flush(self, timeout_s: float = 60.0) -> int:
         """Make everything written so far durable; returns ``durable_seq``.
@@ -385,7 +386,7 @@ class RStream:
                 self._failure = error
                 self._tail.abandon_flush()
             self._state.notify_all()
-        self._changed()
+        self.listeners.call()
 
     def _raise_failure(self) -> None:
         with self._state:
@@ -394,7 +395,3 @@ class RStream:
             failure, self._failure = self._failure, None
             if failure is not None:
                 raise failure
-
-    def _changed(self) -> None:
-        if self.on_change is not None:
-            self.on_change()

@@ -204,7 +204,7 @@ class _Connection:
     def run(self) -> None:
         """Body of the thread; ends with the connection, or when the stream is withdrawn."""
         send(self._socket, SCHEMA, b"", self._wire.schema.serialize())
-        _follow(self._stream, self._written)
+        self._stream.listeners.add(self._written)
         idle_s = 0.0
         try:
             self._again.set()
@@ -220,7 +220,7 @@ class _Connection:
                         self._send_rest()
                         send(self._socket, ITEMS, b"", b"")
         finally:
-            _follow(self._stream, self._written, ends=True)
+            self._stream.listeners.remove(self._written)
             with self._sending:
                 self._failure = self._failure or ConnectionError("the connection has ended")
                 self._reader.close()
@@ -289,32 +289,6 @@ class _Connection:
             return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
-
-
-class _Followers:
-    """Calls the connections of a stream when it changes, then the listener that was there first."""
-
-    def __init__(self, first: Callable[[], None] | None) -> None:
-        self._first = first
-        self.connections: tuple[Callable[[], None], ...] = ()
-
-    def __call__(self) -> None:
-        for written in self.connections:
-            written()
-        if self._first is not None:
-            self._first()
-
-
-_following = threading.Lock()
-
-
-def _follow(stream: RStream, written: Callable[[], None], *, ends: bool = False) -> None:
-    """Call ``written`` after each write, in the writer's thread; ``ends``: not any more."""
-    with _following:
-        if not isinstance(stream.on_change, _Followers):
-            stream.on_change = _Followers(stream.on_change)
-        connections = tuple(known for known in stream.on_change.connections if known != written)
-        stream.on_change.connections = connections if ends else (*connections, written)
 
 
 class UnixSocketCall:

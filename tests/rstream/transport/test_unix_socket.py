@@ -35,7 +35,6 @@ from rstream.transport.unix_socket import (
     UnixSocketCall,
     UnixSocketServer,
     _Connection,
-    _follow,
 )
 from rstream.transport.wire import WireDecoder, WireEncoder
 from tests.support.builders import ev, make_items
@@ -91,7 +90,7 @@ def test_who_writes_sends_what_is_small(stream: RStream) -> None:
     mine, other = socket.socketpair()
     with mine, other:
         line = _Connection(mine, stream, 0, lambda: True)  # its thread does not run
-        _follow(stream, line._written)
+        stream.listeners.add(line._written)
         stream.append(rows(0, 3))
         stream.append(rows(3, 2))
         for seq, count in [(0, 3), (3, 2)]:
@@ -105,7 +104,7 @@ def test_who_writes_sends_what_is_small(stream: RStream) -> None:
         assert line._again.is_set()
         with pytest.raises(BlockingIOError):
             other.recv(1, socket.MSG_DONTWAIT)
-        _follow(stream, line._written, ends=True)
+        stream.listeners.remove(line._written)
 
 
 def test_a_large_dictionary_is_sent_by_the_thread_and_once_it_is_known_by_who_writes(
@@ -123,7 +122,7 @@ def test_a_large_dictionary_is_sent_by_the_thread_and_once_it_is_known_by_who_wr
     mine, other = socket.socketpair()
     with mine, other:
         line = _Connection(mine, stream, 0, lambda: True)
-        _follow(stream, line._written)
+        stream.listeners.add(line._written)
         stream.append(row(0))
         assert line._again.is_set()
         with pytest.raises(BlockingIOError):
@@ -140,7 +139,7 @@ def test_a_large_dictionary_is_sent_by_the_thread_and_once_it_is_known_by_who_wr
             if seq == 0:
                 stream.append(row(1))
                 assert not line._again.is_set()
-        _follow(stream, line._written, ends=True)
+        stream.listeners.remove(line._written)
     stream.close()
 
 
@@ -184,11 +183,11 @@ def test_a_reader_that_leaves_is_no_longer_sent_to(stream: RStream, path: str) -
     call.close()
     ended = threading.Event()
     for k in range(1, 1 + int(WAIT_S * 100)):
-        if not getattr(stream.on_change, "lines", ()):
+        if not stream.listeners:
             break
         stream.append(rows(k, 1))
         ended.wait(0.01)
-    assert getattr(stream.on_change, "lines", ()) == ()
+    assert not stream.listeners
 
 
 @pytest.mark.parametrize("wrong", [{"secret": "guess"}, {"secret": None}, {"secret": b"\xff"}])
@@ -276,7 +275,7 @@ def test_what_fails_in_a_line_is_told_to_its_reader_alone(
 ) -> None:
     """A little is sent by who writes, much by the line's thread."""
     woken = threading.Event()
-    stream.on_change = woken.set
+    stream.listeners.add(woken.set)
     call = UnixSocketCall(path, hello())
     call._socket.settimeout(WAIT_S)
     wires: list[WireEncoder] = []
@@ -309,7 +308,7 @@ def test_a_writer_that_met_trouble_sends_no_more(
             _Connection(other, stream, 0, lambda: True),
         ]
         for line in lines:
-            _follow(stream, line._written)
+            stream.listeners.add(line._written)
         with monkeypatch.context() as patch:
             patch.setattr(lines[0]._wire, "encode", None)
             assert stream.append(rows(0, 1)) == 1
