@@ -4,6 +4,10 @@ The pattern: results of windows, inner joined on a value with its maximum (or mi
 of them, which has no keys. Rows of equal lifetimes are in the same windows; one that is less than
 another of them is not the greatest of any, finds no partner, and does not change the maximum. It
 need not be exchanged, nor joined.
+
+Of the Nexmark queries only q5 (hot items) has the pattern; q7 takes its bids by ``max_by``. On two
+million events and two vertices q5 takes 1.5 times as long without the rule, and 1.6 times the CPU
+(medians of seven alternating runs). It is how SQL asks for the greatest of each window with ties.
 """
 
 from __future__ import annotations
