@@ -25,7 +25,7 @@ from rvertex.sources.times import is_time_type
 from rvertex.sources.versions import absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 #: A ``pa.Schema``, or a dict from column name to type.
 SchemaLike: TypeAlias = Any
@@ -66,41 +66,58 @@ def cti(time: Time) -> Cti:
     return Cti(time_us(time, what="cti"))
 
 
-def file_source(
-    format: Format,
-    path: str,
-    *,
-    vs: TimeColumn | None,
-    ve: TimeColumn | Duration | None,
-    delay: Duration,
-    late: LatePolicy,
-    partitions: int | None,
-    schema: SchemaLike | None = None,
-    options: Mapping[str, OptionValue] | None = None,
-) -> Source:
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """What users say of files: in Python (:meth:`planner.Stream.from_parquet`) and in SQL alike."""
+
+    #: None only for text, whose times are line numbers.
+    vs: TimeColumn | None
+    ve: TimeColumn | Duration | None = None
+    delay: Duration = AUTO
+    late: LatePolicy = "drop"
+    #: None: the plan's parallelism.
+    partitions: int | None = None
+    #: Types that override those of the files.
+    schema: SchemaLike | None = None
+    #: CSV only.
+    delimiter: str = ","
+    null_values: Sequence[str] = ("",)
+
+    def reader_options(self, format: Format) -> tuple[tuple[str, OptionValue], ...]:
+        """What the reader of that format is told, sorted by name."""
+        if format != "csv":
+            return ()
+        return (("delimiter", self.delimiter), ("null_values", ",".join(self.null_values)))
+
+
+#: Of lines of text: they are in order.
+TEXT = FileOptions(vs=None, delay="0s")
+
+
+def file_source(format: Format, path: str, given: FileOptions) -> Source:
     """A source node over files; looks at the first of them for its columns."""
-    pairs = tuple(sorted((options or {}).items()))
-    columns = _overridden(infer_schema(format, path, pairs), schema, path)
+    options = given.reader_options(format)
+    columns = _overridden(infer_schema(format, path, options), given.schema, path)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
-    origin, delay_us, quantile = _delay(delay)
-    if late not in ("drop", "adjust", "error"):
-        raise InvalidPlanError(f'late={late!r}: it is one of "drop", "adjust", "error"')
+    origin, delay_us, quantile = _delay(given.delay)
+    if given.late not in ("drop", "adjust", "error"):
+        raise InvalidPlanError(f'late={given.late!r}: it is one of "drop", "adjust", "error"')
     spec = SourceSpec(
         format=format,
         path=absolute(path),
         shown=path,
         schema=payload,
         columns=columns,
-        vs=None if vs is None else _time_source(vs, columns, "vs"),
-        ve=_end_source(ve, columns),
+        vs=None if given.vs is None else _time_source(given.vs, columns, "vs"),
+        ve=_end_source(given.ve, columns),
         delay_us=delay_us,
         delay_origin=origin,
         delay_quantile=quantile,
-        late=late,
-        options=pairs,
-        casts=tuple(schema_of(schema).names) if schema is not None else (),
+        late=given.late,
+        options=options,
+        casts=tuple(schema_of(given.schema).names) if given.schema is not None else (),
     )
-    return Source(spec, _checked_partitions(partitions), _label(path))
+    return Source(spec, _checked_partitions(given.partitions), _label(path))
 
 
 def _delay(delay: Duration) -> tuple[DelayOrigin, int, float | None]:

@@ -17,8 +17,10 @@ from planner.api.hints import hinted
 from planner.api.joins import clip_nodes, join_nodes
 from planner.api.outputs import Outputs
 from planner.api.sources import (
+    TEXT,
     Cti,
     Event,
+    FileOptions,
     SchemaLike,
     TimeColumn,
     file_source,
@@ -93,10 +95,8 @@ class Stream(UserSteps["Stream"], Outputs):
         1,024 rows of a partition; the first 1,024 wait for each other. ``schema`` overrides
         column types.
         """
-        return Stream(
-            file_source("parquet", str(path), vs=vs, ve=ve, delay=delay, late=late,
-                        partitions=partitions, schema=schema)
-        )  # fmt: skip
+        given = FileOptions(vs, ve, delay, late, partitions, schema)
+        return Stream(file_source("parquet", str(path), given))
 
     @staticmethod
     def from_csv(
@@ -112,11 +112,8 @@ class Stream(UserSteps["Stream"], Outputs):
         null_values: Sequence[str] = ("",),
     ) -> Stream:
         """Rows of CSV files with a header line; see :meth:`from_parquet`."""
-        options = {"delimiter": delimiter, "null_values": ",".join(null_values)}
-        return Stream(
-            file_source("csv", str(path), vs=vs, ve=ve, delay=delay, late=late,
-                        partitions=partitions, schema=schema, options=options)
-        )  # fmt: skip
+        given = FileOptions(vs, ve, delay, late, partitions, schema, delimiter, null_values)
+        return Stream(file_source("csv", str(path), given))
 
     @staticmethod
     def from_json(
@@ -130,18 +127,13 @@ class Stream(UserSteps["Stream"], Outputs):
         schema: SchemaLike | None = None,
     ) -> Stream:
         """Objects of JSON-lines files; see :meth:`from_parquet`."""
-        return Stream(
-            file_source("json", str(path), vs=vs, ve=ve, delay=delay, late=late,
-                        partitions=partitions, schema=schema)
-        )  # fmt: skip
+        given = FileOptions(vs, ve, delay, late, partitions, schema)
+        return Stream(file_source("json", str(path), given))
 
     @staticmethod
     def from_text(path: str, *, partitions: int | None = None) -> Stream:
         """Lines of text files in column ``line``; line n (over all files) starts at n us."""
-        return Stream(
-            file_source("text", str(path), vs=None, ve=None, delay="0s", late="drop",
-                        partitions=partitions)
-        )  # fmt: skip
+        return Stream(file_source("text", str(path), replace(TEXT, partitions=partitions)))
 
     @staticmethod
     def from_items(schema: SchemaLike, items: Iterable[Event | Cti], partitions: int = 1) -> Stream:

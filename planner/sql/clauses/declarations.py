@@ -7,14 +7,14 @@ before the stream is used. ``${name}`` in the text of an option is replaced by a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from planner.api.sources import AUTO, file_source
+from planner.api.sources import AUTO, FileOptions, file_source
 from planner.api.stream import Stream
 from planner.expressions.nodes import Column
 from planner.sql.reading.literals import data_type, interval_us, plain_value
@@ -28,12 +28,19 @@ if TYPE_CHECKING:
     from planner.api.expressions import Expr
     from planner.logical.query import Query
     from planner.sql.reading.parsing import SqlText
+    from rvertex.sources.spec import Format
 
 OPTIONS = (
     *("path", "format", "vs", "ve", "delay", "late", "partitions"),
     *("delimiter", "null_values", "cti_every", "start", "end"),
 )
-_FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json", ".json": "json", ".txt": "text"}
+_FORMATS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".jsonl": "json",
+    ".json": "json",
+    ".txt": "text",
+}
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -66,27 +73,26 @@ class Declaration:
             return self._stream_source(path)
         if "vs" not in self.options:
             raise self.text.error(self.name, "a stream that is read needs vs = column")
-        more = {k: self._text(k) for k in ("delimiter", "null_values") if k in self.options}
-        if more and format_ != "csv":
-            raise self._error(next(iter(more)), "only CSV has a delimiter and null_values")
-        if format_ == "csv":
-            more = {"delimiter": ",", "null_values": "", **more}
+        for option in ("delimiter", "null_values"):
+            if option in self.options and format_ != "csv":
+                raise self._error(option, "only CSV has a delimiter and null_values")
+        plain = self._plain_options()
         with self.text.located(self.options["path"]):
-            found = infer_schema(format_, path, tuple(sorted(more.items())))  # type: ignore[arg-type]
+            found = infer_schema(format_, path, plain.reader_options(format_))
         schema = self._schema(found)
-        times = self._times(found, schema)
+        given = replace(plain, **self._times(found, schema), schema=schema or None)
         with self.text.located(self.name):
-            return Stream(
-                file_source(
-                    format_,  # type: ignore[arg-type]
-                    path,
-                    **times,
-                    late=self._late(),
-                    partitions=self._partitions(),
-                    schema=schema or None,
-                    options=more,
-                )
-            )
+            return Stream(file_source(format_, path, given))
+
+    def _plain_options(self) -> FileOptions:
+        """What the statement says that does not depend on the columns of the files."""
+        csv: dict[str, Any] = {}
+        if "delimiter" in self.options:
+            csv["delimiter"] = self._text("delimiter")
+        if "null_values" in self.options:
+            csv["null_values"] = self._text("null_values").split(",")
+        late, partitions = self._late(), self._partitions()
+        return FileOptions(vs=None, late=late, partitions=partitions, **csv)
 
     def target(self, stream: Stream) -> Query:
         """The query that writes ``stream`` to the files."""
@@ -170,13 +176,14 @@ class Declaration:
             types[column.name] = data_type(column.args["kind"], column, self.text)
         return types
 
-    def _format(self) -> str:
+    def _format(self) -> Format:
         if "format" in self.options:
-            format_ = self._text("format").lower()
-            if format_ not in (*_FORMATS.values(), "rstream"):
-                known = ", ".join(dict.fromkeys([*_FORMATS.values(), "rstream"]))
-                raise self._error("format", f"no format {format_!r}; there are {known}")
-            return format_
+            named = self._text("format").lower()
+            formats: dict[str, Format] = {f: f for f in (*_FORMATS.values(), "rstream")}
+            if named not in formats:
+                known = ", ".join(formats)
+                raise self._error("format", f"no format {named!r}; there are {known}")
+            return formats[named]
         found = _FORMATS.get(PurePosixPath(self._text("path")).suffix)
         if found is None:
             raise self.text.error(self.name, "the path does not tell: give format = '...'")
