@@ -24,7 +24,7 @@ def to_json(plan: PhysicalPlan) -> str:
 
 def document(plan: PhysicalPlan) -> dict[str, Any]:
     """The document as plain dicts and lists."""
-    story = plan.story
+    trace = plan.plan_trace
     return {
         "version": VERSION,
         "plan": plan.plan_hash,
@@ -32,8 +32,8 @@ def document(plan: PhysicalPlan) -> dict[str, Any]:
         "cti_every_us": plan.cti_every_us,
         "output": plan.output,
         "schema": [{"name": f.name, "type": str(f.type)} for f in plan.schema],
-        "before": "" if story is None else story.before,
-        "after": "" if story is None else story.after,
+        "before": "" if trace is None else trace.before,
+        "after": "" if trace is None else trace.after,
         "rules": [
             {
                 "rule": step.rule,
@@ -41,7 +41,7 @@ def document(plan: PhysicalPlan) -> dict[str, Any]:
                 "removed": list(step.removed),
                 "added": list(step.added),
             }
-            for step in (() if story is None else story.steps)
+            for step in (() if trace is None else trace.steps)
         ],
         "stages": [_stage(plan, stage) for stage in plan.stages],
     }

@@ -43,18 +43,18 @@ def _title(plan: PhysicalPlan) -> str:
 
 def _story(plan: PhysicalPlan) -> str:
     """The logical plan before and after, and the rules between."""
-    story = plan.story
-    if story is None:
+    trace = plan.plan_trace
+    if trace is None:
         return ""
-    lines = ["", "== as written", story.before.rstrip("\n")]
-    if story.steps:
+    lines = ["", "== as written", trace.before.rstrip("\n")]
+    if trace.steps:
         lines += ["", "== rules"]
-    for step in story.steps:
+    for step in trace.steps:
         lines.append(f"{step.rule}: {step.why}")
         lines += [f"  - {line}" for line in step.removed]
         lines += [f"  + {line}" for line in step.added]
-    if story.after != story.before:
-        lines += ["", "== as optimised", story.after.rstrip("\n")]
+    if trace.after != trace.before:
+        lines += ["", "== as optimised", trace.after.rstrip("\n")]
     return "\n".join(lines) + "\n"
 
 

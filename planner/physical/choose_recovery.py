@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.logical.nodes.recover import RecoveryChoice
-    from planner.physical.drafts import Draft
+    from planner.physical.drafts import StageBuilder
     from planner.physical.plan import PhysicalPlan, Stage
     from rvertex.operators.horizon import Durations
     from rvertex.vertex.spec import Recovery, VertexSpec
@@ -44,7 +44,7 @@ HELD_BYTES_MAX = 64 * 2**20
 
 
 def with_choices(
-    plan: PhysicalPlan, drafts: Sequence[Draft], default: RecoveryChoice | None
+    plan: PhysicalPlan, drafts: Sequence[StageBuilder], default: RecoveryChoice | None
 ) -> PhysicalPlan:
     """The plan with a recovery for every stage; ``default`` is what the query says for all.
 
@@ -67,7 +67,7 @@ def with_choices(
 def _decided(
     plan: PhysicalPlan,
     vertex: VertexSpec,
-    draft: Draft,
+    draft: StageBuilder,
     default: RecoveryChoice | None,
     durations: Durations,
 ) -> tuple[Recovery, str]:
@@ -87,7 +87,7 @@ def _decided(
     return found, "as the query says"
 
 
-def _not_repeatable(draft: Draft) -> list[str]:
+def _not_repeatable(draft: StageBuilder) -> list[str]:
     """The code in a stage that is declared as not deterministic."""
     found = [c.name for node in draft.nodes for c in node.codes if not c.is_deterministic]
     for node in draft.nodes:

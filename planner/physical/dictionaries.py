@@ -46,6 +46,6 @@ def decoding(payload: pa.Schema, wanted: pa.Schema) -> Project | None:
     return Project(tuple(columns))
 
 
-def told(decode: Project) -> str:
+def display_text(decode: Project) -> str:
     """The projection as ``explain`` says it."""
     return "decode " + ", ".join(name for name, source in decode.columns if source != name)

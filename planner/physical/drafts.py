@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from planner.physical.dictionaries import decoding, told
+from planner.physical.dictionaries import decoding, display_text
 from rstream.items.dictionaries import has_dictionaries
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ WHY_FLUSHED = "so few rows that flushing costs less than recomputing"
 class Feed:
     """An edge of the stage graph. ``slot`` tells edges between the same two stages apart."""
 
-    upstream: Draft
-    downstream: Draft
+    upstream: StageBuilder
+    downstream: StageBuilder
     port: int
     routing: Routing
     keys: tuple[str, ...]
@@ -72,7 +72,7 @@ class Feed:
 
 
 @dataclass(slots=True, eq=False)
-class Draft:
+class StageBuilder:
     """A stage that operators may still be added to, until it is closed."""
 
     number: int
@@ -112,10 +112,10 @@ class Draft:
         """Put columns into the form of ``wanted`` where they are not."""
         decode = decoding(self.payload, wanted)
         if decode is not None:
-            self.add(decode, told(decode))
+            self.add(decode, display_text(decode))
 
     @property
-    def told(self) -> pa.Schema:
+    def logical_schema(self) -> pa.Schema:
         """The payload as the logical plan has it, without dictionaries that only carry text.
 
         A stage without nodes only joins sources, which carry none then.

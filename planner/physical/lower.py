@@ -28,8 +28,8 @@ from planner.logical.traversal import NodeMap, readers, topological
 from planner.optimizer.optimizer import RULES, Rule, optimize_step_by_step
 from planner.physical.choose_recovery import with_choices
 from planner.physical.dictionaries import sources_of_unions
-from planner.physical.drafts import Draft, Feed
-from planner.physical.plan import PhysicalPlan, Routing, Story, check_size
+from planner.physical.drafts import Feed, StageBuilder
+from planner.physical.plan import PhysicalPlan, PlanTrace, Routing, check_size
 from planner.physical.rules import filter_early, forward_ctis, late_decode, skip_sort
 from planner.physical.sizing import add_costs, widths
 from planner.physical.stages import Output, build_vertices, pair_spec, stateless_spec, summarise
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorSpec
 
 _NO_COLUMNS = pa.schema([])
-PhysicalRule = Callable[[Draft], None]
+PhysicalRule = Callable[[StageBuilder], None]
 #: Each runs once over every stage: what a rule leaves behind is what the next expects.
 PHYSICAL_RULES: tuple[PhysicalRule, ...] = (filter_early, skip_sort, late_decode, forward_ctis)
 
@@ -81,8 +81,8 @@ def lower(
         options = PlanOptions(n, partial_aggregation, is_paced, known)
         plan, steps = optimize_step_by_step(query.plan, options, rules)
         cti_every_us = every_us or query.cti_every_us or grid_us(plan)
-        story = Story(logical_text(query.plan), logical_text(plan), steps)
-        lowering = _Lowering(plan, story, n, widths, cti_every_us, discovery, known)
+        plan_trace = PlanTrace(logical_text(query.plan), logical_text(plan), steps)
+        lowering = _Lowering(plan, plan_trace, n, widths, cti_every_us, discovery, known)
         add_costs(lowering.drafts, estimates(plan, known))
         return lowering
 
@@ -123,7 +123,7 @@ def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -
         root=root,
         parallelism=lowering.parallelism,
         cti_every_us=lowering.cti_every_us,
-        story=lowering.story,
+        plan_trace=lowering.plan_trace,
         notes=tuple(dict.fromkeys(lowering.notes)),
     )
     physical = with_choices(physical, drafts, recovery)
@@ -134,7 +134,9 @@ def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -
 class _Flow:
     """Where a node's rows come from, and how the next stage would get them."""
 
-    def __init__(self, drafts: list[Draft], exchange: logical.Exchange | None = None) -> None:
+    def __init__(
+        self, drafts: list[StageBuilder], exchange: logical.Exchange | None = None
+    ) -> None:
         self.drafts = drafts
         self.exchange = exchange
 
@@ -145,7 +147,7 @@ class _Lowering:
     def __init__(
         self,
         plan: logical.Sink,
-        story: Story,
+        plan_trace: PlanTrace,
         parallelism: int,
         widths: Mapping[int, int],
         cti_every_us: int,
@@ -153,9 +155,9 @@ class _Lowering:
         known: Statistics,
     ) -> None:
         self.plan = plan
-        self.story = story
+        self.plan_trace = plan_trace
         self.cti_every_us = cti_every_us
-        self.drafts: list[Draft] = []
+        self.drafts: list[StageBuilder] = []
         self.notes: list[str] = []
         self._parallelism = parallelism
         #: By number of stage; others have the plan's parallelism.
@@ -214,7 +216,7 @@ class _Lowering:
             case _:
                 raise AssertionError(f"{type(node).__name__} is no part of a stage")
 
-    def _source(self, node: logical.Source) -> Draft:
+    def _source(self, node: logical.Source) -> StageBuilder:
         spec = replace(node.spec, cti_every_us=self.cti_every_us)
         units = self._discovery.units(spec)
         self.notes += self._discovery.notes(spec)
@@ -233,7 +235,7 @@ class _Lowering:
         draft.shows.append(replace(node, spec=shown).describe())
         return draft
 
-    def _pair(self, node: logical.Join | logical.Clip, left: _Flow, right: _Flow) -> Draft:
+    def _pair(self, node: logical.Join | logical.Clip, left: _Flow, right: _Flow) -> StageBuilder:
         kind = "join" if isinstance(node, logical.Join) else "clip"
         draft = self._draft(kind, self._width([left, right]))
         self._connect(draft, 0, left)
@@ -241,7 +243,7 @@ class _Lowering:
         draft.add(pair_spec(node), node.describe(), node.label)
         return draft
 
-    def _step(self, node: logical.Step, flow: _Flow) -> Draft:
+    def _step(self, node: logical.Step, flow: _Flow) -> StageBuilder:
         draft = self._open(flow, node.stage_kind)
         if not node.takes_dictionaries:
             draft.decode(node.input.schema)
@@ -253,11 +255,11 @@ class _Lowering:
         draft.is_cheap = draft.is_cheap and node.is_cheap
         return draft
 
-    def _branch(self, flow: _Flow) -> list[Draft]:
+    def _branch(self, flow: _Flow) -> list[StageBuilder]:
         assert flow.exchange is None, "an exchange is directly below a union"
         return flow.drafts
 
-    def _open(self, flow: _Flow, kind: str = "") -> Draft:
+    def _open(self, flow: _Flow, kind: str = "") -> StageBuilder:
         """A stage that may be added to and has all the rows of ``flow``."""
         if flow.exchange is None and len(flow.drafts) == 1 and not flow.drafts[0].is_closed:
             return flow.drafts[0]
@@ -280,12 +282,12 @@ class _Lowering:
         """Vertices of the next stage, if nothing else decides."""
         return self._widths.get(len(self.drafts) + 1, self._parallelism)
 
-    def _draft(self, kind: str, parallelism: int) -> Draft:
-        draft = Draft(len(self.drafts) + 1, kind, parallelism, _NO_COLUMNS)
+    def _draft(self, kind: str, parallelism: int) -> StageBuilder:
+        draft = StageBuilder(len(self.drafts) + 1, kind, parallelism, _NO_COLUMNS)
         self.drafts.append(draft)
         return draft
 
-    def _connect(self, draft: Draft, port: int, flow: _Flow) -> None:
+    def _connect(self, draft: StageBuilder, port: int, flow: _Flow) -> None:
         routing: Routing = "forward"
         keys: tuple[str, ...] = ()
         if flow.exchange is not None:

@@ -80,7 +80,7 @@ class StageCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class PlanTrace:
     """How the logical plan became what is run."""
 
     #: The logical plan as written, and as it was lowered.
@@ -120,8 +120,8 @@ class PhysicalPlan:
     #: Vertices of keyed stages; the greatest number, where each stage has its own.
     parallelism: int
     cti_every_us: int
-    #: Told, not run: plans of different stories are equal.
-    story: Story | None = field(default=None, compare=False)
+    #: For explain only: plans with different traces are equal.
+    plan_trace: PlanTrace | None = field(default=None, compare=False)
     #: What whoever runs it has to know, a line each.
     notes: tuple[str, ...] = field(default=(), compare=False)
 

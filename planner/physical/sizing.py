@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from planner.cost.model import Estimate
     from planner.logical.traversal import NodeMap
-    from planner.physical.drafts import Draft
+    from planner.physical.drafts import StageBuilder
 
 #: A vertex is given at most this share of a core at the rate of event time, ...
 UTILISATION_MAX = 0.7
@@ -38,7 +38,7 @@ RECOMMENDED_MAX = 64
 RECOMPUTED_SHARE = 0.01
 
 
-def add_costs(drafts: Sequence[Draft], found: NodeMap[Estimate]) -> None:
+def add_costs(drafts: Sequence[StageBuilder], found: NodeMap[Estimate]) -> None:
     """Give every stage its cost; ``drafts``: upstream first."""
     for draft in drafts:
         draft.cost = _cost(draft, found)
@@ -46,7 +46,7 @@ def add_costs(drafts: Sequence[Draft], found: NodeMap[Estimate]) -> None:
         draft.flush_is_cheaper = draft.is_cheap and _flush_is_cheaper(draft)
 
 
-def widths(drafts: Sequence[Draft]) -> dict[int, int]:
+def widths(drafts: Sequence[StageBuilder]) -> dict[int, int]:
     """By number of stage how many vertices it should have.
 
     Stages that read each other vertex by vertex must agree on where a key lies, so they get the
@@ -66,7 +66,7 @@ def widths(drafts: Sequence[Draft]) -> dict[int, int]:
     return {draft.number: wanted[group[draft.number]] for draft in drafts}
 
 
-def _cost(draft: Draft, found: NodeMap[Estimate]) -> StageCost:
+def _cost(draft: StageBuilder, found: NodeMap[Estimate]) -> StageCost:
     of_nodes = [found[node] for node in draft.nodes]
     upstream = [feed.upstream.cost for feed in draft.feeds]
     inputs = [cost for cost in upstream if cost is not None]
@@ -93,7 +93,7 @@ def _cost(draft: Draft, found: NodeMap[Estimate]) -> StageCost:
 
 
 def _recommended(
-    draft: Draft,
+    draft: StageBuilder,
     found: NodeMap[Estimate],
     core_s: float,
     span_s: float,
@@ -116,7 +116,7 @@ def _recommended(
     return (limit, reason) if limit < number else (number, why)
 
 
-def _limit(draft: Draft, found: NodeMap[Estimate]) -> tuple[int, str]:
+def _limit(draft: StageBuilder, found: NodeMap[Estimate]) -> tuple[int, str]:
     """No more vertices than that would have work."""
     if draft.partitions:
         units = sum(len(partition.units) for partition in draft.partitions)
@@ -134,7 +134,7 @@ def _limit(draft: Draft, found: NodeMap[Estimate]) -> tuple[int, str]:
     return RECOMMENDED_MAX, f"no more than {RECOMMENDED_MAX} are recommended"
 
 
-def _flush_is_cheaper(draft: Draft) -> bool:
+def _flush_is_cheaper(draft: StageBuilder) -> bool:
     """Whether flushing costs less than what failures would make it compute again."""
     assert draft.cost is not None, draft.name
     channels = sum(feed.channel_count for feed in draft.exits)

@@ -29,7 +29,7 @@ from rvertex.vertex.spec import InputChannel, OutputEdge, VertexId, VertexSpec
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from planner.physical.drafts import Draft, Feed
+    from planner.physical.drafts import Feed, StageBuilder
     from rstream.format.table import TableForm
     from rvertex.events.side_output import SideOutput
     from rvertex.operators.protocol import OperatorSpec
@@ -92,17 +92,17 @@ class Output:
     form: TableForm | None
 
 
-def build_vertices(draft: Draft, root: str, output: Output | None) -> list[VertexSpec]:
+def build_vertices(draft: StageBuilder, root: str, output: Output | None) -> list[VertexSpec]:
     """The vertices of a finished stage; ``output``: it writes the answer."""
     return [_vertex(draft, index, root, output) for index in range(draft.parallelism)]
 
 
-def _vertex(draft: Draft, index: int, root: str, output: Output | None) -> VertexSpec:
+def _vertex(draft: StageBuilder, index: int, root: str, output: Output | None) -> VertexSpec:
     inputs = tuple(channel for feed in draft.feeds for channel in _inputs(feed, index, root))
     outputs = [_output(feed, index, root) for feed in draft.exits]
     if output is not None:
         stream, uri = f"{draft.name}.{index}--out", part_uri(output.folder, part_name(index))
-        payload = None if draft.told.equals(draft.payload) else draft.told
+        payload = None if draft.logical_schema.equals(draft.payload) else draft.logical_schema
         form = output.form
         outputs.append(OutputEdge((stream,), (uri,), (), "async", True, "", payload, form))
     outputs += [_side_output(side, draft, index, root) for side in _sides(draft)]
@@ -149,7 +149,7 @@ def _output(feed: Feed, index: int, root: str) -> OutputEdge:
     return OutputEdge(streams, tuple(_uri(root, s) for s in streams), feed.keys, feed.durability)
 
 
-def _sides(draft: Draft) -> list[SideOutput]:
+def _sides(draft: StageBuilder) -> list[SideOutput]:
     """The side outputs of the source and of the operators of a stage."""
     late = late_side(draft.partitions[0].spec, draft.name) if draft.partitions else None
     sides = [] if late is None else [late]
@@ -160,7 +160,7 @@ def _sides(draft: Draft) -> list[SideOutput]:
     return sides
 
 
-def _side_output(side: SideOutput, draft: Draft, index: int, root: str) -> OutputEdge:
+def _side_output(side: SideOutput, draft: StageBuilder, index: int, root: str) -> OutputEdge:
     stream = f"{draft.name}.{index}--{side.name.replace('/', '-')}"
     uri = part_uri(f"{root}/{side.name}", part_name(index))
     form = side_form(side.payload.names)
@@ -171,7 +171,7 @@ def _uri(root: str, stream: str) -> str:
     return f"{root}/streams/{stream}"
 
 
-def summarise(draft: Draft, *, is_sink: bool) -> Stage:
+def summarise(draft: StageBuilder, *, is_sink: bool) -> Stage:
     """What people want to know about the stage."""
     inputs = tuple(
         StageInput(
@@ -192,7 +192,7 @@ def summarise(draft: Draft, *, is_sink: bool) -> Stage:
         operators=tuple(draft.shows),
         inputs=inputs,
         reads=reads,
-        schema=draft.told,
+        schema=draft.logical_schema,
         is_sink=is_sink,
         cost=draft.cost,
     )

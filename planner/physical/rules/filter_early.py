@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from rvertex.operators.filter import Filter
 
 if TYPE_CHECKING:
-    from planner.physical.drafts import Draft
+    from planner.physical.drafts import StageBuilder
 
 
-def filter_early(draft: Draft) -> None:
+def filter_early(draft: StageBuilder) -> None:
     """Put the first filter of a source's stage into the source."""
     first = draft.operators[0] if draft.operators else None
     if not draft.partitions or not isinstance(first, Filter) or not first.is_total:

@@ -18,11 +18,11 @@ from rvertex.operators.user.transform import UserOperator
 from rvertex.user_code.keyed.process import KeyedProcess
 
 if TYPE_CHECKING:
-    from planner.physical.drafts import Draft
+    from planner.physical.drafts import StageBuilder
     from rvertex.operators.protocol import OperatorSpec
 
 
-def forward_ctis(draft: Draft) -> None:
+def forward_ctis(draft: StageBuilder) -> None:
     """Put the operators of a stage that are in front of timers as they have to be there."""
     is_before = _has_timers_after(draft)
     found: list[OperatorSpec] = []
@@ -44,9 +44,9 @@ def _has_timers(operator: OperatorSpec) -> bool:
     return operator.process.target.on_timer is not KeyedProcess.on_timer
 
 
-def _has_timers_after(draft: Draft) -> bool:
+def _has_timers_after(draft: StageBuilder) -> bool:
     seen: set[str] = set()
-    left: list[Draft] = [feed.downstream for feed in draft.exits]
+    left: list[StageBuilder] = [feed.downstream for feed in draft.exits]
     while left:  # ends: no stage is looked at twice
         one = left.pop()
         if one.name not in seen:

@@ -20,13 +20,13 @@ from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from planner.physical.drafts import Draft
+    from planner.physical.drafts import StageBuilder
     from rvertex.operators.protocol import Evaluator
 
 _WINDOWS = (PartialAggregate, WindowAggregate)
 
 
-def late_decode(draft: Draft) -> None:
+def late_decode(draft: StageBuilder) -> None:
     """Let the window aggregate of a source's stage have its ranked text undecoded."""
     if not draft.partitions:
         return

@@ -20,14 +20,14 @@ from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate
 from rvertex.operators.windows.session_phases import PartialSession
 
 if TYPE_CHECKING:
-    from planner.physical.drafts import Draft
+    from planner.physical.drafts import StageBuilder
     from rvertex.sources.spec import SourceSpec
 
 #: So many panes long may the disorder be.
 _DELAY_PANES_MAX = 4
 
 
-def skip_sort(draft: Draft) -> None:
+def skip_sort(draft: StageBuilder) -> None:
     """Let the source of the stage pass its rows on as they come, if that changes nothing."""
     if not draft.partitions or any(node.codes for node in draft.nodes):
         return

@@ -69,9 +69,9 @@ def chain(*, last: Stream) -> Stream:
 
 
 def fired(stream: Stream) -> bool:
-    story = lower(stream.to_parquet(), root="r").story
-    assert story is not None
-    return any(step.rule == "order_joins" for step in story.steps)
+    trace = lower(stream.to_parquet(), root="r").plan_trace
+    assert trace is not None
+    return any(step.rule == "order_joins" for step in trace.steps)
 
 
 def test_what_is_worth_it_and_what_is_not() -> None:
