@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from jobmanager.errors import BrokenFileError
 from rstream.format.codec import SegmentFile
 from rstream.items.batch import SEQ
 from rstream.store.segment_names import parse_segment_name
@@ -153,7 +154,11 @@ class Checkers:
 
     def recoverable(self, when: str) -> None:
         """Nothing live is collected: if everybody died now, all could be had again."""
-        self._shadow.catch_up(self.blobs)
+        try:
+            self._shadow.catch_up(self.blobs)
+        except BrokenFileError as error:
+            self._world.violate("the log is whole", f"{when}: {error}")
+            return
         self._ranges = self._all_ranges()
         self._known_are_there(when)
         for vertex, ref in self._shadow.restarts().items():
