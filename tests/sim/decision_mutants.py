@@ -145,6 +145,14 @@ DECISION_MUTANTS: tuple[Callable[[], Mutant], ...] = (
         "if False",
         ("straggler", "crash_host"),
     ),
+    line(
+        "a_twin_has_all",
+        joining,
+        "_has_all",
+        "return False",
+        "return True",
+        ("drain", "crash_host"),
+    ),
 )
 
 #: What the simulation has not been seen to catch, and why; unit tests do (tests/jobmanager).
@@ -157,9 +165,6 @@ UNSEEN: tuple[Callable[[], Mutant], ...] = (
         "next((i for i in rows if not job.is_live(i)), rows[-1])",
         "rows[0]",
     ),
-    # A law forbids it (tests.sim.decisions), but its moment was not met: a reader that
-    # restarts between the report that makes twins level and the notice of it.
-    line("a_twin_has_all", joining, "_has_all", "return False", "return True"),
     # The same instance is asked twice: one checkpoint more than needed, nothing is wrong.
     line("one_answer_serves_one", joining, "answered", "j.source == source]", "False]"),
     # Not met in 40 runs of zombie, straggler, drain: the checkpoint of an instance that is

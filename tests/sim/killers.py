@@ -63,4 +63,5 @@ KILLERS = {
     "a_twin_replaces_nobody": 0,
     "nothing_is_held_for_who_loads": 56,
     "who_lives_does_not_bind": 26,
+    "a_twin_has_all": 4,
 }
