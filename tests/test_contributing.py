@@ -9,6 +9,7 @@ import re
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,14 +28,15 @@ def test_every_kind_of_addition_has_code() -> None:
 @pytest.mark.parametrize("title", SECTIONS)
 def test_the_code_of_a_section_runs(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a module, so that what it defines has a name that can be looked up."""
-    before = [set(REGISTRY), set(FUNCTIONS)]
+    registries: tuple[dict[str, Any], ...] = (REGISTRY, FUNCTIONS)
+    before = [set(registry) for registry in registries]
     module = types.ModuleType("contributing")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     module.__doc__ = "An addition of CONTRIBUTING.md."
     try:
         exec(compile(SECTIONS[title], "CONTRIBUTING.md", "exec"), module.__dict__)
     finally:
-        for registry, names in zip((REGISTRY, FUNCTIONS), before, strict=True):
+        for registry, names in zip(registries, before, strict=True):
             for name in set(registry) - names:
                 del registry[name]
 

@@ -93,5 +93,5 @@ def test_pins_hold_for_one_python_only() -> None:
 def test_hooks_run_what_make_runs() -> None:
     hooks = (ROOT / ".pre-commit-config.yaml").read_text()
     code = re.findall(r"^CODE := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0]
-    assert f"entry: .venv/bin/mypy {code}\n" in hooks
+    assert f"entry: .venv/bin/mypy {code} tests\n" in hooks
     assert hooks.count("- id: ") == hooks.count("language: system")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
 #: Its number is raised with every change of the layout, and of what any operator keeps.
-MAGIC = b"SSCKPT04"
+MAGIC = b"SSCKPT05"
 _NUMBER_BYTES = 2
 #: A piece at most this large lies in the manifest itself.
 INLINE_BYTES_MAX = 64 << 10

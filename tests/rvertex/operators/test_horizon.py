@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -240,6 +240,8 @@ def test_operators_without_a_bound_say_so() -> None:
 
 def test_an_operator_that_does_not_say_has_no_bound() -> None:
     class Silent:
+        holds_ctis: ClassVar[bool] = False
+
         def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
             return inputs[0]
 
