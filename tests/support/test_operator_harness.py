@@ -30,6 +30,8 @@ RUN = make_run([ev(1, n=1), ev(2, n=2), cti(3), ev(3, n=3), ev(5, n=4), cti(7)],
 class _Base:
     """Passes its input through."""
 
+    holds_ctis = False
+
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         return inputs[0]
 

@@ -206,7 +206,10 @@ def test_values_are_within_their_bounds_and_what_cannot_fail_does_not(
         return data.draw(size)
 
     batch = batch_of(**{f"c{i}": pa.array([edge(k)], k) for i, k in enumerate(WIDTHS)})
-    node = resolve(tree.node, batch.schema)
+    try:
+        node = resolve(tree.node, batch.schema)
+    except InvalidPlanError:
+        return  # a part of it is the same for all rows, and does not fit
     low, high = bounds(node)
     got = found(tree, batch)
     assert may_fail(node) or not isinstance(got, str)
