@@ -1,4 +1,7 @@
-"""Shows a status to a person: a live table on a terminal, plain lines elsewhere."""
+"""Shows a status to a person: a live table on a terminal, plain lines elsewhere.
+
+The data is that of :mod:`jobmanager.driver.report`.
+"""
 
 from __future__ import annotations
 

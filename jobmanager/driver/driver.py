@@ -80,7 +80,7 @@ PAUSE_MAX_S = 5.0
 #: Hosts of a job manager that was replaced or broke off have so long to leave. The threads of their
 #: servers belong to gRPC: they must not meet a Python that is being taken down.
 ORPHANS_WAIT_S = 15.0
-#: Of what the job cannot go on without; each try has the retries of the store.
+#: Tries of an action that the job needs; the store retries within each.
 TRIES_MAX = 4
 
 
@@ -118,7 +118,7 @@ class Driver:
         self.started_s: float | None = None
         self.ended_s: float | None = None
         self._ticked_s, self._status_due_s = 0.0, 0.0
-        #: What hosts that replace others are told; the first ones begin when they begin.
+        #: When pacing began, for hosts that replace others; the first hosts use their own start.
         self._pace_started_us = 0
         self._is_resumed = False
         #: Files to delete, for reasons that are durable.

@@ -1,4 +1,4 @@
-"""Hosts: slots and their holders, from the start of the job to a drain. Pure.
+"""Hosts: starts them, notices their loss and replaces them, drains them. Pure.
 
 One host at a time holds a slot. A new host with a new name replaces a lost one. A drained host has
 no successor once its vertices have moved.

@@ -164,7 +164,7 @@ def lose_slot(job: JobState, slot: int) -> None:
 
 
 def stop_obsolete(job: JobState) -> None:
-    """Close all but the first to finish of what no one asks anything of any more."""
+    """Of each retired vertex, close every instance but the one that finished first."""
     for vertex in job.vertices.values():
         if len(vertex.instances) < 2 or not job.is_retired(vertex.shape.id):
             continue

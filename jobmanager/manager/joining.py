@@ -202,7 +202,7 @@ def _patience_us(job: JobState) -> float:
 
 
 def _has_all(job: JobState, vertex: VertexState, twin: InstanceState) -> bool:
-    """Whether readers ask nothing of its elder's memory that it never had."""
+    """Whether the twin has had in memory every item that readers may ask of the old instance."""
     for stream in vertex.shape.outputs:
         if stream.is_durable or stream.reader is None or job.is_retired(stream.reader.vertex):
             continue

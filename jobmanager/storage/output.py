@@ -1,4 +1,4 @@
-"""Sinks: the claim on an output folder, and the mark of a complete output.
+"""The claim on an output folder, and the mark of a complete output.
 
 A job claims its output folder before it writes the first item, so two jobs never mix their
 segments. Spark, pyarrow and DuckDB ignore files whose names begin with ``_``. ``_SUCCESS`` names

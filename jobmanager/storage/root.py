@@ -346,7 +346,7 @@ class JobRoot:
             raise self._is_running(self.owner())
 
     def _newest_epoch(self) -> int:
-        """The greatest that ever was: of a claim that was lost there may be notices or a status."""
+        """The highest epoch in claims, notice logs and the status; a claim may be lost."""
         claims = [path.split("/")[1] for path in self.store.list(EPOCHS)]
         logs = [path.split("/")[1] for path in self.store.list(NOTICES)]
         stated: int = self.read_status().get("manager_epoch", 0)

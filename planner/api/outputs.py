@@ -1,4 +1,8 @@
-"""Where an answer goes: :class:`Query`, and the methods of a stream that make one."""
+"""Sinks: where an answer goes; the methods of a stream that make a :class:`Query`.
+
+A sink is an rStream with a ``TableForm``: :mod:`rvertex.host.environment` opens it,
+:mod:`rstream.format` writes it.
+"""
 
 from __future__ import annotations
 

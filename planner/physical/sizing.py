@@ -117,7 +117,7 @@ def _recommended(
 
 
 def _limit(draft: StageBuilder, found: NodeMap[Estimate]) -> tuple[int, str]:
-    """No more vertices than that would have work."""
+    """The greatest number of vertices that would have work, and why."""
     if draft.partitions:
         units = sum(len(partition.units) for partition in draft.partitions)
         if draft.is_fixed:

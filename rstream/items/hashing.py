@@ -136,7 +136,7 @@ def value_words(array: pa.DictionaryArray) -> np.ndarray:
 
 
 def is_flat(kind: pa.DataType) -> bool:
-    """Whether a slice of such an array costs what the slice is long."""
+    """Whether the cost of a slice depends on its length, and not on that of the array."""
     return not (pa.types.is_dictionary(kind) or pa.types.is_nested(kind))
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 MARK_NAME = "_low_water_mark"
 SEAL_NAME = "_sealed"
-#: Around the name of a segment that was found damaged: neither who passes over what begins with an
-#: underscore nor who takes all that matches ``*.parquet`` reads it.
+#: Prefix and suffix of the name of a damaged segment. Readers that skip ``_*`` ignore it, and so do
+#: readers that take ``*.parquet``.
 DAMAGED, ASIDE = "_damaged-", ".aside"
 
 
@@ -59,7 +59,7 @@ class DurableLog:
         self._encoder = SegmentEncoder(stream, schema, form)
         self.stream = stream
         self._lock = threading.Lock()
-        #: A listing, and what was written while it was made, belong together.
+        #: Held during a listing, so that the index does not change meanwhile.
         self._listing_lock = threading.Lock()
         self._collect_lock = threading.Lock()
         self._index = SegmentIndex()
@@ -100,7 +100,7 @@ class DurableLog:
                 self._leftovers = [s for s in ranges if s.hi <= mark]
 
     def _read_mark(self, ranges: Sequence[SeqRange]) -> int:
-        """The persisted mark; where its file is cut, what the deletions have left says it.
+        """The persisted mark; if its file is cut, the lowest segment that is left says it.
 
         Without an end of line it is cut, or an earlier version wrote it: then it is not too high.
         """
@@ -281,7 +281,7 @@ class DurableLog:
             return file.schema
 
     def read_form(self) -> TableForm | None:
-        """As what the last segment was written; None: a row for every item, or no segment.
+        """The table form of the last segment; None: a row for every item, or no segment.
 
         Raises:
             CorruptSegmentError: the last segment cannot be opened.

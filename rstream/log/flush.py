@@ -1,6 +1,7 @@
 """Flushing: moves cuts of a stream's tail into segments, off the critical path.
 
-:class:`FlushPolicy` decides when to flush and how much (pure); :class:`Flusher` does it.
+:class:`FlushPolicy` decides when to flush and how much (pure); :class:`Flusher` does it. How long a
+cut waits is ``StreamLimits.flush_interval_ms``; the timer is in :mod:`rstream.log.stream`.
 
 A stream has at most one cut in flight, so segments appear in order and a crash leaves no hole.
 After each segment the flusher goes to the end of the background's queue, so many streams share its

@@ -155,9 +155,10 @@ class RStream:
     def write(
         self, seq: int, batch: pa.RecordBatch, *, is_valid: bool = False, digest: bytes = b""
     ) -> int:
-        """Write items from ``seq`` on, whose digest may be known; returns how many were new.
+        """Write items from ``seq`` on; returns how many were new.
 
-        Items there already are dropped and counted. Blocks while full. ``is_valid`` is not checked.
+        Drops and counts items that are there already. Blocks while the tail is full.
+        ``is_valid=True`` skips the check of the batch. ``digest``, if given, is the batch's.
 
         Raises:
             SequenceGapError: ``seq > next_seq``.

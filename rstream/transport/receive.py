@@ -151,9 +151,9 @@ class DurablePart:
 class PushedReader:
     """A reader of a stream on another host; a StreamReader. A transport is a subclass.
 
-    What is durable in ``store`` (if given) is read from there first (unless ``durable_first`` is
-    False: it is not looked at as long as the line holds), the rest is pushed. Once
-    :attr:`is_broken`, what was received, then what is durable, is still served; the caller then
+    The reader first reads what ``store`` holds; the host pushes the rest. With
+    ``durable_first=False`` it reads the store only after the connection breaks. Once
+    :attr:`is_broken`, it still serves what was received, then what is durable; the caller then
     registers elsewhere at :attr:`next_seq`.
     """
 

@@ -1,1 +1,1 @@
-"""Aggregate functions: one accumulator each, and how partial results merge."""
+"""Aggregate functions: accumulators and how partial results merge; ``registry`` has the names."""

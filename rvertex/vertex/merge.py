@@ -3,8 +3,8 @@
 A channel in normal form promises that nothing earlier follows its last item, be that a CTI or an
 event. ``bound`` is the least promise. Released are all events with ``vs < bound``, ordered by (vs,
 input index, seq), and every distinct CTI time ``<= bound`` of the union of the channels, once. If
-the channels that stand at the bound have all come to an event of that time, no CTI of it follows:
-then events at the bound leave too, of the first of these channels and of those before it.
+the last item of every channel at the bound is an event, no CTI of that time can follow. MERGE then
+also releases events at the bound, from the first such channel and from those before it.
 
 Invariants: (1) what is released of a channel is a prefix of it, and ``consumed`` is the seq of its
 first unreleased item; (2) what was only read ahead is not state; (3) the concatenation of all
@@ -113,6 +113,8 @@ class Merge:
         released = self._released_at(bound)
         taken: list[list[_Chunk]] = [[] for _ in self._port_schemas]
         times: list[np.ndarray] = []
+        # Channels in the order of the inputs: with the stable sort of ``_in_order`` this is the
+        # rule of ties, and ``_released_at`` relies on it.
         for i, (channel, port) in enumerate(zip(self._channels, self._ports, strict=True)):
             for chunk in channel.take(bound, with_events=i < released):
                 taken[port].append(chunk)
@@ -178,8 +180,8 @@ class Merge:
     def _released_at(self, bound: int) -> int:
         """How many channels, the first ones, may release what they have at ``bound``.
 
-        No CTI of that time may follow: all that have not passed it have come to an event there. The
-        first of these is the last one whose events precede all that may follow.
+        No CTI of that time may follow: every channel that has not passed it has come to an event
+        there. The first of these may still receive events of that time, so those after it wait.
         """
         if bound == INF_TIME:
             return 0

@@ -1,4 +1,4 @@
-"""Reorder: the input side of a source vertex, from rows in arrival order to normal form.
+"""Reorder: sorts the rows of a source and decides which are late; its output has normal form.
 
 The rows of a source partition are numbered from 0. The frontier after row i is the greatest ``vs``
 of rows 0..i minus the delay, and never decreases (an estimated delay changes on the way:
@@ -8,8 +8,8 @@ follows them. ``CTI(f)`` leaves, before the events of its time, each time the fr
 to the plan's grid, grows to ``f``: at most one CTI per event. Where no operator minds the order
 (``planner/physical/rules/skip_sort.py``) events leave at once, as they came. A source of items
 (column ``_kind``) has explicit CTIs instead: they are its frontier and leave as given. Where the
-plan knows the rows that follow (:class:`rvertex.events.frontier.KnownFrontier`) the frontier is at
-least what they allow, from the row on for which that is known.
+plan knows the rows that follow (:class:`rvertex.events.frontier.KnownFrontier`), it raises the
+frontier, from the row at which it knows them.
 
 Invariants: (1) lateness is decided row by row, so nothing depends on how rows were cut into
 batches; (2) the buffer is state, hence ``consumed`` counts every row offered; (3) after the end
@@ -18,7 +18,7 @@ everything leaves, then ``CTI(INF_TIME)``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from rvertex.events.frontier import KnownFrontier
     from rvertex.operators.protocol import Evaluator
+    from rvertex.sources.spec import LatePolicy
 
-LatePolicy = Literal["drop", "adjust", "error"]
 
 #: Column of late rows: below this time, us, the stream was complete when they came.
 FRONTIER = "_frontier"
@@ -79,11 +79,11 @@ class Reorder:
         keep: Evaluator | None = None,
         known: KnownFrontier | None = None,
     ) -> None:
-        """``sorts``: events leave by time, and not as they come, all that there are.
+        """``sorts``: release events in order of time, else all that are buffered as they came.
 
         ``is_stream``: items come sorted, so an event promises as much as a CTI does.
-        ``keep``: what it is not true of is not buffered; of late rows it is asked of those that
-        were adjusted. ``known``: how far the frontier may go besides.
+        ``keep``: only rows for which it is true are buffered; late rows are asked after they were
+        adjusted, dropped ones never. ``known``: how far the frontier may go besides.
         """
         assert isinstance(delay_us, DelayEstimate) or delay_us >= 0, delay_us
         assert cti_every_us > 0, cti_every_us

@@ -1,4 +1,4 @@
-"""Rows that are joined with the greatest of them: each vertex puts out its own greatest alone.
+"""Before a join with a maximum, each vertex drops the rows that cannot be the maximum.
 
 The pattern: results of windows, inner joined on a value with its maximum (or minimum) over windows
 of them, which has no keys. Rows of equal lifetimes are in the same windows; one that is less than
@@ -98,7 +98,7 @@ def _columns_below(node: LogicalNode, column: str) -> Iterator[tuple[LogicalNode
 
 
 def _starts_together(node: LogicalNode) -> bool:
-    """Whether rows are results of windows of many groups; the rule is right, but idle, without."""
+    """Whether rows are results of windows of many groups; without, the rule has no use."""
     while True:  # ends: a plan is finite
         match node:
             case Project() | Filter():

@@ -204,7 +204,7 @@ def _is_exists(node: exp.Expr) -> bool:
 
 
 def _reject(node: exp.Expr, supported: tuple[str, ...], names: Names) -> None:
-    """Anything that the node has and that nothing here looks at."""
+    """Refuse each part of ``node`` that is not in ``supported``."""
     for part, value in node.args.items():
         if part in supported or not value:
             continue

@@ -1,1 +1,1 @@
-"""Scalar expressions, aggregates, windows, and the names they may use."""
+"""Functions, aggregates and windows of SQL, scalar expressions, and the names they may use."""

@@ -254,7 +254,7 @@ def closed_groups(
 def window_groups(
     windows: np.ndarray, key: np.ndarray, span: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct pairs of window and key (below ``span``), ascending, and which each row is."""
+    """The distinct pairs of window and key (below ``span``), ascending, and each row's pair."""
     if len(windows) == 0:
         return windows, key, key
     low, high = int(windows.min()), int(windows.max())
@@ -282,9 +282,9 @@ def window_groups(
 def numbered_groups(
     grouping: Grouping, rows: Rows, starts: np.ndarray
 ) -> tuple[np.ndarray, list[pa.Array], list[pa.Array]]:
-    """Aggregate groups whose rows are told by number: ``rows.codes``, every number present.
+    """Aggregate rows whose groups are numbered in ``rows.codes``; every number occurs.
 
-    ``starts`` int64[groups] orders the groups before their keys, their numbers after.
+    The groups are sorted by ``starts`` int64[groups], then by key, then by number.
 
     Returns: the numbers in that order, and in the same order key columns and lane columns.
     """
@@ -303,6 +303,6 @@ def numbered_groups(
 
 @functools.lru_cache(maxsize=64)
 def _can_be_joined(schema: pa.Schema) -> bool:
-    """Whether no column is, or holds, a dictionary: two of them are not joined for nothing."""
+    """Whether no column is, or holds, a dictionary: to join two of those costs time."""
     plain = all(plain_ranked(kind) == kind for kind in schema.types)
     return plain and not has_dictionaries(schema)

@@ -4,10 +4,10 @@ For functions whose results do not depend on how rows are put together: counts, 
 extremes of integers and times. Their results are, bit for bit, what gathering all rows of a window
 gives; so this is a cache over the live rows, which may be dropped at any time.
 
-Theory: two stacks. The rows of the first window after a bound are folded from the last step to the
-first, and each row is told what its group has after its step: so a step that leaves the window
-costs one assignment a row. Rows after the bound are folded as they enter. A window is both put
-together.
+Theory: two stacks. When a window starts at or after the bound, the bound moves to its end. Its rows
+are folded from the newest step to the oldest, and each row keeps its group's value over the later
+steps: so a step that leaves the window costs one assignment a row. Rows after the bound are folded
+as they enter. The result of a window combines both.
 
 Invariants: (1) ``held`` is the rows that are in an open window and were handed over; (2) ``_left``
 and ``_right`` are the groups of the rows of the last window before ``_bound``, and after it.

@@ -1,1 +1,1 @@
-"""One file per format: how its units are found and read."""
+"""The formats of sources: how the units of each are found and read, and what they share."""
