@@ -135,7 +135,8 @@ def durations_of(plan: PhysicalPlan) -> dict[str, Durations]:
 
 def unbounded(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> str:
     """Which operator remembers without bound, in the words of ``explain``."""
-    shows = plan.stage(vertex.stage).operators[-len(vertex.operators) :]
+    shows = plan.stage(vertex.stage).operators
+    shows = shows[len(shows) - len(vertex.operators) :]
     for operator, show in zip(vertex.operators, shows, strict=True):
         if horizon_of(operator, durations) is None:
             what = show.split(":")[0]

@@ -53,12 +53,12 @@ class ForwardCtis:
         """That of the operator."""
         return output_duration_of(self.operator, durations)
 
-    def open(self, inputs: Sequence[pa.Schema]) -> CaughtUpOperator:
+    def open(self, inputs: Sequence[pa.Schema]) -> CtiForwarder:
         """The operator, without CTIs that wait."""
-        return CaughtUpOperator(self.operator.open(inputs))
+        return CtiForwarder(self.operator.open(inputs))
 
 
-class CaughtUpOperator:
+class CtiForwarder:
     """See :class:`ForwardCtis`."""
 
     def __init__(self, operator: Operator) -> None:

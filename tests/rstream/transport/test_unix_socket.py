@@ -177,6 +177,7 @@ def test_a_reader_that_leaves_is_no_longer_sent_to(stream: RStream, path: str) -
     call = UnixSocketCall(path, hello())
     stream.append(rows(0, 1))
     assert read(call, 1) == [0]
+    assert len(stream.listeners) > 0
     call.cancel()
     with pytest.raises(StopIteration):
         call.read_chunk()
