@@ -23,6 +23,7 @@ from planner.physical.lower import lower
 from rstream.items.batch import event_schema
 from rstream.items.hashing import partition_of
 from rvertex.events.run import Run
+from rvertex.operators.filter import Filter
 
 SCHEMA = {"k": "int64", "x": "float64", "n": "int64"}
 PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.float64())])
@@ -57,14 +58,17 @@ def measured(stream: Stream, rows: int) -> tuple[float, float]:
     plan = lower(stream.to_parquet(), root="memory://c", parallelism=1, partial_aggregation=False)
     spec = plan.vertex(plan.topological_order()[-1])
     payloads = [channel.payload for channel in spec.inputs]
+    specs = list(spec.operators)
     if spec.source is not None:
         payloads = [spec.source.spec.schema]
+        if spec.source.spec.keep is not None:  # the source asks the filter itself
+            specs.insert(0, Filter(spec.source.spec.keep))
     ports = [runs(payload, rows, 200 if len(payloads) == 2 else 1) for payload in payloads]
     inputs = list(zip(*ports, strict=True))
     best_s, out = float("inf"), 0
     for _ in range(ROUNDS):
         operators, below = [], payloads
-        for operator in spec.operators:
+        for operator in specs:
             operators.append(operator.open(below))
             below = [operator.output_schema(below)]
         started, out = time.process_time(), 0

@@ -24,12 +24,13 @@ from rvertex.events.reorder_buffer import SortedRuns
 from rvertex.events.run import concat
 from rvertex.vertex import reorder
 from rvertex.vertex.lateness import LatenessCounts
-from rvertex.vertex.reorder import FRONTIER, LatePolicy, Reorder
+from rvertex.vertex.reorder import FRONTIER, Reorder
 from tests.support.budget import examples
 from tests.support.builders import Cti, Ev, Item, cti, ev, make_items, table_of
 
 if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorState
+    from rvertex.sources.spec import LatePolicy
 
 PAYLOAD = pa.schema([("n", pa.int64())])
 

@@ -26,7 +26,7 @@ from rvertex.aggregates.arg_extremes import ranked_type
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.windows.arithmetic import Windows
 from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate
-from rvertex.vertex.reorder import LatePolicy, Reorder
+from rvertex.vertex.reorder import Reorder
 from tests.support.budget import examples
 from tests.support.exact import assert_same_items
 from tests.support.operator_harness import check_output, items_of
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rvertex.events.run import Run
+    from rvertex.sources.spec import LatePolicy
 
 PAYLOAD = pa.schema(
     [("k", pa.int64()), ("n", pa.int64()), ("by_n", ranked_type(pa.int64(), pa.int64()))]
