@@ -42,7 +42,7 @@ class Counts:
     late_events: int = 0
     #: Calls of user code that raised and were passed over.
     poisoned_events: int = field(default=0, repr=False)
-    #: How late rows of its source came (:mod:`rvertex.vertex.lateness`).
+    #: How late rows of its source came (:mod:`rvertex.vertex.lateness_counts`).
     lateness: bytes = field(default=b"", repr=False)
 
 

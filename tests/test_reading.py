@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import jobmanager
-from jobmanager.storage.output import mark_success
+from jobmanager.storage.output_claim import mark_success
 from jobmanager.storage.query_file import load_query
 from rstream import RStream, read_events
 from rstream.format.table import TableForm

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from jobmanager.batch.validate import collect_batch
 from jobmanager.driver.job import DEFAULT_JOBS_FOLDER
-from jobmanager.storage.output import claim_output, mark_success
+from jobmanager.storage.output_claim import claim_output, mark_success
 from jobmanager.storage.root import display_uri
 from rstream import RStream, open_store
 from rstream.clock import SystemClock

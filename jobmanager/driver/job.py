@@ -28,8 +28,13 @@ from jobmanager.options import (
     recorded,
 )
 from jobmanager.state.topology import Topology
-from jobmanager.storage.output import claim_output, is_complete, mark_success, refuse_taken_output
 from jobmanager.storage.output_check import OutputCheck
+from jobmanager.storage.output_claim import (
+    claim_output,
+    is_complete,
+    mark_success,
+    refuse_taken_output,
+)
 from jobmanager.storage.ownership import give_back, owned
 from jobmanager.storage.places import plan_at_absolute_paths, unplaced
 from jobmanager.storage.query_file import changed_note

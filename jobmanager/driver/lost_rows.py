@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.durations import format_us
-from rvertex.vertex.lateness import LatenessCounts
+from rvertex.vertex.lateness_counts import LatenessCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

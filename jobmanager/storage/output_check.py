@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rstream.log.damage import Damage
 
-#: What marks an output as complete; :mod:`jobmanager.storage.output`.
+#: What marks an output as complete; :mod:`jobmanager.storage.output_claim`.
 SUCCESS = "_SUCCESS"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted
 from jobmanager.storage.liveness import is_owned
 from jobmanager.storage.notice_log import read_notices
-from jobmanager.storage.output import read_success
+from jobmanager.storage.output_claim import read_success
 from jobmanager.storage.places import placed
 from jobmanager.storage.root import FORMAT, STATUS, JobRoot, display_uri
 from rstream.errors import StreamEngineError

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.logical.nodes.recover import RecoveryChoice
-    from planner.physical.drafts import StageBuilder
     from planner.physical.plan import PhysicalPlan, Stage
+    from planner.physical.stage_builder import StageBuilder
     from rvertex.operators.horizon import Durations
     from rvertex.vertex.spec import Recovery, VertexSpec
 
@@ -44,7 +44,7 @@ HELD_BYTES_MAX = 64 * 2**20
 
 
 def with_choices(
-    plan: PhysicalPlan, drafts: Sequence[StageBuilder], default: RecoveryChoice | None
+    plan: PhysicalPlan, builders: Sequence[StageBuilder], default: RecoveryChoice | None
 ) -> PhysicalPlan:
     """The plan with a recovery for every stage; ``default`` is what the query says for all.
 
@@ -53,12 +53,12 @@ def with_choices(
     """
     plan = with_horizons(plan)
     durations = durations_of(plan)
-    of_stage = {draft.name: draft for draft in drafts}
+    of_stage = {builder.name: builder for builder in builders}
     decided: dict[str, Recovery] = {}
     why: dict[str, str] = {}
     for vertex in plan.vertices:  # those of a stage may differ in what their sources hold
-        draft = of_stage[vertex.stage]
-        found, reason = _decided(plan, vertex, draft, default, durations[vertex.id])
+        builder = of_stage[vertex.stage]
+        found, reason = _decided(plan, vertex, builder, default, durations[vertex.id])
         if vertex.stage not in decided or further(found, decided[vertex.stage]) is found:
             decided[vertex.stage], why[vertex.stage] = found, reason
     return with_strong_flushed(with_recovery(plan, decided, why))
@@ -67,30 +67,33 @@ def with_choices(
 def _decided(
     plan: PhysicalPlan,
     vertex: VertexSpec,
-    draft: StageBuilder,
+    builder: StageBuilder,
     default: RecoveryChoice | None,
     durations: Durations,
 ) -> tuple[Recovery, str]:
-    strange = _not_repeatable(draft)
+    strange = _not_repeatable(builder)
     if strange:
-        if draft.recovery is not None and draft.recovery.strategy not in ("checkpoint", "strong"):
+        if builder.recovery is not None and builder.recovery.strategy not in (
+            "checkpoint",
+            "strong",
+        ):
             raise InvalidPlanError(
-                f'stage {draft.name}: recover_with("{draft.recovery.strategy}") needs code that '
+                f'stage {builder.name}: recover_with("{builder.recovery.strategy}") needs code that '
                 f"gives the same again, and {strange[0]} is declared deterministic=False; "
                 "leave recover_with(...) out: what it gave is logged"
             )
         return replace(vertex.recovery, strategy="strong"), f"{strange[0]} is not deterministic"
-    choice = draft.recovery or default
+    choice = builder.recovery or default
     if choice is None:
         return _cheapest(plan, vertex, durations)
     found = checked(plan, vertex, durations, choice.strategy, choice.replicas)
     return found, "as the query says"
 
 
-def _not_repeatable(draft: StageBuilder) -> list[str]:
+def _not_repeatable(builder: StageBuilder) -> list[str]:
     """The code in a stage that is declared as not deterministic."""
-    found = [c.name for node in draft.nodes for c in node.codes if not c.is_deterministic]
-    for node in draft.nodes:
+    found = [c.name for node in builder.nodes for c in node.codes if not c.is_deterministic]
+    for node in builder.nodes:
         if isinstance(node, WindowAgg | DataWindowAgg):
             users = [a.argument for a in node.aggregates if isinstance(a.argument, Custom)]
             found += [str(user) for user in users if not user.is_deterministic]

@@ -28,10 +28,10 @@ from planner.logical.traversal import NodeMap, readers, topological
 from planner.optimizer.optimizer import RULES, Rule, optimize_step_by_step
 from planner.physical.choose_recovery import with_choices
 from planner.physical.dictionaries import sources_of_unions
-from planner.physical.drafts import Feed, StageBuilder
 from planner.physical.plan import PhysicalPlan, PlanTrace, Routing, check_size
 from planner.physical.rules import filter_early, forward_ctis, late_decode, skip_sort
 from planner.physical.sizing import add_costs, widths
+from planner.physical.stage_builder import Feed, StageBuilder
 from planner.physical.stages import Output, build_vertices, pair_spec, stateless_spec, summarise
 from rvertex.sources.discover import discover as discover_units
 from rvertex.sources.discover import partition_count
@@ -83,12 +83,12 @@ def lower(
         cti_every_us = every_us or query.cti_every_us or grid_us(plan)
         plan_trace = PlanTrace(logical_text(query.plan), logical_text(plan), steps)
         lowering = _Lowering(plan, plan_trace, n, widths, cti_every_us, discovery, known)
-        add_costs(lowering.drafts, estimates(plan, known))
+        add_costs(lowering.builders, estimates(plan, known))
         return lowering
 
     if parallelism != "auto":
         return _physical(attempt(parallelism, {}), root, query.recovery)
-    recommended = widths(attempt(PARALLELISM, {}).drafts)
+    recommended = widths(attempt(PARALLELISM, {}).builders)
     if max(recommended.values()) == 1:
         return _physical(attempt(1, {}), root, query.recovery)
     return _physical(attempt(PARALLELISM, recommended), root, query.recovery)
@@ -104,20 +104,20 @@ def _check_parallelism(parallelism: Parallelism) -> None:
 
 
 def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -> PhysicalPlan:
-    plan, drafts, last = lowering.plan, lowering.drafts, lowering.last
+    plan, builders, last = lowering.plan, lowering.builders, lowering.last
     root = root.rstrip("/")
     output = plan.uri.rstrip("/") if plan.uri is not None else f"{root}/output"
     check_size(
-        sum(draft.parallelism for draft in drafts),
-        sum(feed.channel_count for draft in drafts for feed in draft.feeds),
+        sum(builder.parallelism for builder in builders),
+        sum(feed.channel_count for builder in builders for feed in builder.feeds),
     )
     answer = Output(output, plan.form)
     for rule in PHYSICAL_RULES:
-        for draft in drafts:
-            rule(draft)
-    vertices = [v for d in drafts for v in build_vertices(d, root, answer if d is last else None)]
+        for builder in builders:
+            rule(builder)
+    vertices = [v for d in builders for v in build_vertices(d, root, answer if d is last else None)]
     physical = PhysicalPlan(
-        stages=tuple(summarise(draft, is_sink=draft is last) for draft in drafts),
+        stages=tuple(summarise(builder, is_sink=builder is last) for builder in builders),
         vertices=tuple(vertices),
         output=output,
         root=root,
@@ -126,7 +126,7 @@ def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -
         plan_trace=lowering.plan_trace,
         notes=tuple(dict.fromkeys(lowering.notes)),
     )
-    physical = with_choices(physical, drafts, recovery)
+    physical = with_choices(physical, builders, recovery)
     physical.validate()
     return physical
 
@@ -135,14 +135,14 @@ class _Flow:
     """Where a node's rows come from, and how the next stage would get them."""
 
     def __init__(
-        self, drafts: list[StageBuilder], exchange: logical.Exchange | None = None
+        self, builders: list[StageBuilder], exchange: logical.Exchange | None = None
     ) -> None:
-        self.drafts = drafts
+        self.builders = builders
         self.exchange = exchange
 
 
 class _Lowering:
-    """One walk over one plan; ``drafts`` are its stages, upstream first."""
+    """One walk over one plan; ``builders`` are its stages, upstream first."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class _Lowering:
         self.plan = plan
         self.plan_trace = plan_trace
         self.cti_every_us = cti_every_us
-        self.drafts: list[StageBuilder] = []
+        self.builders: list[StageBuilder] = []
         self.notes: list[str] = []
         self._parallelism = parallelism
         #: By number of stage; others have the plan's parallelism.
@@ -172,11 +172,11 @@ class _Lowering:
         counts = readers(plan)
         for node in topological(plan.input):
             flow = self._lower(node)
-            if flow.exchange is None and len(flow.drafts) == 1:
-                flow.drafts[0].nodes.append(node)
+            if flow.exchange is None and len(flow.builders) == 1:
+                flow.builders[0].nodes.append(node)
             if counts[node] > 1:
-                for draft in flow.drafts:
-                    draft.is_closed = True
+                for builder in flow.builders:
+                    builder.is_closed = True
             self._flows[node] = flow
         #: The stage that writes the answer.
         self.last = self._open(self._flows[plan.input])
@@ -194,24 +194,24 @@ class _Lowering:
             case logical.Source():
                 return _Flow([self._source(node)])
             case logical.Union():
-                return _Flow([draft for flow in inputs for draft in self._branch(flow)])
+                return _Flow([builder for flow in inputs for builder in self._branch(flow)])
             case logical.Exchange():
                 assert inputs[0].exchange is None, "an exchange follows another"
-                return _Flow(inputs[0].drafts, node)
+                return _Flow(inputs[0].builders, node)
             case logical.Join() | logical.Clip():
                 return _Flow([self._pair(node, *inputs)])
             case logical.Step():
                 return _Flow([self._step(node, inputs[0])])
             case logical.Filter() | logical.Project() | logical.Explode():
-                draft = self._open(inputs[0])
-                draft.add(stateless_spec(node, draft.payload), node.describe(), node.label)
-                draft.is_cheap = draft.is_cheap and not node.codes
-                return _Flow([draft])
+                builder = self._open(inputs[0])
+                builder.add(stateless_spec(node, builder.payload), node.describe(), node.label)
+                builder.is_cheap = builder.is_cheap and not node.codes
+                return _Flow([builder])
             case logical.Recover(choice=choice):
                 assert inputs[0].exchange is None, "an exchange is directly below a choice"
-                for draft in inputs[0].drafts:
-                    draft.recovery = choice
-                    draft.label = node.label or draft.label
+                for builder in inputs[0].builders:
+                    builder.recovery = choice
+                    builder.label = node.label or builder.label
                 return inputs[0]
             case _:
                 raise AssertionError(f"{type(node).__name__} is no part of a stage")
@@ -221,53 +221,53 @@ class _Lowering:
         units = self._discovery.units(spec)
         self.notes += self._discovery.notes(spec)
         n = partition_count(spec, units, node.partitions, self._keyed_width())
-        draft = self._draft("source", n)
-        draft.is_fixed = node.partitions is not None or spec.format == "rstream"
-        draft.label = node.label
+        builder = self._builder("source", n)
+        builder.is_fixed = node.partitions is not None or spec.format == "rstream"
+        builder.label = node.label
         carried = () if node in self._mixed else self._discovery.carried(spec)
         parts = dealt(spec, units, n, self._discovery.times(spec), self._known.of(spec))
         parts = tuple(marked(p) for p in parts)
-        draft.partitions = tuple(replace(p, spec=with_carried(p.spec, carried)) for p in parts)
-        draft.payload = draft.partitions[0].spec.schema
-        draft.is_cheap = True
+        builder.partitions = tuple(replace(p, spec=with_carried(p.spec, carried)) for p in parts)
+        builder.payload = builder.partitions[0].spec.schema
+        builder.is_cheap = True
         found = parts[0].spec
         shown = replace(spec, delay_us=found.delay_us, delay_origin=found.delay_origin)
-        draft.shows.append(replace(node, spec=shown).describe())
-        return draft
+        builder.shows.append(replace(node, spec=shown).describe())
+        return builder
 
     def _pair(self, node: logical.Join | logical.Clip, left: _Flow, right: _Flow) -> StageBuilder:
         kind = "join" if isinstance(node, logical.Join) else "clip"
-        draft = self._draft(kind, self._width([left, right]))
-        self._connect(draft, 0, left)
-        self._connect(draft, 1, right)
-        draft.add(pair_spec(node), node.describe(), node.label)
-        return draft
+        builder = self._builder(kind, self._width([left, right]))
+        self._connect(builder, 0, left)
+        self._connect(builder, 1, right)
+        builder.add(pair_spec(node), node.describe(), node.label)
+        return builder
 
     def _step(self, node: logical.Step, flow: _Flow) -> StageBuilder:
-        draft = self._open(flow, node.stage_kind)
+        builder = self._open(flow, node.stage_kind)
         if not node.takes_dictionaries:
-            draft.decode(node.input.schema)
+            builder.decode(node.input.schema)
         if isinstance(node, logical.UserStep):
             operator: OperatorSpec = lettered(node, self._letters)
         else:
             operator = node.operator()
-        draft.add(operator, node.describe(), node.label)
-        draft.is_cheap = draft.is_cheap and node.is_cheap
-        return draft
+        builder.add(operator, node.describe(), node.label)
+        builder.is_cheap = builder.is_cheap and node.is_cheap
+        return builder
 
     def _branch(self, flow: _Flow) -> list[StageBuilder]:
         assert flow.exchange is None, "an exchange is directly below a union"
-        return flow.drafts
+        return flow.builders
 
     def _open(self, flow: _Flow, kind: str = "") -> StageBuilder:
         """A stage that may be added to and has all the rows of ``flow``."""
-        if flow.exchange is None and len(flow.drafts) == 1 and not flow.drafts[0].is_closed:
-            return flow.drafts[0]
-        default = "union" if len(flow.drafts) > 1 and flow.exchange is None else kind or "map"
-        draft = self._draft(default, self._width([flow]))
-        self._connect(draft, 0, flow)
-        draft.payload = flow.drafts[0].payload
-        return draft
+        if flow.exchange is None and len(flow.builders) == 1 and not flow.builders[0].is_closed:
+            return flow.builders[0]
+        default = "union" if len(flow.builders) > 1 and flow.exchange is None else kind or "map"
+        builder = self._builder(default, self._width([flow]))
+        self._connect(builder, 0, flow)
+        builder.payload = flow.builders[0].payload
+        return builder
 
     def _width(self, flows: list[_Flow]) -> int:
         """Vertices of a stage that reads ``flows``."""
@@ -276,26 +276,26 @@ class _Lowering:
             return self._keyed_width()
         if any(exchange is not None for exchange in exchanges):
             return 1
-        return max(draft.parallelism for flow in flows for draft in flow.drafts)
+        return max(builder.parallelism for flow in flows for builder in flow.builders)
 
     def _keyed_width(self) -> int:
         """Vertices of the next stage, if nothing else decides."""
-        return self._widths.get(len(self.drafts) + 1, self._parallelism)
+        return self._widths.get(len(self.builders) + 1, self._parallelism)
 
-    def _draft(self, kind: str, parallelism: int) -> StageBuilder:
-        draft = StageBuilder(len(self.drafts) + 1, kind, parallelism, _NO_COLUMNS)
-        self.drafts.append(draft)
-        return draft
+    def _builder(self, kind: str, parallelism: int) -> StageBuilder:
+        builder = StageBuilder(len(self.builders) + 1, kind, parallelism, _NO_COLUMNS)
+        self.builders.append(builder)
+        return builder
 
-    def _connect(self, draft: StageBuilder, port: int, flow: _Flow) -> None:
+    def _connect(self, builder: StageBuilder, port: int, flow: _Flow) -> None:
         routing: Routing = "forward"
         keys: tuple[str, ...] = ()
         if flow.exchange is not None:
             keys = flow.exchange.keys
             routing = "hash" if keys else "gather"
-        for upstream in flow.drafts:
+        for upstream in flow.builders:
             upstream.is_closed = True
-            slot = sum(1 for feed in upstream.exits if feed.downstream is draft)
-            feed = Feed(upstream, draft, port, routing, keys, slot)
+            slot = sum(1 for feed in upstream.exits if feed.downstream is builder)
+            feed = Feed(upstream, builder, port, routing, keys, slot)
             upstream.exits.append(feed)
-            draft.feeds.append(feed)
+            builder.feeds.append(feed)

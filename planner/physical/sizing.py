@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from planner.cost.model import Estimate
     from planner.logical.traversal import NodeMap
-    from planner.physical.drafts import StageBuilder
+    from planner.physical.stage_builder import StageBuilder
 
 #: A vertex is given at most this share of a core at the rate of event time, ...
 UTILISATION_MAX = 0.7
@@ -38,47 +38,47 @@ RECOMMENDED_MAX = 64
 RECOMPUTED_SHARE = 0.01
 
 
-def add_costs(drafts: Sequence[StageBuilder], found: NodeMap[Estimate]) -> None:
-    """Give every stage its cost; ``drafts``: upstream first."""
-    for draft in drafts:
-        draft.cost = _cost(draft, found)
-    for draft in drafts:
-        draft.flush_is_cheaper = draft.is_cheap and _flush_is_cheaper(draft)
+def add_costs(builders: Sequence[StageBuilder], found: NodeMap[Estimate]) -> None:
+    """Give every stage its cost; ``builders``: upstream first."""
+    for builder in builders:
+        builder.cost = _cost(builder, found)
+    for builder in builders:
+        builder.flush_is_cheaper = builder.is_cheap and _flush_is_cheaper(builder)
 
 
-def widths(drafts: Sequence[StageBuilder]) -> dict[int, int]:
+def widths(builders: Sequence[StageBuilder]) -> dict[int, int]:
     """By number of stage how many vertices it should have.
 
     Stages that read each other vertex by vertex must agree on where a key lies, so they get the
     greatest number that one of them needs.
     """
-    group = {draft.number: draft.number for draft in drafts}
-    for draft in drafts:
-        for feed in draft.feeds:
+    group = {builder.number: builder.number for builder in builders}
+    for builder in builders:
+        for feed in builder.feeds:
             if feed.routing == "forward" and not feed.upstream.partitions:
-                old, new = group[feed.upstream.number], group[draft.number]
+                old, new = group[feed.upstream.number], group[builder.number]
                 group = {n: new if g == old else g for n, g in group.items()}
     wanted: dict[int, int] = {}
-    for draft in drafts:
-        assert draft.cost is not None, draft.name
-        g = group[draft.number]
-        wanted[g] = max(wanted.get(g, 1), draft.cost.recommended_parallelism)
-    return {draft.number: wanted[group[draft.number]] for draft in drafts}
+    for builder in builders:
+        assert builder.cost is not None, builder.name
+        g = group[builder.number]
+        wanted[g] = max(wanted.get(g, 1), builder.cost.recommended_parallelism)
+    return {builder.number: wanted[group[builder.number]] for builder in builders}
 
 
-def _cost(draft: StageBuilder, found: NodeMap[Estimate]) -> StageCost:
-    of_nodes = [found[node] for node in draft.nodes]
-    upstream = [feed.upstream.cost for feed in draft.feeds]
+def _cost(builder: StageBuilder, found: NodeMap[Estimate]) -> StageCost:
+    of_nodes = [found[node] for node in builder.nodes]
+    upstream = [feed.upstream.cost for feed in builder.feeds]
     inputs = [cost for cost in upstream if cost is not None]
-    rows_in = of_nodes[0].rows_in if draft.partitions else sum(c.rows_out for c in inputs)
+    rows_in = of_nodes[0].rows_in if builder.partitions else sum(c.rows_out for c in inputs)
     span_s = of_nodes[-1].span_s if of_nodes else max(c.span_s for c in inputs)
     rows_out = of_nodes[-1].rows if of_nodes else rows_in
     bytes_out = of_nodes[-1].bytes if of_nodes else sum(c.bytes_out for c in inputs)
     core_s = sum(e.core_s for e in of_nodes)
-    core_s += 0.0 if draft.partitions else rows_in * MERGE_US / 1e6
-    core_s += rows_out * EXCHANGE_US / 1e6 * len(draft.exits)
+    core_s += 0.0 if builder.partitions else rows_in * MERGE_US / 1e6
+    core_s += rows_out * EXCHANGE_US / 1e6 * len(builder.exits)
     state_bytes = sum(e.state_bytes for e in of_nodes)
-    number, why = _recommended(draft, found, core_s, span_s, state_bytes, rows_in)
+    number, why = _recommended(builder, found, core_s, span_s, state_bytes, rows_in)
     return StageCost(
         rows_in=rows_in,
         rows_out=rows_out,
@@ -93,7 +93,7 @@ def _cost(draft: StageBuilder, found: NodeMap[Estimate]) -> StageCost:
 
 
 def _recommended(
-    draft: StageBuilder,
+    builder: StageBuilder,
     found: NodeMap[Estimate],
     core_s: float,
     span_s: float,
@@ -112,20 +112,20 @@ def _recommended(
     number, why = max(needs, key=lambda need: need[0])
     if number <= 1:
         number, why = 1, "one vertex does"
-    limit, reason = _limit(draft, found)
+    limit, reason = _limit(builder, found)
     return (limit, reason) if limit < number else (number, why)
 
 
-def _limit(draft: StageBuilder, found: NodeMap[Estimate]) -> tuple[int, str]:
+def _limit(builder: StageBuilder, found: NodeMap[Estimate]) -> tuple[int, str]:
     """The greatest number of vertices that would have work, and why."""
-    if draft.partitions:
-        units = sum(len(partition.units) for partition in draft.partitions)
-        if draft.is_fixed:
-            return draft.parallelism, "the query says so"
+    if builder.partitions:
+        units = sum(len(partition.units) for partition in builder.partitions)
+        if builder.is_fixed:
+            return builder.parallelism, "the query says so"
         return max(1, units), f"there are {units} pieces to read"
-    if any(feed.routing == "gather" for feed in draft.feeds):
+    if any(feed.routing == "gather" for feed in builder.feeds):
         return 1, "all rows meet in one vertex"
-    hashed = [feed for feed in draft.feeds if feed.routing == "hash"]
+    hashed = [feed for feed in builder.feeds if feed.routing == "hash"]
     keys = [
         found[feed.upstream.nodes[-1]].groups(feed.keys) for feed in hashed if feed.upstream.nodes
     ]
@@ -134,10 +134,10 @@ def _limit(draft: StageBuilder, found: NodeMap[Estimate]) -> tuple[int, str]:
     return RECOMMENDED_MAX, f"no more than {RECOMMENDED_MAX} are recommended"
 
 
-def _flush_is_cheaper(draft: StageBuilder) -> bool:
+def _flush_is_cheaper(builder: StageBuilder) -> bool:
     """Whether flushing costs less than what failures would make it compute again."""
-    assert draft.cost is not None, draft.name
-    channels = sum(feed.channel_count for feed in draft.exits)
-    segments = channels * max(1.0, draft.cost.core_s / draft.parallelism / FLUSH_INTERVAL_S)
-    flush_s = draft.cost.bytes_out / FLUSH_BYTES_PER_S + segments * FLUSH_S_PER_SEGMENT
-    return flush_s < RECOMPUTED_SHARE * draft.cost.core_s
+    assert builder.cost is not None, builder.name
+    channels = sum(feed.channel_count for feed in builder.exits)
+    segments = channels * max(1.0, builder.cost.core_s / builder.parallelism / FLUSH_INTERVAL_S)
+    flush_s = builder.cost.bytes_out / FLUSH_BYTES_PER_S + segments * FLUSH_S_PER_SEGMENT
+    return flush_s < RECOMPUTED_SHARE * builder.cost.core_s

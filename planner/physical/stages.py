@@ -1,4 +1,4 @@
-"""Stages while they are being put together: drafts that become vertices once all are known."""
+"""Stages while they are being put together: builders that become vertices once all are known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rvertex.vertex.spec import InputChannel, OutputEdge, VertexId, VertexSpec
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from planner.physical.drafts import Feed, StageBuilder
+    from planner.physical.stage_builder import Feed, StageBuilder
     from rstream.format.table import TableForm
     from rvertex.events.side_output import SideOutput
     from rvertex.operators.protocol import OperatorSpec
@@ -92,24 +92,24 @@ class Output:
     form: TableForm | None
 
 
-def build_vertices(draft: StageBuilder, root: str, output: Output | None) -> list[VertexSpec]:
+def build_vertices(builder: StageBuilder, root: str, output: Output | None) -> list[VertexSpec]:
     """The vertices of a finished stage; ``output``: it writes the answer."""
-    return [_vertex(draft, index, root, output) for index in range(draft.parallelism)]
+    return [_vertex(builder, index, root, output) for index in range(builder.parallelism)]
 
 
-def _vertex(draft: StageBuilder, index: int, root: str, output: Output | None) -> VertexSpec:
-    inputs = tuple(channel for feed in draft.feeds for channel in _inputs(feed, index, root))
-    outputs = [_output(feed, index, root) for feed in draft.exits]
+def _vertex(builder: StageBuilder, index: int, root: str, output: Output | None) -> VertexSpec:
+    inputs = tuple(channel for feed in builder.feeds for channel in _inputs(feed, index, root))
+    outputs = [_output(feed, index, root) for feed in builder.exits]
     if output is not None:
-        stream, uri = f"{draft.name}.{index}--out", part_uri(output.folder, part_name(index))
-        payload = None if draft.logical_schema.equals(draft.payload) else draft.logical_schema
+        stream, uri = f"{builder.name}.{index}--out", part_uri(output.folder, part_name(index))
+        payload = None if builder.logical_schema.equals(builder.payload) else builder.logical_schema
         form = output.form
         outputs.append(OutputEdge((stream,), (uri,), (), "async", True, "", payload, form))
-    outputs += [_side_output(side, draft, index, root) for side in _sides(draft)]
-    source = draft.partitions[index] if draft.partitions else None
-    operators = tuple(draft.operators)
+    outputs += [_side_output(side, builder, index, root) for side in _sides(builder)]
+    source = builder.partitions[index] if builder.partitions else None
+    operators = tuple(builder.operators)
     meaning = (
-        draft.name,
+        builder.name,
         index,
         tuple((channel.stream, channel.port, channel.payload) for channel in inputs),
         source,
@@ -117,14 +117,14 @@ def _vertex(draft: StageBuilder, index: int, root: str, output: Output | None) -
         tuple((edge.streams, edge.keys) for edge in outputs),
     )
     return VertexSpec(
-        id=VertexId(f"{draft.name}.{index}"),
-        stage=draft.name,
+        id=VertexId(f"{builder.name}.{index}"),
+        stage=builder.name,
         index=index,
         inputs=inputs,
         source=source,
         operators=operators,
         outputs=tuple(outputs),
-        output_payload=draft.payload,
+        output_payload=builder.payload,
         state_schema=fingerprint(meaning),
     )
 
@@ -149,19 +149,19 @@ def _output(feed: Feed, index: int, root: str) -> OutputEdge:
     return OutputEdge(streams, tuple(_uri(root, s) for s in streams), feed.keys, feed.durability)
 
 
-def _sides(draft: StageBuilder) -> list[SideOutput]:
+def _sides(builder: StageBuilder) -> list[SideOutput]:
     """The side outputs of the source and of the operators of a stage."""
-    late = late_side(draft.partitions[0].spec, draft.name) if draft.partitions else None
+    late = late_side(builder.partitions[0].spec, builder.name) if builder.partitions else None
     sides = [] if late is None else [late]
-    ports = [draft.partitions[0].spec.schema] if draft.partitions else draft.ports()
-    for operator in draft.operators:
+    ports = [builder.partitions[0].spec.schema] if builder.partitions else builder.ports()
+    for operator in builder.operators:
         sides += side_outputs_of(operator, ports)
         ports = [operator.output_schema(ports)]
     return sides
 
 
-def _side_output(side: SideOutput, draft: StageBuilder, index: int, root: str) -> OutputEdge:
-    stream = f"{draft.name}.{index}--{side.name.replace('/', '-')}"
+def _side_output(side: SideOutput, builder: StageBuilder, index: int, root: str) -> OutputEdge:
+    stream = f"{builder.name}.{index}--{side.name.replace('/', '-')}"
     uri = part_uri(f"{root}/{side.name}", part_name(index))
     form = side_form(side.payload.names)
     return OutputEdge((stream,), (uri,), (), "async", False, side.name, side.payload, form)
@@ -171,7 +171,7 @@ def _uri(root: str, stream: str) -> str:
     return f"{root}/streams/{stream}"
 
 
-def summarise(draft: StageBuilder, *, is_sink: bool) -> Stage:
+def summarise(builder: StageBuilder, *, is_sink: bool) -> Stage:
     """What people want to know about the stage."""
     inputs = tuple(
         StageInput(
@@ -182,17 +182,17 @@ def summarise(draft: StageBuilder, *, is_sink: bool) -> Stage:
             durability=feed.durability,
             reason=feed.reason,
         )
-        for feed in draft.feeds
+        for feed in builder.feeds
     )
-    spec = draft.partitions[0].spec if draft.partitions else None
+    spec = builder.partitions[0].spec if builder.partitions else None
     reads = () if spec is None else tuple(spec.columns.names or spec.schema.names)
     return Stage(
-        name=draft.name,
-        parallelism=draft.parallelism,
-        operators=tuple(draft.shows),
+        name=builder.name,
+        parallelism=builder.parallelism,
+        operators=tuple(builder.shows),
         inputs=inputs,
         reads=reads,
-        schema=draft.logical_schema,
+        schema=builder.logical_schema,
         is_sink=is_sink,
-        cost=draft.cost,
+        cost=builder.cost,
     )

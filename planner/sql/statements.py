@@ -13,10 +13,10 @@ from sqlglot import exp
 
 from planner.sql.clauses.declarations import Declaration, declared
 from planner.sql.clauses.select import compile_query
+from planner.sql.expressions.aggregates import marked
+from planner.sql.expressions.names import Names
 from planner.sql.reading.parsing import parse
 from planner.sql.reading.read_parts import check_parts, check_whole
-from planner.sql.values.aggregates import marked
-from planner.sql.values.names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -42,7 +42,7 @@ from rvertex.events.frontier import advance
 from rvertex.events.reorder_buffer import ArrivalOrder, SortedRuns
 from rvertex.events.run import NO_CTIS, Run, growing
 from rvertex.operators.protocol import OperatorState
-from rvertex.vertex.lateness import LatenessCounts
+from rvertex.vertex.lateness_counts import LatenessCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

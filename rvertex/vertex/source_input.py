@@ -90,7 +90,7 @@ class SourceInput:
 
     @property
     def lateness(self) -> bytes:
-        """How late rows came so far (:class:`rvertex.vertex.lateness.LatenessCounts`)."""
+        """How late rows came so far (:class:`rvertex.vertex.lateness_counts.LatenessCounts`)."""
         return self._reorder.lateness.to_bytes()
 
     @property

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from rvertex.operators.filter import Filter
 
 if TYPE_CHECKING:
-    from planner.physical.drafts import StageBuilder
+    from planner.physical.stage_builder import StageBuilder
 
 
-def filter_early(draft: StageBuilder) -> None:
+def filter_early(builder: StageBuilder) -> None:
     """Put the first filter of a source's stage into the source."""
-    first = draft.operators[0] if draft.operators else None
-    if not draft.partitions or not isinstance(first, Filter) or not first.is_total:
+    first = builder.operators[0] if builder.operators else None
+    if not builder.partitions or not isinstance(first, Filter) or not first.is_total:
         return
-    del draft.operators[0]
-    draft.partitions = tuple(
-        replace(part, spec=replace(part.spec, keep=first.predicate)) for part in draft.partitions
+    del builder.operators[0]
+    builder.partitions = tuple(
+        replace(part, spec=replace(part.spec, keep=first.predicate)) for part in builder.partitions
     )

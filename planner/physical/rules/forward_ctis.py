@@ -18,18 +18,18 @@ from rvertex.operators.user.transform import UserOperator
 from rvertex.user_code.keyed.process import KeyedProcess
 
 if TYPE_CHECKING:
-    from planner.physical.drafts import StageBuilder
+    from planner.physical.stage_builder import StageBuilder
     from rvertex.operators.protocol import OperatorSpec
 
 
-def forward_ctis(draft: StageBuilder) -> None:
+def forward_ctis(builder: StageBuilder) -> None:
     """Put the operators of a stage that are in front of timers as they have to be there."""
-    is_before = _has_timers_after(draft)
+    is_before = _has_timers_after(builder)
     found: list[OperatorSpec] = []
-    for operator in reversed(draft.operators):
+    for operator in reversed(builder.operators):
         found.append(_passing(operator) if is_before else operator)
         is_before = is_before or _has_timers(operator)
-    draft.operators[:] = reversed(found)
+    builder.operators[:] = reversed(found)
 
 
 def _passing(operator: OperatorSpec) -> OperatorSpec:
@@ -44,9 +44,9 @@ def _has_timers(operator: OperatorSpec) -> bool:
     return operator.process.target.on_timer is not KeyedProcess.on_timer
 
 
-def _has_timers_after(draft: StageBuilder) -> bool:
+def _has_timers_after(builder: StageBuilder) -> bool:
     seen: set[str] = set()
-    left: list[StageBuilder] = [feed.downstream for feed in draft.exits]
+    left: list[StageBuilder] = [feed.downstream for feed in builder.exits]
     while left:  # ends: no stage is looked at twice
         one = left.pop()
         if one.name not in seen:

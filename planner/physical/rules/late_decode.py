@@ -20,21 +20,21 @@ from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from planner.physical.drafts import StageBuilder
+    from planner.physical.stage_builder import StageBuilder
     from rvertex.operators.protocol import Evaluator
 
 _WINDOWS = (PartialAggregate, WindowAggregate)
 
 
-def late_decode(draft: StageBuilder) -> None:
+def late_decode(builder: StageBuilder) -> None:
     """Let the window aggregate of a source's stage have its ranked text undecoded."""
-    if not draft.partitions:
+    if not builder.partitions:
         return
-    payload = draft.partitions[0].spec.schema
-    for k, (operator, aggregate) in enumerate(itertools.pairwise(draft.operators)):
+    payload = builder.partitions[0].spec.schema
+    for k, (operator, aggregate) in enumerate(itertools.pairwise(builder.operators)):
         if isinstance(operator, Project) and isinstance(aggregate, _WINDOWS):
             if aggregate.points and not any(a.is_holistic for a in aggregate.aggregates):
-                draft.operators[k] = _with_ranked_text(operator, aggregate, payload)
+                builder.operators[k] = _with_ranked_text(operator, aggregate, payload)
             return
         payload = operator.output_schema([payload])
 

@@ -20,32 +20,32 @@ from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate
 from rvertex.operators.windows.session_phases import PartialSession
 
 if TYPE_CHECKING:
-    from planner.physical.drafts import StageBuilder
+    from planner.physical.stage_builder import StageBuilder
     from rvertex.sources.spec import SourceSpec
 
 #: So many panes long may the disorder be.
 _DELAY_PANES_MAX = 4
 
 
-def skip_sort(draft: StageBuilder) -> None:
+def skip_sort(builder: StageBuilder) -> None:
     """Let the source of the stage pass its rows on as they come, if that changes nothing."""
-    if not draft.partitions or any(node.codes for node in draft.nodes):
+    if not builder.partitions or any(node.codes for node in builder.nodes):
         return
-    at = next((k for k, op in enumerate(draft.operators) if not _is_by_row(op)), None)
+    at = next((k for k, op in enumerate(builder.operators) if not _is_by_row(op)), None)
     if at is None:
         return
-    payload = draft.partitions[0].spec.schema
-    for operator in draft.operators[:at]:
+    payload = builder.partitions[0].spec.schema
+    for operator in builder.operators[:at]:
         payload = operator.output_schema([payload])
-    aggregate = draft.operators[at]
+    aggregate = builder.operators[at]
     if not isinstance(aggregate, PartialAggregate | WindowAggregate | PartialSession):
         return
-    if not aggregate.is_order_free(payload) or not _is_fine(draft.partitions[0].spec, aggregate):
+    if not aggregate.is_order_free(payload) or not _is_fine(builder.partitions[0].spec, aggregate):
         return
-    draft.operators[at] = replace(aggregate, any_order=True)
-    draft.shows[0] += ", not sorted"
-    draft.partitions = tuple(
-        replace(part, spec=replace(part.spec, sorts=False)) for part in draft.partitions
+    builder.operators[at] = replace(aggregate, any_order=True)
+    builder.shows[0] += ", not sorted"
+    builder.partitions = tuple(
+        replace(part, spec=replace(part.spec, sorts=False)) for part in builder.partitions
     )
 
 

@@ -17,9 +17,9 @@ from sqlglot import exp
 from planner.api.sources import AUTO, FileOptions, file_source
 from planner.api.stream import Stream
 from planner.expressions.nodes import Column
+from planner.sql.expressions.scalars import Expressions
+from planner.sql.expressions.scope import Scope, Visible
 from planner.sql.reading.literals import data_type, interval_us, plain_value
-from planner.sql.values.expressions import Expressions
-from planner.sql.values.scope import Scope, Visible
 from rvertex.sources.discover import infer_schema
 
 if TYPE_CHECKING:

@@ -18,15 +18,15 @@ from sqlglot import exp
 from planner.api.expressions import Expr, col, when
 from planner.expressions.nodes import Column, Literal
 from planner.sql.clauses.joins import and_parts, filtered
-from planner.sql.values.aggregates import has_aggregate
-from planner.sql.values.expressions import Expressions
-from planner.sql.values.scope import Scope, free_name
+from planner.sql.expressions.aggregates import has_aggregate
+from planner.sql.expressions.scalars import Expressions
+from planner.sql.expressions.scope import Scope, free_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.api.stream import Stream
-    from planner.sql.values.names import Names
+    from planner.sql.expressions.names import Names
 
 _PARTS = ("expressions", "from_", "joins", "where")
 

@@ -15,11 +15,11 @@ from sqlglot import exp
 from planner.api import agg
 from planner.api.expressions import Expr, col, ve, vs
 from planner.expressions.nodes import Column, Node, resolve
+from planner.sql.expressions.aggregates import Aggregates, has_aggregate, is_aggregate
+from planner.sql.expressions.scalars import Expressions
+from planner.sql.expressions.scope import Scope, free_name
+from planner.sql.expressions.windowing import NEEDED, OVER, is_window, window_of
 from planner.sql.reading.errors import SqlError
-from planner.sql.values.aggregates import Aggregates, has_aggregate, is_aggregate
-from planner.sql.values.expressions import Expressions
-from planner.sql.values.scope import Scope, free_name
-from planner.sql.values.windowing import NEEDED, OVER, is_window, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from planner.api.agg import Agg
     from planner.api.stream import Stream
     from planner.sql.clauses.items import Item
-    from planner.sql.values.names import Names
+    from planner.sql.expressions.names import Names
 
 _BOUNDS: dict[str, Callable[[], Expr]] = {"window_start": vs, "window_end": ve}
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 if TYPE_CHECKING:
+    from planner.sql.expressions.scope import Scope
     from planner.sql.reading.parsing import SqlText
-    from planner.sql.values.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)

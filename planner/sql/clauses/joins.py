@@ -16,14 +16,14 @@ from sqlglot import exp
 from planner.api.expressions import Expr, col
 from planner.expressions.nodes import Column, resolve
 from planner.expressions.predicates import may_fail
-from planner.sql.values.expressions import Expressions
-from planner.sql.values.scope import Scope, free_name
+from planner.sql.expressions.scalars import Expressions
+from planner.sql.expressions.scope import Scope, free_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.api.stream import Stream
-    from planner.sql.values.names import Names
+    from planner.sql.expressions.names import Names
 
 Key = tuple[Expr, Expr]
 

@@ -16,12 +16,12 @@ from planner.sql.clauses.existence import exists
 from planner.sql.clauses.grouping import group, is_grouped
 from planner.sql.clauses.items import Item, items_of
 from planner.sql.clauses.joins import all_of, and_parts, fails, filtered, join
-from planner.sql.values.expressions import Expressions
-from planner.sql.values.scope import Scope, scope_of
+from planner.sql.expressions.scalars import Expressions
+from planner.sql.expressions.scope import Scope, scope_of
 
 if TYPE_CHECKING:
     from planner.api.stream import Stream
-    from planner.sql.values.names import Names
+    from planner.sql.expressions.names import Names
 
 _SELECT_PARTS = ("with_", "expressions", "from_", "joins", "where", "group", "having")
 _TABLE_PARTS = ("this", "alias", "joins")

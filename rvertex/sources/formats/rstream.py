@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
     from rvertex.sources.spec import SourceSpec
 
-#: Of an output: who writes it, and that it is complete (:mod:`jobmanager.storage.output`).
+#: Of an output: who writes it, and that it is complete (:mod:`jobmanager.storage.output_claim`).
 CLAIM, SUCCESS = "_JOB", "_SUCCESS"
 _GONE = "No such file; `jobmanager resume` of the job that wrote it computes it again"
 _JOB_FILE, _OUTPUT = "job.json", "output"

@@ -14,12 +14,12 @@ import pytest
 from sqlglot import exp
 
 from planner import SqlError, sql
+from planner.sql.expressions.aggregates import _OF_ONE
+from planner.sql.expressions.functions import _WITH_LITERALS, CALLS
+from planner.sql.expressions.scalars import _BINARY, Expressions
 from planner.sql.reading import parsing
 from planner.sql.reading.parsing import parse
 from planner.sql.reading.read_parts import READ, check_parts
-from planner.sql.values.aggregates import _OF_ONE
-from planner.sql.values.expressions import _BINARY, Expressions
-from planner.sql.values.functions import _WITH_LITERALS, CALLS
 from tests.planner.sql.test_sql import STREAMS
 from tests.rooms import ROOT
 

@@ -23,7 +23,7 @@ from rvertex.events.delay_estimate import DelayEstimate, lateness
 from rvertex.events.reorder_buffer import SortedRuns
 from rvertex.events.run import concat
 from rvertex.vertex import reorder
-from rvertex.vertex.lateness import LatenessCounts
+from rvertex.vertex.lateness_counts import LatenessCounts
 from rvertex.vertex.reorder import FRONTIER, Reorder
 from tests.support.budget import examples
 from tests.support.builders import Cti, Ev, Item, cti, ev, make_items, table_of

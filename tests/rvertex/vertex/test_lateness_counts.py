@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.types import INF_TIME
-from rvertex.vertex.lateness import LatenessCounts
+from rvertex.vertex.lateness_counts import LatenessCounts
 
 a_lateness = st.integers(0, 200) | st.integers(0, 10**9) | st.integers(0, INF_TIME - 1)
 many = st.lists(a_lateness, max_size=40)

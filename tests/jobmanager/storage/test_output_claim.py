@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobmanager.errors import BrokenClaimError, OutputTakenError
-from jobmanager.storage.output import (
+from jobmanager.storage.output_check import SUCCESS
+from jobmanager.storage.output_claim import (
     answer_files,
     claim_output,
     is_complete,
     mark_success,
     refuse_taken_output,
 )
-from jobmanager.storage.output_check import SUCCESS
 from rstream import RStream
 from rstream.items.batch import cti_batch
 from rstream.store.part_files import part_uri

@@ -1,4 +1,4 @@
-"""Drafts: stages that operators may still be added to, and the edges between them."""
+"""Stages that operators may still be added to, and the edges between them."""
 
 from __future__ import annotations
 

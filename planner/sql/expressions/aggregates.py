@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from planner.api.agg import Agg
-    from planner.sql.values.expressions import Expressions
+    from planner.sql.expressions.scalars import Expressions
     from rvertex.aggregates.user_defined import UserAggregate
 
 #: Of one value, by sqlglot's node: its name in ``KNOWN``, "" for a second one, and what it is.

@@ -16,6 +16,8 @@ from sqlglot import exp
 
 from planner.api.expressions import Expr, as_node, coalesce, col, lit, when
 from planner.expressions.types import is_text
+from planner.sql.expressions import functions
+from planner.sql.expressions.windowing import OVER, is_window
 from planner.sql.reading.errors import SqlError, sql_type
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import (
@@ -25,14 +27,12 @@ from planner.sql.reading.literals import (
     plain_value,
     time_literal,
 )
-from planner.sql.values import functions
-from planner.sql.values.windowing import OVER, is_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from planner.sql.expressions.scope import Scope
     from planner.sql.reading.parsing import SqlText
-    from planner.sql.values.scope import Scope
 
 _BINARY: dict[type[exp.Expr], Callable[[Expr, Expr], Expr]] = {
     exp.Add: Expr.__add__,
