@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import Evaluator
     from rvertex.sources.versions import FileVersion
 
-Format = Literal["parquet", "csv", "json", "text", "items", "rstream"]
+Format = Literal["parquet", "csv", "json", "text", "items", "rstream", "kafka"]
 LatePolicy = Literal["drop", "adjust", "error"]
 #: "auto": the delay is found when the job is planned; "found": it was, and no row is late.
 DelayOrigin = Literal["given", "auto", "found"]
+Idle = Literal["follow", "clock", "wait"]
+OnLost = Literal["fail", "skip"]
+OnBadRow = Literal["fail", "skip", "dead_letter"]
 OptionValue = str | int | bool
 BoundOperator = Literal["==", "<", "<=", ">", ">="]
 BoundValue = bool | int | float | str | date
@@ -40,6 +43,27 @@ class Bound:
 
     def __str__(self) -> str:
         return f"{self.column} {self.operator} {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpec:
+    """What a live source adds to a :class:`SourceSpec`. Source: ADR 32."""
+
+    #: What a partition that has fallen silent promises.
+    idle: Idle = "follow"
+    #: How long a partition has had no row before it may be idle, us.
+    idle_after_us: int = 2_000_000
+    #: What becomes of rows that the log no longer has.
+    on_lost: OnLost = "fail"
+    #: What becomes of messages that cannot be decoded.
+    on_error: OnBadRow = "fail"
+    #: A partition that is further ahead of the slowest is not read on, us; None: no bound.
+    skew_us: int | None = None
+    #: How the values of messages are encoded: "json", "avro", "arrow", "bytes".
+    encoding: str = ""
+    #: Where the log is, and options of its client. A value ``env:NAME`` is read from the host's
+    #: environment, so that a plan holds no secret.
+    config: tuple[tuple[str, str], ...] = field(default=(), metadata={"fingerprint": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +111,8 @@ class SourceSpec:
     #: Rows for which it is not true are numbered and timed, and go no further. None: all go on.
     #: The fingerprint of a vertex has it as a filter behind the source, which gives the same.
     keep: Evaluator | None = field(default=None, metadata={"fingerprint": False})
+    #: Of a live log; None: the source is read once, to its end.
+    log: LogSpec | None = None
 
     @property
     def drops_late_rows(self) -> bool:
@@ -127,6 +153,9 @@ class Unit:
     #: Streams only: the first item that is taken, and which of the streams it is.
     first_seq: int = 0
     stream: int = 0
+    #: Live logs only: ``stream`` is the log's partition, read from position ``first_seq`` on; this
+    #: is where a bounded read of it ends. None: never.
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

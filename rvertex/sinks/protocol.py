@@ -1,0 +1,70 @@
+"""What a destination is: rows and the delivery's progress become visible in one atomic act.
+
+A delivery reads one partition of an output and hands its rows to a :class:`Destination`. The
+destination keeps how far the delivery is, so that after any failure the delivery goes on there:
+each row is visible exactly once, in the order of its partition.
+
+Invariants: (1) ``open`` fences every writer that was opened with a lesser epoch: nothing of it
+becomes visible afterwards; (2) what was written becomes visible with ``commit``, all of it together
+with the progress, or nothing; (3) the digest at the destination is that of what was delivered, so
+rows that were computed differently are never delivered on top. Source: LIVE 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryProgress:
+    """All items below ``next_seq`` were delivered; ``digest`` is the stream's over these items."""
+
+    next_seq: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredRows:
+    """Events of the items ``[first_seq, next_seq)`` as a table that people read.
+
+    ``seqs`` (int64): the sequence number of each row; CTIs have numbers too, but no row.
+    """
+
+    first_seq: int
+    next_seq: int
+    seqs: np.ndarray
+    table: pa.RecordBatch
+
+
+class Destination(Protocol):
+    """One partition's place at a destination. One thread calls it; each call may wait, bounded."""
+
+    def open(self, epoch: int) -> DeliveryProgress | None:
+        """Fence older writers; how far the delivery is, None if nothing was delivered yet.
+
+        Raises:
+            DeliveryFencedError: a writer of a greater epoch has been here.
+        """
+        ...
+
+    def write(self, rows: DeliveredRows) -> None:
+        """Take rows that follow those before; not visible yet."""
+        ...
+
+    def commit(self, progress: DeliveryProgress) -> None:
+        """Make what was written visible, together with ``progress``.
+
+        Raises:
+            DeliveryFencedError: another writer has taken over; nothing of this became visible.
+            DeliveryUnknownError: the answer was lost; ``open`` again tells which of both happened.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give up what was not committed; idempotent."""
+        ...
