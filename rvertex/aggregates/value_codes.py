@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rvertex.events.arrays import whole
+from rvertex.keys.key_range import KeyRange, base_below
 from rvertex.keys.key_table import KeyTable
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class ValueCodes:
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
         self._table = KeyTable([kind])
-        self._base: int | None = None
+        self._range: KeyRange | None = None
         #: Whether the codes are distances.
         self.is_direct = pa.types.is_signed_integer(kind)
 
@@ -43,13 +44,12 @@ class ValueCodes:
         if not len(found):
             return np.empty(0, np.int64)
         low, high = int(found.min()), int(found.max())
-        if self._base is None:
-            self._base = max(low - _SPAN // 2, -(2**63))
-        if low < self._base or high - self._base >= _SPAN:
+        if self._range is None:
+            self._range = KeyRange(base_below(low, _SPAN // 2), _SPAN)
+        if not self._range.covers(low, high):
             return None
-        codes: np.ndarray = found.astype(np.int64)
-        codes -= self._base
-        return codes
+        codes = found.astype(np.int64)
+        return self._range.distances(codes, out=codes)
 
     def give_up_distances(self) -> None:
         """From now on codes are from the table; :meth:`again` translates."""
@@ -75,18 +75,20 @@ class ValueCodes:
 
     def save(self) -> list[Saved]:
         """The state, by reference."""
-        base = pa.array([self._base if self.is_direct else None], pa.int64())
-        return [self._table.save()["key0"].column(0), base]
+        base = self._range.base if self._range is not None and self.is_direct else None
+        return [self._table.save()["key0"].column(0), pa.array([base], pa.int64())]
 
     def restore(self, values: pa.ChunkedArray, base: pa.ChunkedArray) -> None:
         """Continue from what ``save`` returned."""
         table = {"groups": pa.table({"code": pa.nulls(len(values))})}
         self._table.restore({**table, "key0": pa.table({"key": values})})
-        self._base = whole(base)[0].as_py()
+        saved = whole(base)[0].as_py()
+        self._range = None if saved is None else KeyRange(saved, _SPAN)
         self.is_direct = self.is_direct and len(values) == 0
 
     def _from_distances(self, codes: np.ndarray) -> pa.Array:
-        codes += self._base or 0
+        if self._range is not None:
+            self._range.keys(codes, out=codes)
         values = pa.array(codes)
         return values if values.type == self._kind else values.cast(self._kind)
 

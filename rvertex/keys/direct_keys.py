@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from rvertex.events.arrays import numbers, whole
 from rvertex.events.group_arrays import GroupArray
+from rvertex.keys.key_range import KeyRange, base_below, greatest_distance
 from rvertex.keys.sort_keys import is_packable, typed
 
 if TYPE_CHECKING:
@@ -29,39 +30,35 @@ SPAN_MIN = 1 << 12
 _SPAN_PER_ROW = 4
 #: So large a part of the first keys' width is left free below them.
 _ROOM_BELOW = 8
-_LEAST, _ABOVE = -(2**63), 2**63
 
 
 class OffsetKeys:
-    """Keys of one column of type ``kind`` from ``base`` on."""
+    """Keys of one column of type ``kind`` that lie in ``keys``."""
 
-    def __init__(self, kind: pa.DataType, base: int) -> None:
+    def __init__(self, kind: pa.DataType, keys: KeyRange) -> None:
         self._kind = kind
-        self._base = base
+        self._range = keys
         self._rows = 0
         #: 1 for the codes that are keys.
         self._present = GroupArray(np.uint8, 0)
-        self._groups = 0
 
     @property
     def groups(self) -> int:
         """All codes are below it."""
-        return self._groups
+        return self._range.width
 
     def codes(self, column: pa.Array, *, grows: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Which rows have keys of the range, None: all, and the codes of these, int64."""
         mask = None
         if column.null_count:
             mask = column.is_valid().to_numpy(zero_copy_only=False)
-        at = numbers(column).astype(np.int64, copy=False) - np.int64(self._base)
+        at = self._range.distances(numbers(column).astype(np.int64, copy=False))
         self._rows += len(at)
-        # What lies below the base is a great number: at least ``_ABOVE`` less the base.
-        far = at.view(np.uint64)
-        greatest = int(far.max(initial=0) if mask is None else far.max(initial=0, where=mask))
-        if greatest >= self._groups and grows:
+        greatest = greatest_distance(at, mask)
+        if greatest >= self._range.width and grows:
             self._grow(greatest + 1)
-        if greatest >= self._groups:
-            inside = far < np.uint64(self._groups)
+        if greatest >= self._range.width:
+            inside = self._range.holds(at)
             mask = inside if mask is None else mask & inside
         return at if mask is None else at[mask], mask
 
@@ -71,7 +68,7 @@ class OffsetKeys:
 
     def add(self, codes: np.ndarray) -> None:
         """These are keys now."""
-        self._present.writable(self._groups)[codes] = 1
+        self._present.writable(self._range.width)[codes] = 1
 
     def found(self) -> np.ndarray:
         """The codes that are keys, increasing."""
@@ -79,19 +76,19 @@ class OffsetKeys:
 
     def keys(self, codes: np.ndarray) -> pa.Array:
         """The keys of these codes."""
-        return typed(codes + np.int64(self._base), self._kind)
+        return typed(self._range.keys(codes), self._kind)
 
     def save(self) -> dict[str, pa.Table]:
         """Base and keys, by reference."""
         present = pa.table({"present": self._present.shared()})
-        return {"base": pa.table({"base": [self._base]}), "present": present}
+        return {"base": pa.table({"base": [self._range.base]}), "present": present}
 
     @classmethod
     def restore(cls, kind: pa.DataType, tables: Mapping[str, pa.Table]) -> OffsetKeys:
         """What has been saved."""
-        made = cls(kind, tables["base"].column(0)[0].as_py())
-        made._present.adopt(numbers(whole(tables["present"].column(0))))
-        made._groups = len(made._present)
+        present = numbers(whole(tables["present"].column(0)))
+        made = cls(kind, KeyRange(tables["base"].column(0)[0].as_py(), len(present)))
+        made._present.adopt(present)
         made._rows = len(made.found())  # At least so many there were.
         return made
 
@@ -102,15 +99,13 @@ class OffsetKeys:
             return None
         values = numbers(column)
         low, high = int(values.min()), int(values.max())
-        base = max(low - (high - low) // _ROOM_BELOW, _LEAST)
+        base = base_below(low, (high - low) // _ROOM_BELOW)
         groups = high - base + 1
         if groups > max(_SPAN_PER_ROW * len(values), SPAN_MIN):
             return None
-        made = cls(column.type, base)
-        made._groups = groups
-        return made
+        return cls(column.type, KeyRange(base, groups))
 
     def _grow(self, groups: int) -> None:
-        is_narrow = groups <= max(_SPAN_PER_ROW * self._rows, SPAN_MIN)
-        if is_narrow and self._base + groups <= _ABOVE:
-            self._groups = groups
+        if groups <= max(_SPAN_PER_ROW * self._rows, SPAN_MIN):
+            wider = KeyRange(self._range.base, groups)
+            self._range = wider if wider.is_possible else self._range

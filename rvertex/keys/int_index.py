@@ -1,9 +1,10 @@
 """Dense codes for 64-bit keys: the hash table that the key index is made of.
 
 Codes are given by first appearance, so they depend on the sequence of keys alone and not on how it
-was cut into calls. Keys whose span is small are addressed directly; others go through an open
-addressing table with linear probing, worked on for all rows of a call at once: each round advances
-the rows that met a foreign key, so there are as many rounds as the longest probe has steps.
+was cut into calls. Keys whose span is small are addressed directly
+(:mod:`rvertex.keys.key_range`); others go through an open addressing table with linear probing,
+worked on for all rows of a call at once: each round advances the rows that met a foreign key, so
+there are as many rounds as the longest probe has steps.
 
 Invariants: (1) ``keys[code]`` is the key of ``code``, so equality is decided on all 64 bits and a
 collision never identifies two keys; (2) a call costs time in its rows, amortised: the table doubles
@@ -15,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from rvertex.errors import TooManyValuesError
+from rvertex.keys.key_range import KeyRange, base_below
 
 UNKNOWN = -1
 
@@ -38,9 +40,10 @@ class IntIndex:
         self._keys = np.empty(64, np.int64)
         self._count = 0
         self._is_direct = True
-        #: Direct: code of key ``_base + i`` at ``i``. Hashed: code at a slot. -1 where free.
+        #: Direct: code of a key at its distance. Hashed: code at a slot. -1 where free.
         self._table = np.empty(0, np.int32)
-        self._base = 0
+        #: Direct: as wide as the table is long.
+        self._range = KeyRange(0, 0)
         self._shift = np.uint64(0)
 
     def __len__(self) -> int:
@@ -107,29 +110,30 @@ class IntIndex:
     def _cover(self, keys: np.ndarray) -> None:
         """Make the direct table span ``keys``, or give direct addressing up."""
         low, high = int(keys.min()), int(keys.max())
-        size = len(self._table)
-        if self._base <= low and high < self._base + size:
+        old = self._range
+        if old.covers(low, high):
             return
-        if size:
-            low, high = min(low, self._base), max(high, self._base + size - 1)
+        is_below = bool(old.width) and low < old.base
+        if old.width:
+            low, high = min(low, old.base), max(high, old.base + old.width - 1)
         span = high - low + 1
         span_max = max(_SPAN_MIN, 4 * self._count, _SPAN_ROWS * len(keys))
         if span > span_max:
             self._rehash(_SLOTS_MIN)
             return
-        grown = np.full(max(span, min(2 * size, span_max)), UNKNOWN, np.int32)
-        room = len(grown) - span
-        base = low - room if self._base > low and size else low
-        base = max(base, -(2**63))
-        grown[self._base - base : self._base - base + size] = self._table
-        self._table, self._base = grown, base
+        width = max(span, min(2 * old.width, span_max))
+        base = base_below(low, width - span if is_below else 0)
+        self._range = KeyRange(base, width)
+        grown = np.full(width, UNKNOWN, np.int32)
+        grown[old.base - base : old.base - base + old.width] = self._table
+        self._table = grown
 
     def _direct_codes(self, keys: np.ndarray, *, insert: bool) -> np.ndarray:
-        at = keys - np.int64(self._base) if self._base else keys
+        at = self._range.distances(keys)
         if insert:
             codes = self._table.take(at)
         else:
-            inside = at.view(np.uint64) < np.uint64(len(self._table))
+            inside = self._range.holds(at)
             codes = np.full(len(keys), UNKNOWN, np.int32)
             codes[inside] = self._table.take(at[inside])
         if insert and codes.min() < 0:
