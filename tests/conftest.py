@@ -1,4 +1,4 @@
-"""Options and fixtures that all tests share; a real S3 endpoint, one per session; Hypothesis."""
+"""Options and fixtures that all tests share; Hypothesis; real servers, one per session."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.brokers import Broker
 from tests.support.budget import scaled
 
 if TYPE_CHECKING:
@@ -82,3 +83,27 @@ def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
             return open_store(f"memory://{tmp_path}")
         case _:
             return open_store(f"{request.getfixturevalue('s3_bucket')}/root")
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka broker. Tests that freeze or stop one take :func:`own_broker`."""
+    broker = Broker(tmp_path_factory.mktemp("broker"))
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Broker]:
+    """A Kafka broker that no other test knows."""
+    broker = Broker(tmp_path / "broker")
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    """A new topic of two partitions."""
+    return broker.create_topic(f"topic-{uuid.uuid4().hex[:8]}", partitions=2)

@@ -1,0 +1,254 @@
+"""A real Kafka broker in a process of its own, and what tests do with it.
+
+The broker is the one that installs from PyPI. It has transactions, fencing and offsets as Kafka has
+them. It keeps its data when it is stopped, not always when it is killed: about a second of what it
+acknowledged may be lost. So no test can show here what a crash of a broker leaves of its topics.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from confluent_kafka import Consumer, Message, Producer
+    from confluent_kafka.admin import AdminClient
+
+READY_S_MAX = 20.0
+STOP_S_MAX = 20.0
+ANSWER_S_MAX = 30.0
+_CONNECT_S = 0.5
+_POLL_S = 0.005
+_BATCH = 1000
+#: Clients say nothing of brokers that a test takes away.
+QUIET: Mapping[str, Any] = {"log_level": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of a topic: to be sent, or as it was read."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = 0
+    #: None: the clock's, when it is sent.
+    timestamp_ms: int | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    #: Where it stands; -1 before it was sent.
+    offset: int = -1
+
+
+class Broker:
+    """A broker that can be frozen, stopped and started again at the same address."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def servers(self) -> str:
+        """The address, as ``bootstrap.servers`` takes it."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker does not run"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Run the broker, and wait until it takes connections."""
+        assert self._process is None, "the broker runs already"
+        noida_db = pytest.importorskip("noida_db", reason="no broker is installed")
+        binary = Path(noida_db.__file__).parent / "noida-db"
+        options = ["--only", "kafka", "--kafka-port", str(self._port), "--data-dir"]
+        self._process = subprocess.Popen(
+            [binary, "start", *options, self._folder],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline_s = time.monotonic() + READY_S_MAX
+        while not self._answers():
+            assert self._process.poll() is None, f"the broker ended: {self._process.returncode}"
+            assert time.monotonic() < deadline_s, f"the broker did not start in {READY_S_MAX} s"
+            time.sleep(_POLL_S)
+
+    def stop(self) -> None:
+        """End the broker; it keeps its data. Idempotent."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the broker at once; it may lose the last second."""
+        self._end(signal.SIGKILL)
+
+    def freeze(self) -> None:
+        """Connections stay open, and nothing is answered."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
+
+    def create_topic(self, topic: str, partitions: int = 1) -> str:
+        """A new topic; its name."""
+        from confluent_kafka.admin import NewTopic
+
+        admin = self._admin()  # it has to outlive its answers
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(ANSWER_S_MAX)
+        return topic
+
+    def delete_topic(self, topic: str) -> None:
+        admin = self._admin()
+        admin.delete_topics([topic])[topic].result(ANSWER_S_MAX)
+
+    def producer(self, **config: Any) -> Producer:
+        """``config`` has underscores where the client's options have dots."""
+        from confluent_kafka import Producer
+
+        return Producer({"bootstrap.servers": self.servers, **QUIET, **_dotted(config)})
+
+    def produce(self, topic: str, records: Iterable[Record | bytes], partition: int = 0) -> None:
+        """Send the records and wait until the broker has them; ``bytes`` go to ``partition``."""
+        producer = self.producer(linger_ms=1)
+        failed: list[object] = []
+
+        def note(error: object, _: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for given in records:
+            record = given if isinstance(given, Record) else Record(given, partition=partition)
+            send(producer, topic, record, on_delivery=note)
+        left = producer.flush(ANSWER_S_MAX)
+        assert not left, f"{left} records were not delivered within {ANSWER_S_MAX} s"
+        assert not failed, failed
+
+    def read_committed(self, topic: str) -> list[Record]:
+        """All that is committed now, by partition and offset."""
+        return self._read(topic, "read_committed")
+
+    def read_all(self, topic: str) -> list[Record]:
+        """All that was written before the first open transaction, and what was aborted."""
+        return self._read(topic, "read_uncommitted")
+
+    def partitions(self, topic: str) -> list[int]:
+        return sorted(self._admin().list_topics(topic, ANSWER_S_MAX).topics[topic].partitions)
+
+    def _read(self, topic: str, isolation: str) -> list[Record]:
+        with self.consumer(isolation_level=isolation, enable_partition_eof=True) as consumer:
+            found = list(_to_the_end(consumer, topic, self.partitions(topic)))
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    @contextlib.contextmanager
+    def consumer(self, **config: Any) -> Iterator[Consumer]:
+        from confluent_kafka import Consumer
+
+        given = {"group.id": "tests", "enable.auto.commit": False, **_dotted(config)}
+        consumer = Consumer({"bootstrap.servers": self.servers, **QUIET, **given})
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def _admin(self) -> AdminClient:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.servers, **QUIET})
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", self._port), _CONNECT_S).close()
+            return True
+        return False
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)  # one that is frozen takes no signal but SIGKILL
+        try:
+            process.wait(STOP_S_MAX)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def send(producer: Producer, topic: str, record: Record, **options: Any) -> None:
+    """Hand the record to the producer, which sends it by and by."""
+    if record.timestamp_ms is not None:
+        options["timestamp"] = record.timestamp_ms
+    while True:  # ends when there is room, which flush makes
+        try:
+            producer.produce(
+                topic,
+                value=record.value,
+                key=record.key,
+                partition=record.partition,
+                headers=list(record.headers),
+                **options,
+            )
+        except BufferError:
+            producer.poll(_CONNECT_S)
+        else:
+            producer.poll(0)
+            return
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def _to_the_end(consumer: Consumer, topic: str, partitions: Sequence[int]) -> Iterator[Record]:
+    from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
+
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+    unread = set(partitions)
+    deadline_s = time.monotonic() + ANSWER_S_MAX
+    while unread:
+        assert time.monotonic() < deadline_s, f"{topic}: no end of {unread} in {ANSWER_S_MAX} s"
+        for message in consumer.consume(_BATCH, _CONNECT_S):
+            error = message.error()
+            if error is None:
+                yield _record(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(message.partition())
+            else:
+                raise AssertionError(error)
+
+
+def _record(message: Message) -> Record:
+    kind, timestamp_ms = message.timestamp()
+    return Record(
+        message.value(),
+        message.key(),
+        message.partition(),
+        timestamp_ms if kind else None,
+        tuple(message.headers() or ()),
+        message.offset(),
+    )
+
+
+def _dotted(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", "."): value for name, value in config.items()}

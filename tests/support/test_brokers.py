@@ -1,0 +1,53 @@
+"""The broker of the tests does what tests rest on: transactions, ends, freezing, restarts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support.brokers import Broker, Record, send
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_records_are_read_as_they_were_sent(broker: Broker, topic: str) -> None:
+    sent = Record(b"v", b"k", 0, 1_500, (("h", b"1"), ("h", b"2")))
+    broker.produce(topic, [sent, Record(None, b"k", 0, 1_501)])
+    broker.produce(topic, [b"x"], partition=1)
+    found = broker.read_committed(topic)
+    assert found[0] == Record(b"v", b"k", 0, 1_500, (("h", b"1"), ("h", b"2")), offset=0)
+    assert found[1].value is None
+    assert (found[2].value, found[2].partition, found[2].offset) == (b"x", 1, 0)
+
+
+def test_what_is_aborted_or_open_is_hidden(broker: Broker, topic: str) -> None:
+    producer = broker.producer(transactional_id=f"id-{topic}")
+    producer.init_transactions(10)
+    for value, ends in ((b"a", producer.abort_transaction), (b"b", producer.commit_transaction)):
+        producer.begin_transaction()
+        send(producer, topic, Record(value))
+        producer.flush(10)
+        ends(10)
+    producer.begin_transaction()
+    send(producer, topic, Record(b"c"))
+    producer.flush(10)
+    assert [r.value for r in broker.read_committed(topic)] == [b"b"]
+    producer.abort_transaction(10)
+
+
+def test_a_stopped_broker_keeps_its_data_and_its_address(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    broker.start()
+    try:
+        broker.create_topic("t")
+        broker.produce("t", [b"a"])
+        servers = broker.servers
+        broker.stop()
+        broker.start()
+        assert broker.servers == servers
+        with broker.frozen():
+            pass
+        assert [r.value for r in broker.read_committed("t")] == [b"a"]
+        broker.freeze()
+    finally:
+        broker.stop()
