@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
-from rstream.errors import IntegrityError, OperatingError, error_class
+from rstream.errors import IntegrityError, OperatingError, UsageError, error_class
+
+
+@error_class
+class InvalidSinkError(UsageError):
+    """The rows of this query cannot be delivered so; nothing but another spec helps."""
+
+    sink: str
+    reason: str
+
+    message = "{sink}: {reason}"
+
+
+@error_class
+class MissingSecretError(UsageError):
+    """The environment lacks a value that a sink names."""
+
+    name: str
+
+    message = (
+        "a sink takes the value env:{name}, but this process has no environment variable {name}: "
+        "set it where the deliveries run, and resume"
+    )
+
+
+@error_class
+class DestinationError(OperatingError):
+    """The destination cannot be reached, or refused what was written; nothing of it is visible."""
+
+    destination: str
+    reason: str
+
+    message = "{destination}: {reason}"
 
 
 @error_class

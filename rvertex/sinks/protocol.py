@@ -45,7 +45,11 @@ class Destination(Protocol):
     """One partition's place at a destination. One thread calls it; each call may wait, bounded."""
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """Fence older writers; how far the delivery is, None if nothing was delivered yet.
+        """Fence older writers; how far the delivery is, None if nothing was committed yet.
+
+        May be called again after any error, with the same epoch or a later one; what was written
+        before and not committed is given up. Keeps ``epoch``, so that a writer of a lesser one
+        that comes later is refused.
 
         Raises:
             DeliveryFencedError: a writer of a greater epoch has been here.
@@ -57,7 +61,7 @@ class Destination(Protocol):
         ...
 
     def commit(self, progress: DeliveryProgress) -> None:
-        """Make what was written visible, together with ``progress``.
+        """Make what was written visible, together with ``progress``; there may be no rows.
 
         Raises:
             DeliveryFencedError: another writer has taken over; nothing of this became visible.

@@ -1,0 +1,193 @@
+"""Sink specs: what a user asks for, as plans hold it, and the part of an output that it gets.
+
+A text of a spec may be ``env:NAME``: the process that delivers takes the value from its
+environment, so a password stands in no plan, log or status. Adding a destination means a spec here,
+its file, and a case in :mod:`rvertex.sinks.opening`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from rvertex.sinks.errors import InvalidSinkError, MissingSecretError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from rvertex.user_code.code import UserCode
+
+KafkaFormat = Literal["json", "avro", "arrow"]
+KafkaMode = Literal["transactions", "headers"]
+PostgresMode = Literal["append", "upsert"]
+#: Begins a text that stands in the environment of the process that uses it.
+SECRET = "env:"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPlace:
+    """Which part of an output a destination gets; stable over failures and resumes.
+
+    ``schema``: the columns of the tables that are delivered.
+    """
+
+    #: The id of the job, which no other job has.
+    job: str
+    #: The name of the delivery, which no other delivery of the job has.
+    delivery: str
+    partition: int
+    partitions: int
+    schema: pa.Schema
+
+    @property
+    def stream(self) -> str:
+        """A name for this partition at the destination that nothing else has."""
+        return f"{self.job}/{self.delivery}/{self.partition}"
+
+
+class SinkSpec(Protocol):
+    """A destination as a plan holds it: frozen and picklable."""
+
+    @property
+    def label(self) -> str:
+        """What the delivery is called if the user gives it no name; holds no secret."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What the user calls the delivery; empty: ``label``."""
+        ...
+
+    def check(self, schema: pa.Schema) -> None:
+        """Look at what can be looked at without the destination.
+
+        Raises:
+            InvalidSinkError: this cannot be delivered so.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSink:
+    """A topic; see :mod:`rvertex.sinks.kafka`."""
+
+    topic: str
+    servers: str
+    #: Columns of the record's key; none: records have no key.
+    key: tuple[str, ...] = ()
+    format: KafkaFormat = "json"
+    mode: KafkaMode = "transactions"
+    #: Settings of librdkafka.
+    config: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"kafka:{self.topic}"
+
+    def check(self, schema: pa.Schema) -> None:
+        """See :class:`SinkSpec`."""
+        check_choice(self.label, "format", self.format, ("json", "avro", "arrow"))
+        check_choice(self.label, "mode", self.mode, ("transactions", "headers"))
+        check_columns(self.label, "key", self.key, schema)
+        if self.key and self.format == "arrow":
+            reason = "format='arrow' packs many rows in a record; key= is for a row in a record"
+            raise InvalidSinkError(self.label, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresSink:
+    """A table of a PostgreSQL database; see :mod:`rvertex.sinks.postgres`."""
+
+    #: A connection string or uri.
+    dsn: str
+    table: str
+    mode: PostgresMode = "append"
+    #: Columns that tell the rows of a table apart, for "upsert".
+    key: tuple[str, ...] = ()
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"postgres:{self.table}"
+
+    def check(self, schema: pa.Schema) -> None:
+        """See :class:`SinkSpec`."""
+        check_choice(self.label, "mode", self.mode, ("append", "upsert"))
+        check_columns(self.label, "key", self.key, schema)
+        if bool(self.key) != (self.mode == "upsert"):
+            reason = "mode='upsert' takes key=[columns], mode='append' takes none"
+            raise InvalidSinkError(self.label, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSink:
+    """A Python function of the user's; see :mod:`rvertex.sinks.function`."""
+
+    code: UserCode
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"function:{self.code.name}"
+
+    def check(self, schema: pa.Schema) -> None:
+        """See :class:`SinkSpec`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSink:
+    """Standard output of the process that delivers; see :mod:`rvertex.sinks.console`."""
+
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        return "console"
+
+    def check(self, schema: pa.Schema) -> None:
+        """See :class:`SinkSpec`."""
+
+
+def name_of(spec: SinkSpec) -> str:
+    """What the delivery to ``spec`` is called."""
+    return spec.name or spec.label
+
+
+def secret_value(text: str) -> str:
+    """``text`` itself, or what the environment has for ``env:NAME``.
+
+    Raises:
+        MissingSecretError: the environment has nothing of that name.
+    """
+    if not text.startswith(SECRET):
+        return text
+    name = text.removeprefix(SECRET)
+    if name not in os.environ:
+        raise MissingSecretError(name)
+    return os.environ[name]
+
+
+def check_choice(label: str, what: str, given: str, choices: Sequence[str]) -> None:
+    """Refuse a value that is not one of ``choices``.
+
+    Raises:
+        InvalidSinkError: so it is.
+    """
+    if given not in choices:
+        raise InvalidSinkError(label, f"{what}={given!r}: choose one of {', '.join(choices)}")
+
+
+def check_columns(label: str, what: str, names: Sequence[str], schema: pa.Schema) -> None:
+    """Refuse names of columns that rows do not have.
+
+    Raises:
+        InvalidSinkError: so it is.
+    """
+    for name in names:
+        if name not in schema.names:
+            has = ", ".join(schema.names)
+            raise InvalidSinkError(label, f"{what}: there is no column {name!r}; there are {has}")
