@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from rstream.limits import MIB
 from rvertex.host.environment import HostLimits
 
 if TYPE_CHECKING:
@@ -56,8 +57,14 @@ class JobConfig:
     host_stop_wait_s: float = 60.0
     #: For a root that cannot be reached, before the job manager gives up.
     store_wait_s: float = 30.0
+    #: Pause before a root that cannot be reached is tried again; it doubles with each failure.
+    store_pause_s: float = 0.25
+    store_pause_max_s: float = 5.0
     #: Longest wait for the job manager's own notices to become durable.
     notice_flush_wait_s: float = 30.0
+    #: Notices, and their bytes, after which the log is begun anew from a copy of the job's state.
+    log_notices_max: int = 1_000
+    log_bytes_max: int = 4 * MIB
     host: HostLimits = field(default_factory=HostLimits)
     #: Reports of all hosts together: where they are many, each reports less often.
     reports_per_s_max: float = 1_000.0

@@ -18,14 +18,13 @@ import contextlib
 import logging
 import queue
 import secrets
-from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from jobmanager.driver.report import status_of
+from jobmanager.driver.root_keeper import RootKeeper
 from jobmanager.driver.shell_parts import nothing_to_check
 from jobmanager.driver.subscription import Endpoints
-from jobmanager.errors import JobRunningError
 from jobmanager.logs import note
 from jobmanager.manager import damage
 from jobmanager.state.messages import (
@@ -80,8 +79,6 @@ PAUSE_MAX_S = 5.0
 #: Hosts of a job manager that was replaced or broke off have so long to leave. The threads of their
 #: servers belong to gRPC: they must not meet a Python that is being taken down.
 ORPHANS_WAIT_S = 15.0
-#: Tries of an action that the job needs; the store retries within each.
-TRIES_MAX = 4
 
 
 class Driver:
@@ -121,11 +118,7 @@ class Driver:
         #: When pacing began, for hosts that replace others; the first hosts use their own start.
         self._pace_started_us = 0
         self._is_resumed = False
-        #: Files to delete, for reasons that are durable.
-        self._obsolete: deque[str] = deque()
-        self._is_replaced = False
-        #: Since when the root could not be reached; monotonic seconds.
-        self._failing_s: float | None = None
+        self._keeper = RootKeeper(root, self._log, config, clock)
 
     def cancel(self) -> None:
         """Ask for the end of the job; from any thread."""
@@ -188,16 +181,16 @@ class Driver:
         The lines end whatever else fails: hosts without a job manager must notice it and leave.
         """
         try:
-            self._log.close(flush=not self._is_replaced)
+            self._log.close(flush=not self._keeper.is_replaced)
         finally:
             if self._server is not None:
                 self._server.close()
-        if self._is_replaced:
+        if self._keeper.is_replaced:
             return
         if self.ended_s is not None:
             with contextlib.suppress(OperatingError):  # what stays is for ``jobmanager gc``
-                self._delete_obsolete()
-            self._insist(self._last_status)
+                self._keeper.delete_obsolete()
+            self._keeper.insist(self._last_status)
         else:
             self._last_status()
 
@@ -208,23 +201,10 @@ class Driver:
             OperatingError: it has failed for ``store_wait_s``.
             JobRunningError: another job manager has taken over.
         """
-        try:
-            self._check_owner()
-            for request in self._root.requests() if self.ended_s is None else ():
-                self._root.forget_request(request)
-                self._notices.put(_notice_of(request))
-            self._delete_obsolete()
-            if self._clock.monotonic_s() >= self._status_due_s:
-                self._write_status()
-        except OperatingError as error:
-            now = self._clock.monotonic_s()
-            self._failing_s = now if self._failing_s is None else self._failing_s
-            if self._failing_s == now:
-                _log.warning("the root cannot be reached; trying again: %s", error)
-            if now - self._failing_s > self._config.store_wait_s:
-                raise
-        else:
-            self._failing_s = None
+        self._keeper.look_after(self._manager, self._take_request, self._write_due_status)
+
+    def _take_request(self, request: str) -> None:
+        self._notices.put(_notice_of(request))
 
     def _handle(self, notice: Notice) -> None:
         if is_logged(notice) and not self._manager.is_stale(notice):
@@ -235,42 +215,14 @@ class Driver:
             self._log.append(record.notice)
         begins = isinstance(notice, JobStarted | JobResumed)
         if begins or any(_is_final(i, notice) for i in instructions):
-            self._insist(self._log.flush)
-            self._insist(self._check_owner)
+            self._keeper.insist(self._log.flush)
+            self._keeper.insist(self._keeper.check_owner)
         for instruction in instructions:
             self._perform(instruction)
 
-    def _check_owner(self) -> None:
-        try:
-            self._root.check_owner()
-        except JobRunningError:
-            self._is_replaced = True
-            raise
-
-    def _delete_obsolete(self) -> None:
-        while self._obsolete:
-            self._root.store.delete(self._obsolete[0])
-            self._obsolete.popleft()
-
     def _last_status(self) -> None:
-        self._check_owner()
+        self._keeper.check_owner()
         self._write_status()
-
-    def _insist(self, action: Callable[[], None]) -> None:
-        """Do what the job cannot go on without; a store that fails is tried again.
-
-        Raises:
-            OperatingError: it has failed for ``store_wait_s``, or TRIES_MAX times.
-        """
-        since_s = self._clock.monotonic_s()
-        for _ in range(TRIES_MAX - 1):
-            try:
-                return action()
-            except OperatingError as error:
-                _log.warning("the root cannot be reached: %s", error)
-                if self._clock.monotonic_s() - since_s > self._config.store_wait_s:
-                    raise
-        return action()
 
     def _forgive_pause(self, now_s: float) -> None:
         """Stop the time of limits for as long as the driver did not listen.
@@ -302,9 +254,9 @@ class Driver:
             case Feed(notice=notice):
                 self._notices.put(notice)
             case DeleteFiles(names=names):
-                self._obsolete.extend(names)
+                self._keeper.make_obsolete(names)
             case CheckOutput(ends=ends):
-                self._insist(lambda: self._check(ends))
+                self._keeper.insist(lambda: self._check(ends))
             case Record():
                 pass  # it was logged before all else
             case EndJob():
@@ -379,6 +331,10 @@ class Driver:
     def _stop_host(self, peer: str) -> None:
         host = peer.partition("#")[0]
         self._send(peer, INSTRUCTION_CODEC.encode(StopHost(host, flush=True)))
+
+    def _write_due_status(self) -> None:
+        if self._clock.monotonic_s() >= self._status_due_s:
+            self._write_status()
 
     def _write_status(self) -> None:
         rows = len(self._manager.vertices) + len(self._manager.hosts)

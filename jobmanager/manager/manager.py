@@ -32,6 +32,7 @@ from jobmanager.state.messages import (
     OutputWhole,
     Record,
     RestartDue,
+    StateCopied,
     StragglerFound,
     Tick,
     TwinLevel,
@@ -125,6 +126,10 @@ class JobManager:
         collection.collect_durable(self.job)
         self.job.out = []
 
+    def copy_state(self) -> StateCopied:
+        """What stands for all notices so far, for the log; between two notices."""
+        return takeover.copy_of(self.job)
+
     def is_stale(self, notice: Notice) -> bool:
         """Whether it is told by an instance that is no longer there: not for the log."""
         told = (
@@ -168,7 +173,7 @@ class JobManager:
                 damage.output_restored(job, notice)
             case OutputWhole():
                 damage.output_whole(job)
-            case CheckpointsKept():
+            case CheckpointsKept() | StateCopied():
                 pass  # it is written for a successor
             case CancelRequested():
                 job.end("cancelled", "")

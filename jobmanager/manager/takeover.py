@@ -7,6 +7,8 @@ that nobody lives, and applies the marks at the places of the log where its pred
 keeps no checkpoint that was deleted or refused, because one that knows of living instances keeps at
 least as much, and both refuse the same (ADR 22). Where the predecessor fell back to checkpoints for
 a reason that only it could see, it logged what it was left with. Its retention is in the log, too.
+A copy of the state stands for all notices before it. It says what the living job manager kept,
+which is at least what a successor would have kept.
 
 Invariants: (1) names of hosts and epochs of instances are never given twice, as the names of hosts
 count the takeovers, which are durable before they order anything, and epochs skip more than can
@@ -31,8 +33,12 @@ from jobmanager.state.messages import (
     JobStarted,
     OutputDamaged,
     OutputRestored,
+    StateCopied,
+    VertexCopy,
 )
-from rvertex.messages import CheckpointTaken, VertexFinished
+from jobmanager.state.records import VertexState
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.messages import CheckpointTaken, Mark, VertexFinished
 
 if TYPE_CHECKING:
     from jobmanager.state.job_state import JobState
@@ -55,6 +61,8 @@ def recall(job: JobState, notice: Notice) -> None:
             output_restored(job, notice)
         case CheckpointsKept():
             take_up(job, notice)
+        case StateCopied():
+            _begin_from(job, notice)
         case JobStarted(retain_us=retain_us):
             job.retain_us = retain_us
         case JobResumed(retain_us=retain_us):
@@ -63,3 +71,54 @@ def recall(job: JobState, notice: Notice) -> None:
             job.take_over()
         case _:
             pass
+
+
+def copy_of(job: JobState) -> StateCopied:
+    """What a successor needs of a job that runs; it stands for all notices so far."""
+    return StateCopied(
+        epoch=job.epoch,
+        takeovers=job.takeovers,
+        retain_us=job.retain_us,
+        checkpointed_us=job.checkpointed_us,
+        uncollected=job.uncollected,
+        collected_us=job.collected_us,
+        collected=tuple(Mark(stream, seq) for stream, seq in sorted(job.collected.items())),
+        is_damaged=job.is_damaged,
+        vertices=tuple(_vertex_copy(job, vertex) for vertex in job.vertices.values()),
+    )
+
+
+def _vertex_copy(job: JobState, vertex: VertexState) -> VertexCopy:
+    return VertexCopy(
+        vertex=vertex.shape.id,
+        refs=tuple(job.tracker.refs(vertex.shape.id)),
+        parts=tuple(vertex.parts),
+        is_finished=vertex.is_finished,
+        finisher=vertex.finisher,
+        digests=vertex.digests,
+        ends=vertex.ends,
+        counts=vertex.counts,
+    )
+
+
+def _begin_from(job: JobState, notice: StateCopied) -> None:
+    """Know what the copy says, and nothing of before."""
+    job.epoch, job.takeovers = notice.epoch, notice.takeovers
+    job.retain_us = notice.retain_us
+    job.checkpointed_us, job.collected_us = notice.checkpointed_us, notice.collected_us
+    job.uncollected = notice.uncollected
+    job.collected = {mark.stream: mark.seq for mark in notice.collected}
+    job.is_damaged = notice.is_damaged
+    for copy in notice.vertices:
+        job.tracker.restore(copy.vertex, copy.refs)
+        job.vertices[copy.vertex] = VertexState(
+            job.topology.vertices[copy.vertex],
+            is_new=not copy.is_finished,
+            is_finished=copy.is_finished,
+            finisher=copy.finisher,
+            digests=copy.digests,
+            ends=copy.ends,
+            cti=INF_TIME if copy.is_finished else MIN_TIME,
+            counts=copy.counts,
+            parts=dict.fromkeys(copy.parts),
+        )

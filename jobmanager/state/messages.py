@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from jobmanager.state.tracker import CheckpointRef  # noqa: TC001  (the codec reads the hints)
 from rvertex.messages import (
     HOST_NOTICES,
+    Counts,
     HostBusy,
     HostInstruction,
     HostNotice,
@@ -130,6 +131,40 @@ class CheckpointsKept:
 
 
 @dataclass(frozen=True, slots=True)
+class VertexCopy:
+    """What outlives every process of a vertex: its checkpoints, their blobs, how it ended."""
+
+    vertex: str
+    #: Oldest first.
+    refs: tuple[CheckpointRef, ...]
+    parts: tuple[str, ...]
+    is_finished: bool
+    finisher: int
+    digests: tuple[bytes, ...]
+    ends: tuple[int, ...]
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class StateCopied:
+    """All that a successor must know of the notices before this one (ADR 34).
+
+    A successor that reads it forgets what it has read before. ``epoch``: the last one given to an
+    instance. ``collected``, ``is_damaged``: as in :class:`CheckpointsKept`. Times are us UTC.
+    """
+
+    epoch: int
+    takeovers: int
+    retain_us: int
+    checkpointed_us: int
+    uncollected: int
+    collected_us: int
+    collected: tuple[Mark, ...]
+    is_damaged: bool
+    vertices: tuple[VertexCopy, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -204,6 +239,7 @@ ShellNotice = (
     | OutputWhole
     | OutputRestored
     | CheckpointsKept
+    | StateCopied
     | Tick
 )
 Notice = HostNotice | ShellNotice

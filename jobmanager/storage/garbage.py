@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from jobmanager.manager.collection import checkpoints_kept, kept_marks
 from jobmanager.manager.manager import JobManager
 from jobmanager.options import RunOptions, applied, merged
+from jobmanager.state.messages import StateCopied
 from jobmanager.state.topology import Topology
 from jobmanager.storage.notice_log import NoticeLog, read_notices
 from jobmanager.storage.root import display_uri
@@ -136,9 +137,15 @@ def _is_over(job: JobState, vertex: str) -> bool:
 
 
 def _announced(notices: Iterable[Notice]) -> set[str]:
-    """Every file that a checkpoint was made of."""
-    taken = (n for n in notices if isinstance(n, CheckpointTaken))
-    return {name for notice in taken for name in (notice.name, *notice.parts)}
+    """Every file that a checkpoint was made of, as far as the log reaches back."""
+    found: set[str] = set()
+    for notice in notices:
+        if isinstance(notice, CheckpointTaken):
+            found.update((notice.name, *notice.parts))
+        elif isinstance(notice, StateCopied):
+            for vertex in notice.vertices:
+                found.update(vertex.parts, *((r.name, *r.parts) for r in vertex.refs))
+    return found
 
 
 def _obsolete_files(root: JobRoot, job: JobState, announced: set[str]) -> list[str]:

@@ -5,27 +5,32 @@ stores a *fence* there: the earlier epochs, and how many notices of each it has 
 is the history in the newest fence, then all notices of that epoch. So notices that a live
 predecessor still flushes are in no history, and can overwrite nothing.
 
+The log is cut into *generations* (ADR 34). A long log gets a copy of the job's state. Once the copy
+is durable, and the root still this job manager's own after that, a *beginning* is stored, which
+names the copy. A reader begins with the newest beginning; all notices before it are deleted.
+
 Notices become durable in the background; :meth:`NoticeLog.flush` waits until they are.
 
 Invariants: (1) only the owner of an epoch writes to its folder; (2) the owner stores one fence,
-before it decides anything; (3) an epoch without a fence has no notices.
+before it decides anything; (3) an epoch without a fence has no notices; (4) what a beginning names
+is durable, and nothing is deleted before the beginning is.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from jobmanager.errors import BrokenFileError
-from jobmanager.state.messages import LOG_CODEC
+from jobmanager.state.messages import LOG_CODEC, StateCopied
 from jobmanager.storage.documents import (
     BrokenDocumentError,
     json_document,
     read_json_document,
 )
-from jobmanager.storage.root import NOTICES, display_uri
+from jobmanager.storage.root import EPOCHS, NOTICES, display_uri, epoch_name
 from rstream import RStream
 from rstream.errors import CorruptSegmentError, StoreError
 from rstream.items.batch import EVENT, VS, only_events
@@ -33,7 +38,7 @@ from rstream.log.durable import DurableLog, SegmentCursor
 from rstream.store.segment_names import parse_segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from jobmanager.config import JobConfig
     from jobmanager.state.messages import Notice
@@ -44,15 +49,25 @@ if TYPE_CHECKING:
 
 FLUSHES_MAX = 3
 FENCE = "_follows"
+BEGINNING = "_begins"
+#: A predecessor that is just being replaced may delete what a reader is about to read, once.
+READS_MAX = 3
 _ITEMS_MAX = 4_096
 _NOTICE_PAYLOAD = pa.schema([pa.field("notice", pa.binary())])
 
 
 class LogPart(NamedTuple):
-    """Of this epoch's notices those below ``end`` count."""
+    """Of this epoch's notices those in ``[begin, end)`` count."""
 
     epoch: int
+    begin: int
     end: int
+
+
+class _Entry(NamedTuple):
+    at_us: int
+    notice: Notice
+    size_bytes: int
 
 
 class NoticeLog:
@@ -65,7 +80,14 @@ class NoticeLog:
         self._store = root.store
         self._clock = clock
         self._flush_wait_s = config.notice_flush_wait_s
+        self._notices_max, self._bytes_max = config.log_notices_max, config.log_bytes_max
+        self._epoch = root.epoch
         self._parts = fence(root)
+        #: Since the newest copy, with it; among them those that were read.
+        self._notices = self._bytes = 0
+        self._copy_bytes = 0
+        #: The seq of a copy with which the log does not begin yet.
+        self._copy_seq: int | None = None
         self._stream = RStream.open(
             root.store.child(folder_of(root.epoch)),
             _NOTICE_PAYLOAD,
@@ -74,24 +96,82 @@ class NoticeLog:
             background=background,
         )
 
+    @property
+    def notices(self) -> int:
+        """How many a successor would have to read."""
+        return self._notices
+
     def append(self, notice: Notice) -> None:
         """Add a notice; it becomes durable in the background."""
+        data = LOG_CODEC.encode(notice)
         now = self._clock.now_us()
         columns = [
             pa.array([EVENT], pa.int8()),
             pa.array([now], pa.int64()),
             pa.array([now + 1], pa.int64()),
-            pa.array([LOG_CODEC.encode(notice)], pa.binary()),
+            pa.array([data], pa.binary()),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=self._stream.schema)
         try:
             self._stream.append(batch)
         except StoreError:  # told of an earlier flush, which is tried again with this
             self._stream.append(batch)
+        self._count(notice, len(data))
 
     def replay(self) -> list[Notice]:
-        """All notices of the job managers before this one, in order."""
-        return [notice for _, notice in _read(self._store, self._parts)]
+        """What the job managers before this one knew: a copy of the state, and all notices since.
+
+        Without a copy, all notices.
+        """
+        entries = _read_again(
+            self._store,
+            self._parts,
+            lambda: [part for part in parts_in_force(self._store) if part.epoch < self._epoch],
+        )
+        for entry in entries:
+            self._count(entry.notice, entry.size_bytes)
+        return [entry.notice for entry in entries]
+
+    def _count(self, notice: Notice, size_bytes: int) -> None:
+        if isinstance(notice, StateCopied):
+            self._notices = self._bytes = 0
+            self._copy_bytes = size_bytes
+        self._notices += 1
+        self._bytes += size_bytes
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is to begin anew: time for a copy. A copy is never most of what is written."""
+        if self._copy_seq is not None:
+            return False
+        bytes_max = max(self._bytes_max, 2 * self._copy_bytes)
+        return self._notices > self._notices_max or self._bytes > bytes_max
+
+    def append_copy(self, copy: StateCopied) -> None:
+        """Add a copy of the state; once it is durable the log may begin with it."""
+        seq = self._stream.next_seq
+        self.append(copy)
+        self._copy_seq = seq
+
+    @property
+    def has_durable_copy(self) -> bool:
+        """Whether the log may begin anew, if the root is *then* found to be still this owner's."""
+        return self._copy_seq is not None and self._stream.durable_seq > self._copy_seq
+
+    def begin_anew(self) -> list[str]:
+        """Begin with the copy from now on; gives files below the root that are obsolete thereby.
+
+        Raises:
+            StoreError: that failed; it may be tried again.
+        """
+        assert self._copy_seq is not None, "there is no copy to begin with"
+        path = f"{folder_of(self._epoch)}/{BEGINNING}"
+        self._store.put(path, json_document({"seq": self._copy_seq}))
+        self._stream.garbage_collect(self._copy_seq)
+        self._copy_seq = None
+        mine = f"{folder_of(self._epoch)}/"
+        claims = [claim for claim in self._store.list(EPOCHS) if claim < epoch_name(self._epoch)]
+        return [*claims, *(p for p in self._store.list(NOTICES) if not p.startswith(mine))]
 
     def flush(self) -> None:
         """Make all notices so far durable.
@@ -113,45 +193,96 @@ class NoticeLog:
 def fence(root: JobRoot) -> list[LogPart]:
     """Decide, as the owner of the root, which notices of its predecessors count, and give these."""
     assert root.epoch, "owns nothing"
-    parts = parts_in_force(root.store)
+    parts = _in_force_again(root.store)
     ends = {str(part.epoch): part.end for part in parts}
     root.store.put(f"{folder_of(root.epoch)}/{FENCE}", json_document({"ends": ends}))
     return parts
 
 
-def read_notices(store: BlobStore) -> Iterator[tuple[int, Notice]]:
-    """The durable notices below a root, in order, each with its time (us UTC)."""
-    return _read(store, parts_in_force(store))
+def read_notices(store: BlobStore) -> list[tuple[int, Notice]]:
+    """The durable notices below a root that are in force, in order, each with its time (us UTC)."""
+    parts = _in_force_again(store)
+    entries = _read_again(store, parts, lambda: parts_in_force(store))
+    return [(entry.at_us, entry.notice) for entry in entries]
 
 
 def parts_in_force(store: BlobStore) -> list[LogPart]:
     """What a job manager that begins now goes by, oldest first.
 
     Raises:
-        BrokenFileError: a fence is gone or broken, so nobody knows which notices count.
+        BrokenFileError: a fence or a beginning is gone or broken, so nobody knows which notices
+            count.
     """
     paths = store.list(NOTICES)
     logs = {path.split("/")[1] for path in paths if parse_segment_name(path.rpartition("/")[2])}
     fenced = {path.split("/")[1] for path in paths if path.endswith(f"/{FENCE}")}
-    unfenced = sorted(name for name in logs - fenced if name.isdecimal())
+    newest = max(fenced, default="")
+    unfenced = [name for name in logs if name.isdecimal() and name > newest]
     if unfenced:
-        raise _broken_fence(store, f"{NOTICES}/{unfenced[-1]}/{FENCE}", "it is gone")
+        raise _broken(store, f"{NOTICES}/{max(unfenced)}/{FENCE}", "it is gone")
     if not fenced:  # a root without epochs
-        return [LogPart(0, _durable_end(store, 0))]
-    newest = max(fenced)
-    epoch, path = int(newest), f"{NOTICES}/{newest}/{FENCE}"
+        return [LogPart(0, 0, _durable_end(store, 0))]
+    path = f"{NOTICES}/{newest}/{FENCE}"
     try:
-        told = read_json_document(store.get(path))["ends"]
-        ends = {int(before): int(end) for before, end in told.items()}
+        ends = {int(epoch): int(end) for epoch, end in _document(store, path)["ends"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        is_document = not isinstance(error, BrokenDocumentError)
-        reason = "it names no epochs" if is_document else str(error)
-        raise _broken_fence(store, path, reason) from error
-    before = [LogPart(epoch, end) for epoch, end in sorted(ends.items())]
-    return [*before, LogPart(epoch, _durable_end(store, epoch))]
+        raise _broken(store, path, "it names no epochs") from error
+    ends[int(newest)] = _durable_end(store, int(newest))
+    begun = [epoch for epoch in ends if f"{folder_of(epoch)}/{BEGINNING}" in paths]
+    first = max(begun, default=0)
+    begin = _begin(store, first, ends[first]) if begun else 0
+    later = [LogPart(epoch, 0, end) for epoch, end in sorted(ends.items()) if epoch > first]
+    return [LogPart(first, begin, ends[first]), *later] if begun else _from_zero(ends)
 
 
-def _broken_fence(store: BlobStore, path: str, reason: str) -> BrokenFileError:
+def _from_zero(ends: dict[int, int]) -> list[LogPart]:
+    return [LogPart(epoch, 0, end) for epoch, end in sorted(ends.items())]
+
+
+def _begin(store: BlobStore, epoch: int, end: int) -> int:
+    """The seq of the copy that the log begins with."""
+    path = f"{folder_of(epoch)}/{BEGINNING}"
+    found = _document(store, path).get("seq")
+    if not isinstance(found, int):
+        raise _broken(store, path, "it names no notice")
+    if not 0 <= found < end:
+        raise _broken_log(store, epoch, f"it begins with notice {found}, which is gone")
+    return found
+
+
+def _document(store: BlobStore, path: str) -> dict[str, Any]:
+    try:
+        return read_json_document(store.get(path))
+    except BrokenDocumentError as error:
+        raise _broken(store, path, str(error)) from error
+    except FileNotFoundError as error:
+        raise _broken(store, path, "it is gone") from error
+
+
+def _in_force_again(store: BlobStore) -> list[LogPart]:
+    """The parts in force; looked at again where they change meanwhile."""
+    for _ in range(READS_MAX - 1):
+        with contextlib.suppress(BrokenFileError):
+            return parts_in_force(store)
+    return parts_in_force(store)
+
+
+def _read_again(
+    store: BlobStore, parts: list[LogPart], parts_now: Callable[[], list[LogPart]]
+) -> list[_Entry]:
+    """The notices of these parts, or of those in force now if the log began anew meanwhile."""
+    for _ in range(READS_MAX - 1):
+        try:
+            return list(_read(store, parts))
+        except BrokenFileError:
+            found = parts_now()
+            if found == parts:
+                raise
+            parts = found
+    return list(_read(store, parts))
+
+
+def _broken(store: BlobStore, path: str, reason: str) -> BrokenFileError:
     what = "how much of the earlier logs counts"
     return BrokenFileError(f"{display_uri(store.uri)}/{path}", reason, what)
 
@@ -173,10 +304,10 @@ def _broken_log(store: BlobStore, epoch: int, reason: str) -> BrokenFileError:
     return BrokenFileError(path, reason, "the log of what was done")
 
 
-def _read(store: BlobStore, parts: list[LogPart]) -> Iterator[tuple[int, Notice]]:
+def _read(store: BlobStore, parts: list[LogPart]) -> Iterator[_Entry]:
     for part in parts:
         cursor = SegmentCursor(DurableLog(store.child(folder_of(part.epoch)), NOTICES))
-        seq = 0
+        seq = part.begin
         while seq < part.end:
             try:
                 items = cursor.read(seq, min(part.end - seq, _ITEMS_MAX))
@@ -186,6 +317,7 @@ def _read(store: BlobStore, parts: list[LogPart]) -> Iterator[tuple[int, Notice]
                 raise _broken_log(store, part.epoch, f"notice {seq} is gone")
             rows = only_events(items.batch)
             for at_us, data in zip(rows.column(VS), rows.column("notice"), strict=True):
-                yield at_us.as_py(), LOG_CODEC.decode(data.as_py())
+                record = data.as_py()
+                yield _Entry(at_us.as_py(), LOG_CODEC.decode(record), len(record))
             seq = items.next_seq
         cursor.close()

@@ -4,7 +4,7 @@
     job.json             format, name, time, parallelism; written second: with it there is a job
     plan.pkl             the physical plan with the discovered source units, durable before use
     status.json          the latest status, rewritten while the job runs
-    epochs/<epoch>       who became the job manager of this epoch; created exclusively, stays
+    epochs/<epoch>       who became the job manager of this epoch; created exclusively
     requests/            what users ask of the job manager; any process may write there
     notices/<epoch>/     the rStream of that job manager
     streams/<stream>/    durable channels        checkpoints/<vertex>/    output/ (default sink)
@@ -16,7 +16,8 @@ what lies in the root relative to it, so a root can be moved.
 
 Invariants: (1) the owner is who created the newest epoch; (2) whoever checks that he is still the
 owner *after* his notices are durable, and then acts, does nothing that a successor does not know,
-because a successor reads them after it has created its epoch.
+because a successor reads them after it has created its epoch; (3) claims are deleted by a later
+owner alone, the oldest first, so where a claim is left the next one is, too.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 #: Raised when anything that a job stores changes: pickled classes, notices, states of operators.
-FORMAT = 5
+FORMAT = 6
 #: Of jobs that do not say it.
 _FIRST_FORMAT = 1
 JOB = "job.json"
@@ -319,7 +320,10 @@ class JobRoot:
         me = {"pid": self._pid, "machine": self._machine, "written_us": now_us}
         starting = {"job": self.name, "state": "starting", "error": "", **me}
         claim = json_document({**starting, "manager_epoch": epoch})
-        if not self.store.put_new(_epoch_name(epoch), claim):
+        if not self.store.put_new(epoch_name(epoch), claim):
+            raise self._is_running(self.owner())
+        if self._newest_epoch() > epoch:  # this one was claimed and forgotten long ago
+            self.store.delete(epoch_name(epoch))
             raise self._is_running(self.owner())
         self.epoch, self._claim = epoch, claim
         self.write_status({**self.read_status(), **starting})
@@ -335,12 +339,14 @@ class JobRoot:
             StoreError: the claim is not there any more, or the store failed.
         """
         assert self.epoch, "owns nothing"
-        mine = _epoch_name(self.epoch)
-        if self.store.exists(_epoch_name(self.epoch + 1)):
+        mine = epoch_name(self.epoch)
+        if self.store.exists(epoch_name(self.epoch + 1)):
             raise self._is_running(self.owner())
         try:
             is_mine = self.store.get(mine) == self._claim
         except FileNotFoundError as error:
+            if self._newest_epoch() > self.epoch:
+                raise self._is_running(self.owner()) from error
             raise StoreError(f"{display_uri(self.uri)}/{mine}", "the file is gone") from error
         if not is_mine:
             raise self._is_running(self.owner())
@@ -358,7 +364,7 @@ class JobRoot:
         status = self.read_status()
         if status.get("manager_epoch", 0) >= epoch:
             return status
-        return self._document(_epoch_name(epoch))
+        return self._document(epoch_name(epoch))
 
     def _is_running(self, status: dict[str, Any]) -> JobRunningError:
         owner = f"pid {status.get('pid', '?')} on {status.get('machine', '?')}"
@@ -370,5 +376,6 @@ def display_uri(uri: str) -> str:
     return uri.removeprefix("file://")
 
 
-def _epoch_name(epoch: int) -> str:
+def epoch_name(epoch: int) -> str:
+    """Where an epoch is claimed."""
     return f"{EPOCHS}/{epoch:010d}"

@@ -64,4 +64,9 @@ KILLERS = {
     "nothing_is_held_for_who_loads": 56,
     "who_lives_does_not_bind": 26,
     "a_twin_has_all": 4,
+    "the_old_generation_goes_before_the_copy_is_durable": 0,
+    "a_notice_between_copy_and_beginning_is_lost": 0,
+    "a_replaced_manager_begins_the_log_anew": 82,
+    "a_copy_forgets_who_ended": 1,
+    "a_copy_forgets_which_names_were_given": 42,
 }

@@ -36,6 +36,7 @@ from rvertex.messages import NOTICE_CODEC
 from rvertex.vertex.merge import Merge
 from rvertex.vertex.rvertex import RVertex
 from tests.sim.decision_mutants import DECISION_MUTANTS
+from tests.sim.generation_mutants import GENERATION_MUTANTS
 from tests.sim.killers import KILLERS
 from tests.sim.line_mutants import LINE_MUTANTS
 from tests.sim.planting import Mutant
@@ -254,6 +255,7 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     *LINE_MUTANTS,
     *POWER_MUTANTS,
     *DECISION_MUTANTS,
+    *GENERATION_MUTANTS,
 )
 
 

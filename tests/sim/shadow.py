@@ -55,11 +55,11 @@ class Shadow:
             self.core = JobManager(self.topology, self._config)
             self._next_seqs = {}
         for part in parts_in_force(MemoryBlobs(blobs, HOME)):
-            self._replay(blobs, f"{HOME}{folder_of(part.epoch)}/", part.end)
+            self._replay(blobs, f"{HOME}{folder_of(part.epoch)}/", part.begin, part.end)
 
-    def _replay(self, blobs: dict[str, bytes], folder: str, end: int) -> None:
+    def _replay(self, blobs: dict[str, bytes], folder: str, begin: int, end: int) -> None:
         for name in sorted(n for n in blobs if n.startswith(folder)):
-            match, next_seq = SEGMENT.fullmatch(name), self._next_seqs.get(folder, 0)
+            match, next_seq = SEGMENT.fullmatch(name), max(self._next_seqs.get(folder, 0), begin)
             if match is None or int(match[3]) <= next_seq or int(match[2]) >= end:
                 continue
             table = read_table(blobs[name])

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from jobmanager.manager import takeover
 from jobmanager.manager.manager import JobManager
-from jobmanager.state.messages import DeleteFiles, Record, Tell, TwinLevel, is_logged
+from jobmanager.state.messages import (
+    DeleteFiles,
+    Record,
+    StateCopied,
+    Tell,
+    TwinLevel,
+    is_logged,
+)
 from jobmanager.state.topology import Topology
 from rvertex.messages import CheckpointTaken, Collect, StartVertex, VertexFinished
 from tests.sim.decisions import Decision
@@ -39,8 +46,19 @@ class WatchedManager(JobManager):
         #: What one knows that has recalled the same log.
         self._successor = JobManager(self.topology, self.config)
 
+    def copy_state(self) -> StateCopied:
+        copy = super().copy_state()
+        self._world.met["state copied"] += 1
+        self._followed([copy])  # from here on a successor knows what it says
+        return copy
+
     def recall(self, notices: Iterable[Notice]) -> None:
         known = list(notices)
+        if known and isinstance(known[0], StateCopied):
+            self._world.met["takeover from a copy"] += 1
+            for copied in known[0].vertices:
+                for ref in copied.refs:
+                    self._parts_of[ref.name] = ref.parts
         for notice in known:
             if isinstance(notice, CheckpointTaken):
                 self._parts_of[notice.name] = notice.parts

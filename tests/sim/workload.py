@@ -60,6 +60,7 @@ class Workload:
         found = {f"strategy {v.recovery.strategy}" for v in self.vertices}
         found |= {f"{edge.durability} streams" for v in self.vertices for edge in v.outputs}
         found |= {"retention"} if self.config.retain_us else set()
+        found.add(f"generations of {self.config.log_notices_max} notices")
         return found | ({"verification"} if self.config.host.verify else set())
 
 
@@ -80,6 +81,8 @@ def make_workload(seed: int) -> Workload:
     config = _with_options(config, options)
     vertices = _mix_recovery(mixed, hosts, options, is_verified=config.host.verify)
     productions = Random(seed * 7_919 + 11)
+    generations = Random(seed * 7_919 + 13)
+    config = replace(config, log_notices_max=generations.choice([1, 1, 2, 5, 10, 30, 1_000]))
     return Workload(
         shape.__name__,
         with_strong(vertices, productions) if productions.random() < STRONG_SHARE else vertices,

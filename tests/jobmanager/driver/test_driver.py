@@ -179,7 +179,7 @@ def test_a_root_that_cannot_be_reached_for_a_while_does_no_harm() -> None:
         scene.pass_time(1.0)
     assert scene.manager.state == "running"
     store.is_broken = False
-    scene.pass_time(1.0)
+    scene.pass_time(CONFIG.store_pause_max_s)
     assert scene.manager.state == "cancelled"
 
 
@@ -191,7 +191,7 @@ def test_a_root_that_stays_away_ends_the_job_manager() -> None:
         scene.hear_host()
         scene.pass_time(1.0)
     with pytest.raises(StoreError, match="unreachable"):
-        scene.pass_time(2.0)
+        scene.pass_time(1.0 + CONFIG.store_pause_max_s)
 
 
 def test_obsolete_files_are_deleted_when_the_store_can_be_reached_again() -> None:

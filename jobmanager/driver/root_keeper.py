@@ -1,0 +1,131 @@
+"""RootKeeper: what a driver does with its root beside decisions, patient with a store that is away.
+
+It checks who owns the root, takes the requests of users, deletes what is obsolete and begins the
+log anew. What fails at a tick is tried again, less and less often, until ``store_wait_s`` have
+passed. Meanwhile :attr:`waiting` names what the job waits for.
+
+Invariant: before a deletion, the log is durable and the root still this driver's own *after* that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from jobmanager.errors import JobRunningError
+from rstream.errors import OperatingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jobmanager.config import JobConfig
+    from jobmanager.manager.manager import JobManager
+    from jobmanager.storage.notice_log import NoticeLog
+    from jobmanager.storage.root import JobRoot
+    from rstream.clock import Clock
+
+_log = logging.getLogger(__name__)
+#: Tries of an action that the job needs; the store retries within each.
+TRIES_MAX = 4
+
+
+class RootKeeper:
+    """Owned by the driver's thread."""
+
+    def __init__(self, root: JobRoot, log: NoticeLog, config: JobConfig, clock: Clock) -> None:
+        self._root, self._log = root, log
+        self._config, self._clock = config, clock
+        #: Files to delete, for reasons that are durable.
+        self._obsolete: deque[str] = deque()
+        self.is_replaced = False
+        #: What the job waits for; empty if the root can be reached.
+        self.waiting = ""
+        #: Since when it cannot; monotonic seconds, as is the time of the next try.
+        self._failing_s = 0.0
+        self._pause_s, self._next_s = 0.0, 0.0
+
+    def check_owner(self) -> None:
+        """Nobody else has taken over.
+
+        Raises:
+            JobRunningError: another job manager has.
+            StoreError: it cannot be seen.
+        """
+        try:
+            self._root.check_owner()
+        except JobRunningError:
+            self.is_replaced = True
+            raise
+
+    def make_obsolete(self, names: Iterable[str]) -> None:
+        """Have these files deleted."""
+        self._obsolete.extend(names)
+
+    def delete_obsolete(self) -> None:
+        """Delete them; what fails stays to be deleted."""
+        while self._obsolete:
+            self._root.store.delete(self._obsolete[0])
+            self._obsolete.popleft()
+
+    def look_after(
+        self, manager: JobManager, take: Callable[[str], None], write_status: Callable[[], None]
+    ) -> None:
+        """Take requests, begin a long log anew, delete what is obsolete; what fails waits.
+
+        Raises:
+            OperatingError: it has failed for ``store_wait_s``.
+            JobRunningError: another job manager has taken over.
+        """
+        now = self._clock.monotonic_s()
+        if self.waiting and now < self._next_s:
+            return
+        is_copied = self._log.has_durable_copy  # before the look: a successor has read the copy
+        try:
+            self.check_owner()
+            for request in self._root.requests() if manager.job.is_open else ():
+                self._root.forget_request(request)
+                take(request)
+            if is_copied:
+                self.make_obsolete(self._log.begin_anew())
+            elif self._log.is_long and manager.job.is_open:
+                self._log.append_copy(manager.copy_state())
+            self.delete_obsolete()
+            write_status()
+        except OperatingError as error:
+            self._note_failure(now, error)
+            if now - self._failing_s > self._config.store_wait_s:
+                raise
+        else:
+            self._note_success()
+
+    def insist(self, action: Callable[[], None]) -> None:
+        """Do what the job cannot go on without; a store that fails is tried again.
+
+        Raises:
+            OperatingError: it has failed for ``store_wait_s``, or TRIES_MAX times.
+        """
+        since_s = self._clock.monotonic_s()
+        for _ in range(TRIES_MAX - 1):
+            try:
+                return action()
+            except OperatingError as error:
+                _log.warning("the root cannot be reached: %s", error)
+                if self._clock.monotonic_s() - since_s > self._config.store_wait_s:
+                    raise
+        return action()
+
+    def _note_failure(self, now_s: float, error: OperatingError) -> None:
+        config = self._config
+        if not self.waiting:
+            self._failing_s, self._pause_s = now_s, config.store_pause_s
+            _log.warning("the root cannot be reached; trying again: %s", error)
+        else:
+            self._pause_s = min(2 * self._pause_s, config.store_pause_max_s)
+        self._next_s = now_s + self._pause_s
+        self.waiting = f"store: {error}"
+
+    def _note_success(self) -> None:
+        if self.waiting:
+            _log.warning("the root can be reached again")
+        self.waiting = ""

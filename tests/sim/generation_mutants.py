@@ -1,0 +1,75 @@
+"""Planted bugs of a log that is begun anew: what a successor reads is not what happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.driver.root_keeper import RootKeeper
+from jobmanager.manager import takeover
+from jobmanager.storage.notice_log import NoticeLog
+from tests.sim.decision_mutants import line
+from tests.sim.planting import Mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.state.messages import StateCopied
+
+FAULTS = ("crash_manager", "mine_manager", "mine_takeover", "crash_beginning")
+
+
+def the_old_generation_goes_before_the_copy_is_durable() -> Mutant:
+    """A log begins with a copy that is only in memory, and the notices before it are deleted."""
+    has_copy = property(lambda self: self._copy_seq is not None)
+    return Mutant(NoticeLog, "has_durable_copy", has_copy, FAULTS)
+
+
+def a_notice_between_copy_and_beginning_is_lost() -> Mutant:
+    """A copy is made at one tick and logged at the next one."""
+    original = NoticeLog.append_copy
+    held: dict[NoticeLog, StateCopied] = {}
+
+    def append_copy(self: NoticeLog, copy: StateCopied) -> None:
+        if self in held:
+            original(self, held.pop(self))
+        else:
+            held[self] = copy
+
+    return Mutant(NoticeLog, "append_copy", append_copy, FAULTS)
+
+
+def a_replaced_manager_begins_the_log_anew() -> Mutant:
+    """It does not look whether another has taken over since the copy became durable."""
+    original = RootKeeper.look_after
+
+    def look_after(self: RootKeeper, *how: object) -> None:
+        if self._log.has_durable_copy:
+            for name in self._log.begin_anew():
+                self._root.store.delete(name)
+        original(self, *how)  # type: ignore[arg-type]
+
+    kinds = ("pause_manager", "woken_manager", "second_manager", "crash_manager")
+    return Mutant(RootKeeper, "look_after", look_after, kinds)
+
+
+GENERATION_MUTANTS: tuple[Callable[[], Mutant], ...] = (
+    the_old_generation_goes_before_the_copy_is_durable,
+    a_notice_between_copy_and_beginning_is_lost,
+    a_replaced_manager_begins_the_log_anew,
+    line(
+        "a_copy_forgets_who_ended",
+        takeover,
+        "_begin_from",
+        "is_finished=copy.is_finished",
+        "is_finished=False",
+        FAULTS,
+    ),
+    line(
+        "a_copy_forgets_which_names_were_given",
+        takeover,
+        "_begin_from",
+        "notice.epoch, notice.takeovers",
+        "0, 0",
+        FAULTS,
+    ),
+)
