@@ -17,9 +17,12 @@ from rstream.errors import (
     UnauthorizedError,
     UsageError,
 )
+from rstream.intake.appender import Appender
+from rstream.intake.producers import Ack, ProducerPosition
+from rstream.intake.reader import LogReader, open_log
 from rstream.items.batch import Items, item_schema
 from rstream.items.digest import StreamDigest
-from rstream.limits import StreamLimits
+from rstream.limits import AppendLimits, StreamLimits
 from rstream.log.background import Background, InlineBackground, ThreadBackground
 from rstream.log.reader import StreamReader, open_reader, read_events
 from rstream.log.stream import RStream
@@ -30,6 +33,9 @@ from rstream.types import INF_TIME, MIN_TIME, SeqRange, SequenceNumber, StreamId
 __all__ = [
     "INF_TIME",
     "MIN_TIME",
+    "Ack",
+    "AppendLimits",
+    "Appender",
     "BackPressureError",
     "Background",
     "BlobStore",
@@ -40,9 +46,11 @@ __all__ = [
     "IntegrityError",
     "InvalidBatchError",
     "Items",
+    "LogReader",
     "ManualClock",
     "MemoryBlobs",
     "OperatingError",
+    "ProducerPosition",
     "RStream",
     "SeqRange",
     "SequenceConflictError",
@@ -63,6 +71,7 @@ __all__ = [
     "UnauthorizedError",
     "UsageError",
     "item_schema",
+    "open_log",
     "open_reader",
     "open_store",
     "read_events",

@@ -197,3 +197,146 @@ class UnauthorizedError(UsageError):
     """A call without the job's secret."""
 
     message = "the call did not carry this job's secret"
+
+
+@error_class
+class RowError(UsageError):
+    """Rows that were handed in do not fit the declared columns; none of them was taken."""
+
+    #: Counted from 0.
+    row: int
+    column: str
+    reason: str
+
+    def __str__(self) -> str:
+        column = f", column {self.column}" if self.column else ""
+        return f"row {self.row}{column}: {self.reason}; no row was taken"
+
+
+@error_class
+class LogSchemaError(UsageError):
+    """A log is declared with other columns than it has."""
+
+    log: str
+    declared: str
+    given: str
+
+    message = (
+        "{log} has the columns {declared}, not {given}; a log keeps its columns: write "
+        "another one for others"
+    )
+
+
+@error_class
+class NoLogError(UsageError):
+    """There is no log of appended rows at this place."""
+
+    log: str
+
+    message = (
+        "{log} holds no log of appended rows; rstream.Appender(uri, schema) or "
+        "`jobmanager intake` makes one"
+    )
+
+
+@error_class
+class CorruptLogError(IntegrityError):
+    """A file of a log does not hold what was written."""
+
+    path: str
+    reason: str
+
+    message = "{path}: {reason}; put the file back from a copy"
+
+
+@error_class
+class ProducerGapError(UsageError):
+    """A producer left out a number."""
+
+    log: str
+    producer: str
+    number: int
+    next_number: int
+
+    message = (
+        "{log}: producer {producer} gave number {number}, but its next number is {next_number}: "
+        "repeat what is missing first"
+    )
+
+
+@error_class
+class UnknownProducerError(UsageError):
+    """A producer whose numbers are not known begins in their middle."""
+
+    log: str
+    producer: str
+    number: int
+
+    message = (
+        "{log}: producer {producer} gave number {number}, but is not known: a new producer begins "
+        "with number 0, and one that was silent for too long needs another id"
+    )
+
+
+@error_class
+class ProducerFencedError(UsageError):
+    """A producer that another one with its id has replaced."""
+
+    log: str
+    producer: str
+    epoch: int
+    newest_epoch: int
+
+    message = (
+        "{log}: producer {producer} has epoch {epoch}, but epoch {newest_epoch} has taken its "
+        "place; stop this one"
+    )
+
+
+@error_class
+class TooManyProducersError(OperatingError):
+    """A new producer, where as many are known as may be."""
+
+    log: str
+    producers_max: int
+
+    message = (
+        "{log}: {producers_max} producers are known, and no more are taken: give ids that last "
+        "(not one per request), or raise producers_max"
+    )
+
+
+@error_class
+class AppenderFencedError(OperatingError):
+    """Another appender has opened the log; what this one appends is refused."""
+
+    log: str
+    epoch: int
+
+    message = (
+        "{log}: another appender has taken the place of this one (epoch {epoch}); nothing more "
+        "is taken here"
+    )
+
+
+@error_class
+class AppenderBusyError(OperatingError):
+    """Too much waits to become durable."""
+
+    log: str
+    waiting_appends: int
+    waiting_bytes: int
+
+    message = (
+        "{log}: {waiting_appends} appends with {waiting_bytes} bytes wait to become durable; "
+        "append again later"
+    )
+
+
+@error_class
+class AppenderClosedError(UsageError):
+    """The appender was closed."""
+
+    log: str
+
+    message = "{log}: the appender is closed; nothing was taken"

@@ -35,3 +35,45 @@ class StreamLimits:
         assert self.segment_bytes_max > 0, self.segment_bytes_max
         assert self.segment_rows_max > 0, self.segment_rows_max
         assert self.flush_interval_ms >= 0, self.flush_interval_ms
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLimits:
+    """The bounds of one :class:`~rstream.intake.appender.Appender`."""
+
+    #: How long the first append of a commit waits for others that share its flush.
+    commit_wait_ms: float = 2.0
+    #: A commit is made at once when this many rows wait for it.
+    commit_rows_max: int = 1 << 16
+    #: A commit is made at once when this much waits for it; one append may overshoot it.
+    commit_bytes_max: int = 8 * MIB
+    #: Appends that wait to become durable; another one is refused.
+    waiting_appends_max: int = 1 << 14
+    #: What they may hold together; one append may overshoot it.
+    waiting_bytes_max: int = 64 * MIB
+    #: Commits become a Parquet segment when there are this many, ...
+    segment_commits_max: int = 256
+    #: ... or they hold this many rows, ...
+    segment_rows_max: int = 1 << 20
+    #: ... or this much, ...
+    segment_bytes_max: int = 32 * MIB
+    #: ... or the oldest one is this old.
+    segment_interval_s: float = 60.0
+    #: Segments that wait to be written; until then appends wait, too.
+    segments_waiting_max: int = 2
+    #: How long a segment that could not be written waits for the next attempt.
+    segment_retry_s: float = 1.0
+    #: A producer that has been silent for so long is forgotten when a segment is cut.
+    producer_silence_s: float = 7 * 86_400.0
+    #: Producers that are remembered; another one is refused.
+    producers_max: int = 100_000
+    #: How long ``append`` waits to become durable.
+    append_wait_s: float = 60.0
+    #: How long ``close`` waits for what is under way.
+    close_wait_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        assert self.commit_wait_ms >= 0, self.commit_wait_ms
+        assert self.commit_rows_max > 0, self.commit_rows_max
+        assert self.segment_commits_max > 0, self.segment_commits_max
+        assert self.segments_waiting_max > 0, self.segments_waiting_max

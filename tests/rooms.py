@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent
 
 ROOMS = (
     *("rstream/types.py", "rstream/errors.py", "rstream/limits.py", "rstream/clock.py"),
-    *("rstream/items", "rstream/store", "rstream/format", "rstream/log", "rstream/transport"),
-    "rstream",
+    *("rstream/items", "rstream/store", "rstream/format", "rstream/log", "rstream/intake"),
+    *("rstream/transport", "rstream"),
     *("rvertex/errors.py", "rvertex/messages.py"),
     *("rvertex/events", "rvertex/keys", "rvertex/user_code", "rvertex/user_code/keyed"),
     *("rvertex/aggregates", "rvertex/operators"),
@@ -59,6 +59,7 @@ ROOMS = (
 #: No clock, randomness, environment or thread in what must replay the same.
 PURE = (
     *("rstream/items", "rstream/format", "rstream/log/tail.py", "rstream/store/segment_names.py"),
+    *("rstream/intake/producers.py", "rstream/intake/rows.py"),
     *("rvertex/events", "rvertex/keys", "rvertex/user_code", "rvertex/aggregates"),
     *("rvertex/operators", "rvertex/sources", "rvertex/vertex"),
     *("rvertex/checkpoint/codec.py", "rvertex/checkpoint/chunks.py"),

@@ -29,10 +29,11 @@ PUBLIC = {
         *("run", "resume", "collect", "collect_batch", "JobConfig", "Job"),
         *("read_late", "read_dead_letters", "read_events"),
         *("RStream", "StreamReader", "RVertex", "Snapshot", "merge", "__version__"),
+        *("Appender", "Ack", "open_log"),
     ),
     "planner": PLANNER,
     "jobmanager": ("run", "collect", "collect_batch", "resume", "Job", "JobConfig"),
-    "rstream": ("RStream", "StreamReader"),
+    "rstream": ("RStream", "StreamReader", "Appender", "open_log"),
     "rvertex": ("RVertex", "Snapshot", "merge"),
 }
 STREAM = (

@@ -1,0 +1,336 @@
+"""Appender: appends rows to a log and answers when they are durable.
+
+Appends that come at one time share a commit: one thread takes what waits, commits it, and answers
+all of it. Another thread writes commits as Parquet segments, so small appends make few files.
+
+Invariants: (1) an ``Ack`` means durable; (2) an append that failed may be repeated by a producer
+with the same number: it is in the log once; (3) what waits is bounded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rstream.clock import Clock, SystemClock
+from rstream.errors import (
+    AppenderBusyError,
+    AppenderClosedError,
+    AppenderFencedError,
+    StoreError,
+    StreamEngineError,
+    UsageError,
+)
+from rstream.intake.producers import Ack, ProducerPosition
+from rstream.intake.rows import as_rows
+from rstream.intake.writer import Append, LogWriter
+from rstream.store.blobs import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from rstream.intake.rows import Rows
+    from rstream.intake.writer import Result
+    from rstream.limits import AppendLimits
+    from rstream.store.protocol import BlobStore
+
+#: What an append costs beside its rows.
+_APPEND_BYTES = 256
+PRODUCER_CHARS_MAX = 200
+NUMBER_MAX = 2**63 - 1
+
+
+@dataclass(slots=True)
+class _Waiting:
+    append: Append
+    since_s: float
+    bytes: int
+    future: Future[Any]
+
+
+class Appender:
+    """Appends to the log in a folder or at any fsspec URL. Safe to use from many threads.
+
+    There is one appender of a log: a later one takes its place, and what this one appends from then
+    on is refused with :class:`~rstream.errors.AppenderFencedError`.
+    """
+
+    def __init__(
+        self,
+        uri_or_store: str | BlobStore,
+        schema: pa.Schema | Mapping[str, pa.DataType] | None = None,
+        *,
+        limits: AppendLimits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Open the log, or make it; ``schema`` None: it has to be there.
+
+        Raises:
+            NoLogError, LogSchemaError, UsageError: the log has other columns, or none.
+            StoreError: its place cannot be read or written.
+        """
+        store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
+        columns = schema if schema is None or isinstance(schema, pa.Schema) else pa.schema(schema)
+        self._clock = clock or SystemClock()
+        self._writer = LogWriter(store, columns, limits=limits, clock=self._clock)
+        self.uri, self.schema, self.limits = store.uri, self._writer.schema, self._writer.limits
+        self._changed = threading.Condition()
+        self._queue: deque[_Waiting] = deque()
+        self._bytes = 0
+        self._is_closing = False
+        self._fenced: AppenderFencedError | None = None
+        #: Why the last segment could not be written.
+        self._segment_error: StreamEngineError | None = None
+        #: Everything is answered.
+        self._is_done = False
+        #: After a failed commit no cut is tried before.
+        self._cut_after_s = 0.0
+        names = {"log-commit": self._commit_all, "log-segment": self._write_segments}
+        self._threads = [
+            threading.Thread(target=body, name=name, daemon=True) for name, body in names.items()
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def append(
+        self, rows: Rows, *, producer: str | None = None, epoch: int = 0, number: int | None = None
+    ) -> Ack:
+        """Append a batch, a table or a list of dicts; returns when they are durable.
+
+        ``producer`` and ``number`` (dense from 0) make a repeat of the same append safe: it is
+        acknowledged again and appended once. Without them a repeat is appended again.
+
+        Raises:
+            RowError, InvalidBatchError: the rows do not fit the log's columns.
+            ProducerGapError, UnknownProducerError, ProducerFencedError: the number is refused.
+            AppenderFencedError: another appender has taken the place of this one.
+            AppenderBusyError, TooManyProducersError, StoreError: append again later.
+        """
+        ack = self._wait(self.submit(rows, producer=producer, epoch=epoch, number=number))
+        assert isinstance(ack, Ack), ack
+        return ack
+
+    def submit(
+        self, rows: Rows, *, producer: str | None = None, epoch: int = 0, number: int | None = None
+    ) -> Future[Ack]:
+        """The same without waiting; the future has the answer or what ``append`` raises."""
+        batch = as_rows(self.uri, self.schema, rows)
+        if (producer is None) != (number is None):
+            raise UsageError(f"{self.uri}: producer= and number= belong together")
+        _check_producer(self.uri, producer, epoch, number or 0)
+        return self._put(Append(batch, producer, epoch, number or 0), batch.nbytes)
+
+    def open_producer(self, producer: str, epoch: int | None = None) -> ProducerPosition:
+        """Where a producer goes on; fences its lower epochs. ``epoch`` None: one more than before.
+
+        A producer that starts again calls this, so that what its former process may still send is
+        refused.
+        """
+        _check_producer(self.uri, producer, epoch or 0, 0)
+        found = self._wait(self._put(Append(None, producer, epoch), 0))
+        assert isinstance(found, ProducerPosition), found
+        return found
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another appender has taken the place of this one."""
+        return self._fenced is not None
+
+    @property
+    def waiting_appends(self) -> int:
+        """Appends that are not answered yet."""
+        return len(self._queue)
+
+    def close(self) -> None:
+        """Make everything durable that was submitted, write it as a segment, and stop.
+
+        Raises:
+            StoreError: something could not be written; what was acknowledged is durable all the
+                same, and the next appender goes on with it.
+        """
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(self.limits.close_wait_s)
+        if any(thread.is_alive() for thread in self._threads):
+            raise StoreError(self.uri, f"close took longer than {self.limits.close_wait_s:g} s")
+        if self._segment_error is not None:
+            raise self._segment_error
+
+    def __enter__(self) -> Appender:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _put(self, append: Append, size_bytes: int) -> Future[Any]:
+        limits, future = self.limits, Future[Any]()
+        size_bytes += _APPEND_BYTES
+        with self._changed:
+            if self._fenced is not None:
+                raise self._fenced
+            if self._is_closing:
+                raise AppenderClosedError(self.uri)
+            is_full = self._bytes >= limits.waiting_bytes_max
+            if is_full or len(self._queue) >= limits.waiting_appends_max:
+                raise AppenderBusyError(self.uri, len(self._queue), self._bytes)
+            now_s = self._clock.monotonic_s()
+            self._queue.append(_Waiting(append, now_s, size_bytes, future))
+            self._bytes += size_bytes
+            self._changed.notify_all()
+        return future
+
+    def _wait(self, future: Future[Any]) -> object:
+        try:
+            return future.result(self.limits.append_wait_s)
+        except TimeoutError:
+            reason = f"not durable after {self.limits.append_wait_s:g} s; it may become so"
+            raise StoreError(self.uri, reason) from None
+
+    def _commit_all(self) -> None:
+        """Body of the thread that commits; ends with ``close``, when all is answered."""
+        while (taken := self._take()) is not None:
+            self._answer(taken, self._commit(taken))
+        self._answer([], self._commit([], is_last=True))
+        with self._changed:
+            self._is_done = True
+            self._changed.notify_all()
+
+    def _take(self) -> list[_Waiting] | None:
+        """What shares the next commit, maybe nothing but a cut; None: closed, and all is answered.
+
+        It stays in the queue until it is answered.
+        """
+        limits, wait_ms = self.limits, self.limits.commit_wait_ms
+        with self._changed:
+            while True:  # ends when something is due, or with ``close``
+                now_s = self._clock.monotonic_s()
+                if self._queue:
+                    left_s = self._queue[0].since_s + wait_ms / 1e3 - now_s
+                    is_full = self._bytes >= limits.commit_bytes_max
+                    if left_s <= 0 or is_full or self._is_closing or self._fenced is not None:
+                        return self._head()
+                    self._changed.wait(left_s)
+                elif self._is_closing:
+                    return None
+                else:
+                    left = None if self._fenced is not None else self._writer.cut_wait_s()
+                    if left is not None:
+                        left = max(left, self._cut_after_s - now_s)
+                        if left <= 0:
+                            return []
+                    self._changed.wait(left)
+
+    def _head(self) -> list[_Waiting]:
+        """The front of the queue, as much as a commit holds; at least one."""
+        rows = size_bytes = 0
+        taken: list[_Waiting] = []
+        for waiting in self._queue:
+            batch = waiting.append.rows
+            rows += 0 if batch is None else batch.num_rows
+            size_bytes += waiting.bytes
+            is_over = rows > self.limits.commit_rows_max
+            if taken and (is_over or size_bytes > self.limits.commit_bytes_max):
+                break
+            taken.append(waiting)
+        return taken
+
+    def _commit(
+        self, taken: Sequence[_Waiting], *, is_last: bool = False
+    ) -> list[Result] | StreamEngineError:
+        """Commit it; the results, or why nothing of it is known to be durable."""
+        if self._fenced is not None:
+            return self._fenced
+        try:
+            self._wait_for_segments()
+            is_cut = is_last or self._writer.cut_wait_s() == 0
+            return self._writer.commit([w.append for w in taken], is_cut=is_cut)
+        except StreamEngineError as error:
+            return error
+        except Exception as error:  # never lost: it is the answer
+            return StoreError(self.uri, repr(error))
+
+    def _answer(self, taken: Sequence[_Waiting], results: list[Result] | StreamEngineError) -> None:
+        failure = results if isinstance(results, StreamEngineError) else None
+        with self._changed:
+            for waiting in taken:
+                assert self._queue.popleft() is waiting, waiting
+                self._bytes -= waiting.bytes
+            if isinstance(failure, AppenderFencedError):
+                self._fenced = failure
+            elif failure is not None:
+                self._cut_after_s = self._clock.monotonic_s() + self.limits.segment_retry_s
+            self._changed.notify_all()
+        answers = results if isinstance(results, list) else [results] * len(taken)
+        for waiting, answer in zip(taken, answers, strict=True):
+            if isinstance(answer, StreamEngineError):
+                waiting.future.set_exception(answer)
+            else:
+                waiting.future.set_result(answer)
+
+    def _wait_for_segments(self) -> None:
+        """Wait until there is room for another cut. Raises what hinders the segments."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    self._writer.segments_pending < self.limits.segments_waiting_max
+                    or self._segment_error is not None
+                ),
+                self.limits.append_wait_s,
+            )
+            if self._writer.segments_pending < self.limits.segments_waiting_max:
+                return
+            raise self._segment_error or StoreError(self.uri, "its segments are not written")
+
+    def _write_segments(self) -> None:
+        """Body of the thread that writes segments; ends after the other one."""
+        while True:  # ends with ``close``
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_done or self._writer.segments_pending > 0)
+                if not self._writer.segments_pending:
+                    return
+            error = self._write_segment()
+            with self._changed:
+                self._segment_error = error
+                self._changed.notify_all()
+                if error is None:
+                    continue
+                if self._is_done:
+                    return
+                self._changed.wait(self.limits.segment_retry_s)
+
+    def _write_segment(self) -> StreamEngineError | None:
+        try:
+            self._writer.write_segment()
+        except StreamEngineError as error:
+            return error
+        except Exception as error:  # never lost: appends and ``close`` raise it
+            return StoreError(self.uri, repr(error))
+        return None
+
+
+def _check_producer(log: str, producer: str | None, epoch: int, number: int) -> None:
+    """Refuse what the table of producers cannot hold."""
+    if producer is not None and not (
+        0 < len(producer) <= PRODUCER_CHARS_MAX and producer.isprintable()
+    ):
+        raise UsageError(
+            f"{log}: the id of a producer is printable text of 1 to {PRODUCER_CHARS_MAX} "
+            f"characters, not {producer[:PRODUCER_CHARS_MAX]!r}"
+        )
+    if not (0 <= epoch <= NUMBER_MAX and 0 <= number <= NUMBER_MAX):
+        raise UsageError(
+            f"{log}: epochs and numbers of producers are from 0 to 2**63-1, not {epoch}, {number}"
+        )

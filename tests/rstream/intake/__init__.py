@@ -1,0 +1,1 @@
+"""Logs of pushed rows: one writer, producers that repeat, readers by position."""
