@@ -50,6 +50,7 @@ ROOMS = (
     "planner/batch/spark_sql",
     *("planner/batch/temporal", "planner/batch/user_code", "planner/batch"),
     *("planner/api", "planner/sql/reading", "planner/sql/expressions", "planner/sql/clauses"),
+    "planner/sql/tables",
     *("planner/sql", "planner/explain", "planner"),
     *("jobmanager/errors.py", "jobmanager/config.py", "jobmanager/logs.py"),
     *("jobmanager/notes.py", "jobmanager/options.py", "jobmanager/spark_daemon.py"),

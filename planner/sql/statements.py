@@ -1,7 +1,8 @@
-"""A text in SQL: any number of CREATE STREAM, then one SELECT or INSERT INTO.
+"""A text in SQL: any number of CREATE, then one SELECT or INSERT INTO.
 
-``CREATE STREAM name AS SELECT ...`` names a query. A SELECT at the end makes a Stream, an INSERT
-INTO makes a Query.
+``CREATE STREAM | SOURCE | TABLE | SINK name WITH (...)`` declares a table of some connector,
+``CREATE STREAM | VIEW name AS SELECT ...`` names a query. A SELECT at the end makes a Stream, an
+INSERT INTO makes a Query.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.clauses.declarations import Declaration, declared
 from planner.sql.clauses.select import compile_query
 from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.names import Names
 from planner.sql.reading.parsing import parse
 from planner.sql.reading.read_parts import check_parts, check_whole
+from planner.sql.tables.declarations import Declaration, declared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from planner.api.expressions import Expr
     from planner.api.stream import Query, Stream
     from rvertex.aggregates.user_defined import UserAggregate
+
+#: What has options, what is a SELECT with a name, and both in messages.
+_TABLES = ("STREAM", "SOURCE", "TABLE", "SINK")
+_QUERIES = ("STREAM", "VIEW")
+_LISTED = "STREAM, SOURCE, TABLE, SINK and VIEW"
 
 
 def compile_text(
@@ -55,7 +61,7 @@ def _answer(
         check_whole(statement, text)
         if isinstance(statement, exp.Create):
             if answer is not None:
-                raise text.error(statement, "CREATE STREAM comes before the SELECT")
+                raise text.error(statement, f"CREATE {statement.kind} comes before the SELECT")
             compiler.create(statement)
             continue
         if answer is not None:
@@ -78,26 +84,48 @@ class _Statements:
         self._declared: dict[str, Declaration] = {}
 
     def create(self, node: exp.Create) -> None:
-        """Take note of a stream."""
+        """Take note of a table or a named query."""
         table = node.this.this if isinstance(node.this, exp.Schema) else node.this
         kind = str(node.args.get("kind"))
-        if kind != "STREAM":
-            raise self.text.error(node, f"CREATE {kind} is not supported; there is CREATE STREAM")
+        if kind not in _TABLES and kind not in _QUERIES:
+            reason = f"CREATE {kind} is not supported; there are CREATE {_LISTED}"
+            raise self.text.error(node, reason)
         for part in ("exists", "replace"):
             if node.args.get(part):
-                raise self.text.error(node, "CREATE STREAM takes no OR REPLACE or IF NOT EXISTS")
+                raise self.text.error(node, f"CREATE {kind} takes no OR REPLACE or IF NOT EXISTS")
         name = table.name
         if name in self._names.streams:
             raise self.text.error(table, f"there is a stream {name!r} already")
-        if node.args.get("expression") is None:
+        if node.args.get("expression") is None and kind in _TABLES:
             declaration = declared(node, self.text, self._variables)
             self._declared[name] = declaration
             made: list[Stream] = []
             self._add(name, lambda: _once(made, declaration.source))
             return
-        if node.args.get("properties") or isinstance(node.this, exp.Schema):
-            raise self.text.error(table, "CREATE STREAM ... AS SELECT takes no options or columns")
-        self._add(name, _constant(compile_query(node.args["expression"], self._names)))
+        self._add(name, _constant(self._named_query(node, table, kind)))
+
+    def _named_query(self, node: exp.Create, table: exp.Expr, kind: str) -> Stream:
+        """``CREATE STREAM | VIEW name [(columns)] AS SELECT ...``."""
+        if kind not in _QUERIES or node.args.get("expression") is None:
+            raise self.text.error(table, f"write CREATE VIEW {table.name} AS SELECT ...")
+        if node.args.get("properties"):
+            raise self.text.error(table, f"CREATE {kind} ... AS SELECT takes no options")
+        stream = compile_query(node.args["expression"], self._names)
+        return self._listed(stream, node.this)
+
+    def _listed(self, stream: Stream, schema: exp.Expr) -> Stream:
+        """The stream with its columns called as ``name (a, b)`` says, by place."""
+        if not isinstance(schema, exp.Schema):
+            return stream
+        names = [column.name for column in schema.expressions]
+        if len(names) != len(stream.schema):
+            reason = f"{len(names)} names for {len(stream.schema)} columns"
+            raise self.text.error(schema, reason)
+        for column in schema.expressions:
+            if not isinstance(column, exp.Identifier):
+                raise self.text.error(column, "here stand names of columns alone")
+        with self.text.located(schema):
+            return stream.rename(dict(zip(stream.schema.names, names, strict=True)))
 
     def answer(self, node: exp.Expr) -> Query | Stream:
         """What the SELECT or INSERT INTO gives."""
@@ -106,22 +134,35 @@ class _Statements:
         if isinstance(node, exp.Query):
             return compile_query(node, self._names)
         place = self.text.statement(node)
-        raise self.text.error_at(place, "a statement is CREATE STREAM, SELECT or INSERT INTO")
+        raise self.text.error_at(place, "a statement is CREATE, SELECT or INSERT INTO")
 
     def _insert(self, node: exp.Insert) -> Query:
-        target = node.this
+        schema = node.this
+        target = schema.this if isinstance(schema, exp.Schema) else schema
         extra = [k for k, v in node.args.items() if v and k not in ("this", "expression", "with_")]
         if extra or not isinstance(target, exp.Table) or not isinstance(node.expression, exp.Query):
             raise self.text.error(target, "write INSERT INTO stream SELECT ...")
         declaration = self._declared.get(target.name)
         if declaration is None:
             raise self.text.error(
-                target, f"declare it first: CREATE STREAM {target.name} WITH (path = '...')"
+                target, f"declare it first: CREATE SINK {target.name} WITH (path = '...')"
             )
         body = node.expression
         if node.args.get("with_") is not None:
             body.set("with_", node.args["with_"])
-        return declaration.target(compile_query(body, self._names))
+        found = compile_query(body, self._names)
+        return declaration.target(self._ordered(found, schema, declaration))
+
+    def _ordered(self, found: Stream, schema: exp.Expr, target: Declaration) -> Stream:
+        """What is inserted, in the order of the target's columns; all of them are needed."""
+        if not isinstance(schema, exp.Schema):
+            return found
+        found = self._listed(found, schema)
+        wanted = target.table.columns.names or tuple(found.schema.names)
+        if sorted(wanted) != sorted(found.schema.names):
+            reason = f"every column of the target is needed: {', '.join(wanted)}"
+            raise self.text.error(schema, reason)
+        return found.select(*wanted)
 
     def _add(self, name: str, make: Callable[[], Stream]) -> None:
         streams = {**self._names.streams, name: make}

@@ -1,1 +1,1 @@
-"""SELECT, its clauses, and CREATE STREAM."""
+"""SELECT and its clauses."""

@@ -1,8 +1,5 @@
 """A text in SQL as sqlglot's trees, each node of which can be found again in the text.
 
-sqlglot's own grammar, with three things of ours: ``CREATE STREAM`` is read as ``CREATE TABLE``, the
-options in ``WITH (...)`` are any ``name = expression``, and nothing is passed on unparsed.
-
 Source: sqlglot keeps the place of identifiers, literals and names of functions; for the others the
 place is that of their first part, of their operator, or of the token that was read last.
 """
@@ -14,7 +11,7 @@ import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -24,12 +21,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.errors import ExpressionTypeError
 from planner.sql.reading.errors import SqlError, sql_type
+from planner.sql.reading.grammar import StreamParser, adapted
 from rstream.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-E = TypeVar("E", bound=exp.Expr)
 Place = tuple[int, int]
 _MISSING = re.compile(r"Missing (.+) from (\d+):(\d+)")
 _REQUIRED = re.compile(r"Required keyword: '(\w+)' missing for <class '.*\.(\w+)'>")
@@ -200,44 +197,6 @@ class SqlText:
         return min(places, default=None)
 
 
-class _StreamParser(Parser):
-    """The grammar of sqlglot's own dialect, with the differences that the module names."""
-
-    def expression(
-        self, instance: E, token: Token | None = None, comments: list[str] | None = None
-    ) -> E:
-        if token is None and self._prev and all("start" not in n.meta for n in instance.walk()):
-            instance.update_positions(self._prev)
-        return super().expression(instance, token, comments)
-
-    def _parse_property(self) -> exp.Expr | list[exp.Expr] | None:
-        name = self._curr
-        if name and name.token_type is TokenType.WITH:
-            return super()._parse_property()
-        if not (name and self._next and self._next.token_type is TokenType.EQ):
-            return None
-        self._advance(2)
-        value = self._parse_disjunction()
-        if value is None:
-            self.raise_error("an option needs a value")
-        option = exp.Property(this=exp.var(name.text), value=value)
-        option.update_positions(name)
-        return option
-
-    def _parse_function(self, *args: Any, **options: Any) -> exp.Expr | None:
-        """What builds a node of a function fails in Python's words where arguments are missing."""
-        name = self._curr
-        try:
-            return super()._parse_function(*args, **options)
-        except (LookupError, AttributeError, TypeError, ValueError):
-            self.raise_error(f"{name.text.upper()} does not take these arguments", name)
-            raise
-
-    def _parse_as_command(self, start: Token) -> exp.Command:
-        self.raise_error("this cannot be read here", self._curr or start)
-        return super()._parse_as_command(start)
-
-
 def parse(text: str) -> tuple[SqlText, list[exp.Expr]]:
     """The statements of a text.
 
@@ -246,7 +205,7 @@ def parse(text: str) -> tuple[SqlText, list[exp.Expr]]:
     """
     dialect = Dialect()
     try:
-        tokens = tuple(_adapted(dialect.tokenize(text)))
+        tokens = tuple(adapted(dialect.tokenize(text)))
     except TokenError as error:
         _raise_token_error(SqlText(text, ()), error)
     source = SqlText(text, tokens)
@@ -258,26 +217,12 @@ def parse(text: str) -> tuple[SqlText, list[exp.Expr]]:
         if before.token_type is TokenType.NUMBER and adjacent:
             raise source.error_at(place, "this cannot follow a number; quote it as '5s'")
     try:
-        parsed = _StreamParser(dialect=dialect).parse(list(tokens), text)
+        parsed = StreamParser(dialect=dialect).parse(list(tokens), text)
     except ParseError as error:
         _raise_parse_error(source, error)
     except RecursionError:
         raise source.error_at((0, 1), "this is nested too deeply") from None
     return source, [statement for statement in parsed if statement is not None]
-
-
-def _adapted(tokens: list[Token]) -> Iterator[Token]:
-    """``STREAM`` after ``CREATE`` means a table to sqlglot; ``SESSION(`` is a function here."""
-    before: Token | None = None
-    for at, token in enumerate(tokens):
-        after = tokens[at + 1] if at + 1 < len(tokens) else None
-        kind = token.token_type
-        if before and before.token_type is TokenType.CREATE and token.text.upper() == "STREAM":
-            kind = TokenType.TABLE
-        if kind is TokenType.SESSION and after and after.token_type is TokenType.L_PAREN:
-            kind = TokenType.VAR
-        before = token
-        yield Token(kind, token.text, token.line, token.col, token.start, token.end, token.comments)
 
 
 def _raise_token_error(source: SqlText, error: TokenError) -> NoReturn:
@@ -301,9 +246,7 @@ def _check_first_words(source: SqlText) -> None:
             near = get_close_matches(token.text.upper(), _FIRST_WORDS, n=1, cutoff=0.6)
             hint = f"; did you mean {near[0]}?" if near else ""
             place = (token.start, token.end + 1)
-            raise source.error_at(
-                place, f"a statement is CREATE STREAM, SELECT or INSERT INTO{hint}"
-            )
+            raise source.error_at(place, f"a statement is CREATE, SELECT or INSERT INTO{hint}")
         begins = token.token_type is TokenType.SEMICOLON
 
 

@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.grammar import (
+    Descriptor,
+    Metadata,
+    TableArgument,
+    Watermark,
+    WindowTable,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -26,7 +34,13 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Create: ("this", "expression", "kind", "properties"),
     exp.Insert: (*_TWO, "with_"),
     exp.Schema: _LIST,
-    exp.ColumnDef: ("this", "kind"),
+    exp.ColumnDef: ("this", "kind", "constraints"),
+    exp.ColumnConstraint: ("kind",),
+    exp.ComputedColumnConstraint: ("this",),
+    exp.PrimaryKey: ("expressions", "include", "options"),
+    exp.IndexParameters: (),
+    Metadata: ("this",),
+    Watermark: _TWO,
     exp.Properties: ("expressions",),
     exp.Property: ("this", "value"),
     # Queries.
@@ -37,6 +51,10 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.CTE: ("this", "alias"),
     exp.From: ("this",),
     exp.Table: ("this", "alias"),
+    WindowTable: (*_LIST, "alias"),
+    TableArgument: _LIST,
+    Descriptor: ("this",),
+    exp.Kwarg: _TWO,
     exp.TableAlias: ("this",),
     exp.Join: ("this", "side", "kind", "on", "using"),
     exp.Where: ("this",),

@@ -1,0 +1,185 @@
+"""The grammar: sqlglot's own, with the statements and tables that it does not know.
+
+Ours are ``CREATE STREAM | SOURCE | SINK``, read as ``CREATE TABLE``; options ``name = expression``
+in ``WITH (...)``; ``WATERMARK FOR`` and ``METADATA`` among columns; and tables of windows in FROM,
+in Flink's spellings: ``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))``. Nothing is
+passed on unparsed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from sqlglot import exp
+from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import Token, TokenType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+E = TypeVar("E", bound=exp.Expr)
+#: What is read as CREATE TABLE.
+TABLE_WORDS = ("STREAM", "SOURCE", "SINK")
+#: Window functions that may stand in FROM.
+WINDOW_TABLES = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
+
+
+class Watermark(exp.Expression):
+    """``WATERMARK FOR this AS expression``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
+
+
+class Metadata(exp.Expression):
+    """``METADATA [FROM this] [VIRTUAL]`` behind the type of a column."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": False}
+
+
+class WindowTable(exp.Expression):
+    """A window function in FROM: its name ``this``, and its arguments as they are written."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True, "alias": False}
+
+
+class TableArgument(exp.Expression):
+    """``TABLE name [PARTITION BY ...]`` among the arguments of a window function."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
+
+
+class Descriptor(exp.Expression):
+    """``DESCRIPTOR(column)`` among them."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class StreamParser(Parser):
+    """The grammar of sqlglot's own dialect, with the differences that the module names."""
+
+    CONSTRAINT_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        **Parser.CONSTRAINT_PARSERS,
+        "METADATA": lambda self: self.parse_metadata(),
+    }
+
+    def expression(
+        self, instance: E, token: Token | None = None, comments: list[str] | None = None
+    ) -> E:
+        if token is None and self._prev and all("start" not in n.meta for n in instance.walk()):
+            instance.update_positions(self._prev)
+        return super().expression(instance, token, comments)
+
+    def _parse_property(self) -> exp.Expr | list[exp.Expr] | None:
+        name = self._curr
+        if name and name.token_type is TokenType.WITH:
+            return super()._parse_property()
+        if not (name and self._next and self._next.token_type is TokenType.EQ):
+            return None
+        self._advance(2)
+        value = self._parse_disjunction()
+        if value is None:
+            self.raise_error("an option needs a value")
+        option = exp.Property(this=exp.var(name.text), value=value)
+        option.update_positions(name)
+        return option
+
+    def _parse_field_def(self) -> exp.Expr | None:
+        if not self._match_text_seq("WATERMARK", "FOR"):
+            return super()._parse_field_def()
+        column = self._parse_id_var()
+        if column is None or not self._match(TokenType.ALIAS):
+            self.raise_error("write WATERMARK FOR column AS column - INTERVAL '5' SECOND")
+        return self.expression(Watermark(this=column, expression=self._parse_disjunction()))
+
+    def parse_metadata(self) -> exp.Expr:
+        """What follows the word METADATA."""
+        key = self._parse_string() if self._match(TokenType.FROM) else None
+        self._match_text_seq("VIRTUAL")
+        return self.expression(Metadata(this=key))
+
+    def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
+        return self._parse_window_table() or super()._parse_table(*args, **options)
+
+    def _parse_window_table(self) -> exp.Expr | None:
+        """A window function, alone or in ``TABLE(...)``; None: there is none."""
+        before = self._index
+        is_wrapped = self._match_pair(TokenType.TABLE, TokenType.L_PAREN)
+        name, after = self._curr, self._next
+        is_call = name and after and after.token_type is TokenType.L_PAREN
+        if not is_call or name.text.upper() not in WINDOW_TABLES:
+            self._retreat(before)
+            return None
+        self._advance(2)
+        arguments = self._parse_csv(self._parse_window_argument)
+        self._match_r_paren()
+        if is_wrapped:
+            self._match_r_paren()
+        called = exp.to_identifier(name.text)
+        called.update_positions(name)
+        node = WindowTable(this=called, expressions=arguments)
+        alias = self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS)
+        node.set("alias", alias)
+        node.update_positions(name)
+        return node
+
+    def _parse_window_argument(self) -> exp.Expr | None:
+        if self._next and self._next.token_type is TokenType.FARROW:
+            name = exp.var(self._curr.text)
+            name.update_positions(self._curr)
+            self._advance(2)
+            return self.expression(exp.Kwarg(this=name, expression=self._parse_window_argument()))
+        if self._match(TokenType.TABLE):
+            table = self._parse_table_parts()
+            return self.expression(TableArgument(this=table, expressions=self._parse_keys()))
+        if self._match_text_seq("DESCRIPTOR", "("):
+            column = self._parse_column()
+            self._match_r_paren()
+            return self.expression(Descriptor(this=column))
+        return self._parse_disjunction()
+
+    def _parse_keys(self) -> list[exp.Expr]:
+        """``PARTITION BY a, b`` in front of a comma and DESCRIPTOR."""
+        if not self._match_text_seq("PARTITION", "BY"):
+            return []
+        is_wrapped = self._match(TokenType.L_PAREN)
+        keys = [self._parse_column()]
+        while self._match(TokenType.COMMA):  # ends: the text does
+            if self._curr and self._curr.text.upper() == "DESCRIPTOR":
+                self._retreat(self._index - 1)
+                break
+            keys.append(self._parse_column())
+        if is_wrapped:
+            self._match_r_paren()
+        return [key for key in keys if key is not None]
+
+    def _parse_function(self, *args: Any, **options: Any) -> exp.Expr | None:
+        """What builds a node of a function fails in Python's words where arguments are missing."""
+        name = self._curr
+        try:
+            return super()._parse_function(*args, **options)
+        except (LookupError, AttributeError, TypeError, ValueError):
+            self.raise_error(f"{name.text.upper()} does not take these arguments", name)
+            raise
+
+    def _parse_as_command(self, start: Token) -> exp.Command:
+        self.raise_error("this cannot be read here", self._curr or start)
+        return super()._parse_as_command(start)
+
+
+def adapted(tokens: list[Token]) -> Iterator[Token]:
+    """Our words after ``CREATE`` mean a table to sqlglot; ``SESSION(`` is a function here.
+
+    All streams of a text are temporary, so the word says nothing.
+    """
+    before: Token | None = None
+    for at, token in enumerate(tokens):
+        after = tokens[at + 1] if at + 1 < len(tokens) else None
+        kind = token.token_type
+        if before and before.token_type is TokenType.CREATE:
+            if kind is TokenType.TEMPORARY:
+                continue
+            kind = TokenType.TABLE if token.text.upper() in TABLE_WORDS else kind
+        if kind is TokenType.SESSION and after and after.token_type is TokenType.L_PAREN:
+            kind = TokenType.VAR
+        before = token
+        yield Token(kind, token.text, token.line, token.col, token.start, token.end, token.comments)

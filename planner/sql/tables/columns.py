@@ -1,0 +1,127 @@
+"""The columns in ``CREATE ... (name TYPE, ...)``: their types, and what is said of them besides.
+
+A column may be computed (``name AS expression``) or stand for what the connector knows of a row
+(``name TYPE METADATA``). ``WATERMARK FOR`` says which column is the time, and how late it may be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlglot import exp
+
+from planner.sql.reading.grammar import Metadata, Watermark
+from planner.sql.reading.literals import data_type, interval_us
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from planner.sql.reading.parsing import SqlText
+
+_MICROSECOND_DIGITS = 6
+_WATERMARK = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, or AS ts"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a declaration says of columns, by their names, in the order in which they stand."""
+
+    names: tuple[str, ...] = ()
+    #: Those that the rows have.
+    types: dict[str, pa.DataType] = field(default_factory=dict)
+    #: Where those stand, for messages.
+    nodes: dict[str, exp.Expr] = field(default_factory=dict)
+    computed: dict[str, exp.Expr] = field(default_factory=dict)
+    #: Name -> what the connector calls it.
+    metadata: dict[str, str] = field(default_factory=dict)
+    watermark: Watermark | None = None
+    #: How far rows may be out of order by the watermark.
+    delay_us: int = 0
+    primary_key: tuple[str, ...] = ()
+
+
+def columns_of(schema: exp.Expr, text: SqlText) -> Columns:
+    """The columns of a declaration; none if ``schema`` is a name alone.
+
+    Raises:
+        SqlError: something else stands there.
+    """
+    if not isinstance(schema, exp.Schema):
+        return Columns()
+    names: list[str] = []
+    types: dict[str, pa.DataType] = {}
+    nodes: dict[str, exp.Expr] = {}
+    computed: dict[str, exp.Expr] = {}
+    metadata: dict[str, str] = {}
+    watermark: Watermark | None = None
+    key: tuple[str, ...] = ()
+    for part in schema.expressions:
+        if isinstance(part, Watermark) and watermark is None:
+            watermark = part
+        elif isinstance(part, exp.PrimaryKey):
+            key = tuple(column.name for column in part.expressions)
+        elif isinstance(part, exp.ColumnDef):
+            if part.name in names:
+                raise text.error(part, f"column {part.name!r} is there twice")
+            names.append(part.name)
+            nodes[part.name] = part
+            _read_column(part, types, computed, metadata, text)
+        else:
+            raise text.error(part, "a column is a name and a type")
+    delay_us = 0 if watermark is None else _delay_us(watermark, names, text)
+    for name in key:
+        if name not in names:
+            raise text.error(schema, f"PRIMARY KEY ({name}): there is no such column")
+    return Columns(tuple(names), types, nodes, computed, metadata, watermark, delay_us, key)
+
+
+def _read_column(
+    column: exp.Expr,
+    types: dict[str, pa.DataType],
+    computed: dict[str, exp.Expr],
+    metadata: dict[str, str],
+    text: SqlText,
+) -> None:
+    kind, said = column.args.get("kind"), column.args.get("constraints") or []
+    said = [constraint.args["kind"] for constraint in said]
+    if kind is None and len(said) == 1 and type(said[0]) is exp.ComputedColumnConstraint:
+        computed[column.name] = said[0].this
+    elif kind is not None and len(said) == 1 and type(said[0]) is Metadata:
+        key = said[0].this
+        metadata[column.name] = column.name if key is None else key.name
+        types[column.name] = _declared_type(kind, column, text)
+    elif kind is not None and not said:
+        types[column.name] = _declared_type(kind, column, text)
+    else:
+        _refuse(column, text)
+
+
+def _refuse(column: exp.Expr, text: SqlText) -> NoReturn:
+    raise text.error(column, "a column is a name and a type")
+
+
+def _declared_type(kind: exp.DataType, column: exp.Expr, text: SqlText) -> pa.DataType:
+    """A type; TIMESTAMP(3) says how fine a time is written, which is read as it is."""
+    digits = [part.name for part in kind.expressions]
+    is_time = str(getattr(kind.this, "value", kind.this)).startswith("TIMESTAMP")
+    if is_time and len(digits) == 1 and digits[0].isdigit():
+        if int(digits[0]) > _MICROSECOND_DIGITS:
+            raise text.error(column, f"{kind.sql()}: times have microseconds here; TIMESTAMP(6)")
+        kind = exp.DataType(this=kind.this)
+    return data_type(kind, column, text)
+
+
+def _delay_us(watermark: Watermark, names: list[str], text: SqlText) -> int:
+    column, value = watermark.name, watermark.expression
+    if column not in names:
+        raise text.error(watermark, f"WATERMARK FOR {column}: there is no such column")
+    if isinstance(value, exp.Column) and value.name == column:
+        return 0
+    is_earlier = type(value) is exp.Sub and isinstance(value.this, exp.Column)
+    if not is_earlier or value.this.name != column:
+        raise text.error(watermark, _WATERMARK)
+    us = interval_us(value.expression, text)
+    if us < 0:
+        raise text.error(watermark, _WATERMARK)
+    return us

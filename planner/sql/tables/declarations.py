@@ -1,0 +1,116 @@
+"""``CREATE STREAM | SOURCE | SINK | TABLE name [(columns)] WITH (option = value, ...)``.
+
+What is declared can be read by a SELECT, be the target of INSERT INTO, or both, as its connector
+allows. Nothing is read before it is used. A new connector is a file with a record of options for
+each direction, and a line in :data:`CONNECTORS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from planner.sql.tables import filesystem
+from planner.sql.tables.columns import columns_of
+from planner.sql.tables.options import Given, knows, read_options, spellings, unknown_option
+from planner.sql.tables.table import Connector, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.api.stream import Stream
+    from planner.logical.query import Query
+    from planner.sql.reading.parsing import SqlText
+
+_CONNECTOR = "connector"
+#: By the name in ``WITH (connector = '...')``; one that is not named is the first.
+CONNECTORS: dict[str, Connector] = {
+    connector.name: connector for connector in (filesystem.CONNECTOR,)
+}
+#: What else they are called.
+_ALSO: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A table and its connector."""
+
+    table: Table
+    connector: Connector
+
+    def source(self) -> Stream:
+        """The stream of what is there.
+
+        Raises:
+            SqlError: the options do not fit, or the files cannot be read.
+        """
+        given, source = self.table.given, self.connector.source
+        if source is None or self.table.word == "SINK":
+            what = f"CREATE SINK {given.name.name}" if source else f"a {self.connector.name} table"
+            raise given.error("", f"{what} cannot be read; it is a target of INSERT INTO")
+        self._check_direction(source.options, "a target of INSERT INTO")
+        return source.open(self.table, read_options(source.options, given, self.table.title))
+
+    def target(self, stream: Stream) -> Query:
+        """The query that writes ``stream`` there."""
+        given, sink = self.table.given, self.connector.sink
+        if sink is None or self.table.word == "SOURCE":
+            what = f"CREATE SOURCE {given.name.name}" if sink else f"a {self.connector.name} table"
+            raise given.error("", f"{what} cannot be written")
+        if self.table.columns.watermark is not None:
+            raise self.table.text.error(
+                self.table.columns.watermark, "a target of INSERT INTO has no WATERMARK"
+            )
+        if self.table.word == "STREAM" and self.table.columns.names:
+            raise given.error("format", "a target of INSERT INTO is 'parquet' or 'rstream'")
+        self._check_direction(sink.options, "what is read", not_of="a target of INSERT INTO")
+        said = read_options(sink.options, given, self.table.title)
+        return sink.write(self.table, said, self.table.matched(stream))
+
+    def _check_direction(self, record: type[Any], of: str, not_of: str | None = None) -> None:
+        """Refuses an option that the connector has for the other direction alone."""
+        for name in self.table.given.values:
+            if name != _CONNECTOR and not knows(record, name):
+                reason = f"{name} is an option of {of}"
+                if not_of is not None:
+                    reason = f"{name} is not an option of {not_of}"
+                raise self.table.given.error(name, reason)
+
+
+def declared(node: exp.Create, text: SqlText, variables: Mapping[str, str]) -> Declaration:
+    """What a CREATE without AS says.
+
+    Raises:
+        SqlError: there is no such connector, or it has no such option.
+    """
+    schema = node.this
+    name = schema.this if isinstance(schema, exp.Schema) else schema
+    options: dict[str, exp.Expr] = {}
+    properties = node.args.get("properties")
+    parts = properties.expressions if properties is not None else []
+    places: dict[str, exp.Expr] = {}
+    for part in parts:
+        key = part.this.name.lower() if isinstance(part, exp.Property) else ""
+        if key in options:
+            raise text.error(part, f"{key} is given twice")
+        options[key], places[key] = part.args["value"], part
+    given = Given(text, variables, name, options)
+    connector = _connector(given)
+    records = [side.options for side in (connector.source, connector.sink) if side is not None]
+    for key, part in places.items():
+        if key != _CONNECTOR and not any(knows(record, key) for record in records):
+            known = (_CONNECTOR, *(s for record in records for s in spellings(record)))
+            raise text.error(part, unknown_option(key, known))
+    return Declaration(Table(str(node.args["kind"]), given, columns_of(schema, text)), connector)
+
+
+def _connector(given: Given) -> Connector:
+    if _CONNECTOR not in given.values:
+        return next(iter(CONNECTORS.values()))
+    name = given.text_of(_CONNECTOR).lower()
+    found = CONNECTORS.get(_ALSO.get(name, name))
+    if found is None:
+        raise given.error(_CONNECTOR, f"no connector {name!r}; there are: {', '.join(CONNECTORS)}")
+    return found

@@ -1,0 +1,155 @@
+"""The connector ``filesystem``: files that are read, folders that an answer is written to."""
+
+# ruff: noqa: RUF009 - option() makes a field
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from planner.api.sources import AUTO, FileOptions, file_source
+from planner.api.stream import Stream
+from planner.logical.table_form import DEFAULT
+from planner.sql.tables.options import (
+    choice,
+    count,
+    delay,
+    duration,
+    node,
+    null_or_text,
+    option,
+)
+from planner.sql.tables.table import Connector, Sink, Source
+from rvertex.sources.discover import infer_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from sqlglot import exp
+
+    from planner.logical.query import Query
+    from planner.sql.tables.table import Table
+    from rvertex.sources.spec import Format, LatePolicy
+
+_FORMATS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".jsonl": "json",
+    ".json": "json",
+    ".txt": "text",
+}
+_RSTREAM: Format = "rstream"
+_LATE = {word: word for word in ("drop", "adjust", "error")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSource:
+    """Options of files that are read."""
+
+    path: str = option("path")
+    format: str | None = option("format", default=None)
+    vs: exp.Expr | None = option("vs", read=node, default=None)
+    ve: exp.Expr | None = option("ve", read=node, default=None)
+    delay: int | str = option("delay", read=delay, default=AUTO)
+    late: LatePolicy = option("late", read=choice(_LATE), default="drop")
+    partitions: int | None = option("partitions", "scan.parallelism", read=count, default=None)
+    delimiter: str | None = option("delimiter", "csv.field-delimiter", default=None)
+    null_values: str | None = option("null_values", "csv.null-literal", default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSink:
+    """Options of a folder that is written."""
+
+    path: str | None = option("path", default=None)
+    format: str = option("format", default="parquet")
+    cti_every: int | None = option("cti_every", read=duration, default=None)
+    start: str | None = option("start", read=null_or_text, default=DEFAULT)
+    end: str | None = option("end", read=null_or_text, default=DEFAULT)
+
+
+def read_files(table: Table, said: FileSource) -> Stream:
+    """The stream of the files."""
+    format_ = _format(table, said)
+    if format_ in ("text", _RSTREAM):
+        return _fixed_source(table, said, format_)
+    if said.vs is None and table.columns.watermark is None:
+        raise table.no_time()
+    if format_ != "csv":
+        for name in ("delimiter", "csv.field-delimiter", "null_values", "csv.null-literal"):
+            if name in table.given.values:
+                raise table.given.error(name, "only CSV has a delimiter and null_values")
+    csv: dict[str, Any] = {}
+    if said.delimiter is not None:
+        csv["delimiter"] = said.delimiter
+    if said.null_values is not None:
+        csv["null_values"] = said.null_values.split(",")
+    plain = FileOptions(
+        vs=None, delay=said.delay, late=said.late, partitions=said.partitions, **csv
+    )
+    with table.text.located(table.given.values["path"]):
+        found = infer_schema(format_, said.path, plain.reader_options(format_))
+    table.check_columns(found)
+    types = table.columns.types
+    times = table.time_options(said.vs, said.ve, _with_types(found, types))
+    given = replace(plain, **times, schema=types or None)
+    with table.text.located(table.given.name):
+        stream = Stream(file_source(format_, said.path, given))
+    return table.declared(stream)
+
+
+def write_files(table: Table, said: FileSink, stream: Stream) -> Query:
+    """The query that writes ``stream`` to the folder."""
+    given = table.given
+    if said.format not in ("parquet", _RSTREAM):
+        raise given.error("format", "a target of INSERT INTO is 'parquet' or 'rstream'")
+    with table.text.located(given.name):
+        if said.format != _RSTREAM:
+            return stream.to_parquet(
+                said.path, cti_every=said.cti_every, start=said.start, end=said.end
+            )
+        if said.path is None:
+            raise given.error("format", "an rstream needs path = '...'")
+        for name in ("start", "end"):
+            if name in given.values:
+                raise given.error(name, "times of an rstream are _vs and _ve")
+        return stream.to_rstream(said.path, cti_every=said.cti_every)
+
+
+def _fixed_source(table: Table, said: FileSource, format_: Format) -> Stream:
+    """Lines of text, and what another job has written: their times are in them."""
+    known = ["connector", "path", "format", *(["partitions"] if format_ == "text" else [])]
+    what = "text files" if format_ == "text" else "an rstream"
+    for name in table.given.values:
+        if name not in known:
+            raise table.given.error(name, f"{name} is not an option of {what}")
+    if table.columns.names:
+        at = next(iter(table.columns.nodes.values()))
+        raise table.text.error(at, f"columns of {what} are those that it has; leave them out")
+    with table.text.located(table.given.name):
+        if format_ == "text":
+            return Stream.from_text(said.path, partitions=said.partitions)
+        return Stream.from_rstream(said.path)
+
+
+def _with_types(found: pa.Schema, types: dict[str, pa.DataType]) -> pa.Schema:
+    for name, kind in types.items():
+        at = found.get_field_index(name)
+        found = found.set(at, found.field(at).with_type(kind))
+    return found
+
+
+def _format(table: Table, said: FileSource) -> Format:
+    if said.format is not None:
+        formats: dict[str, Format] = {f: f for f in (*_FORMATS.values(), _RSTREAM)}
+        if said.format.lower() not in formats:
+            known = ", ".join(formats)
+            raise table.given.error("format", f"no format {said.format!r}; there are {known}")
+        return formats[said.format.lower()]
+    found = _FORMATS.get(PurePosixPath(said.path).suffix)
+    if found is None:
+        raise table.given.error("", "the path does not tell: give format = '...'")
+    return found
+
+
+CONNECTOR = Connector("filesystem", Source(FileSource, read_files), Sink(FileSink, write_files))

@@ -1,0 +1,191 @@
+"""Options in ``WITH (...)``, read into a typed record of the connector that they are for.
+
+A record is a dataclass whose fields are made by :func:`option`: how the option is spelled, here and
+in Flink SQL, and what reads its value. ``${name}`` in a text is replaced by a variable.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, dataclass, field, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlglot import exp
+
+from planner.api.sources import AUTO
+from planner.sql.reading.literals import interval_us, plain_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from planner.sql.reading.errors import SqlError
+    from planner.sql.reading.parsing import SqlText
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_SPELLINGS, _READ = "spellings", "read"
+_PARTITIONS_MAX = 1024
+#: At the end of a spelling: any name that begins so.
+_ANY = "*"
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The options of one CREATE, unread."""
+
+    text: SqlText
+    variables: Mapping[str, str]
+    #: Of what is created.
+    name: exp.Expr
+    values: Mapping[str, exp.Expr]
+
+    def error(self, option: str, reason: str) -> SqlError:
+        """``reason`` at the option, or at the name where it is missing."""
+        return self.text.error(self.values.get(option, self.name), reason)
+
+    def text_of(self, option: str) -> str:
+        """The text of an option, with its variables."""
+        node = self.values[option]
+        if isinstance(node, exp.Column | exp.Var):
+            return str(node.name)
+        value = plain_value(node, self.text)
+        if not isinstance(value, str):
+            raise self.error(option, f"{option} is a text in single quotes")
+        return _VARIABLE.sub(lambda found: self._variable(found[1], node), value)
+
+    def _variable(self, name: str, node: exp.Expr) -> str:
+        if name not in self.variables:
+            raise self.text.error(node, f"no value for ${{{name}}}; give one with --set {name}=...")
+        return self.variables[name]
+
+
+def option(
+    *spellings: str, read: Callable[[Given, str], Any] | None = None, default: Any = MISSING
+) -> Any:
+    """A field of a record: the first spelling is ours; without ``default`` it is needed.
+
+    A spelling that ends in ``*`` stands for all names that begin so; they are read into a dict.
+    """
+    about = {_SPELLINGS: spellings, _READ: read or text}
+    if default is MISSING:
+        return field(metadata=about)
+    return field(default=default, metadata=about)
+
+
+def spellings(record: type[Any]) -> tuple[str, ...]:
+    """All names that options of a record have."""
+    return tuple(name for f in fields(record) for name in f.metadata[_SPELLINGS])
+
+
+def knows(record: type[Any], name: str) -> bool:
+    """Whether the record has an option of that name."""
+    return any(_is_spelled(name, spelling) for spelling in spellings(record))
+
+
+def read_options(record: type[Record], given: Given, what: str) -> Record:
+    """The record that the options make; ``what`` is said to have what is missing.
+
+    Raises:
+        SqlError: an option is missing, is given twice or has no such value.
+    """
+    found: dict[str, Any] = {}
+    for f in fields(record):  # type: ignore[arg-type]
+        names = f.metadata[_SPELLINGS]
+        if names[0].endswith(_ANY):
+            start = names[0].removesuffix(_ANY)
+            many = [name for name in given.values if _is_spelled(name, names[0])]
+            found[f.name] = {n.removeprefix(start): f.metadata[_READ](given, n) for n in many}
+            continue
+        said = [name for name in names if name in given.values]
+        if len(said) > 1:
+            raise given.error(said[1], f"{said[1]} says the same as {said[0]}")
+        if said:
+            found[f.name] = f.metadata[_READ](given, said[0])
+        elif f.default is MISSING:
+            raise given.error("", f"{what} needs {names[0]} = '...'")
+    return record(**found)
+
+
+def unknown_option(name: str, known: Iterable[str]) -> str:
+    """That there is none of that name, with the nearest that there is."""
+    names = list(dict.fromkeys(known))
+    near = get_close_matches(name, names, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]!r}? There" if near else "there"
+    return f"no such option as {name!r}; {hint} are: {', '.join(names)}"
+
+
+def _is_spelled(name: str, spelling: str) -> bool:
+    if spelling.endswith(_ANY):
+        return name.startswith(spelling.removesuffix(_ANY))
+    return name == spelling
+
+
+# What reads a value.
+
+
+def text(given: Given, name: str) -> str:
+    """A text, or a word without quotes."""
+    return given.text_of(name)
+
+
+def names(given: Given, name: str) -> tuple[str, ...]:
+    """A list of names, between commas or semicolons."""
+    return tuple(part.strip() for part in re.split("[,;]", given.text_of(name)) if part.strip())
+
+
+def node(given: Given, name: str) -> exp.Expr:
+    """The expression as it is written."""
+    return given.values[name]
+
+
+def null_or_text(given: Given, name: str) -> str | None:
+    """A text; NULL says that there is none."""
+    return None if isinstance(given.values[name], exp.Null) else given.text_of(name)
+
+
+def duration(given: Given, name: str) -> int:
+    """A length of time in microseconds."""
+    us = interval_us(given.values[name], given.text)
+    if us < 0:
+        raise given.error(name, f"{name} cannot be negative")
+    return us
+
+
+def delay(given: Given, name: str) -> int | str:
+    """A length of time, ``'auto'``, or the percentile of an estimated one, as ``'p99'``."""
+    value = given.values[name]
+    is_text = isinstance(value, exp.Literal) and value.is_string
+    is_named = is_text and (value.name.startswith("p") or value.name == AUTO)
+    return str(value.name) if is_named else duration(given, name)
+
+
+def count(given: Given, name: str) -> int:
+    """How many partitions."""
+    found = plain_value(given.values[name], given.text)
+    if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= _PARTITIONS_MAX:
+        raise given.error(name, f"{name} is a whole number from 1 to {_PARTITIONS_MAX}")
+    return found
+
+
+def truth(given: Given, name: str) -> bool:
+    """TRUE or FALSE, also in quotes, as Flink has it."""
+    value = given.values[name]
+    said = str(value.this if isinstance(value, exp.Boolean) else value.name).lower()
+    if said not in ("true", "false"):
+        raise given.error(name, f"{name} is TRUE or FALSE")
+    return said == "true"
+
+
+def choice(known: Mapping[str, Any]) -> Callable[[Given, str], Any]:
+    """One of some words, and what each of them means."""
+
+    def read(given: Given, name: str) -> Any:
+        said = given.text_of(name).lower()
+        if said in known:
+            return known[said]
+        *most, last = (repr(word) for word in known)
+        words = f"{', '.join(most)} or {last}" if most else last
+        raise given.error(name, f"{name} is {words}")
+
+    return read

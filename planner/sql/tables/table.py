@@ -1,0 +1,191 @@
+"""A declared table, and what a connector is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from planner.api.expressions import col
+from planner.api.stream import Stream
+from planner.errors import InvalidPlanError
+from planner.expressions.nodes import Column
+from planner.sql.expressions.scalars import Expressions
+from planner.sql.expressions.scope import Scope, Visible, scope_of
+from planner.sql.reading.errors import sql_type
+from planner.sql.reading.literals import interval_us
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from planner.api.expressions import Expr
+    from planner.logical.query import Query
+    from planner.sql.reading.errors import SqlError
+    from planner.sql.reading.parsing import SqlText
+    from planner.sql.tables.columns import Columns
+    from planner.sql.tables.options import Given
+
+#: A stream adds to the columns that its files have; the others have what is declared alone.
+STREAM = "STREAM"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What CREATE STREAM, SOURCE, TABLE or SINK says, to whoever reads or writes it."""
+
+    word: str
+    given: Given
+    columns: Columns
+
+    @property
+    def text(self) -> SqlText:
+        return self.given.text
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"CREATE {self.word}"
+
+    def time_options(
+        self, vs: exp.Expr | None, ve: exp.Expr | None, schema: pa.Schema
+    ) -> dict[str, Any]:
+        """``vs`` and ``ve`` over the columns that rows have, and the watermark's delay."""
+        mark = self.columns.watermark
+        found: dict[str, Any] = {}
+        if mark is not None:
+            if vs is not None:
+                raise self.text.error(vs, "WATERMARK FOR says which column is the time, too")
+            if "delay" in self.given.values:
+                raise self.given.error("delay", "WATERMARK FOR says how far rows may be late, too")
+            found["delay"] = self.columns.delay_us
+            column = exp.column(mark.name)
+            column.this.update_positions(mark.this)
+            vs = self.columns.computed.get(mark.name, column)
+        if vs is not None:
+            found["vs"] = self._time(vs, schema)
+        if ve is not None:
+            found["ve"] = self._end(ve, schema)
+        return found
+
+    def no_time(self) -> SqlError:
+        """That neither an option nor a watermark says which column is the time."""
+        if self.word == STREAM:
+            return self.given.error("", "a stream that is read needs vs = column")
+        return self.given.error(
+            "", "which column is the time? Say WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+        )
+
+    def check_columns(self, found: pa.Schema) -> None:
+        """Refuses columns that rows do not have."""
+        for name, node in self.columns.nodes.items():
+            if name in self.columns.metadata:
+                raise self.text.error(node, "files have no METADATA columns")
+            if name not in found.names and name not in self.columns.computed:
+                known = ", ".join(found.names)
+                raise self.text.error(node, f"no column {name!r}; there are: {known}")
+
+    def declared(self, stream: Stream) -> Stream:
+        """The stream with the columns that are computed; but for CREATE STREAM with these alone."""
+        for name, node in self.columns.computed.items():
+            whole = scope_of(stream, self.given.name.name)
+            made = Expressions(self.text, whole, {}).compile(node)
+            with self.text.located(node):
+                stream = stream.with_columns(made.alias(name))
+        if self.word == STREAM or not self.columns.names:
+            return stream
+        return stream.select(*self.columns.names)
+
+    def matched(self, stream: Stream) -> Stream:
+        """What is written, under the names that the target declares; types have to fit.
+
+        Raises:
+            SqlError: there are more or fewer columns, or one is of another type.
+        """
+        if self.columns.computed or self.columns.metadata:
+            at = next(iter((*self.columns.computed, *self.columns.metadata)))
+            raise self.text.error(self.columns.nodes[at], "a target has columns with types alone")
+        names = self.columns.names
+        if not names:
+            return stream
+        if len(names) != len(stream.schema):
+            counts = f"{len(stream.schema)} columns go into {len(names)}"
+            raise self.given.error("", f"{counts}: {', '.join(names)}")
+        columns = []
+        for name, found in zip(names, stream.schema, strict=True):
+            wanted = self.columns.types[name]
+            value = col(found.name)
+            if found.type != wanted:
+                reason = (
+                    f"column {name!r} is {sql_type(str(wanted))}, and {found.name!r} is "
+                    f"{sql_type(str(found.type))}; write CAST({found.name} AS ...)"
+                )
+                if not _fits(found.type, wanted):
+                    raise self.text.error(self.columns.nodes[name], reason)
+                value = value.cast(wanted)
+            columns.append(value.alias(name))
+        return stream.select(*columns)
+
+    def _end(self, node: exp.Expr, schema: pa.Schema) -> Any:
+        """A length, as ``'+1h'`` or an INTERVAL, or a column or expression."""
+        is_text = isinstance(node, exp.Literal) and node.is_string
+        if is_text and node.name.startswith("+"):
+            return interval_us(exp.Literal.string(node.name[1:]), self.text)
+        if isinstance(node, exp.Interval):
+            return interval_us(node, self.text)
+        return self._time(node, schema)
+
+    def _time(self, node: exp.Expr, schema: pa.Schema) -> str | Expr:
+        """A column, by name or in quotes, or an expression over the columns of the rows."""
+        if (isinstance(node, exp.Literal) and node.is_string) or isinstance(node, exp.Var):
+            column = exp.column(node.name)
+            column.this.update_positions(node)
+            node = column
+        visible = tuple(Visible("", name, name) for name in schema.names)
+        whole = Scope(Stream(_Columns(schema)), visible)  # type: ignore[arg-type]
+        made = Expressions(self.text, whole, {}).compile(node)
+        return made.node.name if isinstance(made.node, Column) else made
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How a connector is read: the record of its options, and what makes a stream of it."""
+
+    options: type[Any]
+    open: Callable[[Table, Any], Stream]
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """How a connector is written."""
+
+    options: type[Any]
+    write: Callable[[Table, Any, Stream], Query]
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """An outside system; None: it cannot be read, or written."""
+
+    name: str
+    source: Source | None
+    sink: Sink | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Stands for rows of files before they are a stream."""
+
+    schema: pa.Schema
+
+
+def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of a type has its equal in another."""
+    from planner.expressions.types import common_type
+
+    try:
+        return bool(common_type(kind, wanted) == wanted)
+    except InvalidPlanError:
+        return False

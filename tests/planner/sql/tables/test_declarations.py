@@ -1,0 +1,159 @@
+"""Tables as Flink SQL declares them are the streams and queries that Python builds.
+
+Cannot catch: what a connector does when the job runs; connectors have tests of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+
+from planner import Query, SqlError, Stream, col, sql
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COLUMNS = "price DOUBLE, ts TIMESTAMP(3), note STRING"
+MARK = "WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+
+
+@pytest.fixture(scope="module")
+def bids(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bids")
+    table = {
+        "ts": ["2026-01-01T00:00:01", "2026-01-01T00:00:02"],
+        "price": [1, 2],
+        "note": ["a", "b"],
+        "more": [3, 4],
+    }
+    pacsv.write_csv(pa.table(table), folder / "bids.csv")
+    return folder
+
+
+def read(bids: Path, **options: object) -> Stream:
+    schema = {"price": "float64", "ts": "timestamp", "note": "string"}
+    given = {"vs": "ts", "delay": "5s", "schema": schema, **options}
+    return Stream.from_csv(str(bids / "bids.csv"), **given)  # type: ignore[arg-type]
+
+
+def compiled(text: str, bids: Path) -> Query | Stream:
+    return sql(text, variables={"data": str(bids)})
+
+
+def table(columns: str, options: str = "", word: str = "TABLE") -> str:
+    more = f", {options}" if options else ""
+    return (
+        f"CREATE {word} bids ({columns}) WITH ('connector' = 'filesystem', "
+        f"'path' = '${{data}}/bids.csv', 'format' = 'csv'{more});\n"
+    )
+
+
+@pytest.mark.parametrize("word", ["TABLE", "SOURCE", "TEMPORARY TABLE"])
+def test_a_table_has_the_columns_that_are_declared(bids: Path, word: str) -> None:
+    found = compiled(table(f"{COLUMNS}, {MARK}", word=word) + "SELECT * FROM bids", bids)
+    assert found == read(bids).select("price", "ts", "note")
+
+
+def test_flinks_names_of_options(bids: Path) -> None:
+    said = "'csv.field-delimiter' = ',', 'csv.null-literal' = '-', 'scan.parallelism' = 3"
+    found = compiled(table(f"{COLUMNS}, {MARK}", said) + "SELECT * FROM bids", bids)
+    expected = read(bids, delimiter=",", null_values=("-",), partitions=3)
+    assert found == expected.select("price", "ts", "note")
+
+
+def test_a_watermark_without_delay(bids: Path) -> None:
+    found = compiled(table(f"{COLUMNS}, WATERMARK FOR ts AS ts") + "SELECT price FROM bids", bids)
+    assert found == read(bids, delay="0s").select("price", "ts", "note").select("price")
+
+
+def test_columns_that_are_computed(bids: Path) -> None:
+    columns = (
+        f"{COLUMNS}, twice AS price * 2, later AS ts + INTERVAL '1' HOUR, WATERMARK FOR later "
+        "AS later - INTERVAL '1' MINUTE, PRIMARY KEY (note) NOT ENFORCED"
+    )
+    found = compiled(table(columns) + "SELECT twice, later FROM bids", bids)
+    hour = sql("SELECT v + INTERVAL '1' HOUR AS v FROM t", {"t": read(bids).select(v=col("ts"))})
+    assert isinstance(hour, Stream)
+    later = hour.plan.columns[0][1]  # type: ignore[attr-defined]
+    assert isinstance(found, Stream)
+    spec = next(n for n in _nodes(found) if type(n).__name__ == "Source").spec  # type: ignore[attr-defined]
+    assert str(spec.vs) == str(later).replace("v", "ts")
+    assert spec.delay_us == 60_000_000
+    assert found.schema.names == ["twice", "later"]
+
+
+def _nodes(stream: Stream) -> list[object]:
+    found, todo = [], [stream.plan]
+    while todo:  # ends: plans are finite
+        found.append(todo[0])
+        todo += todo.pop(0).inputs
+    return found  # type: ignore[return-value]
+
+
+def test_views_and_sinks(bids: Path) -> None:
+    text = (
+        table(f"{COLUMNS}, {MARK}")
+        + "CREATE TEMPORARY VIEW dear (what, cost) AS SELECT note, price FROM bids WHERE price > 1;"
+        "CREATE SINK answer WITH ('connector' = 'filesystem', 'path' = '/tmp/answer');"
+        "INSERT INTO answer SELECT cost FROM dear"
+    )
+    dear = read(bids).select("price", "ts", "note").filter(col("price") > 1).select("note", "price")
+    renamed = dear.rename({"note": "what", "price": "cost"}).select("cost")
+    assert compiled(text, bids) == renamed.to_parquet("/tmp/answer")
+
+
+def test_columns_of_a_target_are_matched_by_place(bids: Path) -> None:
+    text = (
+        table(f"{COLUMNS}, {MARK}")
+        + "CREATE TABLE answer (cost DOUBLE, what STRING) WITH ('path' = '/tmp/answer');"
+    )
+    whole = read(bids).select("price", "ts", "note").select("price", "note")
+    expected = whole.select(col("price").alias("cost"), col("note").alias("what"))
+    found = compiled(text + "INSERT INTO answer SELECT price, note FROM bids", bids)
+    assert found == expected.to_parquet("/tmp/answer")
+    by_name = compiled(text + "INSERT INTO answer (what, cost) SELECT note, price FROM bids", bids)
+    assert isinstance(by_name, Query)
+    assert by_name.schema.names == ["cost", "what"]
+
+
+TARGET = "CREATE SINK o (a BIGINT) WITH (path = '/tmp/o');"
+S = "CREATE STREAM s AS SELECT price FROM bids;"
+REFUSED = {
+    "CREATE TABLE t WITH ('connector' = 'kafak', 'path' = 'x'); SELECT 1 AS a FROM t": (
+        "no connector 'kafak'; there are: filesystem"
+    ),
+    "CREATE TABLE t WITH ('pathh' = 'x'); SELECT 1 AS a FROM t": "did you mean 'path'?",
+    table(COLUMNS) + "SELECT * FROM bids": "which column is the time? Say WATERMARK FOR ts",
+    table(f"{COLUMNS}, {MARK}", "'vs' = ts") + "SELECT * FROM bids": "the time, too",
+    table(f"{COLUMNS}, {MARK}", "'delay' = '1s'") + "SELECT * FROM bids": "may be late, too",
+    table(f"{COLUMNS}, WATERMARK FOR tss AS tss") + "SELECT * FROM bids": "no such column",
+    table(f"{COLUMNS}, WATERMARK FOR ts AS ts * 2") + "SELECT * FROM bids": "write WATERMARK FOR",
+    table(f"nothing INT, {MARK}") + "SELECT * FROM bids": "there is no such column",
+    table(f"nothing INT, {COLUMNS}, {MARK}") + "SELECT * FROM bids": "no column 'nothing'",
+    table(f"o BIGINT METADATA, {COLUMNS}, {MARK}") + "SELECT * FROM bids": "no METADATA columns",
+    table(f"ts TIMESTAMP(9), {MARK}") + "SELECT * FROM bids": "times have microseconds here",
+    table(f"{COLUMNS}, {MARK}", "'start' = a") + "SELECT * FROM bids": "target of INSERT INTO",
+    "CREATE SINK o WITH (path = 'x'); SELECT * FROM o": "CREATE SINK o cannot be read",
+    table(f"{COLUMNS}, {MARK}", word="SOURCE") + "INSERT INTO bids SELECT 1 AS a FROM bids": (
+        "CREATE SOURCE bids cannot be written"
+    ),
+    table(f"{COLUMNS}, {MARK}") + TARGET + "INSERT INTO o SELECT price FROM bids": (
+        "column 'a' is BIGINT, and 'price' is DOUBLE; write CAST(price AS ...)"
+    ),
+    table(f"{COLUMNS}, {MARK}") + TARGET + "INSERT INTO o SELECT price, note FROM bids": (
+        "2 columns go into 1: a"
+    ),
+    "CREATE VIEW v (a, b) AS SELECT price FROM bids; SELECT * FROM v": "2 names for 1 columns",
+    "CREATE FUNCTION f AS 'x'; SELECT 1": "CREATE FUNCTION is not supported; there are CREATE",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_does_not_fit_is_refused(text: str, bids: Path) -> None:
+    streams = {} if "bids (" in text else {"bids": read(bids)}
+    with pytest.raises(SqlError) as raised:
+        sql(text, streams, variables={"data": str(bids)})
+    assert REFUSED[text] in str(raised.value)
