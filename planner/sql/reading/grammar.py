@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from sqlglot import exp
+from sqlglot import exp, tokens
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -52,6 +53,13 @@ class Descriptor(exp.Expression):
     """``DESCRIPTOR(column)`` among them."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class StreamDialect(Dialect):
+    """Names may stand in double quotes or, as Flink and Spark have it, in backquotes."""
+
+    class Tokenizer(tokens.Tokenizer):
+        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
 
 
 class StreamParser(Parser):

@@ -14,14 +14,13 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
-from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.errors import ExpressionTypeError
 from planner.sql.reading.errors import SqlError, sql_type
-from planner.sql.reading.grammar import StreamParser, adapted
+from planner.sql.reading.grammar import StreamDialect, StreamParser, adapted
 from rstream.errors import UsageError
 
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ def parse(text: str) -> tuple[SqlText, list[exp.Expr]]:
     Raises:
         SqlError: it is no SQL.
     """
-    dialect = Dialect()
+    dialect = StreamDialect()
     try:
         tokens = tuple(adapted(dialect.tokenize(text)))
     except TokenError as error:
