@@ -44,8 +44,10 @@ FENCES = {
     "pyarrow.flight": ("rstream/transport/flight.py",),
     "pyarrow.parquet": (
         *("rstream/format/codec.py", "rstream/format/segment_file.py"),
-        "rvertex/sources/*",
+        *("rvertex/sources/*", "rvertex/sinks/parquet.py"),
     ),
+    "adbc_driver_manager": ("rvertex/sinks/postgres.py",),
+    "adbc_driver_postgresql": ("rvertex/sinks/postgres.py",),
 }
 #: Code that travels or rests by value; pyspark brings the pickler, it is no use of Spark.
 CLOUDPICKLE = (

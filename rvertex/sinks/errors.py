@@ -68,3 +68,25 @@ class DeliveryDivergedError(IntegrityError):
         "{destination}: the stream below item {seq} is not what was delivered; deliver into a new "
         "place, or go back to the code and libraries that made the delivered rows"
     )
+
+
+@error_class
+class DestinationSchemaError(UsageError):
+    """What is to be delivered has no place at the destination."""
+
+    destination: str
+    reason: str
+
+    message = "{destination}: {reason}"
+
+
+@error_class
+class RowsRefusedError(UsageError):
+    """The destination does not take a value of these rows."""
+
+    destination: str
+    first_seq: int
+    next_seq: int
+    reason: str
+
+    message = "{destination}: refuses a row of the items [{first_seq}, {next_seq}): {reason}"

@@ -1,0 +1,265 @@
+"""Delivers into a table of PostgreSQL: rows and progress in one transaction of the server.
+
+A commit copies the rows, moves the progress and commits. The progress has the writer's epoch and
+its connection, so a writer that was taken over moves nothing and its transaction is given up. A
+successor also ends the connection of its predecessor: that may hold a lock while it sleeps.
+
+After any error the connection is given up, and ``open`` makes a new one. The only file that knows
+the client, ADBC, which sends Arrow columns in the binary form of COPY (ADR 37).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import adbc_driver_manager
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+
+from rstream.store.limited import with_limit
+from rvertex.sinks import postgres_sql
+from rvertex.sinks.errors import (
+    DeliveryFencedError,
+    DeliveryUnknownError,
+    DestinationError,
+    DestinationSchemaError,
+    RowsRefusedError,
+)
+from rvertex.sinks.postgres_columns import columns_of
+from rvertex.sinks.postgres_sql import Statements
+from rvertex.sinks.protocol import DeliveryProgress
+from rvertex.sinks.spec import secret_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rvertex.sinks.protocol import DeliveredRows
+    from rvertex.sinks.spec import DeliveryPlace, PostgresSink
+
+T = TypeVar("T")
+CONNECT_WAIT_S = 20.0
+#: What one call of the server may take; then its connection is given up.
+STATEMENT_WAIT_S = 60.0
+#: How long a writer may sleep within a transaction that a successor cannot end.
+SLEEP_IN_TRANSACTION_MS = 30_000
+#: How long ``open`` waits for a lock of an older writer, and for that writer's end.
+LOCK_WAIT_MS, END_WRITER_WAIT_MS = 10_000, 5_000
+#: Rows that wait for the commit; more are sent before.
+BUFFER_BYTES_MAX = 16 << 20
+_SETTINGS = (
+    f"SET lock_timeout = {LOCK_WAIT_MS}",
+    f"SET statement_timeout = {int(STATEMENT_WAIT_S * 1000)}",
+    f"SET idle_in_transaction_session_timeout = {SLEEP_IN_TRANSACTION_MS}",
+    "SET application_name = 'streamscope delivery'",
+)
+#: Classes of SQLSTATE: values that do not fit; what only people can put right.
+_ROWS, _SCHEMA = ("22", "23"), ("42", "3F", "0A")
+#: Classes after which a COMMIT has certainly not taken place.
+_NOT_COMMITTED = ("22", "23", "40")
+_PASSWORD = re.compile(r"(password\s*=\s*|://[^:/@\s]*:)('[^']*'|[^\s@&]+)", re.IGNORECASE)
+
+
+class PostgresDestination:
+    """The rows of one partition in a table; see :class:`rvertex.sinks.protocol.Destination`."""
+
+    def __init__(self, sink: PostgresSink, place: DeliveryPlace) -> None:
+        self._sink = sink
+        self._name = f"table {sink.table} in PostgreSQL"
+        self._columns = columns_of(self._name, place.schema)
+        delivery = f"{place.job}/{place.delivery}"
+        self._sql = Statements(sink.table, self._columns, sink.key, delivery, place.partition)
+        self._connection: Any = None
+        self._epoch = 0
+        self._rows: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._in_transaction = False
+        #: The items since the last commit; None: there is none.
+        self._first_seq: int | None = None
+        self._next_seq = 0
+
+    def open(self, epoch: int) -> DeliveryProgress | None:
+        """Make the tables where they are missing, end an older writer, tell its progress."""
+        self.close()
+        self._epoch = epoch
+        try:
+            self._connection = self._connect()
+            for setting in _SETTINGS:
+                self._run(setting)
+            self._make_tables()
+            self._check_table()
+            found = self._take(epoch)
+        except BaseException:
+            self.close()
+            raise
+        return found
+
+    def write(self, rows: DeliveredRows) -> None:
+        """Keep the rows for the commit; if they are many, send them."""
+        if rows.table.num_rows:
+            columns = [column.convert(rows.table.column(column.name)) for column in self._columns]
+            if self._sink.key:
+                columns.append(pa.array(rows.seqs, pa.int64()))
+            batch = pa.RecordBatch.from_arrays(columns, schema=self._sent_schema())
+            self._rows.append(batch)
+            self._bytes += batch.nbytes
+        self._first_seq = rows.first_seq if self._first_seq is None else self._first_seq
+        self._next_seq = rows.next_seq
+        if self._bytes > BUFFER_BYTES_MAX:
+            self._guarded(self._send)
+
+    def commit(self, progress: DeliveryProgress) -> None:
+        """Rows and progress in one transaction."""
+        self._guarded(lambda: self._prepare(progress))
+        try:
+            self._limited(lambda: self._execute("COMMIT"))
+        except (adbc_driver_manager.Error, TimeoutError) as error:
+            self.close()
+            if _state(error)[:2] in _NOT_COMMITTED:
+                raise self._translated(error) from error
+            raise DeliveryUnknownError(self._name, _reason(error)) from error
+        self._begin_anew()
+
+    def close(self) -> None:
+        """Give up the connection; the server forgets what was not committed."""
+        connection, self._connection = self._connection, None
+        self._begin_anew()
+        if connection is not None:
+            try:
+                with_limit(connection.close, CONNECT_WAIT_S)
+            except (adbc_driver_manager.Error, TimeoutError):
+                return  # it is gone, or will be when the server answers again
+
+    def _begin_anew(self) -> None:
+        self._rows, self._bytes, self._in_transaction = [], 0, False
+        self._first_seq = None
+
+    def _connect(self) -> Any:
+        dsn = secret_value(self._sink.dsn)
+        try:
+            return with_limit(lambda: adbc.connect(dsn, autocommit=True), CONNECT_WAIT_S)
+        except (adbc_driver_manager.Error, TimeoutError) as error:
+            reason = _PASSWORD.sub(r"\1...", _reason(error).replace(dsn, "..."))
+            raise DestinationError(self._name, reason) from None
+
+    def _make_tables(self) -> None:
+        """In a transaction of its own; who may only insert finds the tables made."""
+        self._run("BEGIN")
+        self._run(postgres_sql.lock_tables())
+        found = self._run(self._sql.exist())
+        for exists, statement in zip(
+            found[0], (self._sql.make_progress(), self._sql.make_table()), strict=True
+        ):
+            if not exists:
+                self._run(statement)
+        self._run("COMMIT")
+
+    def _check_table(self) -> None:
+        """The table may have been there before: its columns have to take ours."""
+        there = {
+            name: (kind, needed) for name, kind, needed in self._run(self._sql.table_columns())
+        }
+        for column in self._columns:
+            kind, _ = there.pop(column.name, ("", False))
+            if not column.fits(kind):
+                is_there = f"has it as {kind}" if kind else "does not have it"
+                self._refuse(
+                    f"column {column.name!r} needs the type {column.kind}, the table {is_there}"
+                )
+        needed = [name for name, (_, is_needed) in there.items() if is_needed]
+        if needed:
+            self._refuse(f"the query does not give {', '.join(needed)}, which may not be null")
+        if self._sink.key:
+            key = ",".join(sorted(self._sink.key))
+            if (key,) not in self._run(self._sql.unique_columns()):
+                self._refuse(f"mode='upsert' needs a unique index on exactly the columns {key}")
+            self._run(self._sql.make_stage())
+
+    def _refuse(self, reason: str) -> None:
+        raise DestinationSchemaError(self._name, reason)
+
+    def _take(self, epoch: int) -> DeliveryProgress | None:
+        for other, backend, started in self._run(self._sql.writer()):
+            if other > epoch:
+                raise DeliveryFencedError(self._name, epoch)
+            self._run(self._sql.end_writer(backend, started, END_WRITER_WAIT_MS))
+        taken = self._run(self._sql.take(epoch))
+        if not taken:
+            raise DeliveryFencedError(self._name, epoch)
+        next_seq, digest = taken[0]
+        return None if next_seq is None else DeliveryProgress(next_seq, digest)
+
+    def _prepare(self, progress: DeliveryProgress) -> None:
+        """All of a transaction but its end."""
+        self._send()
+        if self._sink.key:
+            self._run(self._sql.merge())
+        if not self._run(self._sql.move(self._epoch, progress)):
+            raise DeliveryFencedError(self._name, self._epoch)
+
+    def _send(self) -> None:
+        if not self._in_transaction:
+            self._run("BEGIN")
+            self._in_transaction = True
+        if not self._rows:
+            return
+        table = pa.Table.from_batches(self._rows, self._sent_schema()).combine_chunks()
+        self._call(lambda: self._ingest(table))
+        self._rows, self._bytes = [], 0
+
+    def _sent_schema(self) -> pa.Schema:
+        fields = [pa.field(column.name, column.sent) for column in self._columns]
+        seq = [pa.field(postgres_sql.STAGE_SEQ, pa.int64())] if self._sink.key else []
+        return pa.schema([*fields, *seq])
+
+    def _ingest(self, table: pa.Table) -> None:
+        schema, name = self._sql.ingested
+        with self._connection.cursor() as cursor:
+            cursor.adbc_ingest(
+                name, table, mode="append", db_schema_name=schema, temporary=bool(self._sink.key)
+            )
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except BaseException:
+            self.close()
+            raise
+
+    def _run(self, statement: str) -> list[Any]:
+        """The rows that a statement gives."""
+        return self._call(lambda: self._execute(statement))
+
+    def _execute(self, statement: str) -> list[Any]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def _call(self, operation: Callable[[], T]) -> T:
+        try:
+            return self._limited(operation)
+        except (adbc_driver_manager.Error, TimeoutError) as error:
+            raise self._translated(error) from error
+
+    def _limited(self, operation: Callable[[], T]) -> T:
+        if self._connection is None:
+            raise DestinationError(self._name, "there is no connection; open it again")
+        return with_limit(operation, STATEMENT_WAIT_S + CONNECT_WAIT_S)
+
+    def _translated(self, error: Exception) -> Exception:
+        state, reason = _state(error)[:2], _reason(error)
+        if state in _ROWS:
+            return RowsRefusedError(self._name, self._first_seq or 0, self._next_seq, reason)
+        if state in _SCHEMA:
+            return DestinationSchemaError(self._name, reason)
+        return DestinationError(self._name, reason)
+
+
+def _state(error: Exception) -> str:
+    """The SQLSTATE; empty if the connection was lost."""
+    return str(getattr(error, "sqlstate", None) or "")
+
+
+def _reason(error: Exception) -> str:
+    """What the server said, in one line."""
+    return " ".join(str(error).split())

@@ -1,0 +1,137 @@
+"""The columns of a table in PostgreSQL: which type holds a column of Arrow, and how it travels.
+
+Every value is kept as it is. What PostgreSQL cannot keep is refused when the delivery begins:
+nanoseconds. Nested values become ``jsonb``; a zone's name is not kept, the moment is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rvertex.sinks.errors import DestinationSchemaError
+from rvertex.sinks.json_text import json_texts
+
+#: Longer names are cut off by the server, so two could become one.
+NAME_BYTES_MAX = 63
+#: What the binary form of ``jsonb`` begins with: its version.
+_JSONB_VERSION = "\x01"
+_NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")
+_TEXTS = ("text", "character varying", "character", "citext")
+_SIMPLE: dict[pa.DataType, tuple[str, pa.DataType]] = {
+    pa.null(): ("text", pa.string()),
+    pa.bool_(): ("boolean", pa.bool_()),
+    pa.int8(): ("smallint", pa.int16()),
+    pa.uint8(): ("smallint", pa.int16()),
+    pa.int16(): ("smallint", pa.int16()),
+    pa.uint16(): ("integer", pa.int32()),
+    pa.int32(): ("integer", pa.int32()),
+    pa.uint32(): ("bigint", pa.int64()),
+    pa.int64(): ("bigint", pa.int64()),
+    pa.uint64(): ("numeric(20,0)", pa.decimal128(20, 0)),
+    pa.float16(): ("real", pa.float32()),
+    pa.float32(): ("real", pa.float32()),
+    pa.float64(): ("double precision", pa.float64()),
+    pa.date32(): ("date", pa.date32()),
+    pa.date64(): ("date", pa.date32()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresColumn:
+    """A column of the table; ``sent`` is the Arrow type in which its values are sent."""
+
+    name: str
+    kind: str
+    sent: pa.DataType
+
+    def convert(self, values: pa.Array) -> pa.Array:
+        """The values as they are sent."""
+        if self.kind == "jsonb":
+            return pc.binary_join_element_wise(_JSONB_VERSION, json_texts(values), "")
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        return values if values.type.equals(self.sent) else values.cast(self.sent)
+
+    def fits(self, kind: str) -> bool:
+        """Whether a column of the table that is there keeps every value, in the same form."""
+        if kind == self.kind:
+            return True
+        if self.kind == "text":
+            return kind in _TEXTS or kind.startswith("character varying(")
+        if not self.kind.startswith("numeric"):
+            return False
+        mine, theirs = _NUMERIC.fullmatch(self.kind), _NUMERIC.fullmatch(kind)
+        if mine is None or theirs is None:
+            return kind == "numeric"
+        digits, scale = int(mine[1]), int(mine[2])
+        return int(theirs[2]) >= scale and int(theirs[1]) - int(theirs[2]) >= digits - scale
+
+
+def columns_of(destination: str, schema: pa.Schema) -> tuple[PostgresColumn, ...]:
+    """The columns that hold a table of ``schema``.
+
+    Raises:
+        DestinationSchemaError: a name or a type that PostgreSQL cannot keep.
+    """
+    names = schema.names
+    for name in names:
+        if not name or len(name.encode()) > NAME_BYTES_MAX or names.count(name) > 1:
+            raise DestinationSchemaError(
+                destination,
+                f"column {name!r}: a name has 1 to {NAME_BYTES_MAX} bytes and is there once; "
+                "rename it in the query",
+            )
+    return tuple(_column(destination, field) for field in schema)
+
+
+def _column(destination: str, field: pa.Field) -> PostgresColumn:
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if kind in _SIMPLE:
+        return PostgresColumn(field.name, *_SIMPLE[kind])
+    found = _text_or_bytes(kind) or _decimal(kind) or _time(destination, field.name, kind)
+    if found is not None:
+        return PostgresColumn(field.name, *found)
+    if pa.types.is_nested(kind):
+        return PostgresColumn(field.name, "jsonb", pa.string())
+    raise DestinationSchemaError(
+        destination, f"column {field.name!r}: PostgreSQL has no type for {kind}; cast it"
+    )
+
+
+def _text_or_bytes(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+    is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    if any(asked(kind) for asked in is_text):
+        return "text", pa.large_string() if pa.types.is_large_string(kind) else pa.string()
+    is_bytes = (pa.types.is_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
+    if any(asked(kind) for asked in is_bytes):
+        return "bytea", pa.binary()
+    return ("bytea", pa.large_binary()) if pa.types.is_large_binary(kind) else None
+
+
+def _decimal(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+    if not pa.types.is_decimal(kind):
+        return None
+    make = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
+    return f"numeric({kind.precision},{kind.scale})", make(kind.precision, kind.scale)
+
+
+def _time(destination: str, name: str, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+    if not pa.types.is_temporal(kind):
+        return None
+    if kind.unit == "ns":
+        raise DestinationSchemaError(
+            destination,
+            f"column {name!r}: {kind} has nanoseconds, PostgreSQL keeps microseconds; cast it",
+        )
+    if pa.types.is_time(kind):
+        return "time without time zone", pa.time64("us")
+    if pa.types.is_duration(kind):
+        return "interval", pa.duration("us")
+    assert pa.types.is_timestamp(kind), kind
+    if kind.tz is None:
+        return "timestamp without time zone", pa.timestamp("us")
+    return "timestamp with time zone", pa.timestamp("us", "UTC")

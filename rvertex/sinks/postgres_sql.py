@@ -1,0 +1,170 @@
+"""The statements of a delivery to PostgreSQL, as text. Names and values are quoted here.
+
+Each schema with delivered tables has a table ``streamscope_deliveries`` with a row per partition of
+a delivery: its progress, the epoch of its writer, and the server's process that serves the writer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rvertex.sinks.postgres_columns import PostgresColumn
+    from rvertex.sinks.protocol import DeliveryProgress
+
+PROGRESS_TABLE = "streamscope_deliveries"
+#: The temporary table of a connection, from which rows are merged by their keys.
+STAGE = "streamscope_stage"
+#: The number of the item that a row of the stage was.
+STAGE_SEQ = "streamscope_seq"
+#: Who makes tables holds this lock, since CREATE TABLE IF NOT EXISTS of two at once fails.
+_TABLES_LOCK = 7_318_044_916_253_027_001
+
+
+def name(text: str) -> str:
+    """A name as PostgreSQL takes it, whatever it holds."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def names(texts: Iterable[str]) -> str:
+    return ", ".join(name(text) for text in texts)
+
+
+def value(text: str) -> str:
+    """A text as a literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def split_table(table: str) -> tuple[str, str]:
+    """Schema (may be empty) and name of ``schema.table``; parts may stand in double quotes."""
+    parts, rest = [], table
+    while rest.startswith('"') and (end := rest.find('"', 1)) > 0:
+        parts.append(rest[1:end])
+        rest = rest[end + 1 :].removeprefix(".")
+    parts += rest.split(".") if rest else []
+    return (parts[0], parts[1]) if len(parts) == 2 else ("", table.strip('"'))
+
+
+def lock_tables() -> str:
+    return f"SELECT pg_advisory_xact_lock({_TABLES_LOCK})"
+
+
+class Statements:
+    """The statements for one table and one partition of a delivery."""
+
+    def __init__(
+        self,
+        table: str,
+        columns: Sequence[PostgresColumn],
+        key: Sequence[str],
+        delivery: str,
+        partition: int,
+    ) -> None:
+        self._schema, self._table = split_table(table)
+        self._columns, self._key = columns, key
+        self._row = f"delivery = {value(delivery)} AND part = {partition}"
+        self._of = f"{value(delivery)}, {partition}"
+
+    @property
+    def table(self) -> str:
+        return self._in_schema(self._table)
+
+    @property
+    def progress(self) -> str:
+        return self._in_schema(PROGRESS_TABLE)
+
+    def exist(self) -> str:
+        """Whether the table of progress and the table of rows are there."""
+        asked = [f"to_regclass({value(n)}) IS NOT NULL" for n in (self.progress, self.table)]
+        return f"SELECT {', '.join(asked)}"
+
+    def make_progress(self) -> str:
+        """Rows of it change all the time: room in each page keeps the index as it is."""
+        return (
+            f"CREATE TABLE IF NOT EXISTS {self.progress} (delivery text, part integer, "
+            "next_seq bigint, digest bytea, committed_at timestamptz, epoch bigint NOT NULL, "
+            "backend integer NOT NULL, backend_start timestamptz NOT NULL, "
+            "PRIMARY KEY (delivery, part)) WITH (fillfactor = 50)"
+        )
+
+    def make_table(self) -> str:
+        """Nulls in a key are equal to each other, as in any other comparison of rows."""
+        parts = [f"{name(column.name)} {column.kind}" for column in self._columns]
+        if self._key:
+            parts.append(f"UNIQUE NULLS NOT DISTINCT ({names(self._key)})")
+        return f"CREATE TABLE IF NOT EXISTS {self.table} ({', '.join(parts)})"
+
+    def table_columns(self) -> str:
+        """Name and type of each column, and whether a row has to bring a value of it."""
+        return (
+            "SELECT attname::text, format_type(atttypid, atttypmod), "
+            "attnotnull AND NOT atthasdef AND attidentity = '' FROM pg_attribute "
+            f"WHERE attrelid = {value(self.table)}::regclass AND attnum > 0 AND NOT attisdropped"
+        )
+
+    def unique_columns(self) -> str:
+        """The columns of each unique index, sorted; a comma lies between two of them."""
+        return (
+            "SELECT (SELECT string_agg(attname, ',' ORDER BY attname) FROM pg_attribute "
+            "WHERE attrelid = indrelid AND attnum = ANY (indkey::smallint[])) FROM pg_index "
+            f"WHERE indrelid = {value(self.table)}::regclass AND indisunique AND indpred IS NULL"
+        )
+
+    def make_stage(self) -> str:
+        parts = [f"{name(column.name)} {column.kind}" for column in self._columns]
+        parts.append(f"{STAGE_SEQ} bigint")
+        return f"CREATE TEMPORARY TABLE {STAGE} ({', '.join(parts)}) ON COMMIT DELETE ROWS"
+
+    def merge(self) -> str:
+        """The last row of a key wins. Rows are locked in the order of keys, so nobody deadlocks."""
+        columns, key = names(column.name for column in self._columns), names(self._key)
+        others = [column.name for column in self._columns if column.name not in self._key]
+        change = "NOTHING"
+        if others:
+            change = f"UPDATE SET {', '.join(f'{name(o)} = EXCLUDED.{name(o)}' for o in others)}"
+        return (
+            f"INSERT INTO {self.table} ({columns}) SELECT DISTINCT ON ({key}) {columns} "
+            f"FROM {STAGE} ORDER BY {key}, {STAGE_SEQ} DESC ON CONFLICT ({key}) DO {change}"
+        )
+
+    def writer(self) -> str:
+        """Who has the delivery now: epoch, process of the server, when that one began."""
+        return f"SELECT epoch, backend, backend_start::text FROM {self.progress} WHERE {self._row}"
+
+    def end_writer(self, backend: int, started: str, wait_ms: int) -> str:
+        """End the process that serves an older writer, if it is still the one that was noted."""
+        return (
+            f"SELECT pg_terminate_backend(pid, {wait_ms}) FROM pg_stat_activity "
+            f"WHERE pid = {backend} AND backend_start = {value(started)} "
+            "AND pid <> pg_backend_pid()"
+        )
+
+    def take(self, epoch: int) -> str:
+        """Make this connection the writer, unless one of a later epoch has been here."""
+        return (
+            f"INSERT INTO {self.progress} AS p (delivery, part, epoch, backend, backend_start) "
+            f"SELECT {self._of}, {epoch}, pid, backend_start FROM pg_stat_activity "
+            "WHERE pid = pg_backend_pid() ON CONFLICT (delivery, part) DO UPDATE "
+            "SET epoch = EXCLUDED.epoch, backend = EXCLUDED.backend, "
+            "backend_start = EXCLUDED.backend_start WHERE p.epoch <= EXCLUDED.epoch "
+            "RETURNING next_seq, digest"
+        )
+
+    def move(self, epoch: int, progress: DeliveryProgress) -> str:
+        """A row comes back if this connection is the writer still."""
+        digest = f"'\\x{progress.digest.hex()}'::bytea"
+        return (
+            f"UPDATE {self.progress} SET next_seq = {progress.next_seq}, digest = {digest}, "
+            f"committed_at = now() WHERE {self._row} AND epoch = {epoch} "
+            "AND backend = pg_backend_pid() RETURNING 1"
+        )
+
+    @property
+    def ingested(self) -> tuple[str | None, str]:
+        """Schema and name of the table that rows are copied into."""
+        return (None, STAGE) if self._key else (self._schema or None, self._table)
+
+    def _in_schema(self, table: str) -> str:
+        return f"{name(self._schema)}.{name(table)}" if self._schema else name(table)

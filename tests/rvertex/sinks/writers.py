@@ -1,0 +1,110 @@
+"""Writers that live in processes of their own, which are killed and frozen at any moment."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+from tests.rvertex.sinks.places import SCHEMA, items, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
+
+    from rvertex.sinks.protocol import DeliveryProgress, Destination
+    from tests.rvertex.sinks.places import Place
+
+ANSWER_WAIT_S = 60.0
+_context = multiprocessing.get_context("forkserver")
+#: What a process has when it begins, where it is installed; else each takes a second to begin.
+_context.set_forkserver_preload(
+    [
+        *("pytest", "tests.rvertex.sinks.conformance", "tests.rvertex.sinks.test_postgres"),
+        *("tests.rvertex.sinks.test_kafka", "tests.rvertex.sinks.test_parquet"),
+    ]
+)
+
+
+class Writer:
+    """One writer of a partition; its calls are those of a destination."""
+
+    def __init__(self, place: Place, partition: int) -> None:
+        self._partition = partition
+        self._calls, theirs = _context.Pipe()
+        self._process = _context.Process(target=_serve, args=(place, partition, theirs))
+        self._process.start()
+        theirs.close()
+
+    def open(self, epoch: int) -> DeliveryProgress | None:
+        """What the destination answers."""
+        self.begin("open", epoch)
+        found: DeliveryProgress | None = self.answer()
+        return found
+
+    def write(self, first_seq: int, next_seq: int) -> None:
+        self.begin("write", first_seq, next_seq)
+        self.answer()
+
+    def commit(self, next_seq: int) -> None:
+        self.begin("commit", next_seq)
+        self.answer()
+
+    def begin(self, call: str, *numbers: int) -> None:
+        """Have it make a call; nobody waits for the answer."""
+        self._calls.send((call, numbers))
+
+    def answer(self) -> Any:
+        """What the call gave, or raise what it raised."""
+        assert self._calls.poll(ANSWER_WAIT_S), "no answer"
+        found = self._calls.recv()
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def freeze(self) -> None:
+        """SIGSTOP: it holds what it holds, and does not know that time goes by."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL, wherever it is."""
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+        self._calls.close()
+
+
+def perform(destination: Destination, partition: int, call: str, numbers: tuple[int, ...]) -> Any:
+    """A call with the rows and digests of the suite."""
+    match call:
+        case "open":
+            return destination.open(*numbers)
+        case "write":
+            return destination.write(items(partition, *numbers))
+        case "commit":
+            return destination.commit(progress(partition, *numbers))
+    raise AssertionError(call)
+
+
+def _serve(place: Place, partition: int, calls: Connection) -> None:
+    destination = place.destination(partition, SCHEMA)
+    for call, numbers in _received(calls):
+        try:
+            calls.send(perform(destination, partition, call, numbers))
+        except Exception as error:
+            calls.send(error)
+
+
+def _received(calls: Connection) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Calls until the parent is gone."""
+    try:
+        while True:
+            yield calls.recv()
+    except EOFError:
+        return
