@@ -73,12 +73,10 @@ def _decided(
 ) -> tuple[Recovery, str]:
     strange = _not_repeatable(builder)
     if strange:
-        if builder.recovery is not None and builder.recovery.strategy not in (
-            "checkpoint",
-            "strong",
-        ):
+        asked = builder.recovery.strategy if builder.recovery is not None else "strong"
+        if asked not in ("checkpoint", "strong"):
             raise InvalidPlanError(
-                f'stage {builder.name}: recover_with("{builder.recovery.strategy}") needs code that '
+                f'stage {builder.name}: recover_with("{asked}") needs code that '
                 f"gives the same again, and {strange[0]} is declared deterministic=False; "
                 "leave recover_with(...) out: what it gave is logged"
             )
