@@ -105,7 +105,7 @@ class Driver:
         self._origin_us = clock.now_us() - int(clock.monotonic_s() * 1e6)
         self._on_status = on_status
         self._notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
-        #: For readers in this process: where vertices write, and what opens the lines to them.
+        #: For readers in this process: where vertices write, and what connects to them.
         self.endpoints = Endpoints()
         self.secret = secrets.token_hex(16)
         self._log = NoticeLog(root, clock, config, background)
@@ -134,7 +134,7 @@ class Driver:
             try:
                 self.close()
             finally:
-                if self.ended_s is None:  # hosts notice that their line is broken, and leave
+                if self.ended_s is None:  # hosts notice that their connection is broken, and leave
                     self._executor.close(ORPHANS_WAIT_S)
 
     def begin(self, *, resumed: bool) -> None:
@@ -176,9 +176,9 @@ class Driver:
         self._look_after_root()
 
     def close(self) -> None:
-        """Close the log and the lines, and write the last status.
+        """Close the log and the connections, and write the last status.
 
-        The lines end whatever else fails: hosts without a job manager must notice it and leave.
+        The connections end whatever else fails: hosts without a job manager must leave.
         """
         try:
             self._log.close(flush=not self._keeper.is_replaced)

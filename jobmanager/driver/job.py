@@ -296,7 +296,7 @@ def resume(
                 plan, notes = job_root.with_inputs(plan, accepts_changes=accept_changed_inputs)
             plan = planned(plan, options, is_new=not has_started)
             name, before = executor or settings["executor"], settings["master"]
-            runner = _runner(plan, name, master, config, job_id, before, had=has_started)
+            runner = _runner(plan, name, master, config, job_id, before, has_claimed=has_started)
         except StreamEngineError as error:
             job_root.record_failure(str(error), SystemClock().now_us())
             raise
@@ -323,7 +323,7 @@ def _finished(root: JobRoot, file_note: str | None) -> Job | None:
     status, plan = root.read_status(), root.read_plan()
     if plan is None or status.get("state") != "finished" or not is_complete(plan.output):
         return None
-    if not OutputCheck(plan).is_whole():
+    if not OutputCheck(plan).is_intact():
         return None
     notes = Notes((*plan.notes, FINISHED), file_note)
     return Job(root, plan, None, status=status, notes=notes)
@@ -337,10 +337,10 @@ def _runner(
     job_id: str,
     fallback: str | None = None,
     *,
-    had: bool = False,
+    has_claimed: bool = False,
 ) -> Executor:
-    """What is to run the plan; refused before anything runs. ``had``: it has run before."""
-    refuse_taken_output(plan.output, plan.root, job_id, had=had)
+    """What is to run the plan; refused before anything runs. ``has_claimed``: it has run before."""
+    refuse_taken_output(plan.output, plan.root, job_id, has_claimed=has_claimed)
     runner = open_executor(executor, plan, master, config, fallback)
     check_hosts(plan, runner.hosts)
     return runner
@@ -348,7 +348,7 @@ def _runner(
 
 def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resumed: bool) -> Job:
     try:
-        claim_output(job.plan.output, job.root, job_id, had=resumed)
+        claim_output(job.plan.output, job.root, job_id, has_claimed=resumed)
         if not resumed:
             job._root.write_plan(job.plan)  # from here on the root holds a job that has started
         driver = Driver(

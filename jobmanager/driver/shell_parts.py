@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ControlService(Protocol):
-    """The job manager's side of the lines to its hosts."""
+    """The job manager's side of the connections to its hosts."""
 
     @property
     def address(self) -> str:
@@ -23,7 +23,7 @@ class ControlService(Protocol):
         ...
 
     def close(self) -> None:
-        """End every line."""
+        """End every connection."""
         ...
 
 

@@ -98,7 +98,7 @@ def output_ends(job: JobState) -> dict[str, int | None]:
     }
 
 
-def output_whole(job: JobState) -> None:
+def output_intact(job: JobState) -> None:
     """The check found nothing; unless something else did meanwhile, the job has finished."""
     if all(vertex.is_finished for vertex in job.vertices.values()):
         job.end("finished", "")

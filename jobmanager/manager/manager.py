@@ -172,7 +172,7 @@ class JobManager:
             case OutputRestored():
                 damage.output_restored(job, notice)
             case OutputWhole():
-                damage.output_whole(job)
+                damage.output_intact(job)
             case CheckpointsKept() | StateCopied():
                 pass  # it is written for a successor
             case CancelRequested():

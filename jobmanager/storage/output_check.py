@@ -82,7 +82,7 @@ class OutputCheck:
             total.update(digest.to_bytes())
         return files, events, total.hexdigest()
 
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether a complete output is still what it was."""
         is_sealed = all(sealed_names(open_store(uri)) is not None for uri in self._sealed)
         return is_sealed and not self.find({}, contents=True)

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def refuse_taken_output(uri: str, job: str, job_id: str, *, had: bool = False) -> bool:
+def refuse_taken_output(uri: str, job: str, job_id: str, *, has_claimed: bool = False) -> bool:
     """Whether the folder has this job's claim already; if not, the job may claim it.
 
-    ``job``: its root's uri. ``had``: it has claimed the folder before; a claim that was lost since
-    is made again if the folder lies in the root.
+    ``job``: its root's uri. ``has_claimed``: the job claimed the folder in an earlier run; if that
+    claim is gone and the folder lies in the root, the job claims it again.
 
     Raises:
         OutputTakenError: it belongs to another job, which may be writing at this moment, or holds
@@ -39,7 +39,7 @@ def refuse_taken_output(uri: str, job: str, job_id: str, *, had: bool = False) -
         BrokenClaimError: the claim cannot be read or is gone, and the folder is not in the root.
     """
     store = open_store(uri)
-    may_renew = had and store.uri.startswith(f"{open_store(job).uri}/")
+    may_renew = has_claimed and store.uri.startswith(f"{open_store(job).uri}/")
     reason = "it is gone"
     if store.exists(CLAIM):
         try:
@@ -53,15 +53,15 @@ def refuse_taken_output(uri: str, job: str, job_id: str, *, had: bool = False) -
             reason = "it names no job"
     elif not store.list():
         return False
-    elif not had:
+    elif not has_claimed:
         raise OutputTakenError(uri, "")
     if not may_renew:
         claim = json.dumps({"job": job, "id": job_id})
-        raise BrokenClaimError(f"{uri}/{CLAIM}", reason, claim if had else "its job and id")
+        raise BrokenClaimError(f"{uri}/{CLAIM}", reason, claim if has_claimed else "its job and id")
     return False
 
 
-def claim_output(uri: str, job: str, job_id: str, *, had: bool = False) -> None:
+def claim_output(uri: str, job: str, job_id: str, *, has_claimed: bool = False) -> None:
     """Claim the folder for ``job`` (its root's uri); a second claim by the same job is fine.
 
     ``job_id`` tells it from another job that had the same root before.
@@ -69,10 +69,10 @@ def claim_output(uri: str, job: str, job_id: str, *, had: bool = False) -> None:
     Raises:
         OutputTakenError, BrokenClaimError: see :func:`refuse_taken_output`.
     """
-    if refuse_taken_output(uri, job, job_id, had=had):
+    if refuse_taken_output(uri, job, job_id, has_claimed=has_claimed):
         return
     store, claim = open_store(uri), json_document({"job": job, "id": job_id})
-    if had:
+    if has_claimed:
         store.put(CLAIM, claim)
     elif not store.put_new(CLAIM, claim):
         refuse_taken_output(uri, job, job_id)

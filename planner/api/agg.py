@@ -100,12 +100,12 @@ def variance(column: str | Expr, *, ddof: int = 1) -> Agg:
 
     Null for ``n <= ddof``; ``ddof=0`` is the variance of a whole population.
     """
-    return _of("variance", column, _whole("variance", "ddof", ddof, 0, _TOP_MAX))
+    return _of("variance", column, _int_between("variance", "ddof", ddof, 0, _TOP_MAX))
 
 
 def stddev(column: str | Expr, *, ddof: int = 1) -> Agg:
     """The square root of the variance."""
-    return _of("stddev", column, _whole("stddev", "ddof", ddof, 0, _TOP_MAX))
+    return _of("stddev", column, _int_between("stddev", "ddof", ddof, 0, _TOP_MAX))
 
 
 def count_distinct(column: str | Expr) -> Agg:
@@ -115,7 +115,7 @@ def count_distinct(column: str | Expr) -> Agg:
 
 def top_k(column: str | Expr, k: int) -> Agg:
     """The ``k`` greatest values, greatest first, as a list; all of them if there are fewer."""
-    return _of("top_k", column, _whole("top_k", "k", k, 1, _TOP_MAX))
+    return _of("top_k", column, _int_between("top_k", "k", k, 1, _TOP_MAX))
 
 
 def quantile(column: str | Expr, q: float) -> Agg:
@@ -166,7 +166,7 @@ def _ranked(function: str, column: str | Expr, by: str | Expr) -> Agg:
     return Agg(function, call("ranked", rank, col(VS), value))
 
 
-def _whole(function: str, what: str, value: int, low: int, high: int) -> int:
+def _int_between(function: str, what: str, value: int, low: int, high: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidPlanError(
             f"{function}(..., {what}={value!r}): it is an int between {low} and {high}"

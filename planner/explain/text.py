@@ -24,7 +24,7 @@ def explain(plan: PhysicalPlan, format: Format = "text") -> str:
     """
     match format:
         case "text":
-            return f"{_title(plan)}\n{_story(plan)}\n== stages\n{stages_text(plan)}"
+            return f"{_title(plan)}\n{_plan_trace(plan)}\n== stages\n{stages_text(plan)}"
         case "mermaid":
             return mermaid(plan)
         case "json":
@@ -41,7 +41,7 @@ def _title(plan: PhysicalPlan) -> str:
     )
 
 
-def _story(plan: PhysicalPlan) -> str:
+def _plan_trace(plan: PhysicalPlan) -> str:
     """The logical plan before and after, and the rules between."""
     trace = plan.plan_trace
     if trace is None:

@@ -16,7 +16,7 @@ from planner.sql.clauses.select import compile_query
 from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.names import Names
 from planner.sql.reading.parsing import parse
-from planner.sql.reading.read_parts import check_parts, check_whole
+from planner.sql.reading.read_parts import check_complete, check_parts
 from planner.sql.tables.declarations import Declaration, declared
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _answer(
     text = compiler.text
     answer: Query | Stream | None = None
     for statement in statements:
-        check_whole(statement, text)
+        check_complete(statement, text)
         if isinstance(statement, exp.Create):
             if answer is not None:
                 raise text.error(statement, f"CREATE {statement.kind} comes before the SELECT")

@@ -158,7 +158,7 @@ class DurableLog:
         cut = items if isinstance(items, Cut) else Cut.of([items])
         seqs = SeqRange(cut.first_seq, cut.next_seq)
         name = segment_name(seqs)
-        if not self._has_whole(seqs):
+        if not self._has_complete(seqs):
             data = self._encoder.encode(cut.first_seq, cut.batches, cut.digests)
             try:
                 self._store.put(name, data)
@@ -168,7 +168,7 @@ class DurableLog:
         with self._listing_lock, self._lock:
             self._index.add(seqs)
 
-    def _has_whole(self, seqs: SeqRange) -> bool:
+    def _has_complete(self, seqs: SeqRange) -> bool:
         """Whether there is such a segment, not half of one (where puts are not atomic)."""
         if not self._store.exists(segment_name(seqs)):
             return False
@@ -189,7 +189,7 @@ class DurableLog:
 
     def _set_aside_torn(self) -> None:
         """Set aside what a crash has left half written at the end."""
-        while (seqs := self._last()) is not None and not self._has_whole(seqs):
+        while (seqs := self._last()) is not None and not self._has_complete(seqs):
             self.set_aside(seqs)
 
     def _last(self) -> SeqRange | None:

@@ -8,7 +8,7 @@ knows nothing of Flight: two functions represent a connection.
 Invariants: (1) messages are delivered in the order in which they were sent, each once, up to the
 end of the connection, whatever the transport does: the receiver ignores a copy, ends the connection
 at a gap, and notices a loss at the latest with the next heartbeat
-(:mod:`rstream.transport.line_order`); (2) the writer thread ends with :meth:`Link.close`, with the
+(:mod:`rstream.transport.frame_order`); (2) the writer thread ends with :meth:`Link.close`, with the
 connection, or with the silence.
 """
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError, error_class
-from rstream.transport.line_order import InOrder, Numbered
+from rstream.transport.frame_order import InOrder, Numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,8 +99,8 @@ class Link:
         return True
 
     def receive(self, read: Callable[[], bytes], on_message: Callable[[bytes], None]) -> None:
-        """Hand over messages until the line ends: a goodbye, a gap, or ``read`` raises anything."""
-        while True:  # ends with the line
+        """Hand over messages until the end: a goodbye, a gap, or ``read`` raises anything."""
+        while True:  # ends with the connection
             try:
                 frame = read()
             except Exception:  # however the transport says that it is over
@@ -108,7 +108,7 @@ class Link:
             self._heard_s = self._clock.monotonic_s()
             verdict, content = self._order.open(frame)
             if verdict == "broken":
-                _log.warning("a message of %s is missing or late: its line ends", self._name)
+                _log.warning("a message of %s is missing or late: its connection ends", self._name)
                 return
             if verdict == "ignore":
                 continue

@@ -210,8 +210,8 @@ class RemoteReader(PushedReader):
                 client.close()
 
     def _unix_socket_call(self, ticket: dict[str, Any]) -> UnixSocketCall | None:
-        """A line over the host's socket; None if it is on another machine, or does not answer."""
-        roots_for(self._address)  # a host that does not encrypt is refused on every line
+        """A connection to the host's socket; None if that is elsewhere or does not answer."""
+        roots_for(self._address)  # a host that does not encrypt is refused on every connection
         if (path := socket_path(self._address)) is not None:
             with contextlib.suppress(OSError):
                 return UnixSocketCall(path, {**ticket, "secret": self._secret})

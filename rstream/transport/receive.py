@@ -236,7 +236,7 @@ class PushedReader:
     def _take(self, items: Items) -> bool:
         """Queue what was pushed; whether more may come.
 
-        A copy of what was there is ignored. A gap breaks the line, and the reader asks elsewhere.
+        A copy is ignored. A gap breaks the connection, and the reader asks elsewhere.
         """
         if items.next_seq <= self._pushed_seq:
             return True

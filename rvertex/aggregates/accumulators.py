@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.items.batch import VS, int64_column
-from rvertex.events.arrays import doubles, numbers, one_nan, whole
+from rvertex.events.arrays import as_one_array, doubles, numbers, one_nan
 from rvertex.events.group_arrays import GroupArray
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Rows:
     events: pa.RecordBatch
     at: np.ndarray | None = None
     #: Which groups had rows before, where codes have gaps; None: all that there were.
-    had: np.ndarray | None = None
+    occupied: np.ndarray | None = None
     _columns: dict[str, pa.Array] = field(default_factory=dict)
     _valid: dict[str, tuple[np.ndarray, pa.Array]] = field(default_factory=dict)
     #: What an accumulator found out about these rows and another may need as well.
@@ -117,7 +117,7 @@ class CountRows:
         return [*self.columns()]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        self._counts.adopt(numbers(whole(state[0])))
+        self._counts.adopt(numbers(as_one_array(state[0])))
 
 
 class CountValues(CountRows):
@@ -159,7 +159,7 @@ class Seen:
         """The groups of ``codes``, a part of ``rows``, have seen a value."""
         if self._flags is None and len(codes) < len(rows.codes):
             self._flags = GroupArray(np.bool_, False)
-            before = True if rows.had is None else rows.had[: self._groups]
+            before = True if rows.occupied is None else rows.occupied[: self._groups]
             self._flags.writable(self._groups)[:] = before
         if self._flags is not None:
             self._flags.writable(rows.groups)[codes] = True
@@ -200,7 +200,7 @@ class SumFloat:
         return [self._seen.masked(self._sums.shared())]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        sums = whole(state[0])
+        sums = as_one_array(state[0])
         self._sums.adopt(numbers(sums))
         self._seen.restore(sums)
 
@@ -214,7 +214,7 @@ class ProductFloat(SumFloat):
         self._sums = GroupArray(np.float64, 1.0)
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        products = whole(state[0])
+        products = as_one_array(state[0])
         self._sums.adopt(numbers(products.fill_null(1.0)))
         self._seen.restore(products)
 
@@ -248,7 +248,7 @@ class Extreme:
         return [self._seen.masked(values) if is_boolean else self._typed(values)]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        column = whole(state[0])
+        column = as_one_array(state[0])
         values = numbers(column)
         if column.null_count:
             empty = column.is_null().to_numpy(zero_copy_only=False)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from rstream.items.dictionaries import is_dictionary, plain_array, plain_type
 from rvertex.aggregates.accumulators import is_numpy_ordered
-from rvertex.events.arrays import numbers, whole
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import ArrowStore, GroupArray
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Ranked:
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         """Continue from what ``save`` returned."""
         self._version = object()
-        self._store.restore(state[0], numbers(whole(state[1])))
+        self._store.restore(state[0], numbers(as_one_array(state[1])))
         column = self._store.values()
         seen = column.is_valid().to_numpy(zero_copy_only=False)
         known = column.drop_null()
@@ -128,9 +128,9 @@ class Ranked:
             (self._keys, _LEAST, self._order(known)),
             (self._times, 0, numbers(pc.struct_field(known, 1))),
         ):
-            whole_array = np.full(len(seen), fill, np.int64)
-            whole_array[seen] = values
-            array.adopt(whole_array)
+            filled = np.full(len(seen), fill, np.int64)
+            filled[seen] = values
+            array.adopt(filled)
         self._seen.adopt(seen)
 
     def _winners(

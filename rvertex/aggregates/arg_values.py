@@ -25,7 +25,7 @@ from rvertex.aggregates.arg_extremes import (
     with_rank,
 )
 from rvertex.aggregates.function import AggregateFunction, LaneKind
-from rvertex.events.arrays import numbers, whole
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import ArrowStore
 from rvertex.events.group_scan import heads_of
 
@@ -77,7 +77,7 @@ class RankedByValue:
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         """Continue from what ``save`` returned."""
-        self._store.restore(state[0], numbers(whole(state[1])))
+        self._store.restore(state[0], numbers(as_one_array(state[1])))
 
 
 def _by_rank(name: str, *, is_max: bool) -> AggregateFunction:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rvertex.aggregates.accumulators import Extreme, is_numpy_ordered
 from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order
-from rvertex.events.arrays import numbers, whole
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import ArrowStore, GroupArray
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ArrowFold:
         return self._store.save()
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        self._store.restore(state[0], numbers(whole(state[1])))
+        self._store.restore(state[0], numbers(as_one_array(state[1])))
 
     def _folded(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
         table = pa.table({"code": codes, "value": values})
@@ -99,8 +99,8 @@ class Pick:
         return [*self._store.save(), pa.array(self._times.shared())]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        self._store.restore(state[0], numbers(whole(state[1])))
-        self._times.adopt(numbers(whole(state[2])))
+        self._store.restore(state[0], numbers(as_one_array(state[1])))
+        self._times.adopt(numbers(as_one_array(state[2])))
 
 
 def _first_rows(codes: np.ndarray, known: int) -> np.ndarray:

@@ -93,7 +93,7 @@ class Distinct:
     def columns(self) -> list[pa.Array]:
         """The end: what the lists are made of is gone."""
         bounds = np.arange(self._groups + 1) << np.int64(CODE_BITS + self._seen_bits)
-        words = self._whole()
+        words = self._merged_runs()
         offsets = np.searchsorted(words, bounds)
         if self._lane is not None:
             return [self._counts(words, offsets)]
@@ -158,7 +158,7 @@ class Distinct:
             rows += len(merged[-1])
         self._runs.append(run if len(merged) == 1 else _unique(merged, self._seen_bits))
 
-    def _whole(self) -> np.ndarray:
+    def _merged_runs(self) -> np.ndarray:
         if len(self._runs) > 1:
             runs, self._runs = self._runs, []
             self._runs, self._is_shared = [_unique(runs, self._seen_bits)], False

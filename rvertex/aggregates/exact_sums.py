@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rvertex.aggregates.accumulators import Rows, Saved, Seen, fold_at
-from rvertex.events.arrays import numbers, whole
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.decimals import words
 from rvertex.events.group_arrays import GroupArray
 
@@ -165,7 +165,7 @@ class ExactSum:
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         """Continue from what ``save`` returned."""
-        columns = [whole(column) for column in state]
+        columns = [as_one_array(column) for column in state]
         self._seen.restore(columns[0])
         for k in range(len(self._sums)):
             low, high = columns[2 * k], columns[2 * k + 1]

@@ -59,11 +59,11 @@ class Values:
         self._values.append(values)
         self._rows += len(codes)
         if self._rows > self._shrink_at:
-            self._hold(*self.shrink(*self._whole()))
+            self._hold(*self.shrink(*self._in_one_piece()))
             self._shrink_at = max(_SHRINK_MIN, 2 * self._rows)
 
     def columns(self) -> list[pa.Array]:
-        return [self.made(*self._whole(), self._groups)]
+        return [self.made(*self._in_one_piece(), self._groups)]
 
     def save(self) -> list[Saved]:
         codes = pa.chunked_array([pa.array(c) for c in self._codes], pa.int64())
@@ -87,7 +87,7 @@ class Values:
     def _taken(self, rows: Rows) -> tuple[np.ndarray, pa.Array]:
         return rows.valid(self._column)
 
-    def _whole(self) -> tuple[np.ndarray, pa.Array]:
+    def _in_one_piece(self) -> tuple[np.ndarray, pa.Array]:
         if not self._codes:
             return np.empty(0, np.int64), pa.nulls(0, self._kind)
         if len(self._codes) > 1:

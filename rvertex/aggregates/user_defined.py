@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from rvertex.events.arrays import numbers, whole
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import ArrowStore
 from rvertex.user_code.errors import UserResultError
 from rvertex.user_code.plain_values import arrow_column, plain_list
@@ -64,7 +64,7 @@ class UserFold:
         return self._store.save()
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        self._store.restore(state[0], numbers(whole(state[1])))
+        self._store.restore(state[0], numbers(as_one_array(state[1])))
 
     def _folded(self, state: Any, values: pa.Array) -> Any:
         if not self._merges:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.events.arrays import whole
+from rvertex.events.arrays import as_one_array
 from rvertex.keys.key_range import KeyRange, base_below
 from rvertex.keys.key_table import KeyTable
 
@@ -82,7 +82,7 @@ class ValueCodes:
         """Continue from what ``save`` returned."""
         table = {"groups": pa.table({"code": pa.nulls(len(values))})}
         self._table.restore({**table, "key0": pa.table({"key": values})})
-        saved = whole(base)[0].as_py()
+        saved = as_one_array(base)[0].as_py()
         self._range = None if saved is None else KeyRange(saved, _SPAN)
         self.is_direct = self.is_direct and len(values) == 0
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from rvertex.events.decimals import nearest_floats
 
 
-def whole(column: pa.ChunkedArray) -> pa.Array:
+def as_one_array(column: pa.ChunkedArray) -> pa.Array:
     """The column as one array; zero copy if it is in one chunk."""
     chunks = column.chunks
     if len(chunks) == 1:

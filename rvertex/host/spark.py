@@ -34,7 +34,7 @@ from rstream.transport.flight import ALL_INTERFACES
 from rvertex.host.allocator import give_back
 from rvertex.host.executor import join_all
 from rvertex.host.host import Host, HostSpec
-from rvertex.host.spark_lines import (
+from rvertex.host.spark_connections import (
     LOOPBACK,
     check_encrypted,
     is_local,
@@ -175,7 +175,7 @@ def _answers(context: SparkContext) -> bool:
 
 def _forget(context: SparkContext) -> None:
     """Let go of a Java that has died, so that another can be started in its place."""
-    with contextlib.suppress(Exception):  # each of its calls fails on a line that is broken
+    with contextlib.suppress(Exception):  # each of its calls fails on a broken connection
         context.stop()
     if SparkContext._gateway is not None:
         SparkContext._gateway.shutdown()

@@ -26,14 +26,14 @@ BACKGROUND_THREADS = 2
 
 
 class ControlLink(Protocol):
-    """A host's line to the job manager."""
+    """A host's connection to the job manager."""
 
     def send(self, message: bytes) -> None:
-        """Queue a message. Raises OperatingError if the line is broken."""
+        """Queue a message. Raises OperatingError if the connection is broken."""
         ...
 
     def close(self) -> None:
-        """End the line, after what is queued."""
+        """End the connection, after what is queued."""
         ...
 
 
@@ -60,7 +60,7 @@ class StreamService(Protocol):
 
 @runtime_checkable
 class DistantReader(Protocol):
-    """What a reader over a line has beyond StreamReader: the line may break."""
+    """A StreamReader over a connection, which may break."""
 
     @property
     def is_broken(self) -> bool:
@@ -99,7 +99,7 @@ class Wiring(Protocol):
         on_message: Callable[[bytes], None],
         on_disconnect: Callable[[], None],
     ) -> ControlLink:
-        """Open the line to the job manager."""
+        """Open the connection to the job manager."""
         ...
 
     def read_remote(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rvertex.events.arrays import numbers, whole
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import GroupArray
 from rvertex.keys.key_range import KeyRange, base_below, greatest_distance
 from rvertex.keys.sort_keys import is_packable, typed
@@ -62,7 +62,7 @@ class OffsetKeys:
             mask = inside if mask is None else mask & inside
         return at if mask is None else at[mask], mask
 
-    def had(self) -> np.ndarray:
+    def occupied(self) -> np.ndarray:
         """Which codes are keys, bool[groups at the last :meth:`add`]; not to be kept."""
         return self._present.read().view(bool)
 
@@ -72,7 +72,7 @@ class OffsetKeys:
 
     def found(self) -> np.ndarray:
         """The codes that are keys, increasing."""
-        return np.flatnonzero(self.had())
+        return np.flatnonzero(self.occupied())
 
     def keys(self, codes: np.ndarray) -> pa.Array:
         """The keys of these codes."""
@@ -86,7 +86,7 @@ class OffsetKeys:
     @classmethod
     def restore(cls, kind: pa.DataType, tables: Mapping[str, pa.Table]) -> OffsetKeys:
         """What has been saved."""
-        present = numbers(whole(tables["present"].column(0)))
+        present = numbers(as_one_array(tables["present"].column(0)))
         made = cls(kind, KeyRange(tables["base"].column(0)[0].as_py(), len(present)))
         made._present.adopt(present)
         made._rows = len(made.found())  # At least so many there were.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rvertex.events.arrays import whole
+from rvertex.events.arrays import as_one_array
 from rvertex.keys.key_index import KeyIndex
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class KeyTable:
         """Take over what ``save`` returned; only called on a new table."""
         assert len(self) == 0
         count = tables["groups"].num_rows
-        keys = [whole(tables[f"key{i}"].column(0)) for i in range(len(self._types))]
+        keys = [as_one_array(tables[f"key{i}"].column(0)) for i in range(len(self._types))]
         codes = self._index.codes_of_rows(keys, count)
         assert len(self) == count, (len(self), count)
         assert count == 0 or int(codes[-1]) == count - 1, codes

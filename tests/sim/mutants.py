@@ -36,9 +36,9 @@ from rvertex.messages import NOTICE_CODEC
 from rvertex.vertex.merge import Merge
 from rvertex.vertex.rvertex import RVertex
 from tests.sim.decision_mutants import DECISION_MUTANTS
+from tests.sim.frame_mutants import LINE_MUTANTS
 from tests.sim.generation_mutants import GENERATION_MUTANTS
 from tests.sim.killers import KILLERS
-from tests.sim.line_mutants import LINE_MUTANTS
 from tests.sim.planting import Mutant
 from tests.sim.power_mutants import POWER_MUTANTS
 from tests.sim.recovery_mutants import RECOVERY_MUTANTS

@@ -1,4 +1,4 @@
-"""One direction of a control line: production's numbers over a transport that keeps nothing.
+"""One direction of a control connection: production's numbers over a transport that keeps nothing.
 
 Law: what is taken at its end is what was sent, each message once and in order.
 """
@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rstream.transport.control import HEARTBEAT_S
-from rstream.transport.line_order import InOrder, Numbered
+from rstream.transport.frame_order import InOrder, Numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class Pipe:
-    """One direction of a control line; ``take(message)`` and ``broken()`` are of its far end."""
+    """One direction of a control connection.
+
+    Its far end gives ``take(message)`` and ``broken()``.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class Pipe:
         for late_s in copies_s:
             arrive = partial(self._arrive, number, frame)
             self._world.at(self.last_s + late_s, self._receiver, arrive)
-        if not copies_s:  # a line that says nothing more says a heartbeat
+        if not copies_s:  # a connection that says nothing more says a heartbeat
             heartbeat_s = self._world.between(0.0, HEARTBEAT_S)
             self._world.after(heartbeat_s, self._sender, partial(self.send, b""))
 

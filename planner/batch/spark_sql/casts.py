@@ -160,7 +160,7 @@ def _from_number(sql: str, source: pa.DataType, target: pa.DataType, shown: str 
         return f"cast({sql} as {name})"
     if types.is_integer(target):
         low, high = _bounds(target)
-        return _tried(sql, lambda v: _whole(v, source, low, high, name), shown)
+        return _tried(sql, lambda v: _as_integer(v, source, low, high, name), shown)
     if types.is_decimal(target):
         return _tried(sql, lambda v: f"try_cast({v} as {name})", shown)
     raise _no_cast(shown, source, target)
@@ -176,7 +176,7 @@ def _bounds(kind: pa.DataType) -> tuple[int, int]:
     return -int(2 ** (kind.bit_width - 1)), int(2 ** (kind.bit_width - 1)) - 1
 
 
-def _whole(sql: str, source: pa.DataType, low: int, high: int, name: str) -> str:
+def _as_integer(sql: str, source: pa.DataType, low: int, high: int, name: str) -> str:
     """``sql`` as an integer, null where it is out of bounds; fractions are lost."""
     if pa.types.is_floating(source):
         fits = f"cast({sql} as double) > {low - 1}D and cast({sql} as double) < {high + 1}D"

@@ -23,6 +23,7 @@ from planner.logical import nodes as logical
 from planner.physical.stages import stateless_spec
 from rstream.errors import StreamEngineError
 from rstream.items.batch import VE, VS, event_schema
+from rvertex.events.arrays import as_one_array
 from rvertex.events.run import NO_CTIS, Run
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.keyed_process import KeyedProcessing
@@ -133,15 +134,11 @@ def _events(rows: pa.RecordBatch | pa.Table, payload: pa.Schema) -> pa.RecordBat
     """Rows as Spark has them, as events."""
     schema = event_schema(payload)
     if isinstance(rows, pa.Table):
-        columns = [_whole(column) for column in rows.columns[: len(schema)]]
+        columns = [as_one_array(column) for column in rows.columns[: len(schema)]]
     else:
         columns = rows.columns
     arrays = [column.cast(f.type) for column, f in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _stored(events: pa.RecordBatch) -> pa.RecordBatch:

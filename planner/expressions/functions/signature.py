@@ -63,7 +63,7 @@ def _as_time(node: Node) -> Node:
     return Literal(moment, TIMESTAMP_UTC)
 
 
-def _whole(node: Node) -> int | None:
+def _int_literal(node: Node) -> int | None:
     """The value of a literal that is a whole number."""
     if isinstance(node, Literal) and node.type == pa.int64() and isinstance(node.literal, int):
         return node.literal
@@ -72,14 +72,14 @@ def _whole(node: Node) -> int | None:
 
 def _as_short_decimal(node: Node) -> Node:
     """Not wider than it has to be, so that the result has room."""
-    value = _whole(node)
+    value = _int_literal(node)
     if value is None:
         return node
     return Literal(Decimal(value), pa.decimal128(len(str(abs(value))), 0))
 
 
 def _as_unsigned(node: Node) -> Node:
-    value = _whole(node)
+    value = _int_literal(node)
     return node if value is None or value < 0 else Literal(value, pa.uint64())
 
 

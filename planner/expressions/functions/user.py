@@ -55,10 +55,10 @@ def _evaluate(values: Sequence[Value], call: Call) -> Value:
 def _column(value: Value, rows: int) -> Any:
     if isinstance(value, pa.Scalar):
         return itertools.repeat(plain_list(pa.array([value.as_py()], value.type))[0], rows)
-    return plain_list(_whole(value))
+    return plain_list(_as_one_array(value))
 
 
-def _whole(value: Value) -> pa.Array:
+def _as_one_array(value: Value) -> pa.Array:
     return pa.concat_arrays(value.chunks) if isinstance(value, pa.ChunkedArray) else value
 
 
@@ -79,7 +79,7 @@ def _typed(made: list[Any], call: Call) -> pa.Array:
 def _vectorised(function: Any, values: Sequence[Value], call: Call) -> Value:
     is_constant = all(isinstance(v, pa.Scalar) for v in values)
     rows = max((len(v) for v in values if not isinstance(v, pa.Scalar)), default=1)
-    arrays = [pa.repeat(v, rows) if isinstance(v, pa.Scalar) else _whole(v) for v in values]
+    arrays = [pa.repeat(v, rows) if isinstance(v, pa.Scalar) else _as_one_array(v) for v in values]
     try:
         made = as_column(function(*arrays), call.type) if rows else pa.nulls(0, call.type)
     except Exception as error:

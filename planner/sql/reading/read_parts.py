@@ -120,7 +120,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
 }
 
 
-def check_whole(statement: exp.Expr, text: SqlText) -> None:
+def check_complete(statement: exp.Expr, text: SqlText) -> None:
     """Refuses what lacks a part that it has to have, as a function without its arguments.
 
     Raises:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-class Assigner(Protocol):
+class WindowAssigner(Protocol):
     """Gives events their windows; keeps what it must know by key code."""
 
     def assign(
@@ -83,7 +83,7 @@ class SingleWindow:
 
     def __init__(
         self,
-        assigner: Assigner,
+        assigner: WindowAssigner,
         grouping: Grouping,
         input_schema: pa.Schema,
         output_schema: pa.Schema,

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from rvertex.errors import InvalidWindowError
-from rvertex.events.arrays import numbers, whole
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import GroupArray
 from rvertex.events.group_scan import group_start, heads_of
 from rvertex.operators.windows.assigned import SingleWindow
@@ -85,7 +85,7 @@ class _Counts:
     def assign(
         self, codes: np.ndarray, vs: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
     ) -> np.ndarray:
-        """See :class:`~rvertex.operators.windows.assigned.Assigner`."""
+        """See :class:`~rvertex.operators.windows.assigned.WindowAssigner`."""
         window, filled = self._window.writable(keys), self._filled.writable(keys)
         order = np.argsort(codes, kind="stable")
         key = codes[order]
@@ -121,4 +121,4 @@ class _Counts:
 
     def restore(self, table: pa.Table) -> None:
         for i, column in enumerate((self._window, self._filled)):
-            column.adopt(numbers(whole(table.column(i))))
+            column.adopt(numbers(as_one_array(table.column(i))))

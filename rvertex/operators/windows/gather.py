@@ -40,7 +40,7 @@ _PAIRS_MAX = 1 << 22
 _MANY_ROWS = 1 << 12
 
 
-class Membership(Protocol):
+class FixedWindowAssigner(Protocol):
     """Which windows a row is in, and when they close."""
 
     @property
@@ -116,14 +116,14 @@ class WindowGather:
 
     def __init__(
         self,
-        membership: Membership,
+        assigner: FixedWindowAssigner,
         grouping: Grouping,
         input_schema: pa.Schema,
         output_schema: pa.Schema,
         finish: Callable[[list[pa.Array]], list[pa.Array]],
         sliding: SlidingWindows | None = None,
     ) -> None:
-        self._membership = membership
+        self._assigner = assigner
         self._grouping = grouping
         self._input_schema = input_schema
         self._output_schema = output_schema
@@ -132,7 +132,7 @@ class WindowGather:
         self._sliding = sliding
         #: Other rows that are in an open window, in sequence order.
         self._live: list[pa.RecordBatch] = []
-        self._open = membership.windows.lowest
+        self._open = assigner.windows.lowest
         self._last_cti: int | None = None
 
     def process(self, ports: Sequence[Run]) -> Run:
@@ -141,13 +141,13 @@ class WindowGather:
         out: list[pa.RecordBatch] = []
         now: list[int] = [int(run.ctis[-1])] if len(run.ctis) else []
         if run.events.num_rows:
-            first, last = self._membership.spans(run.events)
+            first, last = self._assigner.spans(run.events)
             now.append(int(int64_column(run.events, VS)[-1]))
             needed = run.events.select(self._input_schema.names)
             self._live.append(_those(needed, last >= first))
         if now:
-            self._close_before(self._membership.open_at(max(now)), out)
-        ctis = growing(self._membership.output_ctis(run.ctis), self._last_cti)
+            self._close_before(self._assigner.open_at(max(now)), out)
+        ctis = growing(self._assigner.output_ctis(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
         return Run(concatenated(out, self._output_schema), ctis)
@@ -166,7 +166,7 @@ class WindowGather:
 
     def _close_before(self, window: int, out: list[pa.RecordBatch]) -> None:
         """Emit the windows below ``window`` and forget the rows that are in no other."""
-        window = min(window, self._membership.windows.highest + 1)
+        window = min(window, self._assigner.windows.highest + 1)
         if window <= self._open:
             return
         if self._sliding is not None and self._slide(self._sliding, window, out):
@@ -182,7 +182,7 @@ class WindowGather:
             out.append(self._rows(*closed_groups(self._grouping, rows, windows, None)))
             rows = rows.slice(0, 0)
         elif rows.num_rows:
-            first, last = self._membership.spans(rows)
+            first, last = self._assigner.spans(rows)
             self._emit(rows, np.maximum(first, self._open), last, window, out)
             rows = _those(rows, last >= window)
         self._live = ([rows] if rows.num_rows else []) + later
@@ -197,7 +197,7 @@ class WindowGather:
             return None
         begins = [int64_column(batches[0], VS)[0], int64_column(batches[-1], VS)[-1]]
         end = max(int64_column(batch, VE).max() for batch in batches)
-        bounds = self._membership.bounds(np.array(begins), np.array([end, end]))
+        bounds = self._assigner.bounds(np.array(begins), np.array([end, end]))
         found = {int(window) for windows in bounds for window in windows}
         return found.pop() if len(found) == 1 else None
 
@@ -214,7 +214,7 @@ class WindowGather:
 
     def _candidates(self, window: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         """Live rows that may be in a window below ``window``, and those after them."""
-        windows = self._membership.windows
+        windows = self._assigner.windows
         bound = np.int64((window - 1) * windows.every + windows.size)
         before, later = [], []
         for batch in self._live:
@@ -254,8 +254,8 @@ class WindowGather:
     def _rows(
         self, windows: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
     ) -> pa.RecordBatch:
-        start = self._membership.windows.start(windows)
-        end = pa.array(start + self._membership.windows.size)
+        start = self._assigner.windows.start(windows)
+        end = pa.array(start + self._assigner.windows.size)
         columns = [pa.array(start), end, *keys, *self._finish(lanes)]
         return pa.RecordBatch.from_arrays(columns, schema=self._output_schema)
 

@@ -157,7 +157,7 @@ class _NearGroups:
         return None if keys is None else cls(grouping, keys)
 
     def __len__(self) -> int:
-        return int(np.count_nonzero(self._keys.had()))
+        return int(np.count_nonzero(self._keys.occupied()))
 
     def update(self, events: pa.RecordBatch, *, grows: bool) -> pa.RecordBatch:
         """Fold events in; returns those whose keys are not in the range."""
@@ -165,7 +165,7 @@ class _NearGroups:
         codes, mask = self._keys.codes(column, grows=grows)
         mine = events if mask is None else events.filter(pa.array(mask))
         if len(codes):
-            rows = Rows(codes, self._keys.groups, mine, had=self._keys.had())
+            rows = Rows(codes, self._keys.groups, mine, occupied=self._keys.occupied())
             _update(self._accumulators, rows)
             self._keys.add(codes)
         return events.slice(0, 0) if mask is None else events.filter(pa.array(~mask))

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import InvalidWindowError
-from rvertex.events.arrays import numbers, whole
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import GroupArray
 from rvertex.events.group_scan import group_start, heads_of, orbit, running_max
 from rvertex.events.lifetime import moved
@@ -97,7 +97,7 @@ class Sessions:
     def assign(
         self, codes: np.ndarray, vs: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
     ) -> np.ndarray:
-        """See :class:`~rvertex.operators.windows.assigned.Assigner`.
+        """See :class:`~rvertex.operators.windows.assigned.WindowAssigner`.
 
         The last session of a key comes before its events as a row of its own.
         """
@@ -146,7 +146,7 @@ class Sessions:
 
     def restore(self, table: pa.Table) -> None:
         for i, column in enumerate((self._window, self._start, self._active)):
-            column.adopt(numbers(whole(table.column(i))))
+            column.adopt(numbers(as_one_array(table.column(i))))
 
     def _begins(self, time: np.ndarray, until: np.ndarray, heads: np.ndarray) -> np.ndarray:
         """The rows that begin a session (or stand for one)."""

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.types import INF_TIME
-from rvertex.events.arrays import numbers, whole
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import GroupArray
 from rvertex.events.run import growing
 
@@ -138,7 +138,7 @@ class WindowLog:
         self.first, self.released, self._open = first, released, open_
         self._last_cti = header["last_cti"]
         for i, column in enumerate(self._columns()):
-            column.adopt(numbers(whole(tables["windows"].column(i))))
+            column.adopt(numbers(as_one_array(tables["windows"].column(i))))
 
     def _columns(self) -> list[GroupArray]:
         return [self._starts, self._ends, self._closes, *self._links]

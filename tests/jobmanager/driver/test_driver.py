@@ -111,7 +111,7 @@ class Scene:
         self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(late))
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass at once, then have two turns: one may only queue a notice."""
+        """Let time pass at once, then poll twice: one may only queue a notice."""
         self.clock.advance(int(seconds * 1e6))
         self.driver.poll(0)
         self.driver.poll(0)

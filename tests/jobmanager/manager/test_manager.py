@@ -245,9 +245,9 @@ def test_a_host_that_is_busy_is_not_silent_and_has_a_limit_of_its_own() -> None:
     for second in range(2, 40, 2):
         assert scene.tell(Tick(second * SECOND)) == []
         assert scene.tell(busy("h0.0", second)) == []
-    out = scene.lose_to("h0.0", "its line broke")
+    out = scene.lose_to("h0.0", "its connection broke")
     assert StartHost("h0.1") in out
-    assert "its line broke; vertex b on h0.0 did not return" in scene.manager.job.trouble
+    assert "its connection broke; vertex b on h0.0 did not return" in scene.manager.job.trouble
     assert "for 38 s, in Project: s.str.upper(); " in scene.manager.job.trouble
     assert "3.0 GiB of memory" in scene.manager.job.trouble
     scene.ready("h0.1")

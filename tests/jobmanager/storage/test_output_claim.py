@@ -74,12 +74,12 @@ def test_a_lost_claim_is_made_again_in_the_root_only(tmp_path: Path) -> None:
     for folder in (inside, outside):
         claim_output(folder, root, "1")
         Path(folder, CLAIM).write_bytes(b"{")
-    claim_output(inside, root, "1", had=True)
+    claim_output(inside, root, "1", has_claimed=True)
     assert refuse_taken_output(inside, root, "1")
     with pytest.raises(BrokenClaimError, match=r'answer/_JOB.*cut short.*put this.*"id": "1"'):
-        claim_output(outside, root, "1", had=True)
+        claim_output(outside, root, "1", has_claimed=True)
     Path(outside, CLAIM).write_text(json.dumps({"job": root, "id": "1"}))
-    assert refuse_taken_output(outside, root, "1", had=True), "as the message says"
+    assert refuse_taken_output(outside, root, "1", has_claimed=True), "as the message says"
 
 
 def test_files_of_others_are_not_mixed_with_ours(folder: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import rstream.transport.control
 from rstream.transport.control import DisconnectedError, Hub, Link
-from rstream.transport.line_order import Numbered
+from rstream.transport.frame_order import Numbered
 
 WAIT_S = 60.0
 
@@ -46,7 +46,7 @@ def test_messages_arrive_in_order_then_goodbye() -> None:
     assert got == [*(b"%d" % i for i in range(100)), b""]
 
 
-def test_a_copy_is_ignored_and_a_gap_ends_the_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_copy_is_ignored_and_a_gap_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     numbered, wire = Numbered(), Wire()
     frames = [numbered.frame(b"\1" + b"%d" % i) for i in range(4)]
     for i in (0, 1, 0, 1, 3, 2):

@@ -249,7 +249,7 @@ time.sleep(60)
 """
 
 
-def test_a_killed_peer_is_noticed_on_both_lines() -> None:
+def test_a_killed_peer_is_noticed_on_both_connections() -> None:
     address: list[str] = []
     ready, answered, gone = threading.Event(), threading.Event(), threading.Event()
     seen: list[str] = []

@@ -83,7 +83,7 @@ def no_room(path: str) -> Iterator[None]:
 
 @contextmanager
 def no_answer(path: str) -> Iterator[None]:
-    """Somebody listens, but closes every line."""
+    """Somebody listens, but closes every connection."""
     with socket.socket(socket.AF_UNIX) as rude:
         rude.bind(path)
         rude.listen()
@@ -98,9 +98,9 @@ def fill(busy: socket.socket, path: str, waiting: ExitStack) -> None:
     busy.bind(path)
     busy.listen(0)
     for _ in range(WAITING_MAX):
-        line = waiting.enter_context(socket.socket(socket.AF_UNIX))
-        line.setblocking(False)
-        if line.connect_ex(path) == errno.EAGAIN:
+        connection = waiting.enter_context(socket.socket(socket.AF_UNIX))
+        connection.setblocking(False)
+        if connection.connect_ex(path) == errno.EAGAIN:
             return
     pytest.fail("there was room for all")
 

@@ -95,7 +95,7 @@ def test_a_copy_of_a_batch_is_ignored() -> None:
     assert reader.read_next(100) is None
 
 
-def test_a_gap_between_batches_breaks_the_line() -> None:
+def test_a_gap_between_batches_breaks_the_connection() -> None:
     reader = Pushed(10)
     assert reader.push(10, 20)
     assert not reader.push(30, 40)

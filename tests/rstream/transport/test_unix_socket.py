@@ -89,8 +89,8 @@ def read(call: UnixSocketCall, until: int) -> list[int]:
 def test_who_writes_sends_what_is_small(stream: RStream) -> None:
     mine, other = socket.socketpair()
     with mine, other:
-        line = _Connection(mine, stream, 0, lambda: True)  # its thread does not run
-        stream.listeners.add(line._written)
+        connection = _Connection(mine, stream, 0, lambda: True)  # its thread does not run
+        stream.listeners.add(connection._written)
         stream.append(rows(0, 3))
         stream.append(rows(3, 2))
         for seq, count in [(0, 3), (3, 2)]:
@@ -98,13 +98,13 @@ def test_who_writes_sends_what_is_small(stream: RStream) -> None:
             batch = pa.ipc.read_record_batch(body, stream.schema)
             assert batch.equals(rows(seq, count))
             assert note == seq.to_bytes(8, "little")
-        assert not line._again.is_set()
+        assert not connection._again.is_set()
         stream.append(rows(5, 1, "x" * DIRECT_BYTES_MAX))
         stream.append(rows(6, 1))
-        assert line._again.is_set()
+        assert connection._again.is_set()
         with pytest.raises(BlockingIOError):
             other.recv(1, socket.MSG_DONTWAIT)
-        stream.listeners.remove(line._written)
+        stream.listeners.remove(connection._written)
 
 
 def test_a_large_dictionary_is_sent_by_the_thread_and_once_it_is_known_by_who_writes(
@@ -121,25 +121,25 @@ def test_a_large_dictionary_is_sent_by_the_thread_and_once_it_is_known_by_who_wr
 
     mine, other = socket.socketpair()
     with mine, other:
-        line = _Connection(mine, stream, 0, lambda: True)
-        stream.listeners.add(line._written)
+        connection = _Connection(mine, stream, 0, lambda: True)
+        stream.listeners.add(connection._written)
         stream.append(row(0))
-        assert line._again.is_set()
+        assert connection._again.is_set()
         with pytest.raises(BlockingIOError):
             other.recv(1, socket.MSG_DONTWAIT)
-        thread = threading.Thread(target=line._send_all)
+        thread = threading.Thread(target=connection._send_all)
         thread.start()
-        wire = WireDecoder(line._wire.schema)
+        wire = WireDecoder(connection._wire.schema)
         for seq in range(2):
             _, note, body = receive(other, ITEMS)
-            found = wire.decode(pa.ipc.read_record_batch(body, line._wire.schema), note)
+            found = wire.decode(pa.ipc.read_record_batch(body, connection._wire.schema), note)
             assert found.batch.to_pylist() == row(seq).to_pylist()
             thread.join(WAIT_S)
-            line._again.clear()
+            connection._again.clear()
             if seq == 0:
                 stream.append(row(1))
-                assert not line._again.is_set()
-        stream.listeners.remove(line._written)
+                assert not connection._again.is_set()
+        stream.listeners.remove(connection._written)
     stream.close()
 
 
@@ -225,13 +225,13 @@ def test_a_stream_that_is_not_there_and_one_that_lacks_the_seq(stream: RStream, 
 def test_a_hello_that_is_no_good_ends_its_line_alone(
     stream: RStream, path: str, data: bytes
 ) -> None:
-    with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(WAIT_S)
-        line.connect(path)
-        line.sendall(data)
-        line.shutdown(socket.SHUT_WR)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(WAIT_S)
+        connection.connect(path)
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
         with contextlib.suppress(ConnectionResetError):
-            assert len(line.recv(100)) in (0, FRAME.size)  # nothing, or that it is refused
+            assert len(connection.recv(100)) in (0, FRAME.size)  # nothing, or that it is refused
     stream.append(rows(0, 1))
     call = UnixSocketCall(path, hello())
     assert read(call, 1) == [0]
@@ -274,7 +274,7 @@ def test_a_server_that_cannot_let_a_reader_in_lets_the_next_ones_in(
 def test_what_fails_in_a_line_is_told_to_its_reader_alone(
     stream: RStream, path: str, first_seq: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A little is sent by who writes, much by the line's thread."""
+    """A little is sent by who writes, much by the connection's thread."""
     woken = threading.Event()
     stream.listeners.add(woken.set)
     call = UnixSocketCall(path, hello())
@@ -304,23 +304,23 @@ def test_a_writer_that_met_trouble_sends_no_more(
 ) -> None:
     mine, other = socket.socketpair()
     with mine, other:
-        lines = [
+        connections = [
             _Connection(mine, stream, 0, lambda: True),
             _Connection(other, stream, 0, lambda: True),
         ]
-        for line in lines:
-            stream.listeners.add(line._written)
+        for connection in connections:
+            stream.listeners.add(connection._written)
         with monkeypatch.context() as patch:
-            patch.setattr(lines[0]._wire, "encode", None)
+            patch.setattr(connections[0]._wire, "encode", None)
             assert stream.append(rows(0, 1)) == 1
         assert stream.append(rows(1, 1)) == 1
-        assert lines[0]._again.is_set()
-        assert not lines[1]._again.is_set()
+        assert connections[0]._again.is_set()
+        assert not connections[1]._again.is_set()
         assert receive(mine, ITEMS)[1] == bytes(8)
         with pytest.raises(BlockingIOError):
             other.recv(1, socket.MSG_DONTWAIT)
         with pytest.raises(TypeError):
-            lines[0].run()
+            connections[0].run()
 
 
 @pytest.mark.parametrize("kind", [SCHEMA, FAILED, ITEMS, 77])
@@ -363,7 +363,7 @@ def test_lines_that_do_not_end_are_waited_for_together(
     assert sum(waited) < 9 * 0.02
     assert waited[-1] == 0.0
     is_over.set()
-    for line in server._threads.values():
-        line.close()
+    for connection in server._threads.values():
+        connection.close()
     for thread in stuck:
         threading.Thread.join(thread, WAIT_S)

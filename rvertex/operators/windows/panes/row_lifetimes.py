@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rstream.items.batch import VE, VS, int64_column
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.events.arrays import numbers, whole
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import GroupArray
 
 if TYPE_CHECKING:
@@ -126,4 +126,4 @@ class _Bound:
         return [*self.columns()]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        self._times.adopt(numbers(whole(state[0])))
+        self._times.adopt(numbers(as_one_array(state[0])))

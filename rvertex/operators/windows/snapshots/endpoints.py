@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rstream.items.batch import VS, int64_column
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.events.arrays import numbers, whole
+from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import GroupArray
 from rvertex.events.group_scan import heads_of, running_sum
 from rvertex.events.reorder_buffer import SortedRuns
@@ -94,7 +94,7 @@ class Endpoints:
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         """Continue from what ``save`` returned."""
         for i, column in enumerate((self._last, self._alive, self._window)):
-            column.adopt(numbers(whole(tables["endpoints"].column(i))))
+            column.adopt(numbers(as_one_array(tables["endpoints"].column(i))))
         for batch in tables["ends"].combine_chunks().to_batches():
             self._ends.push(batch)
 

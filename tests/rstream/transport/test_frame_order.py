@@ -1,7 +1,7 @@
-"""Numbers on a line: what is taken is the beginning of what was sent, each frame once, in order.
+"""A receiver accepts the first frames that were sent, each once and in order.
 
-Cannot catch: two lines that share one end by mistake (tests/rstream/transport/test_control.py has
-the ends).
+Cannot catch: two connections that share one end by mistake (tests/rstream/transport/test_control.py
+has the ends).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rstream.transport.line_order import InOrder, Numbered
+from rstream.transport.frame_order import InOrder, Numbered
 
 
 def test_frames_in_order_are_taken() -> None:

@@ -1,4 +1,4 @@
-"""Planted bugs of the lines: the numbers of messages and of batches are not looked at.
+"""Planted bugs of the connections: the numbers of messages and of batches are not looked at.
 
 See :mod:`tests.sim.mutants`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rstream.transport.line_order import InOrder
+from rstream.transport.frame_order import InOrder
 from rstream.transport.receive import PushedReader
 from tests.sim.planting import Mutant
 

@@ -19,7 +19,7 @@ _NUMBER = struct.Struct("<Q")
 
 
 class Numbered:
-    """The sending end of one direction of one line."""
+    """The sending end of one direction of a connection."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -49,7 +49,7 @@ class InOrder:
         return "take"
 
     def open(self, frame: bytes) -> tuple[Verdict, bytes]:
-        """The same for a whole frame, with its content; one without a number breaks the line."""
+        """The verdict on a frame, and its content. One without a number breaks the connection."""
         if len(frame) < _NUMBER.size:
             self._is_broken = True
             return "broken", b""

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rstream.transport.tls import TLS_FOLDER
-from rvertex.host.spark_lines import ENCRYPTING, PlainSparkError, check_encrypted, loopback_settings
+from rvertex.host.spark_connections import (
+    ENCRYPTING,
+    PlainSparkError,
+    check_encrypted,
+    loopback_settings,
+)
 
 NEAR = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
@@ -31,7 +36,7 @@ def test_with_tls_spark_must_encrypt_too(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv(TLS_FOLDER, "/keys")
     check_encrypted("local[*]", lambda key: None)
     for value in (None, "false"):
-        with pytest.raises(PlainSparkError, match="spark://m:7077 does not encrypt its own lines"):
+        with pytest.raises(PlainSparkError, match="spark://m:7077 does not encrypt its own"):
             check_encrypted("spark://m:7077", lambda key, value=value: value)
     for key in ENCRYPTING:
         check_encrypted("spark://m:7077", {key: "true"}.get)

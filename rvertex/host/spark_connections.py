@@ -30,12 +30,12 @@ ENCRYPTING = (
 
 @error_class
 class PlainSparkError(UsageError):
-    """Spark sends tasks over lines that are not encrypted, though ours are to be."""
+    """Spark sends tasks over connections in the clear, though ours are to be encrypted."""
 
     master: str
 
     message = (
-        "STREAMSCOPE_TLS is set, but Spark at {master} does not encrypt its own lines, "
+        "STREAMSCOPE_TLS is set, but Spark at {master} does not encrypt its own connections, "
         "and the job's secret travels inside its tasks: set spark.authenticate and "
         "spark.network.crypto.enabled to true (or spark.ssl.rpc.enabled), or unset "
         "STREAMSCOPE_TLS"
@@ -57,7 +57,7 @@ def loopback_settings(master: str, is_set: Callable[[str], bool]) -> dict[str, s
 
 
 def check_encrypted(master: str, setting: Callable[[str], str | None]) -> None:
-    """With encryption on, the secret goes over no line that has none.
+    """With encryption on, refuse to send the secret over a connection that has none.
 
     Raises:
         PlainSparkError: it would.
