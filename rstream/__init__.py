@@ -19,7 +19,7 @@ from rstream.errors import (
 )
 from rstream.intake.appender import Appender
 from rstream.intake.producers import Ack, ProducerPosition
-from rstream.intake.reader import LogReader, open_log
+from rstream.intake.reader import AppendLogReader, open_log
 from rstream.items.batch import Items, item_schema
 from rstream.items.digest import StreamDigest
 from rstream.limits import AppendLimits, StreamLimits
@@ -35,6 +35,7 @@ __all__ = [
     "MIN_TIME",
     "Ack",
     "AppendLimits",
+    "AppendLogReader",
     "Appender",
     "BackPressureError",
     "Background",
@@ -46,7 +47,6 @@ __all__ = [
     "IntegrityError",
     "InvalidBatchError",
     "Items",
-    "LogReader",
     "ManualClock",
     "MemoryBlobs",
     "OperatingError",

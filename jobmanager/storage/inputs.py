@@ -100,8 +100,8 @@ def _partitions(plan: PhysicalPlan) -> Iterator[SourcePartition]:
 
 
 def _listing(format: Format, path: str) -> dict[str, FileVersion]:
-    """The files of a source now; to a complete stream none can come."""
-    if format == "rstream":
+    """The files of a source now; a complete stream gets none, a log keeps what was planned."""
+    if format in ("rstream", "log"):
         return {}
     try:
         return list_files(format, path)

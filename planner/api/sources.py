@@ -20,6 +20,7 @@ from rstream.items.batch import CTI, EVENT, KIND, RESERVED, VE, VS, item_schema
 from rstream.store.part_files import split_part
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.discover import infer_schema
+from rvertex.sources.formats.row_log import holds_log
 from rvertex.sources.spec import DelayOrigin, Format, LatePolicy, OptionValue, SourceSpec
 from rvertex.sources.times import is_time_type
 from rvertex.sources.versions import absolute
@@ -149,8 +150,26 @@ def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions
     return Source(spec, _checked_partitions(partitions), "items")
 
 
-def stream_source(uri: str) -> Source:
-    """A source node over the streams of another job."""
+def stream_source(
+    uri: str,
+    vs: TimeColumn | None,
+    ve: TimeColumn | Duration | None,
+    delay: Duration,
+    late: LatePolicy,
+) -> Source:
+    """A source node over the streams of another job, or over a log of rows that were pushed."""
+    if holds_log(uri):
+        if vs is None:
+            raise InvalidPlanError(
+                f"{uri} is a log of pushed rows, which have no time of their own: say which column "
+                'is the start of an event, as vs="time" (or vs="received_at", when it came)'
+            )
+        return file_source("log", uri, FileOptions(vs, ve, delay, late))
+    if (vs, ve, delay, late) != (None, None, AUTO, "drop"):
+        raise InvalidPlanError(
+            f"{uri} is what a job has written: its rows have their times, so vs=, ve=, delay= and "
+            "late= are for logs of pushed rows"
+        )
     columns = infer_schema("rstream", uri)
     spec = SourceSpec(
         format="rstream", path=absolute(uri), schema=columns, columns=columns, vs=None, late="error"

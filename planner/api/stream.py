@@ -141,13 +141,24 @@ class Stream(UserSteps["Stream"], Outputs):
         return Stream(items_source(schema, items, partitions=partitions))
 
     @staticmethod
-    def from_rstream(uri: str) -> Stream:
+    def from_rstream(
+        uri: str,
+        *,
+        vs: TimeColumn | None = None,
+        ve: TimeColumn | Duration | None = None,
+        delay: Duration = "auto",
+        late: LatePolicy = "drop",
+    ) -> Stream:
         """What another job has written: each row with its exact lifetime, CTIs where they were.
 
         ``uri`` is the folder of a finished job's answer, one vertex's part of it
         (``.../part-0-*``), or the folder of a durable stream inside of a job.
+
+        Or the rows of a log that :class:`rstream.Appender` or ``jobmanager intake`` has taken, as
+        many as there are when the job is planned. Such a log needs ``vs``; ``ve``, ``delay`` and
+        ``late`` are as for :meth:`from_parquet`. Its column ``received_at`` says when a row came.
         """
-        return Stream(stream_source(str(uri)))
+        return Stream(stream_source(str(uri), vs, ve, delay, late))
 
     @property
     def schema(self) -> pa.Schema:

@@ -28,7 +28,15 @@ EXPLODE_FACTOR = 4.0
 FLUSH_BYTES_PER_S, EXCHANGE_US = 200e6, 0.05
 #: Opening, closing and naming segments.
 FLUSH_S_PER_SEGMENT, FLUSH_INTERVAL_S = 0.003, StreamLimits().flush_interval_ms / 1_000
-_READ_US = {"parquet": 0.02, "csv": 0.3, "json": 1.0, "text": 0.2, "items": 0.02, "rstream": 0.02}
+_READ_US = {
+    "parquet": 0.02,
+    "csv": 0.3,
+    "json": 1.0,
+    "text": 0.2,
+    "items": 0.02,
+    "rstream": 0.02,
+    "log": 0.02,
+}
 _PER_COLUMN_US, _REORDER_US, MERGE_US = 0.006, 0.03, 0.04
 _FILTER_US, _COMPUTE_US, _LIFETIME_US = 0.03, 0.015, 0.04
 _GROUP_US, _LANE_US, _GATHER_US = 0.06, 0.02, 0.4

@@ -222,7 +222,7 @@ class _Lowering:
         self.notes += self._discovery.notes(spec)
         n = partition_count(spec, units, node.partitions, self._keyed_width())
         builder = self._builder("source", n)
-        builder.is_fixed = node.partitions is not None or spec.format == "rstream"
+        builder.is_fixed = node.partitions is not None or spec.format in ("rstream", "log")
         builder.label = node.label
         carried = () if node in self._mixed else self._discovery.carried(spec)
         parts = dealt(spec, units, n, self._discovery.times(spec), self._known.of(spec))

@@ -35,7 +35,7 @@ COMMITS_AHEAD_MAX = 8
 _LOOKS_MAX = 16
 
 
-class LogReader:
+class AppendLogReader:
     """A :class:`~rstream.log.reader.StreamReader` of a log; make it with :func:`open_log`."""
 
     def __init__(self, store: BlobStore, seq: int | None) -> None:
@@ -76,6 +76,10 @@ class LogReader:
             first = self._first_seq()
             return SeqRange(first, end) if first < end else None
         raise CorruptLogError(self._uri, "its commits change faster than they can be read")
+
+    def segments(self) -> list[SeqRange]:
+        """Rows that lie in one segment each, as last looked at."""
+        return self._segments.segments()
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
         """The next rows; None if there are none now.
@@ -163,7 +167,7 @@ class LogReader:
         return max(self._segments.mark, self._segments.first_seq or 0)
 
 
-def open_log(uri_or_store: str | BlobStore, from_seq: int | None = None) -> LogReader:
+def open_log(uri_or_store: str | BlobStore, from_seq: int | None = None) -> AppendLogReader:
     """A reader of a log that an :class:`~rstream.intake.appender.Appender` writes.
 
     ``from_seq`` None: from the first row that is kept.
@@ -172,7 +176,7 @@ def open_log(uri_or_store: str | BlobStore, from_seq: int | None = None) -> LogR
         NoLogError: there is no log.
     """
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
-    return LogReader(store, from_seq)
+    return AppendLogReader(store, from_seq)
 
 
 def is_log(uri_or_store: str | BlobStore) -> bool:

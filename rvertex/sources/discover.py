@@ -18,6 +18,7 @@ from rvertex.sources.files import list_files
 from rvertex.sources.formats.delimited import NULL_VALUES, infer_csv_schema
 from rvertex.sources.formats.json_lines import infer_json_schema
 from rvertex.sources.formats.parquet import row_groups, schema_of
+from rvertex.sources.formats.row_log import log_schema, log_units
 from rvertex.sources.formats.rstream import stream_schema, stream_units
 from rvertex.sources.formats.text import TEXT_SCHEMA, count_lines
 from rvertex.sources.spec import SourcePartition, Unit
@@ -40,6 +41,8 @@ def discover(spec: SourceSpec) -> tuple[Unit, ...]:
         return (Unit("", rows=spec.items.num_rows),)
     if spec.format == "rstream":
         return stream_units(spec.path)
+    if spec.format == "log":
+        return log_units(spec.path)
     files = list_files(spec.format, spec.path)
     if spec.format == "parquet":
         return tuple(unit for path, version in files.items() for unit in row_groups(path, version))
@@ -52,6 +55,8 @@ def partition_count(spec: SourceSpec, units: Sequence[Unit], given: int | None, 
     """How many partitions a source has; ``given``: by the query, ``width``: at most, if not."""
     if spec.format == "rstream":
         return 1 + max(unit.stream for unit in units)
+    if spec.format == "log":
+        return 1  # its rows are in order
     return given or max(1, min(width, len(units)))
 
 
@@ -85,6 +90,8 @@ def infer_schema(
     assert format != "items"
     if format == "rstream":
         return stream_schema(path)
+    if format == "log":
+        return log_schema(path)
     file = next(iter(list_files(format, path)))
     if format == "text":
         return TEXT_SCHEMA

@@ -76,7 +76,7 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
         SourceSchemaError: a column that is read has a type that does not fit.
     """
     paths = list(dict.fromkeys(unit.path for unit in units))
-    if spec.format in ("text", "items", "rstream") or not paths:
+    if spec.format in ("text", "items", "rstream", "log") or not paths:
         return ()
     first: frozenset[str] = frozenset()
     extra: dict[str, list[str]] = {}

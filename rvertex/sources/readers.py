@@ -16,6 +16,7 @@ from rvertex.sources.events import RowFault, to_events
 from rvertex.sources.formats.delimited import CsvUnits
 from rvertex.sources.formats.json_lines import JsonUnits
 from rvertex.sources.formats.parquet import BATCH_ROWS, ParquetUnits
+from rvertex.sources.formats.row_log import LogUnits
 from rvertex.sources.formats.rstream import RStreamUnits
 from rvertex.sources.formats.text import TextUnits
 from rvertex.sources.watched import Watched
@@ -162,5 +163,7 @@ def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:
         return JsonUnits(spec)
     if spec.format == "rstream":
         return RStreamUnits(spec)
+    if spec.format == "log":
+        return LogUnits(spec)
     assert spec.format == "text", spec.format
     return TextUnits()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import Evaluator
     from rvertex.sources.versions import FileVersion
 
-Format = Literal["parquet", "csv", "json", "text", "items", "rstream", "kafka"]
+Format = Literal["parquet", "csv", "json", "text", "items", "rstream", "kafka", "log"]
 LatePolicy = Literal["drop", "adjust", "error"]
 #: "auto": the delay is found when the job is planned; "found": it was, and no row is late.
 DelayOrigin = Literal["given", "auto", "found"]
@@ -150,7 +150,7 @@ class Unit:
     version: FileVersion | None = field(
         default=None, compare=False, metadata={"fingerprint": False}
     )
-    #: Streams only: the first item that is taken, and which of the streams it is.
+    #: Streams and logs: the first item that is taken, and which of the streams it is.
     first_seq: int = 0
     stream: int = 0
     #: Live logs only: ``stream`` is the log's partition, read from position ``first_seq`` on; this

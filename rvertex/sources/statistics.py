@@ -108,7 +108,7 @@ def _sizes(
     """Rows and bytes of all files."""
     if spec.items is not None:
         return only_events(spec.items).num_rows, 0
-    file_bytes = _file_bytes(units)
+    file_bytes = None if spec.format == "log" else _file_bytes(units)
     if all(unit.rows is not None for unit in units):
         return sum(unit.rows or 0 for unit in units), file_bytes
     if file_bytes is None or sample.num_rows == 0 or sample.num_rows < SAMPLE_ROWS:

@@ -1,0 +1,120 @@
+"""Logs of pushed rows as a source: what a log holds now, by position, in the order of arrival.
+
+A unit is a range of positions: a segment, or what has not become one yet. Rows keep their positions
+when commits become a segment, so the same units give the same rows whenever they are read. A row
+has the column ``received_at`` in front of those that the log declares.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rstream.errors import (
+    CorruptLogError,
+    CorruptSegmentError,
+    NoLogError,
+    SequenceDiscardedError,
+    SequenceLostError,
+    StoreError,
+)
+from rstream.format.table import TIME_TYPE
+from rstream.intake.commits import ARRIVAL, declared, table_schema
+from rstream.intake.reader import open_log
+from rstream.items.batch import VS
+from rstream.store.blobs import open_store
+from rvertex.errors import CorruptSourceError, SourceNotFoundError, SourceVanishedError
+from rvertex.sources.files import first_line
+from rvertex.sources.spec import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rvertex.sources.spec import SourceSpec
+
+
+def holds_log(path: str) -> bool:
+    """Whether a log is there. What is wrong with the place is told by whoever reads it."""
+    try:
+        return declared(open_store(path)) is not None
+    except (OSError, StoreError):
+        return False
+
+
+def log_schema(path: str) -> pa.Schema:
+    """The columns of its rows.
+
+    Raises:
+        SourceNotFoundError, CorruptSourceError: there is no log, or its declaration is damaged.
+    """
+    try:
+        found = declared(open_store(path))
+    except (OSError, StoreError) as error:
+        raise SourceNotFoundError(path, first_line(error)) from error
+    except CorruptLogError as error:
+        raise CorruptSourceError(path, None, error.reason) from error
+    if found is None:
+        raise SourceNotFoundError(path, "no log of appended rows is there")
+    return table_schema(found)
+
+
+def log_units(path: str) -> tuple[Unit, ...]:
+    """What the log holds now; at least one unit.
+
+    Raises:
+        SourceNotFoundError, CorruptSourceError: as :func:`log_schema`.
+    """
+    try:
+        reader = open_log(path)
+        positions = reader.positions()
+    except (NoLogError, OSError, StoreError) as error:
+        raise SourceNotFoundError(path, first_line(error)) from error
+    except CorruptLogError as error:
+        raise CorruptSourceError(path, None, error.reason) from error
+    if positions is None:
+        return (Unit(path, rows=0),)
+    ends = {seqs.hi for seqs in reader.segments() if positions.lo < seqs.hi < positions.hi}
+    bounds = [positions.lo, *sorted(ends), positions.hi]
+    pairs = itertools.pairwise(bounds)
+    return tuple(Unit(path, rows=hi - lo, first_seq=lo) for lo, hi in pairs)
+
+
+class LogUnits:
+    """Reads the units of one log."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._names = spec.columns.names
+
+    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """The rows of the unit, in order."""
+        left = unit.rows or 0
+        reader = open_log(unit.path, unit.first_seq)
+        try:
+            while left:
+                items = reader.read_next(left)
+                if items is None:
+                    raise SourceVanishedError(unit.path, f"seq {reader.next_seq} is not there")
+                left -= items.batch.num_rows
+                columns = [_column(items.batch, name) for name in self._names]
+                yield pa.RecordBatch.from_arrays(columns, names=self._names)
+        except (CorruptLogError, CorruptSegmentError) as error:
+            raise CorruptSourceError(unit.path, None, error.reason) from error
+        except (SequenceDiscardedError, SequenceLostError, StoreError) as error:
+            raise SourceVanishedError(unit.path, first_line(error)) from error
+        finally:
+            reader.close()
+
+    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
+        """Its position."""
+        return unit.first_seq + row, None
+
+    def close(self) -> None:
+        """Nothing is held between units."""
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name == ARRIVAL:
+        return batch.column(VS).view(TIME_TYPE)
+    return batch.column(name)
