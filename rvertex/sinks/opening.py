@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rvertex.sinks.errors import InvalidSinkError
-from rvertex.sinks.spec import name_of
+from rvertex.sinks.spec import PostgresSink, name_of
 
 if TYPE_CHECKING:
     from rvertex.sinks.protocol import Destination
@@ -20,5 +20,8 @@ def destination(spec: SinkSpec, place: DeliveryPlace) -> Destination:
     Raises:
         InvalidSinkError: nothing here delivers to such a destination.
     """
-    del place
+    if isinstance(spec, PostgresSink):
+        from rvertex.sinks.postgres import PostgresDestination
+
+        return PostgresDestination(spec, place)
     raise InvalidSinkError(name_of(spec), f"nothing delivers to a {type(spec).__name__}")

@@ -57,6 +57,8 @@ _SETTINGS = (
 _ROWS, _SCHEMA = ("22", "23"), ("42", "3F", "0A")
 #: Classes after which a COMMIT has certainly not taken place.
 _NOT_COMMITTED = ("22", "23", "40")
+#: What libpq says of a connection string that it cannot read.
+_UNREADABLE = ("connection option", "connection info string", "invalid URI", " URI ")
 _PASSWORD = re.compile(r"(password\s*=\s*|://[^:/@\s]*:)('[^']*'|[^\s@&]+)", re.IGNORECASE)
 
 
@@ -139,8 +141,7 @@ class PostgresDestination:
         try:
             return with_limit(lambda: adbc.connect(dsn, autocommit=True), CONNECT_WAIT_S)
         except (adbc_driver_manager.Error, TimeoutError) as error:
-            reason = _PASSWORD.sub(r"\1...", _reason(error).replace(dsn, "..."))
-            raise DestinationError(self._name, reason) from None
+            raise DestinationError(self._name, _without_secrets(_reason(error), dsn)) from None
 
     def _make_tables(self) -> None:
         """In a transaction of its own; who may only insert finds the tables made."""
@@ -258,6 +259,13 @@ class PostgresDestination:
 def _state(error: Exception) -> str:
     """The SQLSTATE; empty if the connection was lost."""
     return str(getattr(error, "sqlstate", None) or "")
+
+
+def _without_secrets(reason: str, dsn: str) -> str:
+    """The client repeats what it could not read, which may be a part of a password."""
+    if any(word in reason for word in _UNREADABLE):
+        return "the connection string cannot be read: it is a uri or key=value pairs of libpq"
+    return _PASSWORD.sub(r"\1...", reason.replace(dsn, "..."))
 
 
 def _reason(error: Exception) -> str:

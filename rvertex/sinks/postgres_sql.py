@@ -6,6 +6,7 @@ a delivery: its progress, the epoch of its writer, and the server's process that
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ STAGE = "streamscope_stage"
 STAGE_SEQ = "streamscope_seq"
 #: Who makes tables holds this lock, since CREATE TABLE IF NOT EXISTS of two at once fails.
 _TABLES_LOCK = 7_318_044_916_253_027_001
+
+_PART = re.compile(r'"([^"]+)"|([^."]+)')
 
 
 def name(text: str) -> str:
@@ -39,12 +42,8 @@ def value(text: str) -> str:
 
 def split_table(table: str) -> tuple[str, str]:
     """Schema (may be empty) and name of ``schema.table``; parts may stand in double quotes."""
-    parts, rest = [], table
-    while rest.startswith('"') and (end := rest.find('"', 1)) > 0:
-        parts.append(rest[1:end])
-        rest = rest[end + 1 :].removeprefix(".")
-    parts += rest.split(".") if rest else []
-    return (parts[0], parts[1]) if len(parts) == 2 else ("", table.strip('"'))
+    parts = ["".join(found) for found in _PART.findall(table)]
+    return (parts[0], parts[1]) if len(parts) == 2 else ("", "".join(parts))
 
 
 def lock_tables() -> str:

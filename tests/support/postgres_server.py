@@ -86,7 +86,7 @@ class PostgresServer:
 
     def close(self) -> None:
         if self._process is not None:
-            self.stop()
+            self._end(signal.SIGQUIT)  # at once: its data are not kept
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property

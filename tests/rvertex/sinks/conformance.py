@@ -114,6 +114,7 @@ class Conformance:
             one.commit(progress(1, 9))
         check_rows(place, {0: END, 1: 9})
 
+    @pytest.mark.slow
     def test_large_and_many(self, place: Place) -> None:
         with opened(place, 0, 1) as destination:
             deliver(destination, 0, 0, LARGE_ITEMS)

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import datetime
 import json
+import random
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import adbc_driver_postgresql.dbapi as adbc
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from rstream.errors import OperatingError
+from rvertex.sinks.errors import (
+    DestinationError,
+    DestinationSchemaError,
+    MissingSecretError,
+    RowsRefusedError,
+)
 from rvertex.sinks.json_text import json_text
+from rvertex.sinks.opening import destination
 from rvertex.sinks.postgres import PostgresDestination
+from rvertex.sinks.postgres_columns import columns_of
+from rvertex.sinks.protocol import DeliveredRows
 from rvertex.sinks.spec import DeliveryPlace, PostgresSink
 from tests.rvertex.sinks.conformance import Conformance
-from tests.rvertex.sinks.places import SCHEMA, Row
+from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress
+from tests.support.postgres_server import PostgresServer
 
 if TYPE_CHECKING:
-    from tests.support.postgres_server import PostgresServer
+    from tests.rvertex.sinks.places import Place
 
 #: Columns that become documents.
 JSON = ("list", "record")
+SERVER_KILLS = 5
 
 
 @dataclass(frozen=True)
@@ -29,6 +44,7 @@ class PostgresPlace:
     """A table in a schema of its own."""
 
     sink: PostgresSink
+    key: tuple[str, ...] = ()
     refused: dict[str, str] = field(default_factory=lambda: {"fine": "nanoseconds"})
 
     def destination(self, partition: int, schema: pa.Schema = SCHEMA) -> PostgresDestination:
@@ -40,7 +56,8 @@ class PostgresPlace:
             cursor.execute(f"SELECT to_regclass('{self.sink.table}') IS NOT NULL")
             if cursor.fetchone() == (False,):
                 return []
-            cursor.execute(f"SELECT * FROM {self.sink.table} ORDER BY ctid")
+            order = ", ".join(self.key) or "ctid"
+            cursor.execute(f"SELECT * FROM {self.sink.table} ORDER BY {order}")
             found: list[Row] = cursor.fetch_arrow_table().to_pylist()
         for row in found:
             row.update({name: json.loads(row[name]) for name in JSON if row.get(name)})
@@ -61,3 +78,210 @@ class TestPostgres(Conformance):
     @pytest.fixture
     def place(self, postgres: PostgresServer, postgres_schema: str) -> PostgresPlace:
         return PostgresPlace(PostgresSink(postgres.dsn, f"{postgres_schema}.rows"))
+
+
+def destination_of(
+    server: PostgresServer, table: str, schema: pa.Schema, **fields: Any
+) -> PostgresDestination:
+    sink = PostgresSink(server.dsn, table, **fields)
+    sink.check(schema)
+    opened = destination(sink, DeliveryPlace("job", "d", 0, 1, schema))
+    assert isinstance(opened, PostgresDestination)
+    return opened
+
+
+def rows_of(first_seq: int, **columns: list[Any]) -> DeliveredRows:
+    batch = pa.RecordBatch.from_pydict(columns)
+    seqs = np.arange(first_seq, first_seq + batch.num_rows)
+    return DeliveredRows(first_seq, first_seq + batch.num_rows, seqs, batch)
+
+
+KEYED = pa.schema([("k", pa.string()), ("v", pa.int64())])
+
+
+@pytest.mark.slow
+class TestUpsert(Conformance):
+    """With a key that tells all rows apart, a table that is upserted is as one appended to."""
+
+    @pytest.fixture
+    def place(self, postgres: PostgresServer, postgres_schema: str) -> PostgresPlace:
+        sink = PostgresSink(postgres.dsn, f"{postgres_schema}.rows", "upsert", ("part", "n"))
+        return PostgresPlace(sink, key=("part", "n"))
+
+    def test_every_type_comes_back(self, place: Place) -> None:
+        """Rows of all types have no such key."""
+
+
+def test_last_row_of_a_key_wins(postgres: PostgresServer, postgres_schema: str) -> None:
+    table = f"{postgres_schema}.latest"
+    keyed = destination_of(postgres, table, KEYED, mode="upsert", key=("k",))
+    keyed.open(1)
+    keyed.write(rows_of(0, k=["a", "b", "a", None], v=[1, 2, 3, 4]))
+    keyed.write(rows_of(4, k=["b", None], v=[5, 6]))
+    keyed.commit(progress(0, 6))
+    asked = f"SELECT k, v FROM {table} ORDER BY k"
+    assert postgres.query(asked) == [("a", 3), ("b", 5), (None, 6)]
+    keyed.write(rows_of(6, k=["a", "c"], v=[7, 8]))
+    keyed.commit(progress(0, 8))
+    assert postgres.query(asked) == [("a", 7), ("b", 5), ("c", 8), (None, 6)]
+    keyed.close()
+
+
+def test_table_of_keys_alone(postgres: PostgresServer, postgres_schema: str) -> None:
+    schema = pa.schema([("k", pa.string())])
+    table = f"{postgres_schema}.seen"
+    keyed = destination_of(postgres, table, schema, mode="upsert", key=("k",))
+    keyed.open(1)
+    keyed.write(rows_of(0, k=["a", "b", "a"]))
+    keyed.commit(progress(0, 3))
+    keyed.close()
+    assert postgres.query(f"SELECT k FROM {table} ORDER BY k") == [("a",), ("b",)]
+
+
+def test_names_are_quoted(postgres: PostgresServer, postgres_schema: str) -> None:
+    schema = pa.schema([('a "b"; DROP', pa.int64()), ("Select", pa.int64())])
+    table = f'{postgres_schema}."My Table"'
+    for mode, key in (("append", ()), ("upsert", ("Select",))):
+        named = destination_of(postgres, table, schema, mode=mode, key=key)
+        if mode == "upsert":
+            postgres.query(f'CREATE UNIQUE INDEX ON {table} ("Select")')
+        found = named.open(1)
+        first = 0 if found is None else found.next_seq
+        named.write(rows_of(first, **{'a "b"; DROP': [1], "Select": [2 + first]}))
+        named.commit(progress(0, first + 1))
+        named.close()
+    assert postgres.query(f"SELECT * FROM {table}") == [(1, 2), (1, 3)]
+
+
+def test_table_that_is_there(postgres: PostgresServer, postgres_schema: str) -> None:
+    """It may have more columns, in another order, and wider types."""
+    table = f"{postgres_schema}.there"
+    postgres.query(
+        f"CREATE TABLE {table} (id bigint GENERATED ALWAYS AS IDENTITY, v bigint NOT NULL, "
+        "note text DEFAULT 'new', k varchar(5))"
+    )
+    there = destination_of(postgres, table, KEYED)
+    there.open(1)
+    there.write(rows_of(0, k=["a", None], v=[1, 2]))
+    there.commit(progress(0, 2))
+    assert postgres.query(f"SELECT * FROM {table}") == [
+        (1, 1, "new", "a"),
+        (2, 2, "new", None),
+    ]
+    there.write(rows_of(2, k=["b", "too long"], v=[3, 4]))
+    with pytest.raises(RowsRefusedError, match=r"items \[2, 4\): .*character varying\(5\)"):
+        there.commit(progress(0, 4))
+    there.open(1)
+    there.write(rows_of(2, k=["nul\0"], v=[3]))
+    with pytest.raises(RowsRefusedError, match="0x00"):
+        there.commit(progress(0, 3))
+    assert there.open(1) == progress(0, 2)
+    there.close()
+
+
+@pytest.mark.parametrize(
+    ("columns", "fields", "reason"),
+    [
+        ("k text, v integer", {}, "column 'v' needs the type bigint, the table has it as integer"),
+        ("k text", {}, "column 'v' needs the type bigint, the table does not have it"),
+        ("k text, v bigint, w text NOT NULL", {}, "the query does not give w, which may not be"),
+        ("k text, v bigint", {"mode": "upsert", "key": ("k",)}, "needs a unique index on exactly"),
+    ],
+)
+def test_table_that_does_not_fit(
+    postgres: PostgresServer,
+    postgres_schema: str,
+    columns: str,
+    fields: dict[str, Any],
+    reason: str,
+) -> None:
+    postgres.query(f"CREATE TABLE {postgres_schema}.t ({columns})")
+    with pytest.raises(DestinationSchemaError, match=reason):
+        destination_of(postgres, f"{postgres_schema}.t", KEYED, **fields).open(1)
+
+
+def test_missing_schema(postgres: PostgresServer) -> None:
+    with pytest.raises(DestinationSchemaError, match='schema "nowhere" does not exist'):
+        destination_of(postgres, "nowhere.t", KEYED).open(1)
+
+
+def test_numbers_need_their_digits() -> None:
+    (column,) = columns_of("t", pa.schema([("x", pa.decimal128(10, 2))]))
+    fit = {"numeric": True, "numeric(10,2)": True, "numeric(12,4)": True, "numeric(12,5)": False}
+    fit |= {"numeric(10,1)": False, "text": False}
+    assert {kind: column.fits(kind) for kind in fit} == fit
+
+
+def test_secrets_stand_in_the_environment(
+    postgres: PostgresServer, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = PostgresSink("env:ORDERS_DB", f"{postgres_schema}.t")
+    place = DeliveryPlace("job", "d", 0, 1, KEYED)
+    with pytest.raises(MissingSecretError, match="ORDERS_DB"):
+        PostgresDestination(sink, place).open(1)
+    monkeypatch.setenv("ORDERS_DB", f"{postgres.dsn} password=hush")
+    with_secret = PostgresDestination(sink, place)
+    assert with_secret.open(1) is None
+    with_secret.close()
+    unreadable = ("hush=1 hush", "host=x hush", "postgres://me:x@h/d?hush=1", "host='hush")
+    for dsn in (*unreadable, "host=/nowhere password=hush", "postgres://me:hush@127.0.0.1:1/x"):
+        monkeypatch.setenv("ORDERS_DB", dsn)
+        with pytest.raises(DestinationError) as failed:
+            PostgresDestination(sink, place).open(1)
+        assert "hush" not in str(failed.value), dsn
+
+
+def test_ended_connection_is_an_operating_error(
+    postgres: PostgresServer, postgres_schema: str
+) -> None:
+    """As a restart of the server, an idle limit or an operator does it."""
+    cut = destination_of(postgres, f"{postgres_schema}.t", KEYED)
+    cut.open(1)
+    cut.write(rows_of(0, k=["a"], v=[1]))
+    postgres.query(
+        f"SELECT pg_terminate_backend(backend) FROM {postgres_schema}.streamscope_deliveries"
+    )
+    with pytest.raises(OperatingError):
+        cut.commit(progress(0, 1))
+    with pytest.raises(DestinationError, match="open it again"):
+        cut.commit(progress(0, 1))
+    assert cut.open(1) is None
+    cut.write(rows_of(0, k=["a"], v=[1]))
+    cut.commit(progress(0, 1))
+    cut.close()
+    assert postgres.query(f"SELECT v FROM {postgres_schema}.t") == [(1,)]
+
+
+@pytest.mark.slow
+def test_server_is_killed_on_the_way() -> None:
+    """SIGKILL of the postmaster at any moment; the delivery goes on when it is there again."""
+    server, dice, kills = PostgresServer(), random.Random(3), 0
+    place = PostgresPlace(PostgresSink(server.dsn, "rows"))
+    delivered, next_seq, epoch = place.destination(0), 0, 1
+    delivered.open(epoch)
+    errors: set[str] = set()
+    try:
+        while kills < SERVER_KILLS:
+            killer = threading.Timer(dice.random() * 0.05, server.kill)
+            killer.start()
+            try:
+                while True:  # until the server is gone
+                    delivered.write(items(0, next_seq, next_seq + 3))
+                    delivered.commit(progress(0, next_seq + 3))
+                    next_seq += 3
+            except OperatingError as error:
+                errors.add(type(error).__name__)
+            killer.join()
+            with pytest.raises(DestinationError):
+                delivered.open(epoch)
+            server.start()
+            kills, epoch = kills + 1, epoch + 1
+            found = delivered.open(epoch)
+            assert found in (None, progress(0, next_seq), progress(0, next_seq + 3))
+            next_seq = 0 if found is None else found.next_seq
+            assert place.rows() == expected(0, next_seq)
+        delivered.close()
+        assert next_seq > 0
+        assert errors <= {"DestinationError", "DeliveryUnknownError"}
+    finally:
+        server.close()
