@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rstream.limits import MIB
 from rvertex.host.environment import HostLimits
+from rvertex.sinks.limits import DeliveryLimits
 
 if TYPE_CHECKING:
     from planner.cost.options import Parallelism
@@ -66,6 +67,8 @@ class JobConfig:
     log_notices_max: int = 1_000
     log_bytes_max: int = 4 * MIB
     host: HostLimits = field(default_factory=HostLimits)
+    #: Of each partition of a delivery.
+    delivery: DeliveryLimits = field(default_factory=DeliveryLimits)
     #: Reports of all hosts together: where they are many, each reports less often.
     reports_per_s_max: float = 1_000.0
     #: Vertices and hosts that are written into statuses: where they are many, less often.

@@ -1,6 +1,6 @@
 """Queries: written in Python, checked as they are written, planned as a DAG of vertices."""
 
-from planner.api import agg
+from planner.api import agg, sinks
 from planner.api.expressions import Expr, coalesce, col, lit, ve, vs, when
 from planner.api.sources import cti, event
 from planner.api.stream import GroupedStream, Query, Stream, WindowedStream
@@ -43,6 +43,7 @@ __all__ = [
     "hopping",
     "lit",
     "session",
+    "sinks",
     "snapshot",
     "sql",
     "tumbling",

@@ -54,7 +54,8 @@ ROOMS = (
     *("planner/sql", "planner/explain", "planner"),
     *("jobmanager/errors.py", "jobmanager/config.py", "jobmanager/logs.py"),
     *("jobmanager/notes.py", "jobmanager/options.py", "jobmanager/spark_daemon.py"),
-    *("jobmanager/state", "jobmanager/manager", "jobmanager/storage", "jobmanager/driver"),
+    *("jobmanager/state", "jobmanager/manager", "jobmanager/storage", "jobmanager/delivery"),
+    "jobmanager/driver",
     *("jobmanager/batch", "jobmanager/cli", "jobmanager"),
 )
 #: No clock, randomness, environment or thread in what must replay the same.

@@ -21,10 +21,10 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
+from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.driver.report import status_of
 from jobmanager.driver.root_keeper import RootKeeper
 from jobmanager.driver.shell_parts import nothing_to_check
-from jobmanager.driver.subscription import Endpoints
 from jobmanager.logs import note
 from jobmanager.manager import damage
 from jobmanager.state.messages import (

@@ -5,6 +5,7 @@ This is the composition root: the only place where a plan, an executor, a root a
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import uuid
@@ -12,9 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jobmanager.config import JobConfig
+from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.driver.driver import Driver
 from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_executor
-from jobmanager.driver.subscription import Endpoints, Subscription
+from jobmanager.driver.job_deliveries import JobDeliveries
+from jobmanager.driver.subscription import Subscription
 from jobmanager.errors import JobFailedError, OutputTakenError, as_job_failure
 from jobmanager.manager.manager import JobManager
 from jobmanager.notes import FINISHED, Notes, warn_of
@@ -31,8 +34,8 @@ from jobmanager.state.topology import Topology
 from jobmanager.storage.output_check import OutputCheck
 from jobmanager.storage.output_claim import (
     claim_output,
+    complete_output,
     is_complete,
-    mark_success,
     refuse_taken_output,
 )
 from jobmanager.storage.ownership import give_back, owned
@@ -42,8 +45,7 @@ from jobmanager.storage.root import JobRoot, display_uri
 from planner import Query, Stream
 from planner.physical.lower import lower
 from rstream.clock import SystemClock
-from rstream.errors import StreamEngineError, UsageError
-from rstream.log.overlap import remove_overlap
+from rstream.errors import OperatingError, StreamEngineError, UsageError
 
 if TYPE_CHECKING:
     from jobmanager.storage.query_file import QueryFile
@@ -84,6 +86,9 @@ class Job:
         if status is not None:
             self._ended.set()
         self._driver: Driver | None = None
+        self._deliveries: JobDeliveries | None = None
+        #: The driver's own view, without deliveries.
+        self._computed: dict[str, Any] = {}
         self._crash: BaseException | None = None
 
     @property
@@ -99,6 +104,8 @@ class Job:
         """Ask the job to end; :meth:`wait` returns when it has. Afterwards nothing happens."""
         if self._driver is not None:
             self._driver.cancel()
+        if self._deliveries is not None:
+            self._deliveries.cancel()
 
     def subscribe(
         self, *, start: Mapping[int, int] | None = None, progress: bool = False
@@ -138,30 +145,35 @@ class Job:
             raise JobFailedError(self._root.name, self._status["error"])
         return self.status()
 
-    def _start(self, driver: Driver, *, resumed: bool) -> None:
+    def _start(self, driver: Driver, deliveries: JobDeliveries, *, resumed: bool) -> None:
         def body() -> None:
             try:
+                deliveries.start()
                 driver.run(resumed=resumed)
-                self._finish()
+                self._finish(deliveries)
             except BaseException as error:
                 self._crash = error
                 self._status = {**self._status, "state": "failed", "error": str(error)}
                 self._root.record_failure(str(error), self._clock.now_us())
             finally:
+                deliveries.stop()
                 give_back(self._root)
                 self._ended.set()
 
-        self._driver = driver
+        self._driver, self._deliveries = driver, deliveries
         threading.Thread(target=body, name=f"driver-{self._root.name}", daemon=True).start()
 
     def _take_status(self, status: dict[str, Any]) -> None:
         """The driver's view, with what only the job knows added; also written to the root."""
         assert self._driver is not None
+        assert self._deliveries is not None
+        self._computed = status
         now_s = self._clock.monotonic_s()
         started_s = self._driver.started_s or now_s
         self._status = {
             "job": self._root.name,
             **status,
+            **self._deliveries.view(status),
             "elapsed_s": round((self._driver.ended_s or now_s) - started_s, 3),
             "startup_s": round(started_s - self._created_s, 3),
             "root": self.root,
@@ -172,14 +184,24 @@ class Job:
             self._on_status(self.status())
         self._root.write_status(self._status)
 
-    def _finish(self) -> None:
-        if self._status["state"] == "finished":
-            sides = [pair for pairs in self.plan.side_streams().values() for pair in pairs]
-            for _, uri in (*self.plan.sink_streams(), *sides):
-                remove_overlap(uri)
-            keys = ("job", "events_out", "output_digest")
-            sinks = [uri for _, uri in self.plan.sink_streams()]
-            mark_success(self.output, {k: self._status[k] for k in keys}, sinks)
+    def _finish(self, deliveries: JobDeliveries) -> None:
+        if self._computed["state"] == "finished":
+            complete_output(self.plan, self._status)
+            deliveries.finish(self._report_again)
+        else:
+            deliveries.stop()
+        if self.plan.deliveries:
+            self._report_again()
+
+    def _report_again(self) -> None:
+        """Write the status with the deliveries as they are now.
+
+        Raises:
+            JobRunningError: another job manager has taken over.
+        """
+        with contextlib.suppress(OperatingError):  # the next tick, or resume, tries again
+            self._root.check_owner()
+            self._take_status({**self._computed, "written_us": self._clock.now_us()})
 
 
 def run(
@@ -360,12 +382,13 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
             on_status=job._take_status,
             check_outputs=OutputCheck(job.plan),
         )
+        deliveries = JobDeliveries(job.plan, job._root, job_id, driver, config)
     except StreamEngineError as error:
         job._root.record_failure(str(error), SystemClock().now_us())
         raise
     if job._on_status is None:
         warn_of(job._notes["notes"])  # may raise, so nothing runs yet
-    job._start(driver, resumed=resumed)
+    job._start(driver, deliveries, resumed=resumed)
     return job
 
 

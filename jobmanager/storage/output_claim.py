@@ -18,13 +18,15 @@ from jobmanager.storage.documents import (
     read_json_document,
 )
 from jobmanager.storage.output_check import SUCCESS
-from rstream.log.overlap import seal
+from rstream.log.overlap import remove_overlap, seal
 from rstream.store.blobs import open_store
 from rstream.store.part_files import place_of
 from rvertex.sources.formats.rstream import CLAIM
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from planner.physical.plan import PhysicalPlan
 
 
 def refuse_taken_output(uri: str, job: str, job_id: str, *, has_claimed: bool = False) -> bool:
@@ -81,6 +83,15 @@ def claim_output(uri: str, job: str, job_id: str, *, has_claimed: bool = False) 
 def is_complete(uri: str) -> bool:
     """Whether the output was marked as complete."""
     return read_success(uri) is not None
+
+
+def complete_output(plan: PhysicalPlan, status: Mapping[str, Any]) -> None:
+    """Leave each row of a finished job's streams in one file, and mark the output as complete."""
+    sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
+    for _, uri in (*plan.sink_streams(), *sides):
+        remove_overlap(uri)
+    summary = {key: status[key] for key in ("job", "events_out", "output_digest")}
+    mark_success(plan.output, summary, [uri for _, uri in plan.sink_streams()])
 
 
 def mark_success(uri: str, summary: dict[str, Any], streams: Sequence[str] = ()) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from planner.logical.nodes import Sink
+    from rvertex.sinks.spec import SinkSpec
 
 #: Without windows by the clock.
 CTI_EVERY_US = 1_000_000
@@ -28,6 +29,8 @@ class Query:
     cti_every_us: int | None = None
     #: How stages are recovered that do not say; None: each as its cost suggests.
     recovery: RecoveryChoice | None = None
+    #: Where the rows of the answer are delivered beside.
+    deliveries: tuple[SinkSpec, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:

@@ -43,7 +43,6 @@ from rvertex.sources.survey import survey as survey_times
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from planner.logical.nodes.recover import RecoveryChoice
     from planner.logical.query import Query
     from rvertex.operators.protocol import OperatorSpec
 
@@ -87,11 +86,11 @@ def lower(
         return lowering
 
     if parallelism != "auto":
-        return _physical(attempt(parallelism, {}), root, query.recovery)
+        return _physical(attempt(parallelism, {}), root, query)
     recommended = widths(attempt(PARALLELISM, {}).builders)
     if max(recommended.values()) == 1:
-        return _physical(attempt(1, {}), root, query.recovery)
-    return _physical(attempt(PARALLELISM, recommended), root, query.recovery)
+        return _physical(attempt(1, {}), root, query)
+    return _physical(attempt(PARALLELISM, recommended), root, query)
 
 
 def _check_parallelism(parallelism: Parallelism) -> None:
@@ -103,7 +102,7 @@ def _check_parallelism(parallelism: Parallelism) -> None:
         )
 
 
-def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -> PhysicalPlan:
+def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
     plan, builders, last = lowering.plan, lowering.builders, lowering.last
     root = root.rstrip("/")
     output = plan.uri.rstrip("/") if plan.uri is not None else f"{root}/output"
@@ -125,8 +124,9 @@ def _physical(lowering: _Lowering, root: str, recovery: RecoveryChoice | None) -
         cti_every_us=lowering.cti_every_us,
         plan_trace=lowering.plan_trace,
         notes=tuple(dict.fromkeys(lowering.notes)),
+        deliveries=query.deliveries,
     )
-    physical = with_choices(physical, builders, recovery)
+    physical = with_choices(physical, builders, query.recovery)
     physical.validate()
     return physical
 

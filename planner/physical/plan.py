@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from planner.optimizer.trace import RuleStep
+    from rvertex.sinks.spec import SinkSpec
     from rvertex.vertex.spec import (
         Durability,
         InputChannel,
@@ -124,6 +125,8 @@ class PhysicalPlan:
     plan_trace: PlanTrace | None = field(default=None, compare=False)
     #: What whoever runs it has to know, a line each.
     notes: tuple[str, ...] = field(default=(), compare=False)
+    #: Where rows of the answer are delivered while the job runs; no part of what it computes.
+    deliveries: tuple[SinkSpec, ...] = field(default=(), compare=False)
 
     @property
     def schema(self) -> pa.Schema:

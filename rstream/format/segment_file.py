@@ -100,6 +100,11 @@ class SegmentFile:
         """That of a table."""
         return None if self.info.table is None else self.info.table.form
 
+    def group_digests(self) -> list[tuple[SeqRange, StreamDigest]]:
+        """The ranges of the row groups, in order, and the digests that the footer has of them."""
+        digests = (StreamDigest.from_bytes(bytes.fromhex(d)) for d in self.info.digests)
+        return [(g.seqs, d) for g, d in zip(self._groups, digests, strict=True)]
+
     def read_group(self, seq: int, *, verify: bool) -> Items:
         """The items from ``seq`` to the end of its row group."""
         assert seq in self.info.seqs, (seq, self.info.seqs)

@@ -157,6 +157,18 @@ def name_of(spec: SinkSpec) -> str:
     return spec.name or spec.label
 
 
+def check_names(specs: Sequence[SinkSpec]) -> None:
+    """Refuse deliveries of one name: they would take each other's position.
+
+    Raises:
+        InvalidSinkError: two have one name.
+    """
+    names = [name_of(spec) for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidSinkError(name, "two deliveries have this name; give one name='...'")
+
+
 def secret_value(text: str) -> str:
     """``text`` itself, or what the environment has for ``env:NAME``.
 

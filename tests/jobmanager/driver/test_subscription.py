@@ -12,7 +12,7 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig, JobFailedError
-from jobmanager.driver.subscription import Endpoints, Writers
+from jobmanager.delivery.output_tap import Endpoints, Writers
 from planner import Stream, agg, tumbling
 from rstream.items.batch import RESERVED
 from rvertex.messages import Endpoint, Locate

@@ -1,0 +1,128 @@
+"""Reads an output for a delivery, and checks that it still is what was delivered.
+
+A delivery that opens its destination finds a position and a digest there. The output below that
+position must have this digest, or rows would be delivered on top of a different past. So the reader
+takes the digest of what is durable from the segments, and reads the rest up to the position again.
+It does the same whenever the output is written by another instance, against its own digest.
+
+Invariants: (1) ``digest`` is that of the items below ``next_seq``, as they were read; (2) no item
+is given before all below it were checked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.delivery.output_tap import READ_ITEMS_MAX, OutputTap
+from rstream.items.digest import StreamDigest
+from rstream.log.prefix_digest import PrefixDigest
+from rstream.store.blobs import open_store
+from rvertex.sinks.errors import DeliveryDivergedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.delivery.output_tap import Endpoints
+    from rstream import Items
+
+
+class CheckedOutput:
+    """One partition of an output, from any position on; one thread reads it."""
+
+    def __init__(
+        self,
+        vertex: str,
+        stream: str,
+        uri: str,
+        *,
+        endpoints: Endpoints,
+        secret: str,
+        wake: Callable[[], None],
+        destination: str,
+    ) -> None:
+        """``destination``: for messages."""
+        self._destination = destination
+        self._prefix = PrefixDigest(open_store(uri))
+        self._tap = OutputTap(vertex, stream, uri, 0, endpoints, secret, wake, self._attached)
+        self.next_seq = 0
+        #: What the items below ``next_seq`` must have, None if that is to be found out.
+        self._expected: StreamDigest | None = StreamDigest()
+        self._read = StreamDigest()
+        self._is_checked = True
+
+    @property
+    def digest(self) -> bytes:
+        """That of all items below ``next_seq``; only once they are checked."""
+        assert self._is_checked
+        return self._read.to_bytes()
+
+    @property
+    def is_checking(self) -> bool:
+        """Whether the items below ``next_seq`` have not all been seen yet."""
+        return not self._is_checked
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything was read, to the end of the output."""
+        return self._is_checked and self._tap.is_over
+
+    def seek(self, seq: int, digest: bytes | None) -> None:
+        """Go on at ``seq``; ``digest``: that of the items below, None if it is not known."""
+        is_here = self._is_checked and seq == self.next_seq and digest == self._read.to_bytes()
+        self.next_seq = seq
+        self._expected = None if digest is None else StreamDigest.from_bytes(digest)
+        if is_here:
+            return
+        if digest is not None and seq == 0:
+            self._read = StreamDigest()
+        self._is_checked = False
+        self._tap.seek(seq)
+
+    def read(self, has_ended: bool, max_items: int = READ_ITEMS_MAX) -> Items | None:
+        """The next items; None if there are none now. ``has_ended``: nobody writes any more.
+
+        Raises:
+            DeliveryDivergedError: what is there is not what was read, or delivered, before.
+        """
+        items = self._tap.read(has_ended, READ_ITEMS_MAX if self.is_checking else max_items)
+        while items is not None and self.is_checking:
+            items = self._check(items)
+            if items is None:
+                items = self._tap.read(has_ended, max_items)
+        if items is None:
+            return None
+        assert items.first_seq == self.next_seq, (items.first_seq, self.next_seq)
+        self._read.update(items.first_seq, items.batch)
+        self.next_seq = items.next_seq
+        return items
+
+    def close(self) -> None:
+        """Release the reader."""
+        self._tap.close()
+
+    def _attached(self, seq: int) -> int:
+        """The tap has found who writes now: where it begins to read."""
+        del seq
+        if self._is_checked:
+            self._expected = self._read
+        # The last item is read in any case: it may be the end of the output.
+        self._prefix.reach(max(self.next_seq - 1, 0))
+        self._read = self._prefix.digest.copy()
+        self._is_checked = False
+        if self.next_seq == 0:
+            self._compare()
+        return self._prefix.seq
+
+    def _check(self, items: Items) -> Items | None:
+        """Count items below ``next_seq``; gives what is left of them once all are seen."""
+        below = items.head(self.next_seq - items.first_seq)
+        self._read.update(below.first_seq, below.batch)
+        if below.next_seq < self.next_seq:
+            return None
+        self._compare()
+        return items.from_seq(self.next_seq) if items.next_seq > self.next_seq else None
+
+    def _compare(self) -> None:
+        if self._expected is not None and self._read != self._expected:
+            raise DeliveryDivergedError(self._destination, self.next_seq)
+        self._is_checked = True

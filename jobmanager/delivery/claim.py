@@ -1,0 +1,73 @@
+"""Claims: exclusive numbered files below a job's root, so that a delivery has one writer.
+
+    deliveries/<name>/<partition>/<epoch>     who delivers; created exclusively
+
+The number of the newest file is the epoch of the delivery. A process that was stopped and wakes up
+finds a newer file; the destination refuses it too, as it keeps the epoch with the progress.
+
+Invariants: (1) at most one process has claimed an epoch; (2) a claim that is the newest after it
+was created stays above all that are created earlier, also if older files were deleted meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from jobmanager.storage.documents import json_document
+from rstream.errors import StoreError
+
+if TYPE_CHECKING:
+    from rstream.store.protocol import BlobStore
+
+FOLDER = "deliveries"
+_DIGITS = 10
+#: Claims that others may make between a look and one's own, before it gives up.
+TRIES_MAX = 100
+
+
+class DeliveryClaim:
+    """The right to deliver one partition; ``epoch`` is 0 before it was taken."""
+
+    def __init__(self, store: BlobStore, delivery: str, partition: int) -> None:
+        """``store``: that of the job's root."""
+        self._store = store
+        self._folder = f"{FOLDER}/{quote(delivery, safe='')}/{partition}"
+        self.epoch = 0
+
+    def take(self, now_us: int) -> int:
+        """Become the writer, whoever was it before; gives the epoch.
+
+        Raises:
+            StoreError: the store failed, or others claim it all the time.
+        """
+        me = {"pid": os.getpid(), "machine": socket.gethostname(), "written_us": now_us}
+        for _ in range(TRIES_MAX):
+            epoch = self._newest() + 1
+            mine = json_document({**me, "epoch": epoch})
+            if self._store.put_new(self._name(epoch), mine) and self._newest() == epoch:
+                self.epoch = epoch
+                self._delete_older()
+                return epoch
+        raise StoreError(f"{self._store.uri}/{self._folder}", "others claim this delivery, too")
+
+    def is_newest(self) -> bool:
+        """Whether nobody has claimed the delivery since."""
+        return self._newest() == self.epoch
+
+    def _delete_older(self) -> None:
+        for epoch in self._epochs():
+            if epoch < self.epoch - 1:
+                self._store.delete(self._name(epoch))
+
+    def _newest(self) -> int:
+        return max(self._epochs(), default=0)
+
+    def _epochs(self) -> list[int]:
+        names = (path.rpartition("/")[2] for path in self._store.list(self._folder))
+        return [int(name) for name in names if name.isdecimal()]
+
+    def _name(self, epoch: int) -> str:
+        return f"{self._folder}/{epoch:0{_DIGITS}d}"

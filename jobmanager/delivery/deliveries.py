@@ -1,0 +1,161 @@
+"""All deliveries of a job in this process: a thread for each partition of each delivery.
+
+Theory of operation. The driver runs the deliveries that a query names while the job runs; the
+command ``jobmanager deliver`` runs them, or others, over the same root. Both build
+:class:`Deliveries`; which of two processes delivers is settled by claims
+(:mod:`jobmanager.delivery.claim`).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.delivery.checked_output import CheckedOutput
+from jobmanager.delivery.claim import DeliveryClaim
+from jobmanager.delivery.clean_rows import CleanRows
+from jobmanager.delivery.partition_delivery import ENDED, PartitionDelivery
+from rstream.clock import SystemClock
+from rstream.items.batch import item_schema
+from rvertex.sinks.opening import destination
+from rvertex.sinks.spec import DeliveryPlace, check_names, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jobmanager.delivery.output_tap import Endpoints
+    from planner.physical.plan import PhysicalPlan
+    from rstream.format.table import TableForm
+    from rstream.store.protocol import BlobStore
+    from rvertex.sinks.limits import DeliveryLimits
+    from rvertex.sinks.spec import SinkSpec
+
+
+class Deliveries:
+    """Started once; then it runs until all are done, or it is stopped."""
+
+    def __init__(
+        self,
+        specs: Sequence[SinkSpec],
+        plan: PhysicalPlan,
+        *,
+        job_id: str,
+        store: BlobStore,
+        endpoints: Endpoints,
+        secret: str,
+        has_ended: Callable[[], bool],
+        limits: DeliveryLimits,
+        start_seq: int = 0,
+    ) -> None:
+        """``store``: that of the job's root. ``has_ended``: nobody writes the output any more.
+
+        Raises:
+            InvalidSinkError: the output cannot be delivered so.
+        """
+        self._endpoints, self._secret, self._store = endpoints, secret, store
+        self._has_ended, self._limits, self._start_seq = has_ended, limits, start_seq
+        self._job_id = job_id
+        self._threads: list[threading.Thread] = []
+        self._wakes: list[threading.Event] = []
+        self._parts: list[tuple[str, int, PartitionDelivery]] = []
+        check_names(specs)
+        for spec in specs:
+            self._add(spec, plan)
+
+    def _add(self, spec: SinkSpec, plan: PhysicalPlan) -> None:
+        rows = CleanRows(item_schema(plan.schema), output_form(plan))
+        spec.check(rows.schema)
+        name, writers, streams = name_of(spec), plan.writers(), plan.sink_streams()
+        for k, (stream, uri) in enumerate(streams):
+            place = DeliveryPlace(self._job_id, name, k, len(streams), rows.schema)
+            wake = threading.Event()
+            output = CheckedOutput(
+                writers[stream],
+                stream,
+                uri,
+                endpoints=self._endpoints,
+                secret=self._secret,
+                wake=wake.set,
+                destination=f"{name}, partition {k}",
+            )
+            part = PartitionDelivery(
+                label=f"{name}, partition {k}",
+                connect=_Connection(spec, place),
+                output=output,
+                rows=rows,
+                claim=DeliveryClaim(self._store, name, k),
+                has_ended=self._has_ended,
+                wake=wake,
+                limits=self._limits,
+                start_seq=self._start_seq,
+            )
+            self._wakes.append(wake)
+            self._parts.append((name, k, part))
+
+    def start(self) -> None:
+        """Start the threads."""
+        for wake, (name, k, part) in zip(self._wakes, self._parts, strict=True):
+            self._endpoints.listen(id(part), wake.set)
+            thread = threading.Thread(target=part.run, name=f"deliver-{name}-{k}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def wake(self) -> None:
+        """Have all look again whether the job has ended."""
+        for wake in self._wakes:
+            wake.set()
+
+    def stop(self) -> None:
+        """Ask all to end soon."""
+        for _, _, part in self._parts:
+            part.stop()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until all threads have ended; whether they have."""
+        clock = SystemClock()
+        ends_s = clock.monotonic_s() + timeout_s
+        for thread in self._threads:
+            thread.join(max(ends_s - clock.monotonic_s(), 0))
+        is_over = not any(thread.is_alive() for thread in self._threads)
+        if is_over:
+            for _, _, part in self._parts:
+                self._endpoints.listen(id(part), None)
+        return is_over
+
+    @property
+    def is_done(self) -> bool:
+        """Whether none will deliver anything more."""
+        return all(part.state in ENDED for _, _, part in self._parts)
+
+    def failures(self) -> list[str]:
+        """What to tell of those that have failed or were stopped."""
+        views = [(name, k, part.view()) for name, k, part in self._parts]
+        return [
+            f"delivery {name}, partition {k}: {view.error or view.state}"
+            for name, k, view in views
+            if view.state in ("failed", "stopped")
+        ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each partition of each delivery; JSON types."""
+        return [
+            {"delivery": name, "partition": k, **asdict(part.view())}
+            for name, k, part in self._parts
+        ]
+
+
+class _Connection:
+    """Makes the destination of one partition, anew for each try."""
+
+    def __init__(self, spec: SinkSpec, place: DeliveryPlace) -> None:
+        self._spec, self._place = spec, place
+
+    def __call__(self) -> Any:
+        return destination(self._spec, self._place)
+
+
+def output_form(plan: PhysicalPlan) -> TableForm | None:
+    """How the answer is written; None: with a row for every item."""
+    (form,) = {edge.form for vertex in plan.vertices for edge in vertex.outputs if edge.is_sink}
+    return form

@@ -1,0 +1,248 @@
+"""Delivers one partition of an output to one place of a destination.
+
+The thread of a :class:`PartitionDelivery` reads what the output has, without waiting for a flush or
+a checkpoint, and commits rows together with its progress. After any failure it opens the
+destination again, which says how far it is, and goes on there. Why each row arrives once:
+docs/adr/0033-delivery.md.
+
+Invariants: (1) rows are written in the order of the partition, and only above the position that the
+destination told, which the output has been checked against; (2) nobody waits for a delivery: it
+reads from bounded buffers, and beyond them from Parquet; (3) an error of the destination never ends
+the job: it shows as this delivery's state.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from jobmanager.delivery.output_tap import LOOK_INTERVAL_S
+from rstream.clock import SystemClock
+from rstream.errors import OperatingError, StreamEngineError
+from rvertex.sinks.errors import DeliveryFencedError
+from rvertex.sinks.protocol import DeliveryProgress
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from jobmanager.delivery.checked_output import CheckedOutput
+    from jobmanager.delivery.claim import DeliveryClaim
+    from jobmanager.delivery.clean_rows import CleanRows
+    from rstream import Items
+    from rvertex.sinks.limits import DeliveryLimits
+    from rvertex.sinks.protocol import Destination
+
+_log = logging.getLogger(__name__)
+
+DeliveryState = Literal[
+    "opening",  # asks the destination how far it is
+    "checking",  # reads again what was delivered, and compares digests
+    "delivering",
+    "waiting",  # the destination failed; tried again after a pause
+    "finished",  # all of a complete output is delivered
+    "stopped",  # the job ended before its output was complete, or was cancelled
+    "fenced",  # another process delivers
+    "failed",
+]
+#: States that a delivery does not leave.
+ENDED: tuple[DeliveryState, ...] = ("finished", "stopped", "fenced", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryView:
+    """Where a delivery stands, for statuses."""
+
+    state: DeliveryState = "opening"
+    #: All items below are delivered.
+    delivered_seq: int = 0
+    #: Rows and commits of this process.
+    rows: int = 0
+    commits: int = 0
+    #: Why it waits or has failed.
+    error: str = ""
+
+
+class PartitionDelivery:
+    """Body and state of one delivering thread."""
+
+    def __init__(
+        self,
+        *,
+        label: str,
+        connect: Callable[[], Destination],
+        output: CheckedOutput,
+        rows: CleanRows,
+        claim: DeliveryClaim,
+        has_ended: Callable[[], bool],
+        wake: threading.Event,
+        limits: DeliveryLimits,
+        start_seq: int = 0,
+    ) -> None:
+        """``has_ended``: nobody writes the output any more. ``wake``: set if there is news."""
+        self._label = label
+        self._connect = connect
+        self._output = output
+        self._clean = rows
+        self._claim = claim
+        self._has_ended = has_ended
+        self._wake = wake
+        self._limits = limits
+        self._start_seq = start_seq
+        self._clock = SystemClock()
+        self._is_stopped = False
+        self._destination: Destination | None = None
+        #: Rows written since the last commit, and when that ended (monotonic seconds).
+        self._pending_rows = 0
+        self._committed_s = float("-inf")
+        self._retry_s = limits.retry_pause_s
+        self.state: DeliveryState = "opening"
+        self._delivered_seq = self._rows = self._commits = 0
+        self._error = ""
+
+    def view(self) -> DeliveryView:
+        """Where it stands; from any thread."""
+        return DeliveryView(self.state, self._delivered_seq, self._rows, self._commits, self._error)
+
+    def stop(self) -> None:
+        """Ask it to end soon; from any thread."""
+        self._is_stopped = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """Deliver until the output is complete, or nothing more can be done."""
+        try:
+            while self.state not in ENDED:
+                self._try()
+        except Exception as error:  # our bug, or an error of a client that nobody foresaw
+            self._fail(error)
+            _log.exception("delivery failed", extra={"delivery": self._label})
+        finally:
+            self._release()
+            self._output.close()
+
+    def _try(self) -> None:
+        try:
+            self._open()
+            self._deliver()
+        except DeliveryFencedError as error:
+            if self._is_still_mine():  # one that was before us opened the destination once more
+                self._claim.epoch = 0
+                self._pause(error)
+            else:
+                self.state, self._error = "fenced", str(error)
+        except OperatingError as error:
+            self._pause(error)
+        except StreamEngineError as error:
+            self._fail(error)
+            _log.error("delivery failed", extra={"delivery": self._label, "reason": str(error)})
+
+    def _open(self) -> None:
+        self._release()
+        self.state = "opening"
+        if self._claim.epoch == 0:
+            self._claim.take(self._clock.now_us())
+        self._destination = self._connect()
+        found = self._destination.open(self._claim.epoch)
+        if not self._claim.is_newest():
+            raise DeliveryFencedError(self._label, self._claim.epoch)
+        if found is None:
+            self._output.seek(self._start_seq, None)
+        else:
+            self._output.seek(found.next_seq, found.digest)
+            self._delivered_seq = found.next_seq
+        self._pending_rows = 0
+
+    def _deliver(self) -> None:
+        while not self._is_stopped:  # until the output is over
+            self._wake.clear()
+            has_ended = self._has_ended()
+            left = max(self._limits.commit_rows_max - self._pending_rows, 1)
+            items = self._output.read(has_ended, left)
+            self.state = "checking" if self._output.is_checking else "delivering"
+            if items is not None:
+                self._write(items)
+            wait_s = self._commit_if_due(is_idle=items is None)
+            if self._output.is_over:
+                self._finish()
+                return
+            if items is None and has_ended and not self._pending_rows:
+                break
+            if items is None:
+                self._wake.wait(wait_s)
+        self.state = "stopped"
+
+    def _write(self, items: Items) -> None:
+        rows = self._clean.of(items)
+        if rows is not None:
+            assert self._destination is not None
+            self._destination.write(rows)
+            self._pending_rows += rows.table.num_rows
+
+    def _commit_if_due(self, *, is_idle: bool) -> float:
+        """Commit what is due; gives how long there is nothing to do unless there is news."""
+        since_s = self._clock.monotonic_s() - self._committed_s
+        if self._pending_rows:
+            left_s = self._limits.commit_interval_ms / 1e3 - since_s
+            if left_s > 0 and self._pending_rows < self._limits.commit_rows_max:
+                return left_s
+            self._commit()
+        elif is_idle and self._is_ahead() and since_s >= self._limits.progress_interval_s:
+            self._commit()
+        return LOOK_INTERVAL_S
+
+    def _is_ahead(self) -> bool:
+        """Whether more was read than is delivered, though there may be no rows in it."""
+        is_ahead = self._output.next_seq > self._delivered_seq
+        return is_ahead and not self._output.is_checking
+
+    def _commit(self) -> None:
+        assert self._destination is not None
+        progress = DeliveryProgress(self._output.next_seq, self._output.digest)
+        self._destination.commit(progress)
+        self._delivered_seq = progress.next_seq
+        self._rows += self._pending_rows
+        self._commits += 1
+        self._pending_rows = 0
+        self._committed_s = self._clock.monotonic_s()
+        self._retry_s, self._error = self._limits.retry_pause_s, ""
+
+    def _finish(self) -> None:
+        if self._pending_rows or self._is_ahead():
+            self._commit()
+        self.state, self._error = "finished", ""
+
+    def _pause(self, error: StreamEngineError) -> None:
+        """Wait before the next try, longer each time; an ended job does not shorten it."""
+        self.state, self._error = "waiting", str(error)
+        _log.warning("delivery waits", extra={"delivery": self._label, "reason": str(error)})
+        self._release()
+        ends_s = self._clock.monotonic_s() + self._retry_s
+        self._retry_s = min(2 * self._retry_s, self._limits.retry_pause_max_s)
+        while not self._is_stopped:  # until the pause is over
+            left_s = ends_s - self._clock.monotonic_s()
+            if left_s <= 0:
+                return
+            self._wake.clear()
+            self._wake.wait(left_s)
+        self.state = "stopped"
+
+    def _is_still_mine(self) -> bool:
+        try:
+            return self._claim.is_newest()
+        except OperatingError:
+            return True  # the next claim tells
+
+    def _fail(self, error: Exception) -> None:
+        self.state, self._error = "failed", str(error) or type(error).__name__
+
+    def _release(self) -> None:
+        """Leave the destination; what it was given and has not committed is given up."""
+        if self._destination is None:
+            return
+        destination, self._destination = self._destination, None
+        try:
+            destination.close()
+        except StreamEngineError as error:
+            _log.info("closing failed", extra={"delivery": self._label, "reason": str(error)})

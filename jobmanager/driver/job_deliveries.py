@@ -1,0 +1,98 @@
+"""The deliveries that a query names, while its job runs and until they are done.
+
+They run on threads of the driver's process. A job whose output is complete stays open until its
+deliveries are done; one that fails or is cancelled stops them. A later process goes on with them
+where the destinations say.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.delivery.deliveries import Deliveries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.config import JobConfig
+    from jobmanager.driver.driver import Driver
+    from jobmanager.storage.root import JobRoot
+    from planner.physical.plan import PhysicalPlan
+
+
+class JobDeliveries:
+    """The deliveries of one driver; none is there if the plan names none."""
+
+    def __init__(
+        self, plan: PhysicalPlan, root: JobRoot, job_id: str, driver: Driver, config: JobConfig
+    ) -> None:
+        self._plan, self._config = plan, config
+        self._is_written = threading.Event()
+        self._is_cancelled = threading.Event()
+        #: By partition the greatest seq that was reported of the output.
+        self._ends = dict.fromkeys(range(len(plan.sink_streams())), 0)
+        self._deliveries = Deliveries(
+            plan.deliveries,
+            plan,
+            job_id=job_id,
+            store=root.store,
+            endpoints=driver.endpoints,
+            secret=driver.secret,
+            has_ended=self._is_written.is_set,
+            limits=config.delivery,
+        )
+
+    def start(self) -> None:
+        """Start them; they wait for the output."""
+        self._deliveries.start()
+
+    def cancel(self) -> None:
+        """Have :meth:`finish` end soon; from any thread."""
+        self._is_cancelled.set()
+
+    def finish(self, report: Callable[[], None]) -> None:
+        """Wait until all of a complete output is delivered, with a ``report`` at each tick."""
+        self._is_written.set()
+        self._deliveries.wake()
+        while not self._deliveries.wait(self._config.tick_s):  # until done, or cancelled
+            if self._is_cancelled.is_set():
+                self._deliveries.stop()
+            report()
+
+    def stop(self) -> None:
+        """End them: the output will not be complete."""
+        self._is_written.set()
+        self._deliveries.stop()
+        self._deliveries.wait(self._config.delivery.stop_wait_s)
+
+    def view(self, status: dict[str, Any]) -> dict[str, Any]:
+        """What of the driver's ``status`` is otherwise because of them, and their rows."""
+        if not self._plan.deliveries:
+            return {}
+        self._note_ends(status)
+        rows = [{**row, "lag_items": self._lag(row)} for row in self._deliveries.rows()]
+        return {"deliveries": rows, **self._state(status["state"])}
+
+    def _state(self, state: str) -> dict[str, str]:
+        if state != "finished":
+            return {}
+        if not self._deliveries.is_done:
+            return {"state": "running"}
+        if self._is_cancelled.is_set():
+            return {"state": "cancelled"}
+        failures = self._deliveries.failures()
+        return {"state": "failed", "error": "; ".join(failures)} if failures else {}
+
+    def _lag(self, row: dict[str, Any]) -> int:
+        return max(self._ends[row["partition"]] - int(row["delivered_seq"]), 0)
+
+    def _note_ends(self, status: dict[str, Any]) -> None:
+        rows = {row["vertex"]: row["outputs"] for row in status["vertices"]}
+        writers = self._plan.writers()
+        for k, (stream, _) in enumerate(self._plan.sink_streams()):
+            vertex = self._plan.vertex(writers[stream])
+            seqs = rows.get(vertex.id) or ()
+            place = vertex.output_streams.index(stream)
+            if place < len(seqs):
+                self._ends[k] = max(self._ends[k], seqs[place])

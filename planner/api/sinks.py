@@ -1,0 +1,79 @@
+"""Destinations of rows: ``from planner import sinks``; for :meth:`Stream.deliver`.
+
+Each function gives a frozen spec; nothing is connected here. A value that nobody should read in a
+plan is given as ``env:NAME``: the process that delivers takes it from its environment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from planner.user_code import user_code
+from rvertex.sinks.errors import InvalidSinkError
+from rvertex.sinks.spec import ConsoleSink, FunctionSink, KafkaSink, PostgresSink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from rvertex.sinks.spec import KafkaFormat, KafkaMode, PostgresMode
+
+
+def kafka(
+    topic: str,
+    *,
+    servers: str,
+    key: str | Sequence[str] = (),
+    format: KafkaFormat = "json",
+    mode: KafkaMode = "transactions",
+    config: Mapping[str, Any] | None = None,
+    name: str = "",
+) -> KafkaSink:
+    """A topic of Kafka, which must exist.
+
+    ``mode="transactions"``: rows and progress in one transaction; who reads committed records sees
+    each row once. ``mode="headers"``: without transactions; records carry the headers ``stream``
+    and ``seq``, by which a reader drops the few that come again after a failure. ``key``: columns
+    of the record's key; rows of one key stay in order. Without it, an output partition goes to one
+    partition of the topic. ``config``: settings of librdkafka, such as ``linger.ms``. ``name``:
+    what the delivery is called, by which it finds its progress; by default ``kafka:TOPIC``.
+    """
+    settings = tuple(sorted((str(k), str(v)) for k, v in (config or {}).items()))
+    return KafkaSink(topic, servers, _names(key), format, mode, settings, name)
+
+
+def postgres(
+    dsn: str,
+    table: str,
+    *,
+    mode: PostgresMode = "append",
+    key: str | Sequence[str] = (),
+    name: str = "",
+) -> PostgresSink:
+    """A table of PostgreSQL; rows and progress are written in one transaction.
+
+    ``mode="upsert"``: the newest row of a ``key`` replaces the one before. ``name``: as in
+    :func:`kafka`, by default ``postgres:TABLE``.
+    """
+    return PostgresSink(dsn, table, mode, _names(key), name)
+
+
+def function(fn: Callable[[int, pa.RecordBatch], None], *, name: str = "") -> FunctionSink:
+    """Calls ``fn(first_seq, batch)`` with rows in the order of a partition, where the job runs.
+
+    After a failure it may be called again with rows that it was given before: ``first_seq`` says
+    so, as it counts the items of the partition.
+    """
+    if not callable(fn):
+        raise InvalidSinkError("function", f"it takes a function, not {fn!r}")
+    return FunctionSink(user_code(fn, "to_function", deterministic=True), name)
+
+
+def console(*, name: str = "") -> ConsoleSink:
+    """Standard output of the process that delivers, a line for each row."""
+    return ConsoleSink(name)
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -1,0 +1,64 @@
+"""The digest of a stream's durable beginning, mostly from the footers of its segments.
+
+Invariants: (1) the digest is that of the items ``[0, seq)``, as a reader would read them; (2) items
+are read only of the row groups that do not lie in it as a whole; (3) what was counted once is not
+looked at again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from rstream.items.digest import StreamDigest
+from rstream.log.durable import DurableLog
+
+if TYPE_CHECKING:
+    from rstream.store.protocol import BlobStore
+    from rstream.types import SeqRange
+
+
+class PrefixDigest:
+    """A prefix that grows: ``digest`` is that of the items below ``seq``."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+        self._log: DurableLog | None = None
+        self.seq = 0
+        self.digest = StreamDigest()
+
+    def reach(self, until: int) -> bool:
+        """Grow to ``until``, or as far as the stream is durable; whether it got there.
+
+        A shorter prefix than the one that was reached begins anew.
+        """
+        if until < self.seq:
+            self.seq, self.digest = 0, StreamDigest()
+        if self.seq == until:
+            return True
+        if self._log is None:
+            self._log = DurableLog(self._store, self._store.uri)
+        self._log.refresh()
+        while self.seq < until and (segment := self._log.lookup(self.seq)) is not None:
+            try:
+                self._take(segment, until)
+            except FileNotFoundError:  # compacted since it was listed
+                self._log.refresh()
+                if self._log.lookup(self.seq) == segment:
+                    break
+        return self.seq == until
+
+    def _take(self, segment: SeqRange, until: int) -> None:
+        assert self._log is not None
+        with contextlib.closing(self._log.open(segment)) as file:
+            for seqs, digest in file.group_digests():
+                if seqs.hi <= self.seq or self.seq >= until:
+                    continue
+                if seqs.lo == self.seq and seqs.hi <= until:
+                    self.digest.add(digest)
+                    self.seq = seqs.hi
+                    continue
+                items = file.read_group(self.seq, verify=True)
+                items = items.head(until - self.seq)
+                self.digest.update(items.first_seq, items.batch)
+                self.seq = items.next_seq

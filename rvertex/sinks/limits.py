@@ -1,0 +1,28 @@
+"""The limits of deliveries, each with its unit and default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryLimits:
+    """Of each partition of a delivery."""
+
+    #: Least time between the end of a commit and the next one. The first row after a silence is
+    #: committed at once; under load rows gather for so long.
+    commit_interval_ms: float = 10.0
+    #: A commit takes no more rows; more are there where a delivery catches up.
+    commit_rows_max: int = 20_000
+    #: Progress over items without rows (CTIs) is committed no more often than this.
+    progress_interval_s: float = 5.0
+    #: Pause after the first failure of a destination; it doubles with each further one.
+    retry_pause_s: float = 0.1
+    retry_pause_max_s: float = 10.0
+    #: For a thread to leave its destination when the job is cancelled.
+    stop_wait_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        assert self.commit_interval_ms >= 0, self.commit_interval_ms
+        assert self.commit_rows_max > 0, self.commit_rows_max
+        assert 0 < self.retry_pause_s <= self.retry_pause_max_s, self.retry_pause_s

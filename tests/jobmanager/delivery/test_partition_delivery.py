@@ -1,0 +1,203 @@
+"""The delivery of one partition: each row once and in order, nothing on top of another past.
+
+Cannot catch: what a real destination does (tests/rvertex/sinks), or a process that dies.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobmanager.delivery.checked_output import CheckedOutput
+from jobmanager.delivery.claim import DeliveryClaim
+from jobmanager.delivery.clean_rows import CleanRows
+from jobmanager.delivery.output_tap import Endpoints
+from jobmanager.delivery.partition_delivery import PartitionDelivery
+from rstream import INF_TIME, InlineBackground, MemoryBlobs, RStream, StreamDigest, item_schema
+from rstream.format.table import TableForm
+from rvertex.messages import Locate
+from rvertex.sinks.limits import DeliveryLimits
+from rvertex.sinks.protocol import DeliveryProgress
+from tests.support.builders import Ev, Item, cti, ev, make_items
+from tests.support.ledger import Ledger, Row
+
+PAYLOAD = pa.schema([("x", pa.int64())])
+FORM = TableForm("start", "end")
+LIMITS = DeliveryLimits(
+    commit_interval_ms=0, commit_rows_max=3, retry_pause_s=1e-4, retry_pause_max_s=1e-4
+)
+ROWS = 20
+ROOT = MemoryBlobs()
+COUNTER = itertools.count()
+ITEMS: list[Item] = [
+    *(item for t in range(ROWS) for item in (ev(t, x=t), cti(t)) if t % 3 == 0 or item != cti(t)),
+    cti(INF_TIME),
+]
+
+
+FAULTS = ("open", "write", "commit", "lost")
+
+
+def new_uri() -> str:
+    return f"memory://test-deliveries/{next(COUNTER)}"
+
+
+def written(items: list[Item], cut: int = 7) -> str:
+    """A stream of these items, flushed in segments of ``cut``."""
+    uri = new_uri()
+    batch = make_items(items, PAYLOAD)
+    stream = RStream.open(uri, PAYLOAD, form=FORM, background=InlineBackground())
+    for lo in range(0, len(items), cut):
+        stream.write(lo, batch.slice(lo, cut))
+        stream.flush()
+    stream.close()
+    return uri
+
+
+def delivery(
+    uri: str, ledger: Ledger, *, limits: DeliveryLimits = LIMITS, ended: bool = True
+) -> PartitionDelivery:
+    """The delivery of a stream that nobody writes any more."""
+    endpoints, wake = Endpoints(), threading.Event()
+    endpoints.note(Locate("v", 1, ()))
+    output = CheckedOutput(
+        "v", "s", uri, endpoints=endpoints, secret="x", wake=wake.set, destination="ledger"
+    )
+    return PartitionDelivery(
+        label="ledger",
+        connect=ledger.connect,
+        output=output,
+        rows=CleanRows(item_schema(PAYLOAD), FORM),
+        claim=DeliveryClaim(ROOT, uri, 0),
+        has_ended=lambda: ended,
+        wake=wake,
+        limits=limits,
+    )
+
+
+def digest(items: list[Item]) -> bytes:
+    total = StreamDigest()
+    total.update(0, make_items(items, PAYLOAD))
+    return total.to_bytes()
+
+
+def values(rows: list[Row]) -> list[int]:
+    return [row["x"] for row in rows]
+
+
+def test_rows_are_a_clean_table_and_progress_is_at_the_end() -> None:
+    ledger = Ledger()
+    found = delivery(written(ITEMS), ledger)
+    found.run()
+    assert found.state == "finished"
+    assert values(ledger.rows) == list(range(ROWS))
+    assert list(ledger.rows[0]) == ["start", "end", "x"]
+    assert ledger.progress == DeliveryProgress(len(ITEMS), digest(ITEMS))
+    assert found.view().rows == ROWS
+
+
+@settings(max_examples=12, deadline=None)
+@given(faults=st.lists(st.sampled_from(FAULTS), max_size=8), cut=st.integers(1, 30))
+def test_each_row_once_whatever_fails(faults: list[str], cut: int) -> None:
+    ledger = Ledger(faults=faults)
+    found = delivery(written(ITEMS, cut), ledger)
+    found.run()
+    assert found.state == "finished"
+    assert values(ledger.rows) == list(range(ROWS))
+    assert ledger.progress == DeliveryProgress(len(ITEMS), digest(ITEMS))
+
+
+@settings(max_examples=12, deadline=None)
+@given(at=st.integers(0, len(ITEMS)), cut=st.integers(1, 30))
+def test_another_process_goes_on_where_the_destination_is(at: int, cut: int) -> None:
+    ledger = Ledger(progress=DeliveryProgress(at, digest(ITEMS[:at])), epoch=1)
+    uri = written(ITEMS, cut)
+    DeliveryClaim(ROOT, uri, 0).take(0)
+    found = delivery(uri, ledger)
+    found.run()
+    assert found.state == "finished", found.view()
+    assert values(ledger.rows) == [item.payload["x"] for item in ITEMS[at:] if isinstance(item, Ev)]
+
+
+def test_a_different_past_is_refused() -> None:
+    changed = [ev(0, x=-1), *ITEMS[1:]]
+    ledger = Ledger(progress=DeliveryProgress(9, digest(changed[:9])))
+    found = delivery(written(ITEMS), ledger)
+    found.run()
+    assert found.state == "failed"
+    assert "below item 9" in found.view().error
+    assert ledger.rows == []
+
+
+def test_progress_past_what_is_durable_waits_and_delivers_nothing() -> None:
+    """The job died before its output was durable: what was delivered has to be computed again."""
+    ledger = Ledger(progress=DeliveryProgress(len(ITEMS), digest(ITEMS)))
+    found = delivery(written(ITEMS[:11]), ledger)
+    found.run()
+    assert found.state == "stopped"
+    assert ledger.rows == []
+
+
+def test_a_failed_job_is_delivered_as_far_as_it_is_durable() -> None:
+    ledger = Ledger()
+    found = delivery(written(ITEMS[:11]), ledger)
+    found.run()
+    assert found.state == "stopped"
+    assert values(ledger.rows) == [item.payload["x"] for item in ITEMS[:11] if isinstance(item, Ev)]
+
+
+def test_the_newest_process_delivers() -> None:
+    uri, ledger = written(ITEMS), Ledger()
+    older = delivery(uri, ledger)
+    older._open()
+    newer = delivery(uri, ledger)
+    newer.run()
+    older.run()
+    assert (newer.state, older.state) == ("finished", "fenced")
+    assert values(ledger.rows) == list(range(ROWS))
+
+
+def test_an_old_process_that_opens_late_leaves_again() -> None:
+    """It had claimed before, and a destination that forgot the epochs lets it in."""
+    uri, ledger = written(ITEMS), Ledger()
+    zombie = delivery(uri, ledger)
+    zombie._claim.take(0)
+    newest = delivery(uri, ledger)
+    newest.run()
+    ledger.epoch = 0
+    zombie.run()
+    assert zombie.state == "fenced"
+    assert values(ledger.rows) == list(range(ROWS))
+
+
+def test_the_newest_that_was_fenced_claims_again() -> None:
+    """A zombie opened the destination in between; nobody has claimed since, so it is ours."""
+    uri, ledger = written(ITEMS), Ledger(epoch=5)
+    found = delivery(uri, ledger)
+    found.run()
+    assert found.state == "finished"
+    assert values(ledger.rows) == list(range(ROWS))
+
+
+def test_rows_gather_for_the_interval() -> None:
+    """A commit takes what is there: with room for all rows there is one commit."""
+    ledger = Ledger()
+    limits = DeliveryLimits(commit_interval_ms=0, commit_rows_max=1000)
+    found = delivery(written(ITEMS, 1000), ledger, limits=limits)
+    found.run()
+    assert found.view().commits == 1
+
+
+def test_stopping_ends_a_wait() -> None:
+    ledger = Ledger(faults=["open"] * 1000)
+    limits = DeliveryLimits(retry_pause_s=1000, retry_pause_max_s=1000)
+    found = delivery(written(ITEMS), ledger, limits=limits)
+    thread = threading.Thread(target=found.run)
+    thread.start()
+    found.stop()
+    thread.join(10)
+    assert found.state == "stopped"
