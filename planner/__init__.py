@@ -12,7 +12,15 @@ from planner.errors import (
     InvalidPlanError,
     UnknownColumnError,
 )
-from planner.logical.windows import Window, count_window, hopping, session, snapshot, tumbling
+from planner.logical.windows import (
+    Window,
+    count_window,
+    cumulating,
+    hopping,
+    session,
+    snapshot,
+    tumbling,
+)
 from planner.sql.entry import sql
 from planner.sql.reading.errors import SqlError
 from rvertex.user_code.keyed.process import KeyedContext, KeyedProcess, Timer
@@ -39,6 +47,7 @@ __all__ = [
     "col",
     "count_window",
     "cti",
+    "cumulating",
     "event",
     "hopping",
     "lit",

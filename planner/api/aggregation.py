@@ -9,17 +9,30 @@ import pyarrow as pa
 from planner.api import names as naming
 from planner.api.agg import Agg
 from planner.errors import InvalidPlanError
-from planner.expressions.nodes import Column, Node, cast_to, checked_name
+from planner.expressions.nodes import (
+    Call,
+    Column,
+    Literal,
+    Node,
+    cast_to,
+    checked_name,
+    resolve,
+)
 from planner.logical.nodes import (
     Aggregate,
     DataWindowAgg,
+    Filter,
     Lifetime,
     LogicalNode,
     Project,
     WindowAgg,
+    identity_columns,
 )
-from planner.logical.windows import SnapshotWindow, Window
+from planner.logical.windows import CumulatingWindow, SnapshotWindow, Window
+from rstream.items.batch import VS
 from rvertex.aggregates.registry import FUNCTIONS
+from rvertex.operators.lifetimes.chop import Chop
+from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
@@ -65,6 +78,8 @@ def _above(
     Windows with an offset are those without, between a shift and a shift back.
     """
     points = plan.is_point
+    if isinstance(window, CumulatingWindow):
+        return _cumulated(plan, keys, window, aggregates)
     if not isinstance(window, Window):
         known = points and isinstance(window, SnapshotWindow)
         return DataWindowAgg(plan, keys, window, aggregates, known)
@@ -73,6 +88,38 @@ def _above(
     earlier = Lifetime(plan, Shift(-window.offset_us))
     found = WindowAgg(earlier, keys, window.size_us, window.every_us, aggregates, points)
     return Lifetime(found, Shift(window.offset_us))
+
+
+def _cumulated(
+    plan: LogicalNode,
+    keys: tuple[str, ...],
+    window: CumulatingWindow,
+    aggregates: tuple[Aggregate, ...],
+) -> Lifetime:
+    """Each event lives on to the end of its window of ``size``, and so is in all steps of that."""
+    size, step = window.size_us, window.step_us
+    plan = Lifetime(plan, Shift(-window.offset_us)) if window.offset_us else plan
+    if not plan.is_point:
+        plan = Lifetime(plan, Chop(size, 0))
+    start = checked_name(_free("window_of", plan.schema.names))
+    whole = Project(plan, (*identity_columns(plan.schema), (start, _window_number(size))))
+    pieces = Lifetime(Lifetime(whole, SetDuration(size)), Chop(size, 0))
+    same = Call("equal", (Column(start, pa.int64()), _window_number(size)))
+    first = Filter(pieces, resolve(same, pieces.schema))
+    found = WindowAgg(first, keys, step, step, aggregates, False)
+    return Lifetime(found, Shift(window.offset_us))
+
+
+def _window_number(size_us: int) -> Node:
+    """Which of the windows of a size an event starts in."""
+    number = Call("floor_divide", (Column(VS, pa.int64()), Literal(size_us, pa.int64())))
+    return resolve(number, pa.schema([]))
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    while name in taken:  # ends: taken is finite
+        name += "_"
+    return name
 
 
 def _aggregate(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) -> Aggregate:

@@ -344,8 +344,8 @@ class GroupedStream(GroupedUserSteps[Stream]):
         """These windows per key."""
         if not isinstance(window, AnyWindow):
             raise InvalidPlanError(
-                "window() takes hopping(...), tumbling(...), snapshot(), session(...) or "
-                f"count_window(...), not {window!r}"
+                "window() takes hopping(...), tumbling(...), cumulating(...), snapshot(), "
+                f"session(...) or count_window(...), not {window!r}"
             )
         return WindowedStream(self.plan, self.keys, window)
 

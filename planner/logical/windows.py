@@ -1,8 +1,8 @@
-"""Windows: ``hopping``, ``tumbling``, ``snapshot``, ``session`` and ``count_window``.
+"""Windows: ``hopping``, ``tumbling``, ``cumulating``, ``snapshot``, ``session``, ``count_window``.
 
-``hopping`` and ``tumbling`` lie on the clock, the same for every key; the others are made by the
-events of a key. Exact rules, with a worked table each, are in docs/ALGEBRA.md and in the operators:
-``rvertex/operators/{snapshot_window,session,count_window}.py``.
+``hopping``, ``tumbling`` and ``cumulating`` lie on the clock, the same for every key; the others
+are made by the events of a key. Exact rules, with a worked table each, are in docs/ALGEBRA.md and
+in the operators: ``rvertex/operators/{snapshot_window,session,count_window}.py``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,19 @@ class Window:
     size_us: int
     every_us: int
     #: At least 0, less than ``every_us``.
+    offset_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CumulatingWindow:
+    """Windows ``[k * size + offset, k * size + offset + j * step)`` for ``0 < j <= size / step``.
+
+    The result of each lives in its last step.
+    """
+
+    size_us: int
+    step_us: int
+    #: At least 0, less than ``size_us``.
     offset_us: int = 0
 
 
@@ -57,7 +70,7 @@ class CountWindow:
 
 #: Windows that the events of a key make.
 DataWindow = SnapshotWindow | SessionWindow | CountWindow
-AnyWindow = Window | DataWindow
+AnyWindow = Window | CumulatingWindow | DataWindow
 
 
 def hopping(size: Duration, every: Duration, offset: Duration = 0) -> Window:
@@ -70,6 +83,22 @@ def hopping(size: Duration, every: Duration, offset: Duration = 0) -> Window:
 def tumbling(size: Duration, offset: Duration = 0) -> Window:
     """Windows of length ``size``, one after the other; ``offset`` as in :func:`hopping`."""
     return hopping(size, size, offset)
+
+
+def cumulating(size: Duration, step: Duration, offset: Duration = 0) -> CumulatingWindow:
+    """What has come since the start of a tumbling window of ``size``, told every ``step``.
+
+    The result of a step holds the events from the window's start to the step's end, and lives in
+    that step. ``size`` is a multiple of ``step``; ``offset`` as in :func:`hopping`.
+    """
+    size_us = positive_duration_us(size, what="window size")
+    step_us = positive_duration_us(step, what="window step")
+    if size_us % step_us:
+        raise InvalidPlanError(
+            f"cumulating(size={format_us(size_us)}, step={format_us(step_us)}): the size is a "
+            "multiple of the step"
+        )
+    return CumulatingWindow(size_us, step_us, duration_us(offset, what="window offset") % size_us)
 
 
 def snapshot() -> SnapshotWindow:

@@ -15,9 +15,11 @@ from sqlglot import exp
 from planner.api import agg
 from planner.api.expressions import Expr, col, ve, vs
 from planner.expressions.nodes import Column, Node, resolve
+from planner.logical.windows import CumulatingWindow, SessionWindow
+from planner.sql.clauses.window_tables import BOUNDS, bound_of
 from planner.sql.expressions.aggregates import Aggregates, has_aggregate, is_aggregate
 from planner.sql.expressions.scalars import Expressions
-from planner.sql.expressions.scope import Scope, free_name
+from planner.sql.expressions.scope import Scope, WindowInFrom, free_name
 from planner.sql.expressions.windowing import NEEDED, OVER, is_window, window_of
 from planner.sql.reading.errors import SqlError
 
@@ -30,6 +32,16 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
 
 _BOUNDS: dict[str, Callable[[], Expr]] = {"window_start": vs, "window_end": ve}
+
+
+def groups_by_bounds(node: exp.Select) -> bool:
+    """Whether GROUP BY has the bounds of windows."""
+    clause = node.args.get("group")
+    return clause is not None and any(_is_bound(part) for part in clause.expressions)
+
+
+def _is_bound(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and node.name in BOUNDS
 
 
 def is_grouped(node: exp.Select) -> bool:
@@ -54,6 +66,8 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names) -> St
         raise text.error(first, NEEDED)
     window_node, key_nodes = _split_group(clause, items, scope, names)
     grouping = _Grouping(names, scope)
+    in_from = scope.window if _is_bound(window_node) else None
+    grouping.window = in_from
     for key_node in key_nodes:
         grouping.add_key(key_node, items)
     for item in items:
@@ -102,6 +116,8 @@ class _Grouping:
     #: Aggregate as written -> its name and itself.
     aggregates: dict[exp.Expr, tuple[str, Agg]] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: {"self"})
+    #: Of a window function in FROM.
+    window: WindowInFrom | None = None
 
     def __post_init__(self) -> None:
         self.before = Expressions(self.names.text, self.scope, self.names.functions)
@@ -141,7 +157,7 @@ class _Grouping:
         """The aggregates by key and window."""
         text = self.names.text
         stream = self.scope.stream
-        window = window_of(window_node, text)
+        window = window_of(window_node, text) if self.window is None else self.window.spec
         for at, key in enumerate(self.key_nodes):
             with text.located(key):
                 stream.group_by(*self.key_columns[: at + 1])
@@ -159,8 +175,8 @@ class _Grouping:
         """What stands for a part of the list of columns: an aggregate, a bound, a key."""
         if is_aggregate(node):
             return col(self.aggregates[node][0])
-        if isinstance(node, exp.Column) and node.name in _BOUNDS and not node.table:
-            return _BOUNDS[node.name]()
+        if self._is_bound(node):
+            return _BOUNDS[node.name]() if self.window is None else bound_of(self.window, node.name)
         if has_aggregate(node) or isinstance(node, exp.Literal | exp.Null | exp.Boolean):
             return None
         key = self._key(node)
@@ -170,6 +186,11 @@ class _Grouping:
                 node, f"{node.name!r} is neither in GROUP BY nor inside of an aggregate"
             )
         return None if key is None else col(key)
+
+    def _is_bound(self, node: exp.Expr) -> bool:
+        if self.window is None:
+            return isinstance(node, exp.Column) and node.name in _BOUNDS and not node.table
+        return _is_bound(node) and node.text("table") in ("", *self.scope.relations)
 
     def _key(self, node: exp.Expr) -> str | None:
         try:
@@ -188,6 +209,8 @@ def _split_group(
         if clause.args.get(part):
             raise text.error(clause, f"GROUP BY {part.replace('_', ' ').upper()} is not supported")
     windows = [part for part in clause.expressions if is_window(part)]
+    if not windows and scope.window is not None:
+        return _split_bounds(clause, items, scope, names)
     if not windows:
         raise text.error(clause, NEEDED)
     if len(windows) > 1:
@@ -195,6 +218,30 @@ def _split_group(
     parts = [part for part in clause.expressions if part not in windows]
     keys = [_listed(part, items, scope, text.error) for part in parts]
     return windows[0], keys
+
+
+def _split_bounds(
+    clause: exp.Expr, items: list[Item], scope: Scope, names: Names
+) -> tuple[exp.Expr, list[exp.Expr]]:
+    """The same of GROUP BY window_start, window_end; sessions are made per key of GROUP BY."""
+    text, window = names.text, scope.window
+    assert window is not None, scope
+    bounds = [part for part in clause.expressions if _is_bound(part)]
+    if not bounds:
+        raise text.error(clause, "GROUP BY needs window_start and window_end")
+    if isinstance(window.spec, CumulatingWindow) and {b.name for b in bounds} <= {"window_start"}:
+        raise text.error(bounds[0], "windows of CUMULATE start together; add window_end")
+    keys = [_listed(p, items, scope, text.error) for p in clause.expressions if p not in bounds]
+    if isinstance(window.spec, SessionWindow):
+        by = sorted(key.name for key in keys if isinstance(key, exp.Column))
+        if by != sorted(window.keys) or len(by) != len(keys):
+            said = ", ".join(window.keys) or "all"
+            raise text.error(
+                clause,
+                f"sessions of {said} cannot be grouped by other keys; the keys of GROUP BY stand "
+                "in SESSION(TABLE t PARTITION BY ..., DESCRIPTOR(ts), gap)",
+            )
+    return bounds[0], keys
 
 
 def _listed(

@@ -7,17 +7,24 @@ GROUP BY is in :mod:`planner.sql.clauses.grouping`, what has a JOIN in
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from planner.api.expressions import col
 from planner.sql.clauses.existence import exists
-from planner.sql.clauses.grouping import group, is_grouped
+from planner.sql.clauses.grouping import group, groups_by_bounds, is_grouped
 from planner.sql.clauses.items import Item, items_of
 from planner.sql.clauses.joins import all_of, and_parts, fails, filtered, join
+from planner.sql.clauses.window_tables import (
+    joined_windows,
+    window_table,
+    with_rows_of_windows,
+)
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, scope_of
+from planner.sql.reading.grammar import WindowTable
 
 if TYPE_CHECKING:
     from planner.api.stream import Stream
@@ -145,14 +152,20 @@ def _project(items: list[Item], scope: Scope, names: Names) -> Stream:
 
 
 def _from(node: exp.Select, names: Names) -> Scope:
-    scope = _relation(node.args["from_"].this, names)
-    for clause in node.args.get("joins") or ():
-        right = _relation(clause.this, names)
+    joins = node.args.get("joins") or ()
+    tables = [node.args["from_"].this, *(clause.this for clause in joins)]
+    scope = _relation(tables[0], names)
+    is_alone = sum(isinstance(table, WindowTable) for table in tables) == 1
+    if not (is_alone and groups_by_bounds(node)):
+        scope = with_rows_of_windows(scope, tables[0], names)
+    for clause in joins:
+        right = with_rows_of_windows(_relation(clause.this, names), clause.this, names)
         if set(right.relations) & set(scope.relations):
             raise names.text.error(
                 clause.this, f"{right.relations[0]!r} is there twice; give one another name with AS"
             )
-        scope = join(clause, scope, right, names)
+        window = joined_windows(scope, right)
+        scope = replace(join(clause, scope, right, names), window=window)
     return scope
 
 
@@ -161,6 +174,8 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
     alias = node.args.get("alias")
     if alias is not None and alias.columns:
         raise text.error(alias, "name the columns in a SELECT")
+    if isinstance(node, WindowTable):
+        return window_table(node, names)
     if isinstance(node, exp.Subquery):
         if not node.alias:
             raise text.error(node, "a subquery in FROM needs a name: (SELECT ...) AS name")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from planner.api.stream import Stream
+    from planner.logical.windows import AnyWindow
     from planner.sql.reading.parsing import SqlText
 
 
@@ -26,11 +27,25 @@ class Visible:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowInFrom:
+    """The windows of a window function in FROM."""
+
+    spec: AnyWindow
+    relation: str
+    #: Columns of PARTITION BY.
+    keys: tuple[str, ...]
+    #: The rows live in their windows, whose bounds are columns.
+    is_used: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
     """A stream and the columns of its relations, in the order in which ``*`` gives them."""
 
     stream: Stream
     columns: tuple[Visible, ...]
+    #: By which GROUP BY window_start, window_end groups.
+    window: WindowInFrom | None = None
 
     @property
     def relations(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.logical.windows import count_window, hopping, session, snapshot, tumbling
+from planner.logical.windows import count_window, cumulating, hopping, session, snapshot, tumbling
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 _WINDOWS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
     "HOP": (hopping, ("size", "every", "offset?")),
     "TUMBLE": (tumbling, ("size", "offset?")),
+    "CUMULATE": (cumulating, ("size", "step", "offset?")),
     "SNAPSHOT": (snapshot, ()),
     "SESSION": (session, ("gap", "max?")),
     "COUNT_WINDOW": (count_window, ("events",)),
 }
 NEEDED = (
     "GROUP BY needs a window: HOP(size, every), TUMBLE(size), SNAPSHOT(), SESSION(gap) or "
-    "COUNT_WINDOW(events)"
+    "COUNT_WINDOW(events); or window_start and window_end of TABLE(TUMBLE(...)) in FROM"
 )
 
 OVER = "OVER is not supported; aggregate with GROUP BY and a window, such as SESSION(gap)"
@@ -49,18 +50,18 @@ def window_of(node: exp.Expr, text: SqlText) -> AnyWindow:
         values = [plain_value(part, text) for part in given]
     else:
         values = [
-            _length(part, text, least=0 if what == "offset?" else 1)
+            length(part, text, least=0 if what == "offset?" else 1)
             for part, what in zip(given, wanted, strict=False)
         ]
     with text.located(node):
         return make(*values)
 
 
-def _length(node: exp.Expr, text: SqlText, *, least: int) -> int:
+def length(node: exp.Expr, text: SqlText, *, least: int | None) -> int:
     """A duration of at least ``least`` microseconds; a number is in microseconds."""
     number = isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
     us = int(node.name) if number else interval_us(node, text)
-    if us < least:
+    if least is not None and us < least:
         what = "a window has to be longer than zero" if least else "an offset is not negative"
         raise text.error(node, what)
     return us

@@ -147,7 +147,7 @@ class StreamParser(Parser):
 
     def _parse_keys(self) -> list[exp.Expr]:
         """``PARTITION BY a, b`` in front of a comma and DESCRIPTOR."""
-        if not self._match_text_seq("PARTITION", "BY"):
+        if not self._match(TokenType.PARTITION_BY):
             return []
         is_wrapped = self._match(TokenType.L_PAREN)
         keys = [self._parse_column()]

@@ -112,7 +112,7 @@ HINTS: dict[str, str] = {
         _STARTS,
     ),
     **dict.fromkeys(("TUMBLE_END", "HOP_END", "SESSION_END"), _ENDS),
-    **dict.fromkeys(("WINDOW", "SESSION_WINDOW", "WINDOW_TIME", "CUMULATE"), _GROUPED),
+    **dict.fromkeys(("WINDOW", "SESSION_WINDOW", "WINDOW_TIME"), _GROUPED),
     **dict.fromkeys(("HOPPING", "SLIDING"), "write HOP(size, every)"),
     "TUMBLING": "write TUMBLE(size)",
     **dict.fromkeys(("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE"), _OVER),

@@ -1,0 +1,83 @@
+"""Whether an expression over the columns of a plan is the time at which its events start.
+
+SQL names a column where windows are asked for; windows here go by the event's own start. So the
+column has to be that: what the source takes the time from, or ``vs()`` by its definition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.expressions.nodes import Call, Column, Node, rename_columns
+from planner.expressions.types import is_time
+from planner.logical.nodes import (
+    Exchange,
+    Explode,
+    Filter,
+    Join,
+    Lifetime,
+    LogicalNode,
+    Project,
+    Recover,
+    Source,
+    Union,
+)
+from rstream.items.batch import VS
+from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.set_duration import SetDuration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def is_event_time(plan: LogicalNode, name: str) -> bool:
+    """Whether column ``name`` of ``plan`` says when each event starts."""
+    return _is_start(plan, Column(name, plan.schema.field(name).type))
+
+
+def _is_start(plan: LogicalNode, expr: Node) -> bool:
+    if _is_cast_of(expr, VS):
+        return True
+    match plan:
+        case Source(spec=spec):
+            vs = Column(spec.vs) if isinstance(spec.vs, str) else spec.vs
+            return isinstance(vs, Node) and _bare(expr) == _bare(vs)
+        case Project(input=below, columns=columns):
+            return _is_start(below, rename_columns(expr, dict(columns)))
+        case Lifetime(input=below, change=SetDuration() | Extend()):
+            return _is_start(below, expr)
+        case Explode(column=column) if column in expr.columns():
+            return False
+        case Union(branches=branches):
+            return all(_is_start(branch, expr) for branch in branches)
+        case Filter() | Explode() | Recover() | Exchange():
+            return _is_start(plan.input, expr)
+        case Join():
+            return any(_is_start(side, inner) for side, inner in _points(plan, expr))
+        case _:
+            return False
+
+
+def _points(join: Join, expr: Node) -> Iterator[tuple[LogicalNode, Node]]:
+    """The side of points that ``expr`` reads: a pair starts where such a side's event does."""
+    for side, plan in (("left", join.left), ("right", join.right)):
+        theirs: dict[str, Node] = {
+            output: Column(column, plan.schema.field(column).type)
+            for of, column, output in join.columns
+            if of == side
+        }
+        kept = side == "left" or join.how == "inner"
+        if kept and plan.is_point and set(expr.columns()) <= set(theirs):
+            yield plan, rename_columns(expr, theirs)
+
+
+def _bare(node: Node) -> Node:
+    """Without casts between types of times, and without the types of columns."""
+    while isinstance(node, Call) and node.function == "cast":  # ends: a tree is finite
+        node = node.args[0]
+    return Column(node.name) if isinstance(node, Column) else node
+
+
+def _is_cast_of(expr: Node, time: str) -> bool:
+    is_cast = isinstance(expr, Call) and expr.function == "cast" and is_time(expr.type)
+    return is_cast and _bare(expr) == Column(time)

@@ -1,0 +1,227 @@
+"""Window functions in FROM: ``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))``.
+
+With ``GROUP BY window_start, window_end`` they are the windows of the aggregation, as if they
+stood in GROUP BY. Without it each row comes once per window that it is in, with the window's
+bounds as columns, and lives from its own start to the window's end: so rows of one window overlap,
+and joins of them are joins in the window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.api.expressions import Expr, col, lit, ve, vs
+from planner.logical.event_time import is_event_time
+from planner.logical.windows import (
+    CumulatingWindow,
+    SessionWindow,
+    Window,
+    cumulating,
+    hopping,
+    session,
+    tumbling,
+)
+from planner.sql.expressions.scope import Scope, Visible, WindowInFrom, scope_of
+from planner.sql.expressions.windowing import length
+from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
+from rstream.items.batch import VS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.api.stream import Stream
+    from planner.logical.windows import AnyWindow
+    from planner.sql.expressions.names import Names
+    from planner.sql.reading.parsing import SqlText
+
+#: Function -> what makes the window of its lengths, and their names; ``?``: may be left out.
+_FUNCTIONS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
+    "TUMBLE": (tumbling, ("SIZE", "OFFSET?")),
+    "HOP": (
+        lambda slide, size, offset=0: hopping(size, slide, offset),
+        ("SLIDE", "SIZE", "OFFSET?"),
+    ),
+    "SESSION": (session, ("GAP",)),
+    "CUMULATE": (
+        lambda step, size, offset=0: cumulating(size, step, offset),
+        ("STEP", "SIZE", "OFFSET?"),
+    ),
+}
+BOUNDS = ("window_start", "window_end", "window_time")
+#: Of windows that overlap: each row is there once for each of them.
+_COPIES_MAX = 100
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The arguments of a window function, by name."""
+
+    node: WindowTable
+    text: SqlText
+    table: exp.Table
+    time: exp.Expr
+    keys: tuple[exp.Column, ...]
+    lengths: tuple[exp.Expr, ...]
+
+    @property
+    def name(self) -> str:
+        return self.node.name.upper()
+
+
+def window_table(node: WindowTable, names: Names) -> Scope:
+    """The relation of a window function, whose windows are still to be used."""
+    call = _read(node, names.text)
+    stream = names.stream(call.table)
+    relation = node.alias or call.table.name
+    scope = scope_of(stream, relation)
+    _check_time(call, scope)
+    for bound in BOUNDS:
+        if bound in stream.schema.names:
+            raise call.text.error(node, f"the stream has a column {bound!r}; rename it first")
+    keys = tuple(scope.column(key, call.text) for key in call.keys)
+    if keys and call.name != "SESSION":
+        raise call.text.error(call.keys[0], f"{call.name} takes no PARTITION BY; SESSION does")
+    window = WindowInFrom(_spec(call), relation, keys)
+    return replace(scope, window=window)
+
+
+def bound_of(window: WindowInFrom, name: str) -> Expr:
+    """The bound of a window, over the result of an aggregation by it."""
+    if name == "window_start":
+        spec = window.spec
+        return (
+            _floored(vs(), spec.size_us, spec.offset_us)
+            if isinstance(spec, CumulatingWindow)
+            else vs()
+        )
+    return ve() if name == "window_end" else ve() - lit(_MILLISECOND)
+
+
+def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
+    """The rows with the bounds of their windows as columns, once per window."""
+    window = scope.window
+    if window is None or window.is_used:
+        return scope
+    spec = window.spec
+    if not isinstance(spec, Window):
+        kind = "SESSION" if isinstance(spec, SessionWindow) else "CUMULATE"
+        raise names.text.error(
+            node, f"rows of {kind} cannot stand alone; write GROUP BY window_start, window_end"
+        )
+    if spec.size_us % spec.every_us or spec.size_us // spec.every_us > _COPIES_MAX:
+        raise names.text.error(
+            node,
+            f"rows of HOP stand alone if SIZE is a multiple of SLIDE, at most {_COPIES_MAX} times "
+            "it; else write GROUP BY window_start, window_end",
+        )
+    phases = range(0, spec.size_us, spec.every_us)
+    with names.text.located(node):
+        first, *others = (
+            _in_windows(scope.stream, spec.size_us, spec.offset_us + phase) for phase in phases
+        )
+        stream = first.union(*others)
+    added = tuple(Visible(window.relation, name, name) for name in BOUNDS)
+    tumbles = spec.size_us == spec.every_us
+    return replace(
+        scope,
+        stream=stream,
+        columns=(*scope.columns, *added),
+        window=replace(window, is_used=True) if tumbles else None,
+    )
+
+
+def joined_windows(left: Scope, right: Scope) -> WindowInFrom | None:
+    """The windows by which pairs may be grouped: those of one side, or the same of both."""
+    mine, theirs = left.window, right.window
+    if mine is None or theirs is None:
+        return mine or theirs
+    return mine if mine.spec == theirs.spec and mine.is_used and theirs.is_used else None
+
+
+def _in_windows(stream: Stream, size_us: int, offset_us: int) -> Stream:
+    """Rows that live to the end of their tumbling window; pieces of those that are in several."""
+    pieces = stream if stream.plan.is_point else stream.chop(size_us, offset_us)
+    start = _floored(vs(), size_us, offset_us)
+    end = start + lit(timedelta(microseconds=size_us))
+    bounded = pieces.with_columns(
+        window_start=start, window_end=end, window_time=end - lit(_MILLISECOND)
+    )
+    lasting = bounded.set_duration(size_us).chop(size_us, offset_us)
+    return lasting.filter(vs() < col("window_end"))
+
+
+def _floored(time: Expr, size_us: int, offset_us: int) -> Expr:
+    offset = lit(timedelta(microseconds=offset_us))
+    if offset_us == 0:
+        return time.dt.truncate(size_us)
+    return (time - offset).dt.truncate(size_us) + offset
+
+
+def _spec(call: _Call) -> AnyWindow:
+    make, wanted = _FUNCTIONS[call.name]
+    values = [
+        length(part, call.text, least=None if what == "OFFSET?" else 1)
+        for part, what in zip(call.lengths, wanted, strict=False)
+    ]
+    if call.name in ("HOP", "CUMULATE") and values[0] > values[1]:
+        shorter, longer = wanted[:2]
+        raise call.text.error(
+            call.node, f"{call.name} takes the {shorter} first, then the {longer}, which is longer"
+        )
+    with call.text.located(call.node):
+        return make(*values)
+
+
+def _read(node: WindowTable, text: SqlText) -> _Call:
+    """The arguments, by place or by name (``SIZE => ...``)."""
+    name = node.name.upper()
+    wanted = ("DATA", "TIMECOL", *_FUNCTIONS[name][1])
+    known = {what.removesuffix("?"): what for what in wanted}
+    found: dict[str, exp.Expr] = {}
+    for place, part in enumerate(node.expressions):
+        key = part.this.name.upper() if isinstance(part, exp.Kwarg) else None
+        if key is None and place < len(wanted):
+            key = wanted[place].removesuffix("?")
+        if key not in known or key in found:
+            raise text.error(part, _usage(name, wanted))
+        found[key] = part.expression if isinstance(part, exp.Kwarg) else part
+    if any(what not in found for what in wanted if not what.endswith("?")):
+        raise text.error(node, _usage(name, wanted))
+    table, keys = found["DATA"], ()
+    if isinstance(table, TableArgument):
+        keys, table = tuple(table.expressions), table.this
+    if isinstance(table, exp.Column) and not table.table:
+        table = exp.Table(this=table.this)
+    if not isinstance(table, exp.Table):
+        raise text.error(table, f"{name} takes the name of a stream; name a query by WITH or VIEW")
+    time = found["TIMECOL"]
+    time = time.this if isinstance(time, Descriptor) else time
+    lengths = tuple(found[what] for what in known if what in found)[2:]
+    return _Call(node, text, table, time, keys, lengths)
+
+
+def _usage(name: str, wanted: Sequence[str]) -> str:
+    shown = {"DATA": "TABLE t", "TIMECOL": "DESCRIPTOR(ts)"}
+    parts = [shown.get(w, f"[{w[:-1]}]" if w.endswith("?") else w) for w in wanted]
+    return f"write {name}({', '.join(parts)})"
+
+
+def _check_time(call: _Call, scope: Scope) -> None:
+    """Windows go by the start of events, so the column has to be that."""
+    time = call.time
+    if isinstance(time, exp.Anonymous) and time.name.lower() == "vs":
+        return
+    if not isinstance(time, exp.Column):
+        raise call.text.error(time, "the time of a window is a column: DESCRIPTOR(ts)")
+    column = scope.column(time, call.text)
+    if column != VS and not is_event_time(scope.stream.plan, column):
+        raise call.text.error(
+            time,
+            f"{time.name!r} is not the time of {scope.relations[0]!r}: windows go by the column "
+            "that WATERMARK FOR or vs = names, or by vs()",
+        )

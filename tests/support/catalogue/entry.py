@@ -1,0 +1,154 @@
+"""An entry of the catalogue, the rows that it is asked of, and both answers."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from random import Random
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from planner import Stream, event, sql, vs
+from planner.physical.lower import lower
+from tests.support.plan_runner import answer
+
+_START = datetime(2026, 1, 1, 12, tzinfo=UTC)
+_WORDS = [
+    *("", "a", "ab", "Ab c", "hello world", "x1y22z", "é", "a,b,c", "  pad ", "%_", "TRUE"),
+    *('{"a": {"b": 7}, "l": [1, "z"], "s": "t"}', '{"a": null}', "[10, 20]", "{", "42"),
+]
+_FLOATS = [0.0, -0.0, 0.5, -2.5, 2.5, 1e10, -1e-3, 3.0, 100.0, math.pi]
+_DATES = [date(1969, 12, 31), date(2024, 2, 29), date(2026, 1, 1), date(2020, 12, 31)]
+T = {
+    "n": "int64", "k": "string", "i": "int64", "j": "int64", "f": "float64", "g": "float64",
+    "s": "string", "w": "string", "p": "bool", "q": "bool", "d": "date", "m": "timestamp",
+}  # fmt: skip
+U = {"k": "string", "y": "int64"}
+ROWS = 60
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One function, clause or window form.
+
+    ``ours`` is an expression over ``t``, or a query; ``duck`` what DuckDB calls it (None: the
+    same). ``hint``: it is refused, with these words.
+    """
+
+    name: str
+    ours: str
+    duck: str | None = None
+    hint: str | None = None
+
+
+@functools.cache
+def rows() -> tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...]]:
+    """The rows of ``t`` and ``u``, times included."""
+    rng = Random(14)
+    t: list[dict[str, Any]] = []
+    at = _START
+    for n in range(ROWS):
+        at += timedelta(seconds=rng.choice([1, 2, 5, 9, 30]), microseconds=rng.randrange(1000))
+        t.append({"ts": at, "n": n, **{name: _value(rng, name) for name in T if name != "n"}})
+    u = [
+        {
+            "ts": _START + timedelta(seconds=30 * n),
+            "te": _START + timedelta(seconds=30 * n + rng.choice([10, 60, 200])),
+            "k": rng.choice(["a", "b", "c", None]),
+            "y": n,
+        }
+        for n in range(12)
+    ]
+    return tuple(t), tuple(u)
+
+
+def _value(rng: Random, name: str) -> Any:
+    if rng.random() < 0.15:
+        return None
+    match T[name]:
+        case "int64":
+            return rng.choice([0, 1, -1, 2, 5, 63, -7, 100, 2**31, rng.randrange(-50, 50)])
+        case "float64":
+            return rng.choice(_FLOATS)
+        case "bool":
+            return rng.random() < 0.5
+        case "date":
+            return rng.choice(_DATES)
+        case "timestamp":
+            day = datetime.combine(rng.choice(_DATES), datetime.min.time(), UTC)
+            return day + timedelta(microseconds=rng.randrange(86_400_000_000))
+    return rng.choice(["a", "b", "c"] if name == "k" else _WORDS)
+
+
+@functools.cache
+def streams() -> dict[str, Stream]:
+    """``t``, whose rows are points at ``ts``, and ``u``, whose rows live from ``ts`` to ``te``."""
+    t, u = rows()
+    points = [event(_us(row["ts"]), **{n: row[n] for n in T}) for row in t]
+    lasting = [event(_us(r["ts"]), _us(r["te"]), **{n: r[n] for n in U}) for r in u]
+    return {
+        "t": Stream.from_items(T, points).with_columns(ts=vs()),
+        "u": Stream.from_items(U, lasting),
+    }
+
+
+def _us(time: datetime) -> int:
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+@functools.cache
+def connection() -> duckdb.DuckDBPyConnection:
+    """DuckDB with the same tables, in UTC."""
+    found = duckdb.connect()
+    found.execute("SET TimeZone = 'UTC'")
+    for name, table in zip("tu", rows(), strict=True):
+        plain = [{c: _plain_time(v) for c, v in row.items()} for row in table]
+        kinds = {"string": pa.string(), "bool": pa.bool_(), "date": pa.date32()}
+        kinds |= {"int64": pa.int64(), "float64": pa.float64(), "timestamp": pa.timestamp("us")}
+        columns = {**(T if name == "t" else U), "ts": "timestamp", "te": "timestamp"}
+        schema = pa.schema([(c, kinds[columns[c]]) for c in plain[0]])
+        found.register(name, pa.Table.from_pylist(plain, schema=schema))
+    return found
+
+
+def _plain_time(value: Any) -> Any:
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+def asked(text: str) -> str:
+    """The query of an entry; an expression is one of every row."""
+    starts = text.lstrip().upper()
+    is_query = starts.startswith(("SELECT", "WITH", "CREATE"))
+    return text if is_query else f"SELECT n, {text} AS v FROM t"
+
+
+def ours(text: str) -> list[tuple[Any, ...]]:
+    """The answer here, without lifetimes."""
+    stream = sql(asked(text), streams())
+    assert isinstance(stream, Stream)
+    plan = lower(stream.to_parquet(), root="memory://catalogue", parallelism=1)
+    found = answer(plan).select(stream.schema.names).to_pylist()
+    return _sorted([tuple(row.values()) for row in found])
+
+
+def ducks(text: str) -> list[tuple[Any, ...]]:
+    """DuckDB's answer."""
+    return _sorted(connection().execute(asked(text)).fetchall())
+
+
+def _sorted(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted((tuple(_plain(v) for v in row) for row in found), key=repr)
+
+
+def _plain(value: Any) -> Any:
+    """Doubles to twelve digits, as both add and round in their own ways; times without zone."""
+    if isinstance(value, float):
+        short = float(f"{value:.11e}")
+        return 0.0 if short == 0 else short
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return _plain_time(value)
