@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import uuid
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
 
     from rstream import BlobStore
 
+
+# Compiled modules are kept, whatever the environment says: each worker would rewrite all assertions
+# again, and each of a hundred processes that tests start would compile all modules again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The machine is shared: how long an example takes, or takes to be drawn, says nothing.
 settings.register_profile(
