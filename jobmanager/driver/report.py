@@ -24,7 +24,7 @@ _US_PER_S = 1_000_000
 NOBODY: dict[str, Any] = {
     "epoch": 0,
     "host": "",
-    "pid": 0,
+    "pid": None,  # not 0: `kill -9 0` would end whoever asked
     "checkpoint": "",
     "inputs": [],
     "outputs": [],
@@ -105,7 +105,7 @@ def _instance(manager: JobManager, vertex: VertexState, instance: InstanceState)
         "state": instance.state,
         "epoch": instance.epoch,
         "host": instance.host,
-        "pid": host.pid if host is not None else 0,
+        "pid": (host.pid or None) if host is not None else None,
         "checkpoint": instance.checkpoint,
         "inputs": list(instance.consumed),
         "outputs": list(instance.outputs),
@@ -161,7 +161,7 @@ def _host(
         "host": host.name,
         "state": host.condition if is_open else "stopped",
         "machine": host.machine,
-        "pid": host.pid,
+        "pid": host.pid or None,
         "address": host.address,
         "cannot_drain": why_not(host) if is_open else "the job has ended",
     }

@@ -7,7 +7,7 @@ A null or empty list gives no row, as in SQL's ``explode``; a null element gives
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Explode(RowByRow):
     """Unnests the list column ``column``."""
+
+    holds_ctis: ClassVar[bool] = False
 
     column: str
 

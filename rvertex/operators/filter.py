@@ -7,7 +7,7 @@ A source may ask a predicate that is total in place of a filter right behind it
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Filter(RowByRow):
     """Keeps events for which ``predicate`` evaluates to true."""
+
+    holds_ctis: ClassVar[bool] = False
 
     predicate: Evaluator
     #: It fails for no row and reads no lifetime, so it may be asked before rows are ordered.

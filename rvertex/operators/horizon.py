@@ -15,7 +15,7 @@ whole yet, is wrong in content but not in form, and lies before the second one's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,8 +87,6 @@ def least_us(durations: Durations) -> int | None:
 
 class RowByRow:
     """Base of specifications of operators without a state that leave lifetimes as they are."""
-
-    holds_ctis: ClassVar[bool] = False
 
     __slots__ = ()
 

@@ -7,7 +7,7 @@ source is passed by reference; a projection that only does that copies nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -26,6 +26,8 @@ Column = tuple[str, Evaluator | str]
 @dataclass(frozen=True, slots=True)
 class Project(RowByRow):
     """Output columns in order: a name, and an expression or the name of an input column."""
+
+    holds_ctis: ClassVar[bool] = False
 
     columns: tuple[Column, ...]
 

@@ -37,8 +37,6 @@ from rvertex.events.run import NO_CTIS, Run, to_items
 from rvertex.operators.cti_forwarding import ForwardCtis
 from rvertex.operators.horizon import horizon_of, output_duration_of
 from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
-from rvertex.operators.user.keyed_process import KeyedProcessing
-from rvertex.operators.user.transform import UserOperator
 from tests.support.exact import assert_same_items
 from tests.support.small_limits import small_limits
 
@@ -179,7 +177,7 @@ def assert_cut_invariant(
     whole = run_cut(spec, inputs, input_schemas, ())
     check_output(whole, payload)
     expected = items_of(whole, payload)
-    if not (spec.holds_ctis or isinstance(spec, (ForwardCtis, KeyedProcessing, UserOperator))):
+    if not (spec.holds_ctis or isinstance(spec, ForwardCtis)):
         without = [Run(run.events.slice(0, 0), run.ctis) for run in inputs]
         ctis = spec.open(input_schemas).process(without).ctis
         assert np.array_equal(ctis, whole[0].ctis), (

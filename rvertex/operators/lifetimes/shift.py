@@ -14,7 +14,7 @@ the time axis is INF_TIME; a start that would leave it is an error; a CTI that w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rstream.items.batch import VE, VS, int64_column
 from rstream.types import INF_TIME, MIN_TIME
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Shift(RowByRow):
     """Moves lifetimes and CTIs by ``duration_us``."""
+
+    holds_ctis: ClassVar[bool] = False
 
     duration_us: int
 

@@ -11,7 +11,7 @@ end at different times, more may be kept than must be.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Extremes(RowByRow):
     """Keeps the events of extreme ``column``, a column of integers."""
+
+    holds_ctis: ClassVar[bool] = False
 
     column: str
     is_max: bool

@@ -50,11 +50,11 @@ def test_rows_tell_where_instances_are() -> None:
     assert list(rows) == list(manager.topology.vertices)
     first, second = list(rows.values())[:2]
     assert (first["state"], first["host"], first["pid"]) == ("starting", "h0.0", 11)
-    assert (second["state"], second["host"], second["pid"]) == ("waiting", "", 0)
+    assert (second["state"], second["host"], second["pid"]) == ("waiting", "", None)
     hosts = status_of(manager, now_us=0)["hosts"]
     assert [(h["host"], h["state"], h["pid"]) for h in hosts] == [
         ("h0.0", "ready", 11),
-        ("h1.0", "starting", 0),
+        ("h1.0", "starting", None),
     ]
 
 
