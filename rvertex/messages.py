@@ -1,24 +1,15 @@
-"""What a host and the job manager say to each other, and its bytes.
+"""What a host and the job manager say to each other.
 
-Notices go up (past tense), instructions come down (imperative). On the wire a message is a msgpack
-map ``{"v": version, "t": type, field: value...}``; decoding checks the version, the fields and
-their types, and nothing is ever unpickled. A host that gets a message it cannot read stops.
+Notices go up (past tense), instructions come down (imperative); :mod:`rvertex.message_codec` has
+their bytes. A host that gets a message it cannot read stops.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import types
 import typing
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
 
-import msgpack
-
-from rvertex.errors import InvalidMessageError
-
-PROTOCOL_VERSION = 4
-M = TypeVar("M")
+from rvertex.message_codec import MessageCodec
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +38,27 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class LogProgress:
+    """Where a source vertex stands in one partition of a live log."""
+
+    #: The log's own number of the partition.
+    partition: int
+    #: Next position to read.
+    position: int
+    #: Rows between that and the end of the log; -1: unknown.
+    lag: int
+    #: No later row is below it; MIN_TIME before the first.
+    frontier: int
+    #: Greatest event time of its rows.
+    max_vs: int
+    #: "active", "idle" (it holds nothing back), "ended".
+    state: str
+    #: Positions that the log no longer had, and rows that could not be decoded.
+    lost: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
 class VertexProgress:
     """Where an instance stands. Sequence numbers are "next": consumed, written, durable."""
 
@@ -61,6 +73,10 @@ class VertexProgress:
     max_vs: int
     counts: Counts
     tail_bytes: int
+    #: Of a source of live logs.
+    logs: tuple[LogProgress, ...] = field(default=(), repr=False)
+    #: What it waits for besides input; empty if for nothing.
+    waiting: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +85,8 @@ class Progress:
 
     host: str
     vertices: tuple[VertexProgress, ...]
+    #: When it was made, by the host's monotonic clock, us.
+    sent_us: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +239,35 @@ class TakeCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """What the partitions of a stage's logs have reached that are not idle."""
+
+    stage: str
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """The report that the host made at ``sent_us`` has come, and the host still holds its slot.
+
+    From then on the host has a lease: so long its sources may use rows of live logs.
+    """
+
+    host: str
+    sent_us: int
+    reached: tuple[Reached, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndSource:
+    """End the live logs of a source vertex at what was read of them."""
+
+    host: str
+    vertex: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class StopVertex:
     """Close an instance. With ``flush``, what it wrote is made durable first, else forgotten."""
 
@@ -265,81 +312,10 @@ HostNotice = (
     | ItemsLost
     | OutputLost
 )
-HostInstruction = Locate | StartVertex | TakeCheckpoint | StopVertex | Collect | StopHost
+HostInstruction = (
+    Locate | StartVertex | TakeCheckpoint | Confirm | EndSource | StopVertex | Collect | StopHost
+)
 HOST_NOTICES: tuple[type, ...] = typing.get_args(HostNotice)
-
-
-class MessageCodec(Generic[M]):
-    """Bytes of the messages of one closed set of types."""
-
-    def __init__(self, kinds: tuple[type, ...]) -> None:
-        self._kinds = {kind.__name__: kind for kind in kinds}
-
-    def encode(self, message: M) -> bytes:
-        """The message as msgpack."""
-        assert type(message).__name__ in self._kinds, message
-        return msgpack.packb(  # type: ignore[no-any-return]
-            {"v": PROTOCOL_VERSION, "t": type(message).__name__, **_plain(message)}
-        )
-
-    def decode(self, data: bytes) -> M:
-        """The message in ``data``.
-
-        Raises:
-            InvalidMessageError: not msgpack, another version, an unknown type, a wrong field.
-        """
-        try:
-            fields = msgpack.unpackb(data)
-        except (ValueError, msgpack.UnpackException) as error:
-            raise InvalidMessageError(f"not msgpack: {error}") from error
-        if not isinstance(fields, dict) or fields.pop("v", None) != PROTOCOL_VERSION:
-            raise InvalidMessageError(f"not protocol version {PROTOCOL_VERSION}")
-        kind = self._kinds.get(fields.pop("t", ""))
-        if kind is None:
-            raise InvalidMessageError("unknown type of message")
-        return _build(kind, fields)  # type: ignore[no-any-return]
-
-
-def _plain(value: Any) -> Any:
-    """What msgpack can write: dataclasses as maps, also in tuples, which are all of one kind."""
-    if isinstance(value, tuple):
-        return [_plain(v) for v in value] if value and dataclasses.is_dataclass(value[0]) else value
-    if dataclasses.is_dataclass(value):
-        return {name: _plain(getattr(value, name)) for name in _hints(type(value))}
-    return value
-
-
-def _build(kind: type, fields: Any) -> Any:
-    if not isinstance(fields, dict):
-        raise InvalidMessageError(f"{kind.__name__}: expected a map")
-    hints = _hints(kind)
-    if fields.keys() != hints.keys():
-        raise InvalidMessageError(f"{kind.__name__}: fields {sorted(fields)}")
-    return kind(**{name: _value(kind, name, hints[name], fields[name]) for name in hints})
-
-
-def _value(kind: type, name: str, hint: Any, value: Any) -> Any:
-    if isinstance(hint, types.GenericAlias):
-        item = typing.get_args(hint)[0]
-        if not isinstance(value, list):
-            raise InvalidMessageError(f"{kind.__name__}.{name}: expected a list")
-        if all(type(v) is item for v in value):
-            return tuple(value)
-        return tuple(_value(kind, name, item, v) for v in value)
-    if dataclasses.is_dataclass(hint):
-        return _build(hint, value)  # type: ignore[arg-type]
-    if type(value) is not hint:
-        raise InvalidMessageError(f"{kind.__name__}.{name}: expected {hint.__name__}")
-    return value
-
-
-_HINTS: dict[type, dict[str, Any]] = {}
-
-
-def _hints(kind: type) -> dict[str, Any]:
-    if kind not in _HINTS:
-        _HINTS[kind] = typing.get_type_hints(kind)
-    return _HINTS[kind]
 
 
 NOTICE_CODEC: MessageCodec[HostNotice] = MessageCodec(HOST_NOTICES)

@@ -18,7 +18,7 @@ from planner.explain.json import VERSION
 from rstream.format.codec import FORMAT_VERSION
 from rstream.format.segment_file import READ_VERSIONS
 from rvertex.checkpoint.codec import MAGIC
-from rvertex.messages import PROTOCOL_VERSION
+from rvertex.message_codec import PROTOCOL_VERSION
 
 ROOT = Path(__file__).parent.parent
 NUMBERS = {

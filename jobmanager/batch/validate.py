@@ -18,6 +18,7 @@ from jobmanager.options import configured
 from planner import Query, Stream
 from planner.batch.spark_sql import physical
 from planner.cost.options import PARALLELISM
+from planner.logical.traversal import refuse_endless
 from rstream.items.batch import VE, VS
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def collect_batch(
         UnsupportedInBatchError: Spark SQL has no exact counterpart of something in the plan.
         BatchDataError: a value the query cannot handle, or an ambiguous ``first`` or ``last``.
     """
+    refuse_endless(stream.plan, "collect_batch()")
     from planner.batch.compile import collect as collect_by_spark  # starts Java
 
     return collect_by_spark(

@@ -13,6 +13,7 @@ from jobmanager.driver.job import run
 from jobmanager.driver.lost_rows import lost_lines
 from jobmanager.errors import LateRowsWarning
 from planner import Stream
+from planner.logical.traversal import refuse_endless
 from rstream import read_events
 from rstream.errors import UsageError
 from rstream.items.batch import VS
@@ -41,6 +42,7 @@ def collect(
             f"collect() takes a Stream (without .to_parquet()), not a {type(stream).__name__}; "
             ".window(...).agg(...) makes one of a group_by"
         )
+    refuse_endless(stream.plan, "collect()")
     with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:
         job = run(
             stream.to_parquet(technical_columns=True),

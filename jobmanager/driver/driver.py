@@ -34,6 +34,7 @@ from jobmanager.state.messages import (
     DrainRequested,
     EndJob,
     Feed,
+    FinishRequested,
     HostLost,
     JobResumed,
     JobStarted,
@@ -123,6 +124,10 @@ class Driver:
     def cancel(self) -> None:
         """Ask for the end of the job; from any thread."""
         self._notices.put(CancelRequested())
+
+    def finish(self) -> None:
+        """Ask for the end of live sources at what they have read; from any thread."""
+        self._notices.put(FinishRequested())
 
     def run(self, *, resumed: bool) -> None:
         """Start (or take over) the job and serve it until it has ended."""

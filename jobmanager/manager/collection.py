@@ -16,6 +16,7 @@ import operator
 from typing import TYPE_CHECKING
 
 from jobmanager.config import KEEP_ALL
+from jobmanager.manager import live
 from jobmanager.manager.joining import answered
 from jobmanager.state.job_state import US_PER_S
 from jobmanager.state.low_water_marks import LowWaterMarks, low_water_marks
@@ -56,6 +57,7 @@ def progress(job: JobState, notice: Progress) -> None:
             host.losses = 0
             job.advanced_us = job.now_us
     release_volatile(job, [report.vertex for report in notice.vertices])
+    live.confirm(job, notice)
 
 
 def release_volatile(job: JobState, vertices: Iterable[str]) -> None:

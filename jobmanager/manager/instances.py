@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobmanager.errors import NotDeterministicError
+from jobmanager.manager.live import tell_end
 from jobmanager.state.job_state import US_PER_S
 from jobmanager.state.placement import slots_for_restart
 from jobmanager.state.records import InstanceState
@@ -222,6 +223,7 @@ def started(job: JobState, notice: VertexStarted) -> None:
         return
     instance.state = "running"
     publish(job, job.vertices[notice.vertex])
+    tell_end(job, job.vertices[notice.vertex], instance)
 
 
 def finished(job: JobState, notice: VertexFinished) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from jobmanager.errors import NoCheckpointError, NotDeterministicError
-from jobmanager.manager import collection, damage, hosts, instances, joining, takeover
+from jobmanager.manager import collection, damage, hosts, instances, joining, live, takeover
 from jobmanager.manager.stragglers import Stragglers
 from jobmanager.state.job_state import US_PER_S, JobState
 from jobmanager.state.messages import (
@@ -24,6 +24,7 @@ from jobmanager.state.messages import (
     CheckpointsKept,
     DrainRequested,
     Feed,
+    FinishRequested,
     HostLost,
     JobResumed,
     JobStarted,
@@ -177,6 +178,8 @@ class JobManager:
                 pass  # it is written for a successor
             case CancelRequested():
                 job.end("cancelled", "")
+            case FinishRequested():
+                live.end_sources(job)
             case DrainRequested() | StragglerFound() | TwinLevel() | RestartDue():
                 self._own_finding(notice)
             case _:
@@ -228,7 +231,7 @@ class JobManager:
         job.now_us = max(job.now_us, now_us)
         hosts.check_limits(job)
         stalled_s = (job.now_us - job.advanced_us) / US_PER_S
-        if stalled_s > job.config.stall_wait_s:
+        if stalled_s > job.config.stall_wait_s and not live.is_endless(job):
             busy = "".join(f"; {host.busy}" for host in job.hosts if host.busy)
             job.end("failed", f"no vertex got further for {stalled_s:.0f} s (stall_wait_s){busy}")
         if not job.is_open:

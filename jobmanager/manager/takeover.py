@@ -29,6 +29,7 @@ from jobmanager.manager.collection import (
 from jobmanager.manager.damage import output_restored
 from jobmanager.state.messages import (
     CheckpointsKept,
+    FinishRequested,
     JobResumed,
     JobStarted,
     OutputDamaged,
@@ -57,6 +58,8 @@ def recall(job: JobState, notice: Notice) -> None:
             collect_now_and_then(job)
         case OutputDamaged(stream=stream):
             job.vertices[job.topology.writer(stream)].is_finished = False
+        case FinishRequested():
+            job.is_finishing = True
         case OutputRestored():
             output_restored(job, notice)
         case CheckpointsKept():

@@ -72,6 +72,8 @@ class JobState:
         #: the clock of checkpoints.
         self.uncollected = 0
         self.collected_us = 0
+        #: Live sources are to end at what they have read.
+        self.is_finishing = False
         self.out: list[Instruction] = []
 
     @property

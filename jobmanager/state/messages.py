@@ -11,6 +11,7 @@ import typing
 from dataclasses import dataclass
 
 from jobmanager.state.tracker import CheckpointRef  # noqa: TC001  (the codec reads the hints)
+from rvertex.message_codec import MessageCodec
 from rvertex.messages import (
     HOST_NOTICES,
     Counts,
@@ -18,7 +19,6 @@ from rvertex.messages import (
     HostInstruction,
     HostNotice,
     Mark,
-    MessageCodec,
     Progress,
 )
 
@@ -55,6 +55,11 @@ class HostLost:
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
     """A user asked for the end of the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRequested:
+    """A user wants live sources to end at what they have read, and the job to finish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +236,7 @@ ShellNotice = (
     | JobResumed
     | HostLost
     | CancelRequested
+    | FinishRequested
     | DrainRequested
     | StragglerFound
     | TwinLevel

@@ -15,7 +15,7 @@ from rvertex.messages import Counts
 
 if TYPE_CHECKING:
     from jobmanager.state.topology import VertexShape
-    from rvertex.messages import VertexFinished, VertexProgress
+    from rvertex.messages import LogProgress, VertexFinished, VertexProgress
 
 
 @dataclass(slots=True)
@@ -108,6 +108,9 @@ class InstanceState:
     cti: int = MIN_TIME
     max_vs: int = MIN_TIME
     tail_bytes: int = 0
+    #: Of a live source: its partitions; and what it waits for besides rows.
+    logs: tuple[LogProgress, ...] = ()
+    waiting: str = ""
 
     @property
     def position(self) -> tuple[int, ...]:
@@ -124,6 +127,7 @@ class InstanceState:
         self.reached(report.inputs, report.outputs)
         self.durable, self.cti, self.max_vs = report.durable, report.cti, report.max_vs
         self.tail_bytes = report.tail_bytes
+        self.logs, self.waiting = report.logs, report.waiting
 
 
 @dataclass(slots=True)

@@ -52,11 +52,20 @@ class VertexShape:
     is_exclusive: bool = False
     #: What it reads, if it is a source.
     source: SourceSpec | None = None
+    #: Of live logs, how many it reads.
+    log_partitions: int = 0
 
     @property
     def input_count(self) -> int:
         """How many sequence numbers its snapshots have on the input side."""
+        if self.is_live:
+            return 2 * self.log_partitions  # a position and a number of entries
         return 1 if self.is_source else len(self.inputs)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it reads live logs."""
+        return self.log_partitions > 0
 
 
 class Topology:
@@ -91,10 +100,17 @@ class Topology:
                 outputs=tuple(outputs),
                 recovery=spec.recovery,
                 source=None if spec.source is None else spec.source.spec,
-                is_exclusive=spec.recovery.strategy == "strong"
+                log_partitions=_log_partitions(spec),
+                is_exclusive=_log_partitions(spec) > 0
+                or spec.recovery.strategy == "strong"
                 or any(draws_values(operator) for operator in spec.operators),
             )
 
     def writer(self, stream: str) -> str:
         """The vertex that writes ``stream``."""
         return self.streams[stream].writer.vertex
+
+
+def _log_partitions(spec: VertexSpec) -> int:
+    source = spec.source
+    return 0 if source is None or source.spec.log is None else len(source.units)

@@ -30,7 +30,7 @@ from rstream.clock import SystemClock
 from rstream.log.durable import DurableLog
 from rstream.store.blobs import open_store
 from rstream.store.segment_names import parse_segment_name
-from rvertex.checkpoint.journal import PRODUCTIONS, STATES, VALUES
+from rvertex.checkpoint.journal import INTAKE, PRODUCTIONS, STATES, VALUES
 from rvertex.checkpoint.productions import parts_of_entries
 from rvertex.messages import CheckpointTaken
 
@@ -159,7 +159,7 @@ def _obsolete_files(root: JobRoot, job: JobState, announced: set[str]) -> list[s
     found = [path for path in root.store.list(CHECKPOINTS) if path not in needed]
     for vertex in job.topology.vertices:
         is_over = _is_over(job, vertex)
-        for kind in (VALUES, PRODUCTIONS):
+        for kind in (VALUES, PRODUCTIONS, INTAKE):
             *entries, _ = root.store.list(f"{kind}/{vertex}") or [""]  # the newest refuses zombies
             found += [e for e in entries if is_over or (e in announced and e not in needed)]
         states = root.store.list(f"{STATES}/{vertex}")

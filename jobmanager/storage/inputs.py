@@ -95,8 +95,9 @@ def inputs_of(plan: PhysicalPlan) -> Inputs:
 
 def _partitions(plan: PhysicalPlan) -> Iterator[SourcePartition]:
     for vertex in plan.vertices:
-        if vertex.source is not None and vertex.source.spec.format != "items":
-            yield vertex.source
+        source = vertex.source
+        if source is not None and source.spec.format != "items" and source.spec.log is None:
+            yield source
 
 
 def _listing(format: Format, path: str) -> dict[str, FileVersion]:

@@ -21,7 +21,16 @@ from rstream.store.part_files import split_part
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.discover import infer_schema
 from rvertex.sources.formats.row_log import holds_log
-from rvertex.sources.spec import DelayOrigin, Format, LatePolicy, OptionValue, SourceSpec
+from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY
+from rvertex.sources.spec import (
+    DelayOrigin,
+    Format,
+    Idle,
+    LatePolicy,
+    LogSpec,
+    OptionValue,
+    SourceSpec,
+)
 from rvertex.sources.times import is_time_type
 from rvertex.sources.versions import absolute
 
@@ -80,6 +89,13 @@ class FileOptions:
     partitions: int | None = None
     #: Types that override those of the files.
     schema: SchemaLike | None = None
+    #: Whether files that come later are read too, as they come.
+    follow: bool = False
+    #: What a partition that has fallen silent promises, and after how long.
+    idle: Idle = "follow"
+    idle_after: Duration = "2s"
+    #: How often a folder is looked at.
+    poll_every: Duration = "1s"
     #: CSV only.
     delimiter: str = ","
     null_values: Sequence[str] = ("",)
@@ -98,6 +114,7 @@ TEXT = FileOptions(vs=None, delay="0s")
 def file_source(format: Format, path: str, given: FileOptions) -> Source:
     """A source node over files; looks at the first of them for its columns."""
     options = given.reader_options(format)
+    log = _log_spec(given) if given.follow else None
     columns = _overridden(infer_schema(format, path, options), given.schema, path)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
     origin, delay_us, quantile = _delay(given.delay)
@@ -115,17 +132,49 @@ def file_source(format: Format, path: str, given: FileOptions) -> Source:
         delay_origin=origin,
         delay_quantile=quantile,
         late=given.late,
-        options=options,
+        options=options if log is None else (*options, *_folder_options(given)),
+        log=log,
         casts=tuple(schema_of(given.schema).names) if given.schema is not None else (),
     )
     return Source(spec, _checked_partitions(given.partitions), _label(path))
 
 
+def _log_spec(given: FileOptions) -> LogSpec:
+    """How a growing folder is read."""
+    if given.delay == AUTO:
+        raise InvalidPlanError(
+            f"follow=True with delay={given.delay!r}: what is still to come cannot be looked at; "
+            'say how far rows may be out of order, such as delay="10s"'
+        )
+    return LogSpec(idle=checked_idle(given.idle), idle_after_us=idle_after_us(given.idle_after))
+
+
+def checked_idle(idle: Idle) -> Idle:
+    """What a silent partition promises.
+
+    Raises:
+        InvalidPlanError: there is no such policy.
+    """
+    if idle not in ("follow", "clock", "wait"):
+        raise InvalidPlanError(f'idle={idle!r}: it is one of "follow", "clock", "wait"')
+    return idle
+
+
+def idle_after_us(idle_after: Duration) -> int:
+    """After how long without a row a partition may be idle, us."""
+    return positive_duration_us(idle_after, what="idle_after")
+
+
+def _folder_options(given: FileOptions) -> tuple[tuple[str, OptionValue], ...]:
+    partitions = _checked_partitions(given.partitions) or 1
+    every_us = positive_duration_us(given.poll_every, what="poll_every")
+    return ((PARTITIONS, partitions), (POLL_EVERY, every_us))
+
+
 def _delay(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
     """Where it comes from; a fixed one, us, or 0; the quantile of an estimated one: "p99" is 0.99.
 
-    All sources there are have an end, so each of them can be looked at whole. A source without an
-    end must refuse "auto" here: its delay is to be given.
+    Only a source with an end can be looked at whole: the delay of others is to be given.
     """
     if delay == AUTO:
         return "auto", 0, None

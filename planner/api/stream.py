@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from planner.api.agg import Agg
     from planner.api.expressions import Expr, ExprLike
-    from rvertex.sources.spec import LatePolicy
+    from rvertex.sources.spec import Idle, LatePolicy
 
 __all__ = ["GroupedStream", "Query", "Stream", "WindowedStream"]
 
@@ -83,6 +83,10 @@ class Stream(UserSteps["Stream"], Outputs):
         late: LatePolicy = "drop",
         partitions: int | None = None,
         schema: SchemaLike | None = None,
+        follow: bool = False,
+        idle: Idle = "follow",
+        idle_after: Duration = "2s",
+        poll_every: Duration = "1s",
     ) -> Stream:
         """Rows of a Parquet file or of a folder of such files.
 
@@ -94,8 +98,15 @@ class Stream(UserSteps["Stream"], Outputs):
         ``delay="p99"`` estimates it: as much as 99 % of the 16,384 rows before needed, anew every
         1,024 rows of a partition; the first 1,024 wait for each other. ``schema`` overrides
         column types.
+
+        ``follow=True``: the folder grows, and the job reads each file once, as it comes and is
+        complete; it looks every ``poll_every``. The ``delay`` must be given then. ``partitions``
+        read different files side by side. One that had no file for ``idle_after`` no longer holds
+        time back: it promises what the others have reached (``idle="follow"``), or the wall clock
+        less the delay (``"clock"``), or nothing (``"wait"``).
         """
-        given = FileOptions(vs, ve, delay, late, partitions, schema)
+        live = follow, idle, idle_after, poll_every
+        given = FileOptions(vs, ve, delay, late, partitions, schema, *live)
         return Stream(file_source("parquet", str(path), given))
 
     @staticmethod
@@ -110,10 +121,15 @@ class Stream(UserSteps["Stream"], Outputs):
         schema: SchemaLike | None = None,
         delimiter: str = ",",
         null_values: Sequence[str] = ("",),
+        follow: bool = False,
+        idle: Idle = "follow",
+        idle_after: Duration = "2s",
+        poll_every: Duration = "1s",
     ) -> Stream:
         """Rows of CSV files with a header line; see :meth:`from_parquet`."""
-        given = FileOptions(vs, ve, delay, late, partitions, schema, delimiter, null_values)
-        return Stream(file_source("csv", str(path), given))
+        live = follow, idle, idle_after, poll_every
+        csv = FileOptions(vs, ve, delay, late, partitions, schema, *live, delimiter, null_values)
+        return Stream(file_source("csv", str(path), csv))
 
     @staticmethod
     def from_json(
@@ -125,9 +141,14 @@ class Stream(UserSteps["Stream"], Outputs):
         late: LatePolicy = "drop",
         partitions: int | None = None,
         schema: SchemaLike | None = None,
+        follow: bool = False,
+        idle: Idle = "follow",
+        idle_after: Duration = "2s",
+        poll_every: Duration = "1s",
     ) -> Stream:
         """Objects of JSON-lines files; see :meth:`from_parquet`."""
-        given = FileOptions(vs, ve, delay, late, partitions, schema)
+        live = follow, idle, idle_after, poll_every
+        given = FileOptions(vs, ve, delay, late, partitions, schema, *live)
         return Stream(file_source("json", str(path), given))
 
     @staticmethod

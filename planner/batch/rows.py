@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from planner.cost.dealing import dealt, start_columns
+from planner.logical.traversal import refuse_endless
 from rstream.items.batch import CTI, KIND, VE, VS, event_schema, int64_column, kinds
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import LateRowError
@@ -42,6 +43,7 @@ def source_events(source: Source, parallelism: int, cti_every_us: int) -> tuple[
         StreamEngineError: what the readers raise, naming the file.
     """
     spec = source.spec
+    refuse_endless(source, "a batch")
     units = discover(spec)
     n = partition_count(spec, units, source.partitions, parallelism)
     times = survey(spec, units, start_columns(spec)) if spec.delay_origin == "auto" else ()

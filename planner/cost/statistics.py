@@ -74,6 +74,8 @@ class Discovery:
 
     def carried(self, spec: SourceSpec) -> tuple[str, ...]:
         """The columns of ``spec`` that pay as dictionaries."""
+        if spec.log is not None:
+            return ()
         key = fingerprint((source_key(spec), spec.schema))
         if key not in self._carried:
             self._carried[key] = columns_that_repeat(spec, self.units(spec))
@@ -85,6 +87,8 @@ class Discovery:
         Raises:
             SourceSchemaError: a column has a type that does not fit.
         """
+        if spec.log is not None:
+            return ()
         key = fingerprint((source_key(spec), spec.columns))
         if key not in self._notes:
             self._notes[key] = look_at_files(spec, self.units(spec))
@@ -94,6 +98,8 @@ class Discovery:
         """What ``look`` finds out about the sources of the plan."""
         known: dict[str, SourceStatistics] = {}
         for node in topological(plan):
+            if isinstance(node, Source) and node.spec.log is not None:
+                continue  # what is to come is not known
             if isinstance(node, Source) and source_key(node.spec) not in known:
                 found = look(node.spec, self.units(node.spec))
                 times = self.times(node.spec)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Generic, TypeVar
 
+from planner.errors import InvalidPlanError
 from planner.fingerprint import canonical, fingerprint
-from planner.logical.nodes import LogicalNode
+from planner.logical.nodes import LogicalNode, Source
 
 T = TypeVar("T")
 
@@ -113,3 +114,17 @@ def _alone(node: LogicalNode) -> str:
     below = ("input", "left", "right", "branches")
     own = [(f.name, getattr(node, f.name)) for f in fields(node) if f.name not in below]
     return type(node).__name__ + canonical(own)
+
+
+def refuse_endless(plan: LogicalNode, what: str) -> None:
+    """Refuse a plan with a source that has no end.
+
+    Raises:
+        InvalidPlanError: naming the source.
+    """
+    for node in topological(plan):
+        if isinstance(node, Source) and node.spec.log is not None and not node.spec.log.is_bounded:
+            raise InvalidPlanError(
+                f"{what} needs sources with an end, and {node.spec.shown or node.spec.path} grows "
+                "while it is read; give until=..., or leave out follow=True"
+            )

@@ -81,6 +81,9 @@ def _decided(
                 "leave recover_with(...) out: what it gave is logged"
             )
         return replace(vertex.recovery, strategy="strong"), f"{strange[0]} is not deterministic"
+    if vertex.source is not None and vertex.source.spec.log is not None:
+        found = checked(plan, vertex, durations, "checkpoint", 1)
+        return found, "it writes down what it decides about its logs"
     choice = builder.recovery or default
     if choice is None:
         return _cheapest(plan, vertex, durations)

@@ -33,10 +33,10 @@ from planner.physical.rules import filter_early, forward_ctis, late_decode, skip
 from planner.physical.sizing import add_costs, widths
 from planner.physical.stage_builder import Feed, StageBuilder
 from planner.physical.stages import Output, build_vertices, pair_spec, stateless_spec, summarise
-from rvertex.sources.discover import discover as discover_units
 from rvertex.sources.discover import partition_count
 from rvertex.sources.formats.carried import with_carried
 from rvertex.sources.formats.row_groups import marked
+from rvertex.sources.logs.opening import discover_units
 from rvertex.sources.statistics import statistics_of
 from rvertex.sources.survey import survey as survey_times
 
@@ -222,11 +222,12 @@ class _Lowering:
         self.notes += self._discovery.notes(spec)
         n = partition_count(spec, units, node.partitions, self._keyed_width())
         builder = self._builder("source", n)
-        builder.is_fixed = node.partitions is not None or spec.format in ("rstream", "log")
+        is_dealt = spec.format in ("rstream", "log") or spec.log is not None
+        builder.is_fixed = node.partitions is not None or is_dealt
         builder.label = node.label
         carried = () if node in self._mixed else self._discovery.carried(spec)
         parts = dealt(spec, units, n, self._discovery.times(spec), self._known.of(spec))
-        parts = tuple(marked(p) for p in parts)
+        parts = parts if spec.log is not None else tuple(marked(p) for p in parts)
         builder.partitions = tuple(replace(p, spec=with_carried(p.spec, carried)) for p in parts)
         builder.payload = builder.partitions[0].spec.schema
         builder.is_cheap = True

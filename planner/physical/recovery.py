@@ -97,6 +97,9 @@ def checked(
     Raises:
         InvalidPlanError: it cannot be replayed or have replicas, and why.
     """
+    if vertex.source is not None and vertex.source.spec.log is not None:
+        # What it decides by the clock is written down by one instance, and goes with checkpoints.
+        return replace(vertex.recovery, strategy="checkpoint", replicas=1)
     drawing = any(draws_values(operator) for operator in vertex.operators)
     if drawing and strategy in ("replay", "replication"):
         raise InvalidPlanError(

@@ -23,7 +23,7 @@ from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.left import LeftJoin
 from rvertex.operators.lifetimes.clip import Clip
 from rvertex.operators.project import Project
-from rvertex.vertex.source_input import late_side
+from rvertex.vertex.source_input import source_sides
 from rvertex.vertex.spec import InputChannel, OutputEdge, VertexId, VertexSpec
 
 if TYPE_CHECKING:
@@ -151,8 +151,7 @@ def _output(feed: Feed, index: int, root: str) -> OutputEdge:
 
 def _sides(builder: StageBuilder) -> list[SideOutput]:
     """The side outputs of the source and of the operators of a stage."""
-    late = late_side(builder.partitions[0].spec, builder.name) if builder.partitions else None
-    sides = [] if late is None else [late]
+    sides = source_sides(builder.partitions[0].spec, builder.name) if builder.partitions else []
     ports = [builder.partitions[0].spec.schema] if builder.partitions else builder.ports()
     for operator in builder.operators:
         sides += side_outputs_of(operator, ports)

@@ -53,6 +53,26 @@ class AttachedFiles(Protocol):
         ...
 
 
+class AllAttached:
+    """The files of several, as one."""
+
+    def __init__(self, *parts: AttachedFiles) -> None:
+        self._parts = parts
+        self._counts: list[int] = []
+
+    def names(self) -> tuple[str, ...]:
+        """See :class:`AttachedFiles`; one checkpoint at a time is under way."""
+        found = [part.names() for part in self._parts]
+        self._counts = [len(names) for names in found]
+        return tuple(name for names in found for name in names)
+
+    def announced(self, names: tuple[str, ...]) -> None:
+        """See :class:`AttachedFiles`."""
+        for part, count in zip(self._parts, self._counts, strict=True):
+            part.announced(names[:count])
+            names = names[count:]
+
+
 class CheckpointLimits(Protocol):
     """What a host's limits say about checkpoints."""
 

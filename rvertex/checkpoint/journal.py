@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Folders of journals, and of the parts of states that productions name.
 VALUES, PRODUCTIONS, STATES = "values", "productions", "production-state"
+#: What the sources of live logs decided.
+INTAKE = "intake"
 #: A writer that died leaves this only where there are no hard links
 #: (`rstream.store.blobs._link_new`).
 UNFILLED = (
@@ -90,7 +92,7 @@ class Journal:
 
 def is_shared(path: str) -> bool:
     """Whether all instances of a vertex rest on this file, whoever made it known."""
-    return path.partition("/")[0] in (VALUES, PRODUCTIONS, STATES)
+    return path.partition("/")[0] in (VALUES, PRODUCTIONS, STATES, INTAKE)
 
 
 def _checksum(data: bytes) -> bytes:

@@ -82,6 +82,10 @@ class ArrivalOrder:
         self._schema = schema
         self._batches: list[pa.RecordBatch] = []
 
+    @property
+    def rows(self) -> int:
+        return sum(batch.num_rows for batch in self._batches)
+
     def push(self, events: pa.RecordBatch) -> None:
         """Add ``events`` behind all others."""
         if events.num_rows:

@@ -7,6 +7,7 @@ are durable.
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from rstream import BlobStore, StreamReader
     from rstream.limits import Durability
     from rvertex.host.wiring import StreamService, Wiring
-    from rvertex.messages import Endpoint, HostNotice, Locate
+    from rvertex.messages import Confirm, Endpoint, HostNotice, Locate
     from rvertex.vertex.spec import InputChannel, OutputEdge, VertexSpec
 
 
@@ -55,6 +56,8 @@ class HostLimits:
     report_interval_s: float = 0.1
     #: The host reports a poll of a vertex that lasts longer, and again after each such time.
     busy_after_s: float = 2.0
+    #: So long after a report that the job manager has confirmed, rows of live logs may be used.
+    lease_s: float = 1.0
     #: Longest sleep of an idle host between two looks at its inputs.
     idle_wait_s: float = 0.05
     #: Least time between two attempts to attach to an unreachable writer.
@@ -105,12 +108,21 @@ class HostEnvironment:
         self.large_steps = LargeSteps(wiring.clock)
         self.notify = notify
         self.wake = wake
+        #: When the newest report was made that the job manager has confirmed; monotonic seconds.
+        self.confirmed_s = -math.inf
+        #: By stage, what its live logs have reached elsewhere.
+        self.reached: dict[str, int] = {}
         self._locations: dict[str, Locate] = {}
         self._local: dict[tuple[str, int], RStream] = {}
 
     def _open_store(self, uri: str) -> BlobStore:
         store = self._wiring.open_store(uri)
         return store if self.limits.fsync else unsynced(store)
+
+    def confirm(self, confirmed: Confirm) -> None:
+        """The job manager still counts on this host."""
+        self.confirmed_s = max(self.confirmed_s, confirmed.sent_us / 1e6)
+        self.reached = {found.stage: found.time_us for found in confirmed.reached}
 
     def locate(self, location: Locate) -> None:
         """Remember where the streams of a vertex are written; older versions are ignored."""

@@ -36,6 +36,8 @@ from rvertex.messages import (
     INSTRUCTION_CODEC,
     NOTICE_CODEC,
     Collect,
+    Confirm,
+    EndSource,
     HostReady,
     Locate,
     OutputLost,
@@ -249,7 +251,8 @@ class Host:
         for runner in list(self._runners.values()):
             tell = partial(_add_progress, rows, runner)
             self._guard(tell, runner.spec.id, runner.epoch)
-        self._notify(Progress(self.spec.host, tuple(rows)))
+        sent_us = int(self._wiring.clock.monotonic_s() * 1e6)
+        self._notify(Progress(self.spec.host, tuple(rows), sent_us))
 
     def _perform_all(self) -> bool:
         worked = False
@@ -272,6 +275,12 @@ class Host:
                 runner = self._runners.get(vertex)
                 if runner is not None and runner.epoch == epoch:
                     runner.checkpoints.request()
+            case Confirm():
+                self._env.confirm(instruction)
+            case EndSource(vertex=vertex, epoch=epoch):
+                runner = self._runners.get(vertex)
+                if runner is not None and runner.epoch == epoch:
+                    runner.end_source()
             case StopVertex(vertex=vertex, epoch=epoch, flush=flush):
                 self._stop(vertex, epoch, flush=flush)
             case Collect(marks=marks):

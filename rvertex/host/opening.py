@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rstream.items.batch import VS, int64_column
 from rvertex.checkpoint.checkpointer import read_checkpoint
+from rvertex.checkpoint.intake import open_intake
 from rvertex.checkpoint.productions import open_history
 from rvertex.checkpoint.value_log import World, open_values
 from rvertex.host.pacing import Pace
@@ -23,6 +24,7 @@ from rvertex.vertex.rvertex import RVertex
 if TYPE_CHECKING:
     from rstream import RStream
     from rvertex.checkpoint.codec import LoadedCheckpoint
+    from rvertex.checkpoint.intake import Intake
     from rvertex.checkpoint.productions import History
     from rvertex.checkpoint.value_log import ValueLog
     from rvertex.host.environment import HostEnvironment
@@ -41,6 +43,8 @@ class PreparedInstance:
     values: ValueLog | None
     #: Of a strong vertex.
     history: History | None
+    #: Of a source of live logs.
+    intake: Intake | None
 
     def close(self) -> None:
         """Close an instance that no runner takes over."""
@@ -75,10 +79,11 @@ def prepare_instance(spec: VertexSpec, checkpoint: str, env: HostEnvironment) ->
     )
     if snapshot is not None:
         vertex.load(snapshot)
+    intake = None if vertex.log is None else open_intake(spec, vertex.log, env.store)
     pace = _open_pace(spec, env)
     seqs = vertex.output_seqs if history is None else history.output_seqs
     return PreparedInstance(
-        spec, vertex, env.open_outputs(spec, seqs), loaded, pace, values, history
+        spec, vertex, env.open_outputs(spec, seqs), loaded, pace, values, history, intake
     )
 
 
@@ -86,6 +91,8 @@ def _open_pace(spec: VertexSpec, env: HostEnvironment) -> Pace:
     """The pace counts from the partition's first row, also if a restarted source begins later."""
     limits, partition = env.limits, spec.source
     origin_us = None
+    if partition is not None and partition.spec.log is not None:
+        return Pace(0, env.clock)
     if limits.pace and limits.pace_started_us and partition is not None:
         reader = open_reader(partition, 0)
         first = reader.read_next(1)

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 
 from rstream.items.batch import VS, Items
 from rstream.items.dictionaries import batch_bytes
-from rvertex.checkpoint.checkpointer import Checkpointer
+from rvertex.checkpoint.checkpointer import AllAttached, Checkpointer
 from rvertex.checkpoint.productions import Productions
 from rvertex.errors import LimitExceededError, ReplayDifferenceError
 from rvertex.host.allocator import give_back
 from rvertex.host.input_channel import InputChannelReader
+from rvertex.host.log_feed import LogFeed
 from rvertex.messages import ItemsLost, VertexFinished, VertexProgress
 from rvertex.sources.readers import open_reader
 
@@ -62,6 +63,10 @@ class VertexRunner:
         ]
         #: By output stream: items below are obsolete, whether written or still to be written.
         self._obsolete_below = [0] * len(self.outputs)
+        #: Reads live logs instead.
+        self._feed = (
+            None if prepared.intake is None else LogFeed(prepared.vertex, prepared.intake, env)
+        )
         self._source: SourceReader | None = None
         #: The next rows of a live source, which are read before they are due.
         self._reading: Future[pa.RecordBatch | None] | None = None
@@ -103,7 +108,9 @@ class VertexRunner:
             slot=slot,
             loaded=prepared.loaded,
             positions=v.consumed,
-            attached_files=prepared.values,
+            attached_files=AllAttached(
+                *(part for part in (prepared.values, prepared.intake) if part is not None)
+            ),
         )
 
     def poll(self) -> bool:
@@ -119,7 +126,7 @@ class VertexRunner:
         self._has_room = all(stream.has_room() for stream in self.outputs)
         if not self._has_room:
             return False
-        worked = self._read_source() if self.spec.source is not None else self._read_channels()
+        worked = self._read_inputs()
         if not worked and self._has_executed:
             return False
         self._has_executed = True
@@ -187,6 +194,16 @@ class VertexRunner:
         for stream, mark in zip(self.outputs, self._obsolete_below, strict=True):
             if stream.first_seq < mark:
                 stream.garbage_collect(mark)
+
+    def end_source(self) -> None:
+        """End its live logs at what was read of them."""
+        if self._feed is not None:
+            self._feed.finish()
+
+    def _read_inputs(self) -> bool:
+        if self._feed is not None:
+            return self._feed.poll(self.checkpoints.note_input)
+        return self._read_source() if self.spec.source is not None else self._read_channels()
 
     def _read_channels(self) -> bool:
         worked = False
@@ -288,6 +305,8 @@ class VertexRunner:
             max_vs=v.max_vs,
             counts=v.counts,
             tail_bytes=sum(s.tail_bytes for s in self.outputs),
+            logs=() if self._feed is None else self._feed.progress(),
+            waiting="" if self._feed is None else self._feed.waiting,
         )
 
     def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:
@@ -351,6 +370,8 @@ class VertexRunner:
         with ExitStack() as closing:
             for reader in self._input_readers:
                 closing.callback(reader.close)
+            if self._feed is not None:
+                closing.callback(self._feed.close)
             if self._source is not None:
                 closing.callback(self._close_source, self._source)
 

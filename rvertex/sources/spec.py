@@ -59,6 +59,8 @@ class LogSpec:
     on_error: OnBadRow = "fail"
     #: A partition that is further ahead of the slowest is not read on, us; None: no bound.
     skew_us: int | None = None
+    #: Whether every partition is read up to a position that the plan knows.
+    is_bounded: bool = False
     #: How the values of messages are encoded: "json", "avro", "arrow", "bytes".
     encoding: str = ""
     #: Where the log is, and options of its client. A value ``env:NAME`` is read from the host's

@@ -146,12 +146,34 @@ class Reorder:
         self._frontier = INF_TIME
         self._emit_ctis(np.array([INF_TIME]))
 
+    @property
+    def frontier(self) -> int:
+        """No later event leaves below it."""
+        return self._frontier
+
+    @property
+    def rows_held(self) -> int:
+        """Events that have not left."""
+        return self._buffer.rows
+
+    def advance(self, time: int) -> None:
+        """No later event is to leave below ``time``: those that come are late."""
+        self._reach(time)
+
     def release(self) -> Run | None:
         """The events and CTIs that may leave now, or None if there are none."""
-        ctis = NO_CTIS if not self._ctis else np.concatenate(self._ctis)
-        self._ctis = []
-        run = Run(self._buffer.take_below(min(self._frontier + 1, int(INF_TIME))), ctis)
+        run = self.release_below(min(self._frontier + 1, int(INF_TIME)), INF_TIME)
         return None if run.is_empty else run
+
+    def release_below(self, time: int, last_cti: int) -> Run:
+        """The events below ``time`` and the CTIs up to ``last_cti``; neither exceeds what may be.
+
+        Without order, all events.
+        """
+        ctis = NO_CTIS if not self._ctis else np.concatenate(self._ctis)
+        left = int(np.searchsorted(ctis, last_cti, side="right"))
+        self._ctis = [ctis[left:]] if left < len(ctis) else []
+        return Run(self._buffer.take_below(time), ctis[:left])
 
     def scalars(self) -> OperatorState:
         """The state but for the events that wait."""
@@ -251,7 +273,9 @@ class Reorder:
 
     def _is_below(self, vs: np.ndarray) -> bool:
         """Whether rows are late although the delay does not say so."""
-        return self._known is not None and int(vs.min()) < self._frontier
+        assert isinstance(self._delay_us, int)
+        is_raised = self._frontier > self.max_vs - self._delay_us
+        return is_raised and int(vs.min()) < self._frontier
 
     def _frontiers(
         self, vs: np.ndarray, greatest: np.ndarray

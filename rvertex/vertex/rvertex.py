@@ -24,13 +24,14 @@ from rstream.items.batch import Items, item_schema
 from rstream.items.digest import StreamDigest
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ReplayDifferenceError
-from rvertex.events.side_output import LATE, HasSideOutputs, side_outputs_of, to_side_items
+from rvertex.events.side_output import HasSideOutputs, side_outputs_of, to_side_items
 from rvertex.messages import Counts
 from rvertex.user_code.context import DrawsValues
+from rvertex.vertex.log_input import LogInput
 from rvertex.vertex.merge import PENDING_BYTES_MAX, Merge
 from rvertex.vertex.partitioner import split
 from rvertex.vertex.replay import ReplayPoints
-from rvertex.vertex.source_input import SourceInput
+from rvertex.vertex.source_input import SourceInput, own_sides
 from rvertex.vertex.spec import ReplayFrom, Snapshot
 
 if TYPE_CHECKING:
@@ -79,10 +80,15 @@ class RVertex:
         #: Events that the input side released.
         self._events_released = 0
         self._events_out = 0
-        late = [edge.side for edge in spec.outputs if edge.side.startswith(LATE)]
-        self._input: Merge | SourceInput
+        sides = own_sides(spec)
+        self._input: Merge | SourceInput | LogInput
         if spec.source is not None:
-            self._input = SourceInput(spec.source, keeps_late=bool(late))
+            if spec.source.spec.log is not None:
+                self._input = LogInput(
+                    spec.source, sides=sides, pending_rows_max=self._pending_rows_max
+                )
+            else:
+                self._input = SourceInput(spec.source, keeps_late=bool(sides))
             ports = [self._input.payload]
         else:
             payloads = [c.payload for c in spec.inputs]
@@ -96,7 +102,7 @@ class RVertex:
             ports = [payloads[channel_ports.index(p)] for p in range(max(channel_ports) + 1)]
         self._operators = []
         #: The names of the side outputs, first of the input side, then of each operator.
-        self._sides = [late]
+        self._sides = [sides]
         for k, operator in enumerate(spec.operators):
             running = operator.open(ports)
             if self._values is not None and isinstance(running, DrawsValues):
@@ -140,15 +146,21 @@ class RVertex:
         """What it has counted. Of a source all rows that do not wait are in, dropped ones too."""
         poisoned = sum(getattr(operator, "poisoned_events", 0) for operator in self._operators)
         released, source = self._events_released, self._input
-        if not isinstance(source, SourceInput):
+        if isinstance(source, Merge):
             return Counts(released, self._events_out, poisoned_events=poisoned)
+        poisoned += source.dead_rows
         events_in = released + source.passed_over + source.late_dropped
         return Counts(events_in, self._events_out, source.late_events, poisoned, source.lateness)
 
     @property
     def max_vs(self) -> int:
         """Greatest event time read from its source."""
-        return self._input.max_vs if isinstance(self._input, SourceInput) else MIN_TIME
+        return MIN_TIME if isinstance(self._input, Merge) else self._input.max_vs
+
+    @property
+    def log(self) -> LogInput | None:
+        """Its input side, if it reads a live log."""
+        return self._input if isinstance(self._input, LogInput) else None
 
     @property
     def is_replaying(self) -> bool:
@@ -225,11 +237,12 @@ class RVertex:
 
     def offer(self, channel: int, items: Items) -> None:
         """Hand over the next items of an input, in sequence."""
+        assert not isinstance(self._input, LogInput), "rows of a log go to its input side"
         self._input.offer(channel, items)
 
     def end_source(self) -> None:
         """The source partition has no more rows."""
-        assert isinstance(self._input, SourceInput)
+        assert not isinstance(self._input, Merge)
         self._input.end()
 
     def execute(self) -> StepResult | None:

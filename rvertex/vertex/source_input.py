@@ -16,7 +16,8 @@ from rstream.items.batch import empty_events, event_schema
 from rstream.items.dictionaries import as_declared, join_batches, plain_schema
 from rvertex.errors import LateRowError, SourceOrderChangedError
 from rvertex.events.delay_estimate import DelayEstimate
-from rvertex.events.side_output import LATE, SideOutput
+from rvertex.events.side_output import DEAD_LETTERS, LATE, SideOutput
+from rvertex.vertex.log_channel import dead_letter_payload
 from rvertex.vertex.reorder import Reorder, late_payload
 from rvertex.vertex.spec import Position
 
@@ -25,18 +26,30 @@ if TYPE_CHECKING:
     from rvertex.events.run import Run
     from rvertex.operators.protocol import OperatorState
     from rvertex.sources.spec import SourcePartition, SourceSpec
+    from rvertex.vertex.spec import VertexSpec
 
 _LATE = "late"
 
 
-def late_side(spec: SourceSpec, stage: str) -> SideOutput | None:
-    """Where a source of that stage keeps its late rows; None: it cannot have any, or adjusts them.
+def source_sides(spec: SourceSpec, stage: str) -> list[SideOutput]:
+    """Where a source of that stage keeps late rows, if it drops them, and undecodable ones.
 
     Lines of text are in order; an item that contradicts a CTI is refused where it is given.
     """
-    if not spec.drops_late_rows or spec.format in ("text", "items", "rstream"):
-        return None
-    return SideOutput(f"{LATE}/{stage}", late_payload(plain_schema(spec.schema)))
+    sides = []
+    if spec.drops_late_rows and spec.format not in ("text", "items", "rstream"):
+        sides.append(SideOutput(f"{LATE}/{stage}", late_payload(plain_schema(spec.schema))))
+    if spec.log is not None and spec.log.on_error == "dead_letter":
+        sides.append(SideOutput(f"{DEAD_LETTERS}/{stage}", dead_letter_payload()))
+    return sides
+
+
+def own_sides(vertex: VertexSpec) -> list[str]:
+    """The names of the side outputs of a vertex that are its source's."""
+    if vertex.source is None:
+        return []
+    mine = {side.name for side in source_sides(vertex.source.spec, vertex.stage)}
+    return [edge.side for edge in vertex.outputs if edge.side in mine]
 
 
 def _delay(spec: SourceSpec) -> int | DelayEstimate:
@@ -87,6 +100,11 @@ class SourceInput:
     def late_dropped(self) -> int:
         """Late rows so far that go no further."""
         return self._reorder.late_dropped
+
+    @property
+    def dead_rows(self) -> int:
+        """Files have none: a row that cannot be read is an error."""
+        return 0
 
     @property
     def lateness(self) -> bytes:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rvertex.errors import InvalidMessageError
+from rvertex.message_codec import PROTOCOL_VERSION
 from rvertex.messages import (
     INSTRUCTION_CODEC,
     NOTICE_CODEC,
-    PROTOCOL_VERSION,
     CheckpointTaken,
     Collect,
     HostInstruction,

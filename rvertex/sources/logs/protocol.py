@@ -8,11 +8,36 @@ ADR 32.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import pyarrow as pa
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
-    import pyarrow as pa
+
+    from rvertex.sources.logs.entries import LogEntry
+    from rvertex.sources.versions import FileVersion
+
+#: Columns of rows that could not be decoded.
+DEAD_POSITION = "position"
+
+
+def dead_payload() -> pa.Schema:
+    """The columns of ``LogRows.dead``: where the row stands, what it is, why it cannot be read.
+
+    ``partition`` is the log's own number of the partition.
+    """
+    return pa.schema(
+        [
+            ("partition", pa.int32()),
+            (DEAD_POSITION, pa.int64()),
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("reason", pa.string()),
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +55,29 @@ class LogRows:
     next_position: int
     #: Rows of that range that could not be decoded, with the columns of :func:`dead_payload`.
     dead: pa.RecordBatch | None = None
+
+    def before(self, position: int) -> LogRows:
+        """What stands before ``position``, which becomes the next one if it was passed."""
+        if self.next_position <= position:
+            return self
+        rows = int(self.positions.searchsorted(position))
+        dead = self.dead
+        if dead is not None:
+            dead = dead.slice(0, int(_dead_positions(dead).searchsorted(position)))
+        return LogRows(self.positions[:rows], self.batch.slice(0, rows), position, dead)
+
+    def beyond(self, position: int) -> LogRows:
+        """What stands at ``position`` or behind it."""
+        rows = int(self.positions.searchsorted(position))
+        dead = self.dead
+        if dead is not None:
+            dead = dead.slice(int(_dead_positions(dead).searchsorted(position)))
+        return LogRows(self.positions[rows:], self.batch.slice(rows), self.next_position, dead)
+
+
+def _dead_positions(dead: pa.RecordBatch) -> np.ndarray:
+    positions: np.ndarray = dead.column(DEAD_POSITION).to_numpy()
+    return positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +123,27 @@ class LogReader(Protocol):
 
     def close(self) -> None:
         """Stop fetching; idempotent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file that is complete, and that no entry has named yet."""
+
+    partition: int
+    position: int
+    path: str
+    version: FileVersion
+
+
+@runtime_checkable
+class FileLog(Protocol):
+    """A log reader whose log is a list of files: it finds them, and reads those it was given."""
+
+    def found(self) -> Sequence[FoundFile]:
+        """Files to be entered next, in this order; the same until they are."""
+        ...
+
+    def enter(self, entries: Sequence[LogEntry]) -> None:
+        """These "file" entries are durable: their rows follow."""
         ...

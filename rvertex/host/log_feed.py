@@ -1,0 +1,264 @@
+"""Feeds a source vertex from live logs: reads them, decides, and has decisions written down first.
+
+The rows of a partition are held while an entry of it is on its way to the journal, so an entry
+takes effect before the first row behind it, in this life and in every later one. An instance may
+use a row, or decide anything but to take a file, only within the job manager's *lease*: so long
+after the time of its last report that the job manager has confirmed. It decides nothing within the
+first two leases of its life: until then a predecessor that hangs may still use rows.
+
+Invariants: (1) an entry is durable before it has an effect; (2) a partition is found idle only at
+the position up to which all its rows were offered; (3) nothing is read that may not be offered, so
+back-pressure reaches the log; (4) it never waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rstream.items.dictionaries import batch_bytes
+from rvertex.messages import LogProgress
+from rvertex.sources.logs.entries import LogEntry
+from rvertex.sources.logs.errors import LostInputError
+from rvertex.sources.logs.opening import open_log
+from rvertex.sources.logs.protocol import FileLog
+from rvertex.vertex.idle import Moment, PartitionFacts, promises
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rvertex.checkpoint.intake import Intake
+    from rvertex.host.environment import HostEnvironment
+    from rvertex.sources.logs.protocol import LogReader, LogRows
+    from rvertex.vertex.rvertex import RVertex
+
+#: Least time between two looks at what has fallen silent.
+DECIDE_EVERY_S = 0.05
+#: Leases that a predecessor is given to end.
+_LEASES_BEFORE = 2
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What the feed knows of one partition."""
+
+    last_row_s: float
+    #: Rows that were read and may not be offered yet.
+    ahead: LogRows | None = None
+    #: It lacks rows up to this position, and an entry says so.
+    lost_until: int | None = None
+
+
+class LogFeed:
+    """The log partitions of one instance; owned by the host's thread."""
+
+    def __init__(self, vertex: RVertex, intake: Intake, env: HostEnvironment) -> None:
+        source, log = vertex.spec.source, vertex.log
+        assert source is not None
+        assert log is not None
+        assert source.spec.log is not None
+        self._vertex, self._log, self._intake, self._env = vertex, log, intake, env
+        self._stage, self._spec, self._rules = vertex.spec.stage, source.spec, source.spec.log
+        self._started_s = env.clock.monotonic_s()
+        self._decided_s = self._started_s
+        self._partitions = [_Partition(self._started_s) for _ in log.channels]
+        #: Where each partition's reader goes on.
+        self._read_to = [channel.position for channel in log.channels]
+        self._reader: LogReader = open_log(
+            source, tuple(self._read_to), env.clock, env.wake, env.background
+        )
+        if isinstance(self._reader, FileLog):
+            self._reader.enter(log.files())
+        self._is_finishing = False
+
+    def finish(self) -> None:
+        """End every partition at what was read of it, as soon as that may be decided."""
+        self._is_finishing = True
+
+    def poll(self, note_input: Callable[[int], None]) -> bool:
+        """Read, decide and offer what can be now; whether anything was."""
+        entries = self._intake.durable()
+        if entries:
+            self._take_effect(entries)
+        worked = bool(entries)
+        for k in range(len(self._partitions)):
+            worked = self._feed(k, note_input) or worked
+        if not self._intake.is_busy and not self._vertex.is_replaying:
+            self._decide()
+        return worked
+
+    def _take_effect(self, entries: tuple[LogEntry, ...]) -> None:
+        self._log.decide(entries)
+        for k, mine in enumerate(self._partitions):
+            mine.lost_until = None
+            self._catch_up(k)
+        if isinstance(self._reader, FileLog):
+            self._reader.enter([entry for entry in entries if entry.kind == "file"])
+
+    # ---- rows
+
+    def _feed(self, k: int, note_input: Callable[[int], None]) -> bool:
+        """Offer the next rows of a partition."""
+        mine, channel = self._partitions[k], self._log.channels[k]
+        if self._intake.holds(k) or mine.lost_until is not None or not self._log.wants(k):
+            return False
+        rows = mine.ahead if mine.ahead is not None else self._read(k)
+        mine.ahead = rows
+        if rows is None or not self._has_lease():
+            return False
+        limit = channel.limit
+        mine.ahead = None
+        if limit is not None and rows.next_position > limit:
+            mine.ahead, rows = rows.beyond(limit), rows.before(limit)
+        if rows.batch.num_rows:
+            mine.last_row_s = self._env.clock.monotonic_s()
+            note_input(batch_bytes(rows.batch))
+        self._log.offer(k, rows)
+        self._catch_up(k)
+        return True
+
+    def _catch_up(self, k: int) -> None:
+        """Read on where the partition stands: an entry may have passed over rows."""
+        mine, position = self._partitions[k], self._log.channels[k].position
+        if mine.ahead is not None and mine.ahead.next_position <= position:
+            mine.ahead = None
+        elif mine.ahead is not None:
+            mine.ahead = mine.ahead.beyond(position)
+        if position > self._read_to[k]:
+            self._read_to[k] = position
+            self._reader.skip_to(k, position)
+
+    def _read(self, k: int) -> LogRows | None:
+        try:
+            rows = self._reader.read(k, self._env.limits.step_rows_max)
+        except LostInputError as error:
+            if self._rules.on_lost == "fail" or self._log.channels[k].has_pending:
+                raise
+            self._partitions[k].lost_until = error.first
+            return None
+        if rows is not None:
+            self._read_to[k] = rows.next_position
+        return rows
+
+    def _has_lease(self) -> bool:
+        now_s = self._env.clock.monotonic_s()
+        return now_s - self._env.confirmed_s <= self._env.limits.lease_s
+
+    # ---- decisions
+
+    def _decide(self) -> None:
+        """Write down what is to be decided now, if anything."""
+        entries = self._files()
+        now_s = self._env.clock.monotonic_s()
+        wait_s = _LEASES_BEFORE * self._env.limits.lease_s
+        if not entries and now_s - self._started_s >= wait_s and self._has_lease():
+            entries = self._ends() or self._losses() or self._promises(now_s)
+        if entries:
+            self._intake.write(entries, self._env.background, self._env.wake)
+
+    def _files(self) -> list[LogEntry]:
+        if not isinstance(self._reader, FileLog) or self._is_finishing:
+            return []
+        told = [self._intake.next_index(k) for k in range(len(self._partitions))]
+        entries = []
+        for file in self._reader.found():
+            k = file.partition
+            entry = LogEntry("file", k, told[k], file.position, 0, 0, file.path, file.version)
+            entries.append(entry)
+            told[k] += 1
+        return entries
+
+    def _ends(self) -> list[LogEntry]:
+        if not self._is_finishing:
+            return []
+        return [
+            LogEntry("end", k, self._intake.next_index(k), channel.position)
+            for k, channel in enumerate(self._log.channels)
+            if not channel.is_ended
+        ]
+
+    def _losses(self) -> list[LogEntry]:
+        return [
+            LogEntry("lost", k, self._next(k), self._log.channels[k].position, 0, mine.lost_until)
+            for k, mine in enumerate(self._partitions)
+            if mine.lost_until is not None
+        ]
+
+    def _promises(self, now_s: float) -> list[LogEntry]:
+        if now_s - self._decided_s < DECIDE_EVERY_S:
+            return []
+        self._decided_s = now_s
+        moment = Moment(now_s, self._env.clock.now_us(), self._env.reached.get(self._stage))
+        found = promises(
+            self._rules.idle,
+            self._facts(),
+            moment,
+            idle_after_us=self._rules.idle_after_us,
+            delay_us=self._spec.delay_us,
+        )
+        return [
+            LogEntry("advance", k, self._next(k), self._log.channels[k].position, time)
+            for k, time in found.items()
+        ]
+
+    def _next(self, k: int) -> int:
+        return self._intake.next_index(k)
+
+    def _facts(self) -> list[PartitionFacts]:
+        rows = zip(self._partitions, self._log.channels, strict=True)
+        return [
+            PartitionFacts(
+                position=channel.position,
+                frontier=channel.reorder.frontier,
+                last_row_s=mine.last_row_s,
+                end=None if mine.ahead is not None else self._reader.end(k),
+                is_ended=channel.is_ended,
+            )
+            for k, (mine, channel) in enumerate(rows)
+        ]
+
+    # ---- what people see
+
+    def progress(self) -> tuple[LogProgress, ...]:
+        """Where each partition stands."""
+        now_s, idle_after_s = self._env.clock.monotonic_s(), self._rules.idle_after_us / 1e6
+        assert self._vertex.spec.source is not None
+        units = self._vertex.spec.source.units
+        return tuple(
+            LogProgress(
+                partition=unit.stream,
+                position=facts.position,
+                lag=self._lag(k),
+                frontier=facts.frontier,
+                max_vs=self._log.channels[k].reorder.max_vs,
+                state=self._state(facts, now_s, idle_after_s),
+                lost=self._log.channels[k].lost_positions,
+                dead=self._log.channels[k].dead_rows,
+            )
+            for k, (unit, facts) in enumerate(zip(units, self._facts(), strict=True))
+        )
+
+    def _lag(self, k: int) -> int:
+        """Rows that the log has and the vertex was not given; -1: unknown."""
+        lag = self._reader.lag(k)
+        ahead = self._partitions[k].ahead
+        if lag is None:
+            return -1
+        return lag if ahead is None else lag + int(ahead.batch.num_rows)
+
+    @staticmethod
+    def _state(facts: PartitionFacts, now_s: float, idle_after_s: float) -> str:
+        if facts.is_ended:
+            return "ended"
+        return "idle" if facts.is_idle(now_s, idle_after_s) else "active"
+
+    @property
+    def waiting(self) -> str:
+        """What it waits for besides rows; empty if for nothing."""
+        if not self._has_lease():
+            return "the job manager to confirm that this instance is the one"
+        return self._reader.waiting
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._reader.close()

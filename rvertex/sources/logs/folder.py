@@ -1,0 +1,277 @@
+"""A growing folder as a log: the rows of its files, in the order in which the files were entered.
+
+A file is found when two scans in a row saw the same version of it, and is read once it has been
+entered (a "file" entry of the journal, which fixes its number and its version). Row r of file n
+stands at ``n << ROW_BITS | r``, so files can be entered before they were read; what lies between
+the last row of a file and the next file is a gap. Of several partitions each takes the files whose
+names have its hash.
+
+Invariants: (1) a file is taken once, whole, in the version of its entry: another version is refused
+by name; (2) the log ends behind its last file if the newest scan found no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rstream.items.batch import empty_events
+from rvertex.errors import SourceNotFoundError, SourceVanishedError
+from rvertex.sources.files import list_files
+from rvertex.sources.formats.parquet import row_groups
+from rvertex.sources.logs.errors import LostInputError
+from rvertex.sources.logs.protocol import FoundFile, LogEnd, LogRows
+from rvertex.sources.readers import open_reader
+from rvertex.sources.spec import SourcePartition, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+    import pyarrow as pa
+
+    from rstream.clock import Clock
+    from rstream.log.background import Background
+    from rvertex.sources.logs.entries import LogEntry
+    from rvertex.sources.readers import SourceReader
+    from rvertex.sources.spec import SourceSpec
+    from rvertex.sources.versions import FileVersion
+
+#: A file has at most so many rows, as a power of two.
+ROW_BITS = 32
+POLL_EVERY_US = 1_000_000
+#: Options of the source.
+PARTITIONS, POLL_EVERY = "log_partitions", "poll_every_us"
+#: Rows that are read ahead of a partition.
+AHEAD_ROWS = 65_536
+#: Files that are entered at a time.
+ENTERED_MAX = 1_000
+#: Endings of names under which files are written before they get their own.
+TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload", ".swp", "~")
+
+
+def folder_units(spec: SourceSpec) -> tuple[Unit, ...]:
+    """The partitions of a folder: as many as its options say."""
+    count = int(spec.option(PARTITIONS, 1))
+    return tuple(Unit(spec.path, stream=k) for k in range(count))
+
+
+def partition_of_file(path: str, partitions: int) -> int:
+    """Which partition takes a file; by its name, wherever the folder lies."""
+    name = path.rpartition("/")[2].encode()
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) % partitions
+
+
+@dataclass(slots=True)
+class _Partition:
+    """The files of one partition, and the one that is being read."""
+
+    number: int
+    #: Next position to read into memory, and to give.
+    read_to: int
+    files: list[tuple[str, FileVersion | None]] = field(default_factory=list)
+    reader: SourceReader | None = None
+    reading: Future[pa.RecordBatch | None] | None = None
+    #: What was read and not given: a batch, and where it begins.
+    ahead: tuple[int, pa.RecordBatch] | None = None
+
+    @property
+    def next_position(self) -> int:
+        return self.read_to if self.ahead is None else self.ahead[0]
+
+    @property
+    def end(self) -> int:
+        """Behind the last file."""
+        return len(self.files) << ROW_BITS
+
+
+class FolderLog:
+    """See :class:`rvertex.sources.logs.protocol.LogReader` and ``FileLog``."""
+
+    def __init__(
+        self,
+        source: SourcePartition,
+        positions: Sequence[int],
+        clock: Clock,
+        wake: Callable[[], None],
+        background: Background,
+    ) -> None:
+        self._spec, self._clock, self._wake = source.spec, clock, wake
+        self._background = background
+        self._count = int(self._spec.option(PARTITIONS, 1))
+        self._poll_s = int(self._spec.option(POLL_EVERY, POLL_EVERY_US)) / 1e6
+        rows = zip(source.units, positions, strict=True)
+        self._partitions = [_Partition(unit.stream, position) for unit, position in rows]
+        self._entered: set[str] = set()
+        self._scanning: Future[dict[str, FileVersion] | str] | None = None
+        #: When the scan under way began, and the one before it.
+        self._began_s, self._seen_s = 0.0, 0.0
+        self._due_s = clock.monotonic_s()
+        self._seen: dict[str, FileVersion] = {}
+        #: Complete files that were not entered.
+        self._complete: list[tuple[str, FileVersion]] = []
+        self._has_scanned = False
+        self._trouble = ""
+        self._is_closed = False
+
+    # ---- files
+
+    def found(self) -> Sequence[FoundFile]:
+        """See FileLog."""
+        self._scan()
+        found: list[FoundFile] = []
+        next_number = [len(p.files) for p in self._partitions]
+        by_number = {p.number: k for k, p in enumerate(self._partitions)}
+        for path, version in self._complete[:ENTERED_MAX]:
+            k = by_number.get(partition_of_file(path, self._count))
+            if k is not None:
+                found.append(FoundFile(k, next_number[k] << ROW_BITS, path, version))
+                next_number[k] += 1
+        return found
+
+    def enter(self, entries: Sequence[LogEntry]) -> None:
+        """See FileLog."""
+        for entry in entries:
+            partition = self._partitions[entry.partition]
+            assert entry.position == partition.end, (entry, partition.end)
+            partition.files.append((entry.path, entry.version))
+            self._entered.add(entry.path)
+        self._complete = [file for file in self._complete if file[0] not in self._entered]
+
+    def _scan(self) -> None:
+        """Take over the scan that has ended, or begin the next one when it is due."""
+        if self._scanning is not None:
+            if self._scanning.done():
+                self._compare(self._scanning.result())
+                self._scanning = None
+        elif self._clock.monotonic_s() >= self._due_s and not self._is_closed:
+            self._began_s = self._clock.monotonic_s()
+            self._due_s = self._began_s + self._poll_s
+            self._scanning = self._background.submit(self._list)
+            self._scanning.add_done_callback(lambda _: self._wake())
+
+    def _list(self) -> dict[str, FileVersion] | str:
+        """The files that are there, or what is wrong with the folder. Runs in the background."""
+        try:
+            files = list_files(self._spec.format, self._spec.path)
+        except SourceNotFoundError as error:
+            return str(error)
+        mine = {p.number for p in self._partitions}
+        return {
+            path: version
+            for path, version in files.items()
+            if not path.endswith(TEMPORARY) and partition_of_file(path, self._count) in mine
+        }
+
+    def _compare(self, scanned: dict[str, FileVersion] | str) -> None:
+        """Files that are as they were at the last scan are complete."""
+        self._trouble = scanned if isinstance(scanned, str) else ""
+        files = {} if isinstance(scanned, str) else scanned
+        fresh = {p: v for p, v in files.items() if p not in self._entered}
+        self._complete = [
+            (path, version)
+            for path, version in sorted(fresh.items())
+            if path in self._seen and self._seen[path].is_same(version)
+        ]
+        self._seen, self._seen_s, self._has_scanned = fresh, self._began_s, True
+
+    # ---- rows
+
+    def read(self, partition: int, rows_max: int) -> LogRows | None:
+        """See LogReader."""
+        mine = self._partitions[partition]
+        gap = None
+        if mine.ahead is None and mine.reading is not None and mine.reading.done():
+            gap = self._take(mine)
+        if mine.ahead is None:
+            self._begin(mine)
+            return gap
+        first, batch = mine.ahead
+        rows = batch.slice(0, rows_max)
+        count, rest = rows.num_rows, batch.slice(rows_max)
+        mine.ahead = (first + count, rest) if rest.num_rows else None
+        if mine.ahead is None:
+            self._begin(mine)
+        return LogRows(np.arange(first, first + count, dtype=np.int64), rows, first + count)
+
+    def _take(self, mine: _Partition) -> LogRows | None:
+        """Take over what was read; the gap behind a file if it has ended."""
+        assert mine.reading is not None
+        number = mine.read_to >> ROW_BITS
+        reading, mine.reading = mine.reading, None
+        try:
+            batch = reading.result()
+        except SourceVanishedError as error:
+            following = (number + 1) << ROW_BITS
+            raise LostInputError(
+                mine.files[number][0], mine.number, mine.read_to, following, error.reason
+            ) from error
+        if batch is not None:
+            mine.ahead = mine.read_to, batch
+            mine.read_to += batch.num_rows
+            return None
+        self._close_reader(mine)
+        mine.read_to = (number + 1) << ROW_BITS
+        return LogRows(np.empty(0, np.int64), empty_events(self._spec.schema), mine.read_to)
+
+    def _begin(self, mine: _Partition) -> None:
+        """Read on in the background, if there is a file to read."""
+        if mine.reading is not None or mine.read_to >= mine.end or self._is_closed:
+            return
+        mine.reading = self._background.submit(lambda: self._read_file(mine))
+        mine.reading.add_done_callback(lambda _: self._wake())
+
+    def _read_file(self, mine: _Partition) -> pa.RecordBatch | None:
+        """The next rows of the file; None at its end. Runs in the background, one at a time."""
+        if mine.reader is None:
+            path, version = mine.files[mine.read_to >> ROW_BITS]
+            is_parquet = self._spec.format == "parquet"
+            units = row_groups(path, version) if is_parquet else [Unit(path, version=version)]
+            row = mine.read_to & ((1 << ROW_BITS) - 1)
+            mine.reader = open_reader(SourcePartition(self._spec, tuple(units), 0), row)
+        return mine.reader.read_next(AHEAD_ROWS)
+
+    def end(self, partition: int) -> LogEnd | None:
+        """See LogReader."""
+        mine = self._partitions[partition]
+        if not self._has_scanned or self._seen or self._trouble or mine.next_position < mine.end:
+            return None
+        return LogEnd(mine.end, self._seen_s)
+
+    def skip_to(self, partition: int, position: int) -> None:
+        """See LogReader."""
+        mine = self._partitions[partition]
+        assert mine.reading is None, "a file is skipped once reading it has failed"
+        self._close_reader(mine)
+        mine.ahead, mine.read_to = None, position
+
+    def lag(self, partition: int) -> int | None:
+        """See LogReader: known only if nothing is left."""
+        mine = self._partitions[partition]
+        return 0 if self._has_scanned and mine.next_position >= mine.end else None
+
+    @property
+    def waiting(self) -> str:
+        """See LogReader."""
+        return self._trouble
+
+    def close(self) -> None:
+        """See LogReader; a reader that is at work is closed when it returns."""
+        self._is_closed = True
+        for mine in self._partitions:
+            if mine.reading is None:
+                self._close_reader(mine)
+            else:
+                mine.reading.add_done_callback(partial(self._close_when_read, mine))
+
+    def _close_when_read(self, mine: _Partition, _: Future[pa.RecordBatch | None]) -> None:
+        self._close_reader(mine)
+
+    def _close_reader(self, mine: _Partition) -> None:
+        reader, mine.reader = mine.reader, None
+        if reader is not None:
+            reader.close()

@@ -1,0 +1,42 @@
+"""Which log a source reads: the partitions it has when a job is planned, and its reader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rvertex.sources.discover import discover
+from rvertex.sources.logs.folder import FolderLog, folder_units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rstream.clock import Clock
+    from rstream.log.background import Background
+    from rvertex.sources.logs.protocol import LogReader
+    from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
+
+
+def discover_units(spec: SourceSpec) -> tuple[Unit, ...]:
+    """The units of a source; of a live log its partitions, each from where it is to be read.
+
+    Raises:
+        LogNotFoundError, LogUnreachableError: of a log that could not be asked.
+        StreamEngineError: what :func:`rvertex.sources.discover.discover` raises.
+    """
+    if spec.log is None:
+        return discover(spec)
+    return folder_units(spec)
+
+
+def open_log(
+    source: SourcePartition,
+    positions: Sequence[int],
+    clock: Clock,
+    wake: Callable[[], None],
+    background: Background,
+) -> LogReader:
+    """A reader of the partitions of a source vertex, each from its position on.
+
+    ``wake`` is called, from any thread, when there may be something new.
+    """
+    return FolderLog(source, positions, clock, wake, background)

@@ -1,0 +1,302 @@
+"""The input side of a source vertex that reads a live log: one channel for each log partition.
+
+Each partition has its own reorder buffer, delay and frontier (:mod:`rvertex.vertex.log_channel`).
+``bound`` is the least frontier. Released are all events below it in the order (vs, partition,
+position), and every CTI time ``<= bound`` of the union of the partitions, once. Events at the bound
+leave too if they are of the first partition whose frontier that is, or of one before it: what may
+still follow at that time stands behind them. Late and undecodable rows leave in the order (frontier
+that they met, partition, position), by the same rule.
+
+The input positions of the vertex are, for k partitions, the next position of each and then the
+number of entries (:mod:`rvertex.sources.logs.entries`) of each that took effect.
+
+Invariants: (1) the concatenation of all releases is a function of the rows of the log and its
+entries, not of how they were cut, nor of how polls of the partitions took turns; (2) what was
+offered is state; (3) with one partition the releases are those of
+:class:`rvertex.vertex.source_input.SourceInput`; (4) the partition with the least frontier is
+always wanted. Source: ADR 32.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import empty_events, event_schema
+from rstream.items.dictionaries import as_declared, join_batches, plain_schema
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.events.ordering import in_time_order, stable_order
+from rvertex.events.reorder_buffer import empty_batch
+from rvertex.events.run import Run
+from rvertex.events.side_output import DEAD_LETTERS, LATE
+from rvertex.operators.composite_state import joined_states, part_state
+from rvertex.sources.logs.entries import LogEntry, decode_entries, encode_entries
+from rvertex.sources.logs.protocol import LogRows
+from rvertex.vertex.lateness_counts import LatenessCounts
+from rvertex.vertex.log_channel import LogChannel, dead_letter_payload, taken_below
+from rvertex.vertex.reorder import FRONTIER, late_payload
+from rvertex.vertex.spec import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rstream.items.batch import Items
+    from rvertex.operators.protocol import OperatorState
+    from rvertex.sources.spec import SourcePartition
+
+_FILES, _ENTRY = "files", "entry"
+_FILES_SCHEMA = pa.schema([(_ENTRY, pa.binary())])
+
+
+class LogInput:
+    """The log partitions ``0..k-1`` as the only input of a vertex."""
+
+    def __init__(
+        self, partition: SourcePartition, *, sides: Sequence[str], pending_rows_max: int
+    ) -> None:
+        """``sides``: the names of its side outputs, of late rows first.
+
+        ``pending_rows_max``: so many rows of a partition may wait for slower ones.
+        """
+        spec = partition.spec
+        assert spec.log is not None, spec.path
+        assert partition.units, spec.path
+        self.payload: pa.Schema = spec.schema
+        self._skew_us = spec.log.skew_us
+        self._pending_rows_max = pending_rows_max
+        self._keeps_late = any(name.startswith(LATE) for name in sides)
+        self._keeps_dead = any(name.startswith(DEAD_LETTERS) for name in sides)
+        sorts = spec.sorts or len(partition.units) > 1
+        self.channels = [LogChannel(spec, unit, sorts=sorts) for unit in partition.units]
+        for channel in self.channels:
+            channel.apply_due()
+        #: "file" entries that took effect, one batch each time.
+        self._files = pa.Table.from_batches([], schema=_FILES_SCHEMA)
+        self._fresh_files: list[LogEntry] = []
+        #: The last CTI that was released.
+        self._last_cti: int = MIN_TIME
+
+    # ---- positions
+
+    @property
+    def consumed(self) -> tuple[int, ...]:
+        """Next position of each partition, then how many of its entries took effect."""
+        positions = [channel.position for channel in self.channels]
+        return (*positions, *(channel.entries for channel in self.channels))
+
+    @property
+    def read_positions(self) -> tuple[int, ...]:
+        """The same: nothing is read ahead."""
+        return self.consumed
+
+    @property
+    def bound(self) -> int:
+        """The least frontier."""
+        return min(channel.reorder.frontier for channel in self.channels)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether all partitions have ended."""
+        return all(channel.is_ended for channel in self.channels)
+
+    def wants(self, channel: int) -> bool:
+        """Whether rows of this partition may be offered: it has not ended, nor is it far ahead."""
+        mine = self.channels[channel]
+        if mine.is_ended or mine.is_stopped:
+            return False
+        bound = self.bound
+        if len(self.channels) == 1 or mine.reorder.frontier == bound:
+            return True
+        if mine.reorder.rows_held >= self._pending_rows_max:
+            return False
+        return self._skew_us is None or mine.reorder.frontier - bound <= self._skew_us
+
+    # ---- what goes in
+
+    def offer(self, channel: int, items: Items | LogRows) -> None:
+        """The next rows of a partition."""
+        assert isinstance(items, LogRows), items
+        self.channels[channel].offer(items)
+
+    def decide(self, entries: Iterable[LogEntry]) -> None:
+        """Entries that are durable; those that took effect before are passed over."""
+        for entry in entries:
+            channel = self.channels[entry.partition]
+            if entry.kind == "file" and entry.index >= channel.entries:
+                self._fresh_files.append(entry)
+            channel.decide(entry)
+            channel.apply_due()
+
+    def end(self) -> None:
+        """There are no more rows in any partition."""
+        for channel in self.channels:
+            channel.end()
+
+    # ---- what comes out
+
+    def release(self) -> list[Run] | None:
+        """What is settled, as the run of the only port."""
+        if len(self.channels) == 1:
+            reorder = self.channels[0].reorder
+            run = reorder.release()
+            self._last_cti = reorder.last_cti
+            return None if run is None else [run]
+        bound = self.bound
+        events: list[pa.RecordBatch] = []
+        ctis: list[np.ndarray] = []
+        for channel, below in zip(self.channels, self._released_below(), strict=True):
+            run = channel.reorder.release_below(INF_TIME if below is None else below, bound)
+            events += [run.events] if run.events.num_rows else []
+            ctis.append(run.ctis)
+        times = np.unique(np.concatenate(ctis))
+        times = times[times.searchsorted(self._last_cti, side="right") :]
+        if len(times):
+            self._last_cti = int(times[-1])
+        if not events and not len(times):
+            return None
+        schema = event_schema(self.payload)
+        joined = in_time_order(join_batches(events))[0] if events else empty_batch(schema)
+        return [Run(joined, times)]
+
+    def drain_side_outputs(self) -> list[pa.RecordBatch]:
+        """The late rows since the last call, and those that could not be decoded."""
+        bounds = self._released_below()
+        late = [taken_below(c.late, b) for c, b in zip(self.channels, bounds, strict=True)]
+        dead = [taken_below(c.dead, b) for c, b in zip(self.channels, bounds, strict=True)]
+        found = []
+        if self._keeps_late:
+            found.append(_in_order_met(late, late_payload(plain_schema(self.payload))))
+        if self._keeps_dead:
+            found.append(_in_order_met(dead, dead_letter_payload()))
+        return found
+
+    def _released_below(self) -> list[int | None]:
+        """By partition, below which time all is settled; None: all is."""
+        bound = self.bound
+        if bound == INF_TIME or len(self.channels) == 1:
+            return [None] * len(self.channels)
+        first = [channel.reorder.frontier for channel in self.channels].index(bound)
+        return [bound + 1 if k <= first else bound for k in range(len(self.channels))]
+
+    # ---- state
+
+    def scalars(self) -> OperatorState:
+        """The state but for the rows that wait."""
+        states = {str(k): c.reorder.scalars() for k, c in enumerate(self.channels)}
+        return joined_states(states, self._header(), self._own_tables())
+
+    def snapshot(self) -> OperatorState:
+        """The buffers, and the side rows that wait for a slower partition."""
+        states = {str(k): c.reorder.snapshot() for k, c in enumerate(self.channels)}
+        tables = self._own_tables()
+        for k, channel in enumerate(self.channels):
+            for name, rows in ((LATE, channel.late), (DEAD_LETTERS, channel.dead)):
+                if rows:
+                    tables[f"{name}.{k}"] = pa.Table.from_batches(rows)
+        return joined_states(states, self._header(), tables)
+
+    def load(self, state: OperatorState, consumed: tuple[int, ...]) -> None:
+        """Continue from a snapshot; entries beyond it are to be told anew."""
+        for k, channel in enumerate(self.channels):
+            channel.load(state.header["books"][k], part_state(state, str(k)))
+            if f"{LATE}.{k}" in state.tables:
+                channel.late = state.tables[f"{LATE}.{k}"].to_batches()
+            if f"{DEAD_LETTERS}.{k}" in state.tables:
+                channel.dead = state.tables[f"{DEAD_LETTERS}.{k}"].to_batches()
+        self._last_cti = state.header["last_cti"]
+        self._files = state.tables.get(_FILES, self._files)
+        self._fresh_files = []
+        assert self.consumed == consumed, (self.consumed, consumed)
+
+    def files(self) -> list[LogEntry]:
+        """All "file" entries that took effect, and those that were told."""
+        told = [decode_entries(row)[0] for row in self._files.column(_ENTRY).to_pylist()]
+        return [*told, *self._fresh_files]
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "books": [channel.snapshot() for channel in self.channels],
+            "last_cti": self._last_cti,
+        }
+
+    def _own_tables(self) -> dict[str, pa.Table]:
+        """The files that took effect are moved into the table that snapshots share."""
+        in_force = [e for e in self._fresh_files if e.index < self.channels[e.partition].entries]
+        if in_force:
+            self._fresh_files = [e for e in self._fresh_files if e not in in_force]
+            rows = pa.table({_ENTRY: [encode_entries([e]) for e in in_force]}, schema=_FILES_SCHEMA)
+            self._files = pa.concat_tables([self._files, rows]).combine_chunks()
+        return {_FILES: self._files} if self._files.num_rows else {}
+
+    @property
+    def position(self) -> Position:
+        """Where it stands after a release."""
+        times = [max(c.reorder.max_vs, c.reorder.last_cti) for c in self.channels]
+        return Position(self.consumed, max(times), self._last_cti)
+
+    def replay(self, state: OperatorState, inputs: tuple[int, ...], until: tuple[int, ...]) -> None:
+        """Continue at ``inputs`` and take exactly what stands before ``until``."""
+        self.load(state, inputs)
+        k = len(self.channels)
+        for channel, position, entries in zip(self.channels, until[:k], until[k:], strict=True):
+            channel.stop = position, entries
+
+    @property
+    def stops(self) -> tuple[int | None, ...]:
+        """By partition, the position at which a replay ends."""
+        return tuple(None if c.stop is None else c.stop[0] for c in self.channels)
+
+    def resume(self) -> None:
+        """The replay has ended: go on without a bound."""
+        for channel in self.channels:
+            channel.stop = None
+            channel.apply_due()
+
+    # ---- what it has counted
+
+    @property
+    def late_events(self) -> int:
+        """Late rows so far, dropped or adjusted."""
+        return sum(c.reorder.late_dropped + c.reorder.late_adjusted for c in self.channels)
+
+    @property
+    def late_dropped(self) -> int:
+        """Late rows so far that go no further."""
+        return sum(channel.reorder.late_dropped for channel in self.channels)
+
+    @property
+    def dead_rows(self) -> int:
+        """Rows so far that could not be decoded."""
+        return sum(channel.dead_rows for channel in self.channels)
+
+    @property
+    def lateness(self) -> bytes:
+        """How late rows came so far."""
+        counts = LatenessCounts()
+        for channel in self.channels:
+            counts = counts.merged(channel.reorder.lateness)
+        return counts.to_bytes()
+
+    @property
+    def passed_over(self) -> int:
+        """Events so far that were not kept."""
+        return sum(channel.reorder.passed_over for channel in self.channels)
+
+    @property
+    def max_vs(self) -> int:
+        """Greatest ``vs`` offered so far."""
+        return max(channel.reorder.max_vs for channel in self.channels)
+
+
+def _in_order_met(taken: Sequence[Sequence[pa.RecordBatch]], payload: pa.Schema) -> pa.RecordBatch:
+    """Side rows of the partitions in the order of the frontiers they met."""
+    pieces = [batch for batches in taken for batch in batches]
+    if not pieces:
+        return empty_events(payload)
+    joined = join_batches(pieces)
+    order = stable_order(joined.column(FRONTIER).to_numpy())
+    return as_declared(
+        joined if order is None else joined.take(pa.array(order)), event_schema(payload)
+    )

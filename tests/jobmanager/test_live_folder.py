@@ -1,0 +1,105 @@
+"""Jobs over folders that grow while they run: what comes out is what a batch would have given.
+
+Cannot catch: an object store that shows a file before it is whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import jobmanager
+from planner import Query, Stream, agg, tumbling
+from planner.errors import InvalidPlanError
+from rvertex.errors import SourceChangedError
+from tests.support.jobs import with_limits
+from tests.support.live import FILE_ROWS, Watch, answer_rows, finish, has_read, write_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
+
+
+def counts(folder: Path, *, follow: bool, partitions: int = 1) -> Query:
+    """Rows by key and half second."""
+    live = {"follow": True, "poll_every": "20ms", "idle_after": "100ms"} if follow else {}
+    events = Stream.from_json(str(folder), vs="t", delay="1s", partitions=partitions, **live)  # type: ignore[arg-type]
+    return events.group_by("key").window(tumbling("500ms")).agg(n=agg.count()).to_parquet()
+
+
+def batch_rows(folder: Path, root: Path) -> list[dict[str, object]]:
+    job = jobmanager.run(counts(folder, follow=False), root=str(root), executor="local")
+    job.wait(60)
+    return answer_rows(job)
+
+
+def test_files_that_come_are_read_once_also_by_a_successor(tmp_path: Path) -> None:
+    folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
+    folder.mkdir()
+    write_file(folder, 0)
+    query = counts(folder, follow=True)
+    options = {"executor": "local", "config": QUICK, "on_status": watch}
+    job = jobmanager.run(query, root=str(root), **options)  # type: ignore[arg-type]
+    for number in (1, 2, 3):
+        watch.until(has_read(number * FILE_ROWS))
+        write_file(folder, number)
+    watch.until(has_read(4 * FILE_ROWS))
+    job.cancel()
+    assert job.wait(30)["state"] == "cancelled"
+    write_file(folder, 4)
+    job = jobmanager.resume(str(root), on_status=watch, config=QUICK)
+    watch.until(has_read(5 * FILE_ROWS))
+    write_file(folder, 5)
+    watch.until(has_read(6 * FILE_ROWS))
+    status = finish(job)
+    assert status["state"] == "finished"
+    assert status["events_in"] == 6 * FILE_ROWS
+    assert answer_rows(job) == batch_rows(folder, tmp_path / "batch")
+
+
+def test_a_silent_partition_holds_nothing_back(tmp_path: Path) -> None:
+    """All files but the first go to one of two partitions; windows close all the same."""
+    folder, watch = tmp_path / "in", Watch()
+    folder.mkdir()
+    write_file(folder, 0)
+    query = counts(folder, follow=True, partitions=2)
+    job = jobmanager.run(
+        query, root=str(tmp_path / "job"), executor="local", config=QUICK, on_status=watch
+    )
+    for number in range(1, 6):
+        watch.until(has_read(number * FILE_ROWS))
+        write_file(folder, number)
+    watch.until(has_read(6 * FILE_ROWS))
+    watch.until(lambda status: status["events_out"] >= 5)
+    assert finish(job)["state"] == "finished"
+    assert answer_rows(job) == batch_rows(folder, tmp_path / "batch")
+
+
+def test_a_file_that_changes_after_it_was_taken_is_refused_by_name(tmp_path: Path) -> None:
+    folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
+    folder.mkdir()
+    write_file(folder, 0)
+    never = with_limits(checkpoint_interval_s=None, lease_s=0.5)
+    query = counts(folder, follow=True)
+    job = jobmanager.run(query, root=str(root), executor="local", config=never, on_status=watch)
+    watch.until(has_read(FILE_ROWS))
+    job.cancel()
+    job.wait(30)
+    (folder / "0000.json").write_text('{"t": 1, "key": 2}\n')
+    job = jobmanager.resume(str(root), config=never)
+    with pytest.raises(jobmanager.JobFailedError, match=r"0000\.json: changed since"):
+        job.wait(60)
+    assert issubclass(SourceChangedError, Exception)
+
+
+def test_what_needs_an_end_refuses_a_growing_folder(tmp_path: Path) -> None:
+    write_file(tmp_path, 0)
+    stream = Stream.from_json(str(tmp_path), vs="t", delay="1s", follow=True)
+    with pytest.raises(InvalidPlanError, match="grows while it is read"):
+        jobmanager.collect(stream)
+    with pytest.raises(InvalidPlanError, match="grows while it is read"):
+        jobmanager.collect_batch(stream)
+    with pytest.raises(InvalidPlanError, match="say how far rows may be out of order"):
+        Stream.from_json(str(tmp_path), vs="t", follow=True)

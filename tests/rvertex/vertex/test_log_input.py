@@ -1,0 +1,162 @@
+"""A source vertex over a live log: its output does not know how the log was polled.
+
+A schedule is the order and size of polls of the partitions, the moments at which entries become
+durable, steps, and trips of the snapshot through bytes. An entry is told at the latest when its
+position is reached, as the host holds the rows behind it back until then.
+Cannot catch: what the host decides and when (tests/rvertex/host/test_log_feed.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rstream.items.batch import CTI, KIND, VS, item_schema
+from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
+from rvertex.vertex.rvertex import RVertex
+from tests.support.budget import examples
+from tests.support.exact import assert_same_items
+from tests.support.logs import expected, log_partitions, log_rows, log_vertex
+
+if TYPE_CHECKING:
+    from rvertex.vertex.log_input import LogInput
+    from rvertex.vertex.spec import VertexSpec
+    from tests.support.logs import LogPartition
+
+STEP, RESTORE, TELL = -1, -2, -3
+
+
+class LogLife:
+    """A vertex over a log, its lives, and what they put out."""
+
+    def __init__(self, spec: VertexSpec, log: list[LogPartition]) -> None:
+        self.spec, self.log = spec, log
+        self.vertex = RVertex(spec, pending_rows_max=4)
+        self.told = [0] * len(log)
+        self.outputs: list[list[pa.RecordBatch]] = [[] for _ in spec.output_streams]
+        self.last = self.vertex.get_snapshot()
+
+    @property
+    def input(self) -> LogInput:
+        found = self.vertex.log
+        assert found is not None
+        return found
+
+    def offer(self, k: int, positions: int) -> None:
+        partition = self.log[k]
+        if not self.input.wants(k):
+            return
+        lo = self.input.channels[k].position
+        untold = partition.entries[self.told[k] :]
+        limits = [partition.end, *(e.position for e in untold[:1])]
+        stop = self.input.channels[k].limit
+        hi = min(lo + positions, *limits, *([] if stop is None else [stop]))
+        if hi > lo:
+            self.input.offer(k, log_rows(k, partition, lo, hi))
+
+    def tell(self, k: int) -> None:
+        """The next entry of a partition becomes durable, once its rows were read to there."""
+        untold = self.log[k].entries[self.told[k] :]
+        channel = self.input.channels[k]
+        if untold and channel.position >= untold[0].position and channel.stop is None:
+            self.told[k] += 1
+            self.input.decide(untold[:1])
+
+    def step(self) -> bool:
+        result = self.vertex.execute()
+        if result is None:
+            return False
+        for held, items in zip(self.outputs, result.outputs, strict=True):
+            if items is not None:
+                assert items.first_seq == sum(batch.num_rows for batch in held)
+                held.append(items.batch)
+        return True
+
+    def restore(self) -> None:
+        snapshot = self.vertex.get_snapshot()
+        assert self.last.precedes(snapshot)
+        self.last = snapshot
+        again = decode_snapshot(encode_snapshot(snapshot), name="test", state_schema="tag")
+        self.vertex = RVertex(self.spec, pending_rows_max=4)
+        self.vertex.load(again)
+        assert self.vertex.consumed == snapshot.reads
+        for partition, told in zip(self.log, self.told, strict=True):
+            self.input.decide(partition.entries[:told])
+
+    def act(self, action: tuple[int, int]) -> None:
+        kind, k = action
+        if kind == STEP:
+            self.step()
+        elif kind == RESTORE:
+            self.step()
+            self.restore()
+        elif kind == TELL:
+            self.tell(k % len(self.log))
+        else:
+            self.offer(k % len(self.log), kind)
+
+    def drain(self) -> None:
+        for _ in range(200):  # each round gets further, or the vertex has finished
+            if self.vertex.is_finished:
+                return
+            for k in range(len(self.log)):
+                self.offer(k, 100)
+                self.tell(k)
+            self.step()
+        raise AssertionError("it does not come to its end")
+
+    def items(self) -> list[pa.RecordBatch]:
+        payloads = [self.spec.payload_of(edge) for edge in self.spec.outputs]
+        return [
+            pa.concat_batches([pa.RecordBatch.from_pylist([], schema=item_schema(payload)), *held])
+            for payload, held in zip(payloads, self.outputs, strict=True)
+        ]
+
+
+def run(spec: VertexSpec, log: list[LogPartition], schedule: list[tuple[int, int]]) -> LogLife:
+    life = LogLife(spec, log)
+    for action in schedule:
+        life.act(action)
+    life.drain()
+    return life
+
+
+ACTIONS = st.tuples(st.sampled_from([1, 2, 5, STEP, STEP, RESTORE, TELL, TELL]), st.integers(0, 2))
+
+
+@examples(40)
+@given(
+    log=log_partitions(),
+    schedule=st.lists(ACTIONS, max_size=40),
+    delay_us=st.sampled_from([0, 3, 9]),
+    replays=st.booleans(),
+)
+def test_the_output_does_not_know_how_the_log_was_polled(
+    log: list[LogPartition], schedule: list[tuple[int, int]], delay_us: int, replays: bool
+) -> None:
+    spec = log_vertex(len(log), delay_us=delay_us, cti_every_us=4, replays=replays)
+    whole, cut = run(spec, log, []), run(spec, log, schedule)
+    for k, (got, want) in enumerate(zip(cut.items(), whole.items(), strict=True)):
+        assert_same_items(got, want, f"output {k}")
+    assert cut.vertex.digests() == whole.vertex.digests()
+    assert cut.vertex.consumed == whole.vertex.consumed
+    assert cut.vertex.counts == whole.vertex.counts
+    check_expected(whole, log, delay_us)
+
+
+def check_expected(life: LogLife, log: list[LogPartition], delay_us: int) -> None:
+    """The answer is the one that was worked out row by row."""
+    want = expected(log, delay_us, 4)
+    out, late, dead = life.items()
+    rows = out.to_pylist()
+    assert [r[VS] for r in rows if r[KIND] == CTI] == want.ctis
+    events = [(r[VS], r["p"], r["at"]) for r in rows if r[KIND] != CTI]
+    assert events == want.events
+    assert [(r["_frontier"], r["p"], r["at"]) for r in late.to_pylist() if r[KIND] != CTI] == (
+        want.late
+    )
+    found = [r for r in dead.to_pylist() if r[KIND] != CTI]
+    assert [(r["_frontier"], r["partition"], r["position"]) for r in found] == want.dead

@@ -1,0 +1,167 @@
+"""A made-up live log: partitions with gaps, undecodable rows and entries, and what must come out.
+
+The expected answer is worked out row by row in plain Python, without the code that is tested.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from rstream.items.batch import event_schema
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.sources.logs.entries import LogEntry
+from rvertex.sources.logs.protocol import LogRows, dead_payload
+from rvertex.sources.spec import LogSpec, SourcePartition, SourceSpec, Unit
+from rvertex.vertex.log_channel import dead_letter_payload
+from rvertex.vertex.reorder import late_payload
+from rvertex.vertex.spec import OutputEdge, Recovery, VertexId, VertexSpec
+
+PAYLOAD = pa.schema([("p", pa.int64()), ("at", pa.int64())])
+LATE_SIDE, DEAD_SIDE = "late/v", "dead_letters/v"
+
+
+@dataclass(frozen=True)
+class Row:
+    position: int
+    #: None: it cannot be decoded.
+    vs: int | None
+
+
+@dataclass(frozen=True)
+class LogPartition:
+    rows: tuple[Row, ...]
+    entries: tuple[LogEntry, ...]
+
+    @property
+    def end(self) -> int:
+        """The position of its "end" entry."""
+        return self.entries[-1].position
+
+
+def log_rows(number: int, partition: LogPartition, lo: int, hi: int) -> LogRows:
+    """The positions ``[lo, hi)`` of a partition."""
+    found = [row for row in partition.rows if lo <= row.position < hi]
+    good = [row for row in found if row.vs is not None]
+    dead = [row for row in found if row.vs is None]
+    vs = np.array([row.vs for row in good], np.int64)
+    positions = np.array([row.position for row in good], np.int64)
+    columns = [vs, vs + 1, np.full(len(good), number, np.int64), positions]
+    return LogRows(
+        positions,
+        pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=event_schema(PAYLOAD)),
+        hi,
+        pa.RecordBatch.from_pylist([_dead(number, row) for row in dead], schema=dead_payload())
+        if dead
+        else None,
+    )
+
+
+def _dead(number: int, row: Row) -> dict[str, object]:
+    at = {"partition": number, "position": row.position}
+    return {**at, "key": None, "value": b"?", "reason": "not JSON"}
+
+
+def log_vertex(partitions: int, *, delay_us: int, cti_every_us: int, replays: bool) -> VertexSpec:
+    """A source vertex over such a log, with side outputs and no operator."""
+    spec = SourceSpec(
+        format="kafka",
+        path="",
+        schema=PAYLOAD,
+        columns=PAYLOAD,
+        vs="t",
+        delay_us=delay_us,
+        cti_every_us=cti_every_us,
+        log=LogSpec(on_error="dead_letter"),
+    )
+    units = tuple(Unit("", stream=k) for k in range(partitions))
+    recovery = Recovery("replay", 1, 3) if replays else Recovery()
+    return VertexSpec(
+        id=VertexId("v.0"),
+        stage="v",
+        index=0,
+        inputs=(),
+        source=SourcePartition(spec, units, 0),
+        operators=(),
+        outputs=(
+            OutputEdge(("out",), ("out",), (), "async"),
+            _side(LATE_SIDE, late_payload(PAYLOAD)),
+            _side(DEAD_SIDE, dead_letter_payload()),
+        ),
+        output_payload=PAYLOAD,
+        state_schema="tag",
+        recovery=recovery,
+    )
+
+
+def _side(name: str, payload: pa.Schema) -> OutputEdge:
+    return OutputEdge((name,), (name,), (), "async", False, name, payload)
+
+
+@dataclass
+class Expected:
+    """``(vs, partition, position)`` of events, late rows in their order, dead rows in theirs."""
+
+    events: list[tuple[int, int, int]]
+    ctis: list[int]
+    late: list[tuple[int, int, int]]
+    dead: list[tuple[int, int, int]]
+
+
+def expected(partitions: list[LogPartition], delay_us: int, every_us: int) -> Expected:
+    """What comes out of the log, worked out row by row."""
+    found = Expected([], [], [], [])
+    ctis: set[int] = set()
+    for number, partition in enumerate(partitions):
+        frontier: int = MIN_TIME
+        greatest: int = MIN_TIME
+        entries = list(partition.entries)
+        last = MIN_TIME // every_us * every_us
+        for row in [*partition.rows, None]:
+            while entries and (row is None or entries[0].position <= row.position):
+                entry = entries.pop(0)
+                if entry.kind == "advance" and entry.time > frontier:
+                    frontier = entry.time
+                    ctis |= {frontier // every_us * every_us} - {last}
+            if row is None:
+                break
+            if row.vs is None:
+                found.dead.append((frontier, number, row.position))
+            elif row.vs < frontier:
+                found.late.append((frontier, number, row.position))
+            else:
+                found.events.append((row.vs, number, row.position))
+            if row.vs is not None:
+                greatest = max(greatest, row.vs)
+                if greatest - delay_us > frontier:
+                    frontier = greatest - delay_us
+                    ctis.add(frontier // every_us * every_us)
+    for rows in (found.events, found.late, found.dead):
+        rows.sort()
+    found.ctis = [*sorted(ctis), INF_TIME]
+    return found
+
+
+@st.composite
+def log_partitions(draw: st.DrawFn) -> list[LogPartition]:
+    """One to three partitions with ties, gaps, rows out of order, undecodable rows and entries."""
+    return [_partition(draw, number) for number in range(draw(st.integers(1, 3)))]
+
+
+def _partition(draw: st.DrawFn, number: int) -> LogPartition:
+    rows: list[Row] = []
+    position = draw(st.integers(0, 2))
+    for _ in range(draw(st.integers(0, 10))):
+        time = draw(st.one_of(st.none(), st.integers(0, 30), st.integers(0, 30)))
+        rows.append(Row(position, time))
+        position += draw(st.sampled_from([1, 1, 1, 3]))
+    places = sorted(draw(st.lists(st.integers(0, position), max_size=3)))
+    entries = []
+    for place in places:
+        time = draw(st.integers(1, 34))
+        entries.append(LogEntry("advance", number, len(entries), place, time))
+    entries.append(LogEntry("end", number, len(entries), position))
+    return LogPartition(tuple(rows), tuple(replace(e) for e in entries))
