@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rstream import BlobStore
+    from tests.support.postgres_server import PostgresServer
 
 
 # Compiled modules are kept, whatever the environment says: each worker would rewrite all assertions
@@ -114,3 +115,23 @@ def own_broker(tmp_path: Path) -> Iterator[Broker]:
 def topic(broker: Broker) -> str:
     """A new topic of two partitions."""
     return broker.create_topic(f"topic-{uuid.uuid4().hex[:8]}", partitions=2)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server that all tests of a session share."""
+    from tests.support.postgres_server import PostgresServer, programs
+
+    if programs() is None:
+        pytest.skip("there is no PostgreSQL server here")
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def postgres_schema(postgres: PostgresServer) -> str:
+    """A new schema of it."""
+    schema = f"s{uuid.uuid4().hex[:8]}"
+    postgres.query(f"CREATE SCHEMA {schema}")
+    return schema

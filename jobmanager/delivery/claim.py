@@ -34,7 +34,7 @@ class DeliveryClaim:
     def __init__(self, store: BlobStore, delivery: str, partition: int) -> None:
         """``store``: that of the job's root."""
         self._store = store
-        self._folder = f"{FOLDER}/{quote(delivery, safe='')}/{partition}"
+        self.folder = f"{FOLDER}/{quote(delivery, safe='')}/{partition}"
         self.epoch = 0
 
     def take(self, now_us: int) -> int:
@@ -51,7 +51,7 @@ class DeliveryClaim:
                 self.epoch = epoch
                 self._delete_older()
                 return epoch
-        raise StoreError(f"{self._store.uri}/{self._folder}", "others claim this delivery, too")
+        raise StoreError(f"{self._store.uri}/{self.folder}", "others claim this delivery, too")
 
     def is_newest(self) -> bool:
         """Whether nobody has claimed the delivery since."""
@@ -66,8 +66,8 @@ class DeliveryClaim:
         return max(self._epochs(), default=0)
 
     def _epochs(self) -> list[int]:
-        names = (path.rpartition("/")[2] for path in self._store.list(self._folder))
+        names = (path.rpartition("/")[2] for path in self._store.list(self.folder))
         return [int(name) for name in names if name.isdecimal()]
 
     def _name(self, epoch: int) -> str:
-        return f"{self._folder}/{epoch:0{_DIGITS}d}"
+        return f"{self.folder}/{epoch:0{_DIGITS}d}"

@@ -18,6 +18,7 @@ from jobmanager.delivery.clean_rows import CleanRows
 from jobmanager.delivery.partition_delivery import ENDED, PartitionDelivery
 from rstream.clock import SystemClock
 from rstream.items.batch import item_schema
+from rvertex.sinks.limits import limits_of
 from rvertex.sinks.opening import destination
 from rvertex.sinks.spec import DeliveryPlace, check_names, name_of
 
@@ -68,7 +69,10 @@ class Deliveries:
         spec.check(rows.schema)
         name, writers, streams = name_of(spec), plan.writers(), plan.sink_streams()
         for k, (stream, uri) in enumerate(streams):
-            place = DeliveryPlace(self._job_id, name, k, len(streams), rows.schema)
+            claim = DeliveryClaim(self._store, name, k)
+            place = DeliveryPlace(
+                self._job_id, name, k, len(streams), rows.schema, self._store.child(claim.folder)
+            )
             wake = threading.Event()
             output = CheckedOutput(
                 writers[stream],
@@ -84,10 +88,10 @@ class Deliveries:
                 connect=_Connection(spec, place),
                 output=output,
                 rows=rows,
-                claim=DeliveryClaim(self._store, name, k),
+                claim=claim,
                 has_ended=self._has_ended,
                 wake=wake,
-                limits=self._limits,
+                limits=limits_of(spec, self._limits),
                 start_seq=self._start_seq,
             )
             self._wakes.append(wake)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from planner.durations import duration_us
 from planner.user_code import user_code
 from rvertex.sinks.errors import InvalidSinkError
-from rvertex.sinks.spec import ConsoleSink, FunctionSink, KafkaSink, PostgresSink
+from rvertex.sinks.spec import ConsoleSink, FunctionSink, KafkaSink, ParquetSink, PostgresSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
+    from planner.durations import Duration
     from rvertex.sinks.spec import KafkaFormat, KafkaMode, PostgresMode
 
 
@@ -62,8 +64,10 @@ def postgres(
 def function(fn: Callable[[int, pa.RecordBatch], None], *, name: str = "") -> FunctionSink:
     """Calls ``fn(first_seq, batch)`` with rows in the order of a partition, where the job runs.
 
-    After a failure it may be called again with rows that it was given before: ``first_seq`` says
-    so, as it counts the items of the partition.
+    ``first_seq`` counts the items of the partition. After a failure the last call may be repeated,
+    with the same number and the same rows; ranges of calls do not overlap. A function with a
+    parameter ``stream`` is told which partition it is, as several call it: whoever keeps
+    ``(stream, first_seq)`` has each row once. What it raises is tried again.
     """
     if not callable(fn):
         raise InvalidSinkError("function", f"it takes a function, not {fn!r}")
@@ -71,8 +75,18 @@ def function(fn: Callable[[int, pa.RecordBatch], None], *, name: str = "") -> Fu
 
 
 def console(*, name: str = "") -> ConsoleSink:
-    """Standard output of the process that delivers, a line for each row."""
+    """Standard output of the process that delivers: columns in a terminal, else JSON lines."""
     return ConsoleSink(name)
+
+
+def parquet(
+    path: str, *, roll: Duration = "60s", roll_rows: int = 1_000_000, name: str = ""
+) -> ParquetSink:
+    """A folder of clean tables, on a disk or an object store; other jobs may add to it as well.
+
+    A file is written when ``roll`` has gone by since the last one, or ``roll_rows`` rows have come.
+    """
+    return ParquetSink(path, duration_us(roll) / 1e6, roll_rows, name)
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rvertex.sinks.spec import ParquetSink
+
+if TYPE_CHECKING:
+    from rvertex.sinks.spec import SinkSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +32,11 @@ class DeliveryLimits:
         assert self.commit_interval_ms >= 0, self.commit_interval_ms
         assert self.commit_rows_max > 0, self.commit_rows_max
         assert 0 < self.retry_pause_s <= self.retry_pause_max_s, self.retry_pause_s
+
+
+def limits_of(spec: SinkSpec, limits: DeliveryLimits) -> DeliveryLimits:
+    """The limits for one destination: where a commit is a file, the spec says how large."""
+    if isinstance(spec, ParquetSink):
+        interval_ms = spec.roll_s * 1e3
+        return replace(limits, commit_interval_ms=interval_ms, commit_rows_max=spec.roll_rows)
+    return limits

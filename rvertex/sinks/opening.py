@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rvertex.sinks.console import ConsolePrinter
 from rvertex.sinks.errors import InvalidSinkError
-from rvertex.sinks.spec import PostgresSink, name_of
+from rvertex.sinks.function import FunctionDestination
+from rvertex.sinks.spec import ConsoleSink, FunctionSink, ParquetSink, PostgresSink, name_of
 
 if TYPE_CHECKING:
     from rvertex.sinks.protocol import Destination
@@ -24,4 +26,12 @@ def destination(spec: SinkSpec, place: DeliveryPlace) -> Destination:
         from rvertex.sinks.postgres import PostgresDestination
 
         return PostgresDestination(spec, place)
+    if isinstance(spec, ParquetSink):
+        from rvertex.sinks.parquet import ParquetDestination
+
+        return ParquetDestination(spec, place)
+    if isinstance(spec, FunctionSink):
+        return FunctionDestination(spec.code.target, spec.label, place)
+    if isinstance(spec, ConsoleSink):
+        return FunctionDestination(ConsolePrinter(), spec.label, place)
     raise InvalidSinkError(name_of(spec), f"nothing delivers to a {type(spec).__name__}")

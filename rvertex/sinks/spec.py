@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from rstream.store.protocol import BlobStore
     from rvertex.user_code.code import UserCode
 
 KafkaFormat = Literal["json", "avro", "arrow"]
@@ -41,6 +42,9 @@ class DeliveryPlace:
     partition: int
     partitions: int
     schema: pa.Schema
+    #: A folder of this partition below the job's root, where a destination that has no place of
+    #: its own for the progress keeps it.
+    store: BlobStore | None = None
 
     @property
     def stream(self) -> str:
@@ -150,6 +154,26 @@ class ConsoleSink:
 
     def check(self, schema: pa.Schema) -> None:
         """See :class:`SinkSpec`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSink:
+    """A folder of Parquet tables, of one delivery or many; see :mod:`rvertex.sinks.parquet`."""
+
+    path: str
+    #: A file is written when so much time has gone by, or so many rows have come.
+    roll_s: float = 60.0
+    roll_rows: int = 1_000_000
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"parquet:{self.path}"
+
+    def check(self, schema: pa.Schema) -> None:
+        """See :class:`SinkSpec`."""
+        if self.roll_s < 0 or self.roll_rows < 1:
+            raise InvalidSinkError(self.label, "a file has a row at least, and 0 s or more")
 
 
 def name_of(spec: SinkSpec) -> str:

@@ -23,6 +23,7 @@ _context.set_forkserver_preload(
     [
         *("pytest", "tests.rvertex.sinks.conformance", "tests.rvertex.sinks.test_postgres"),
         *("tests.rvertex.sinks.test_kafka", "tests.rvertex.sinks.test_parquet"),
+        "tests.rvertex.sinks.test_function",
     ]
 )
 

@@ -1,0 +1,66 @@
+"""Prints rows: aligned columns in a terminal, a JSON object per row everywhere else.
+
+It writes to the end of standard output and moves no cursor, so that it goes together with whatever
+else the process shows there. A row may be printed again after a failure.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from rvertex.sinks.json_text import json_text
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    import pyarrow as pa
+
+#: Rows between two lines with the names of the columns.
+HEADER_EVERY_ROWS = 40
+CELL_CHARACTERS_MAX = 40
+#: Partitions print from threads of their own; a batch stays together.
+_printing = threading.Lock()
+
+
+class ConsolePrinter:
+    """What is called with rows; see :mod:`rvertex.sinks.function`."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        """``out``: None is standard output, as it is at each call."""
+        self._out = out
+        self._widths: list[int] = []
+        self._rows = 0
+
+    def __call__(self, first_seq: int, batch: pa.RecordBatch) -> None:
+        out = sys.stdout if self._out is None else self._out
+        lines = self._aligned(batch) if out.isatty() else map(json_text, batch.to_pylist())
+        with _printing:
+            out.write("".join(f"{line}\n" for line in lines))
+            out.flush()
+
+    def _aligned(self, batch: pa.RecordBatch) -> list[str]:
+        names = batch.schema.names
+        rows = [[_cell(value) for value in row.values()] for row in batch.to_pylist()]
+        before = self._widths or [0] * len(names)
+        columns = zip(names, before, *rows, strict=True)
+        self._widths = [max(len(name), width, *map(len, cells)) for name, width, *cells in columns]
+        lines = []
+        for row in rows:
+            if self._rows % HEADER_EVERY_ROWS == 0 or before != self._widths:
+                lines.append(self._line(names))
+                before = self._widths
+            lines.append(self._line(row))
+            self._rows += 1
+        return lines
+
+    def _line(self, cells: list[str]) -> str:
+        return "  ".join(f"{c:<{w}}" for c, w in zip(cells, self._widths, strict=True)).rstrip()
+
+
+def _cell(value: object) -> str:
+    text = value if isinstance(value, str) else json_text(value).strip('"')
+    text = "".join(c if c.isprintable() else " " for c in text)
+    short = CELL_CHARACTERS_MAX - 1
+    return text if len(text) <= CELL_CHARACTERS_MAX else text[:short] + "…"

@@ -1,0 +1,187 @@
+"""Delivers into a folder of clean Parquet tables; each commit with rows is a file, put in one act.
+
+    part-<partition>-<delivery>-<number>.parquet     rows; its metadata tells the progress after it
+    _part-<partition>-<delivery>-<number>.json       progress without rows, after file <number>
+
+The numbers of a partition's files are dense and each is created exclusively, so one writer at a
+time can go on. A successor takes the next number with a file without rows, in which its epoch
+stands: then whoever was before it finds that number taken. Readers of the folder see rows alone;
+several deliveries, also of several jobs, may share it.
+
+Invariants: (1) the newest file and the newest note tell the progress, all rows of it lie in files
+up to that one; (2) a writer leaves a note, then looks for a successor's file; a successor puts its
+file, then looks for notes; so no note is overlooked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rstream.errors import StoreError
+from rstream.store.blobs import open_store
+from rvertex.sinks.errors import DeliveryFencedError, DeliveryUnknownError, DestinationError
+from rvertex.sinks.protocol import DeliveryProgress
+
+if TYPE_CHECKING:
+    from rstream.store.protocol import BlobStore
+    from rvertex.sinks.protocol import DeliveredRows
+    from rvertex.sinks.spec import DeliveryPlace, ParquetSink
+
+#: Under this key a file's metadata tells the progress.
+KEY = "streamscope.delivery"
+#: Rows that are encoded at once, so that only compressed ones wait for the commit.
+ROW_GROUP_ROWS = 1 << 17
+#: Writers that may open between a look at the folder and a file of one's own.
+OPEN_TRIES_MAX = 100
+_DIGITS = 8
+_ID_BYTES = 6
+
+
+class ParquetDestination:
+    """One partition's files in the folder; see :class:`rvertex.sinks.protocol.Destination`."""
+
+    def __init__(
+        self, sink: ParquetSink, place: DeliveryPlace, store: BlobStore | None = None
+    ) -> None:
+        self._store = open_store(sink.path) if store is None else store
+        self._name = f"Parquet folder {sink.path}"
+        self._schema = place.schema
+        self._delivery = f"{place.job}/{place.delivery}"
+        mark = hashlib.blake2b(self._delivery.encode(), digest_size=_ID_BYTES).hexdigest()
+        self._prefix = f"part-{place.partition}-{mark}-"
+        self._epoch = 0
+        #: The number of the newest file; None: not open.
+        self._number: int | None = None
+        self._progress: DeliveryProgress | None = None
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._file: _File | None = None
+
+    def open(self, epoch: int) -> DeliveryProgress | None:
+        """Take the next number of the partition's files, so that nobody before goes on."""
+        self.close()
+        self._epoch = epoch
+        for _ in range(OPEN_TRIES_MAX):
+            number = self._newest()
+            told = {} if number < 0 else self._told(number)
+            if told.get("epoch", 0) > epoch:
+                raise DeliveryFencedError(self._name, epoch)
+            fence = _File(self._schema)
+            told |= self._mark()
+            if self._store.put_new(self._file_name(number + 1), fence.finish(told)):
+                self._number = number + 1
+                self._progress = self._newest_progress(told)
+                return self._progress
+        raise DestinationError(self._name, "other writers of this delivery open it all the time")
+
+    def write(self, rows: DeliveredRows) -> None:
+        """Keep the rows for the commit, compressed where they are many."""
+        if not rows.table.num_rows:
+            return
+        self._batches.append(rows.table)
+        self._rows += rows.table.num_rows
+        if self._rows >= ROW_GROUP_ROWS:
+            self._encode()
+
+    def commit(self, progress: DeliveryProgress) -> None:
+        """A file with the rows, or a note if there are none."""
+        if self._number is None:
+            raise DestinationError(self._name, "it is not open")
+        self._encode()
+        number, file = self._number, self._file
+        self._number, self._file = None, None
+        try:
+            if file is not None:
+                self._put(number + 1, file.finish(_told(progress) | self._mark()))
+                self._store.delete(self._note_name(number))
+                number += 1
+            elif progress != self._progress:
+                self._note(number, progress)
+        except StoreError as error:
+            raise DeliveryUnknownError(self._name, str(error)) from error
+        self._number, self._progress = number, progress
+
+    def close(self) -> None:
+        """Forget what was not committed."""
+        self._number, self._file = None, None
+        self._batches, self._rows = [], 0
+
+    def _encode(self) -> None:
+        if not self._batches:
+            return
+        self._file = self._file or _File(self._schema)
+        self._file.write(self._batches)
+        self._batches, self._rows = [], 0
+
+    def _put(self, number: int, data: pa.Buffer) -> None:
+        if not self._store.put_new(self._file_name(number), data):
+            raise DeliveryFencedError(self._name, self._epoch)
+
+    def _note(self, number: int, progress: DeliveryProgress) -> None:
+        self._store.put(self._note_name(number), json.dumps(_told(progress)).encode())
+        if self._store.exists(self._file_name(number + 1)):
+            raise DeliveryFencedError(self._name, self._epoch)
+
+    def _newest(self) -> int:
+        """The number of the newest file, -1 if there is none."""
+        found = [-1]
+        for name in self._store.list():
+            digits = name.removeprefix(self._prefix).removesuffix(".parquet")
+            if name == f"{self._prefix}{digits}.parquet" and digits.isdigit():
+                found.append(int(digits))
+        return max(found)
+
+    def _told(self, number: int) -> dict[str, Any]:
+        with self._store.open(self._file_name(number)) as file:
+            metadata = pq.read_metadata(file).metadata
+        told: dict[str, Any] = json.loads(metadata[KEY.encode()])
+        return told
+
+    def _newest_progress(self, told: dict[str, Any]) -> DeliveryProgress | None:
+        """That of the newest file, or of a note that went further without rows."""
+        notes = [name for name in self._store.list() if name.startswith(f"_{self._prefix}")]
+        found = [told, *(json.loads(data) for data in self._store.get_many(notes) if data)]
+        newest = max(found, key=_next_seq)
+        if _next_seq(newest) < 0:
+            return None
+        return DeliveryProgress(newest["next_seq"], bytes.fromhex(newest["digest"]))
+
+    def _mark(self) -> dict[str, Any]:
+        """Tells this file from that of any other writer."""
+        return {"delivery": self._delivery, "epoch": self._epoch, "writer": uuid.uuid4().hex}
+
+    def _file_name(self, number: int) -> str:
+        return f"{self._prefix}{number:0{_DIGITS}d}.parquet"
+
+    def _note_name(self, number: int) -> str:
+        return f"_{self._prefix}{number:0{_DIGITS}d}.json"
+
+
+class _File:
+    """A table that is encoded in memory."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+
+    def write(self, batches: list[pa.RecordBatch]) -> None:
+        self._writer.write_table(pa.Table.from_batches(batches))
+
+    def finish(self, told: dict[str, Any]) -> pa.Buffer:
+        self._writer.add_key_value_metadata({KEY: json.dumps(told)})
+        self._writer.close()
+        return self._sink.getvalue()
+
+
+def _told(progress: DeliveryProgress) -> dict[str, Any]:
+    return {"next_seq": progress.next_seq, "digest": progress.digest.hex()}
+
+
+def _next_seq(told: dict[str, Any]) -> int:
+    return int(told.get("next_seq", -1))

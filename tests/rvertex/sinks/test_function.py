@@ -1,0 +1,176 @@
+"""The suite of destinations on a function that keeps the numbers of its calls; what it is given.
+
+Cannot catch: a receiver that forgets what it has seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rstream import MemoryBlobs, open_store
+from rvertex.sinks.errors import DeliveryFencedError, DestinationError
+from rvertex.sinks.function import FunctionDestination
+from rvertex.sinks.json_text import json_text
+from rvertex.sinks.spec import DeliveryPlace
+from tests.rvertex.sinks.conformance import Conformance, deliver
+from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress
+from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from rstream.store.protocol import BlobStore
+
+
+def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> None:
+    """A receiver that has each call once: its stream and number are the name of a file."""
+    name = f"{stream.replace('/', '.')}-{first_seq:012d}"
+    store = open_store(folder, fsync=False)
+    (
+        [json.dumps(row) for row in batch.to_pylist()]
+        if batch.schema == SCHEMA
+        else [json_text(row) for row in batch.to_pylist()]
+    )
+    if not store.put_new(name, "\n".join(map(json_text, batch.to_pylist())).encode()):
+        raise AssertionError(f"{name}: other rows than before")
+
+
+@dataclass(frozen=True)
+class FunctionPlace:
+    """What :func:`keep` has kept."""
+
+    folder: str
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def destination(self, partition: int, schema: pa.Schema = SCHEMA) -> FunctionDestination:
+        store = open_store(f"{self.folder}/root/{partition}", fsync=False)
+        function = functools.partial(keep, f"{self.folder}/kept")
+        place = DeliveryPlace("job", "d", partition, 2, schema, store)
+        return FunctionDestination(function, "function", place)
+
+    def rows(self) -> list[Row]:
+        store = open_store(f"{self.folder}/kept")
+        texts = [store.get(name).decode() for name in store.list()]
+        return [json.loads(line) for text in texts for line in text.splitlines()]
+
+    def shown(self, column: str, value: Any) -> Any:
+        return json.loads(json_text(value))
+
+
+class TestFunction(Conformance):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> FunctionPlace:
+        return FunctionPlace(str(tmp_path))
+
+
+def open_memory(store: BlobStore, function: Callable[..., Any]) -> FunctionDestination:
+    return FunctionDestination(function, "fn", DeliveryPlace("job", "d", 0, 1, SCHEMA, store))
+
+
+def test_a_call_has_a_number_and_rows() -> None:
+    calls: list[tuple[int, list[Row]]] = []
+    called = open_memory(MemoryBlobs(), lambda seq, batch: calls.append((seq, batch.to_pylist())))
+    called.open(1)
+    called.write(items(0, 0, 3))
+    called.write(items(0, 3, 6))
+    called.commit(progress(0, 6))
+    called.commit(progress(0, 7))
+    deliver(called, 0, 7, 9)
+    assert calls == [(0, expected(0, 6)), (7, expected(0, 9)[len(expected(0, 6)) :])]
+
+
+def test_a_call_that_failed_comes_again_as_it_was() -> None:
+    """Also if the next writer would cut the rows otherwise."""
+    calls: list[tuple[int, list[Row]]] = []
+
+    def weak(first_seq: int, batch: pa.RecordBatch) -> None:
+        calls.append((first_seq, batch.to_pylist()))
+        if len(calls) < 3:
+            raise ConnectionError("away")
+
+    store = MemoryBlobs()
+    called = open_memory(store, weak)
+    called.open(1)
+    with pytest.raises(DestinationError, match=r"ConnectionError: away \(items from 0\)"):
+        deliver(called, 0, 0, 4)
+    with pytest.raises(DestinationError, match="not open"):
+        called.commit(progress(0, 4))
+    with pytest.raises(DestinationError, match="away"):
+        called.open(1)
+    assert called.open(1) == progress(0, 4)
+    assert calls == [(0, expected(0, 4))] * 3
+    deliver(called, 0, 4, 9)
+    assert len(calls) == 4
+
+
+def test_sleeping_before_its_call_it_finds_a_successor() -> None:
+    """The successor makes the very call; the one that wakes up in it makes it, too."""
+    calls: list[tuple[int, int]] = []
+    sleeping, woken = threading.Event(), threading.Event()
+
+    def slow(first_seq: int, batch: pa.RecordBatch) -> None:
+        calls.append((first_seq, batch.num_rows))
+        if not sleeping.is_set():
+            sleeping.set()
+            assert woken.wait(30)
+
+    store = MemoryBlobs()
+    old, successor = open_memory(store, slow), open_memory(store, slow)
+    old.open(1)
+    errors: list[BaseException] = []
+
+    def sleep() -> None:
+        try:
+            deliver(old, 0, 0, 6)
+        except DeliveryFencedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    assert sleeping.wait(30)
+    assert successor.open(2) == progress(0, 6)
+    woken.set()
+    thread.join()
+    assert calls == [(0, 4), (0, 4)]
+    assert len(errors) == 1
+    deliver(successor, 0, 6, 7)
+
+
+def test_died_at_every_call() -> None:
+    """Every call of the function that is seen has the rows that its number had before."""
+    seen: dict[int, list[Row]] = {}
+
+    def keep_same(first_seq: int, batch: pa.RecordBatch) -> None:
+        rows = batch.to_pylist()
+        assert seen.setdefault(first_seq, rows) == rows
+
+    def life(store: BlobStore, epoch: int, cut: int) -> None:
+        called = open_memory(store, keep_same)
+        found = called.open(epoch)
+        told = 0 if found is None else found.next_seq
+        while told < 14:
+            end = min(told + cut, 14)
+            deliver(called, 0, told, end)
+            told = end
+
+    undisturbed = Life()
+    life(CrashingBlobs(MemoryBlobs(), undisturbed), 1, 5)
+    for death in deaths(undisturbed.calls, is_atomic=True):
+        store = MemoryBlobs()
+        seen.clear()
+        with contextlib.suppress(DiedError):
+            life(CrashingBlobs(store, Life(*death)), 1, 5)
+        life(store, 2, 4)
+        rows = [row for _, rows in sorted(seen.items()) for row in rows]
+        assert rows == expected(0, 14), death
+        assert len(store.list()) == 2

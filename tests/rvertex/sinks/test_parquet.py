@@ -1,0 +1,169 @@
+"""The suite of destinations on folders of Parquet tables; a process dies at every call of a store.
+
+Cannot catch: a store whose exclusive creation is not exclusive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from rstream import MemoryBlobs
+from rvertex.sinks.errors import DeliveryFencedError
+from rvertex.sinks.opening import destination
+from rvertex.sinks.parquet import KEY, ROW_GROUP_ROWS, ParquetDestination
+from rvertex.sinks.spec import DeliveryPlace, ParquetSink
+from tests.rvertex.sinks.conformance import Conformance, deliver
+from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress
+from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rstream.store.protocol import BlobStore
+    from rvertex.sinks.protocol import Destination
+
+
+@dataclass(frozen=True)
+class ParquetPlace:
+    """A folder on the local disk."""
+
+    path: str
+    job: str = "job"
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def destination(self, partition: int, schema: pa.Schema = SCHEMA) -> Destination:
+        place = DeliveryPlace(self.job, "d", partition, 2, schema)
+        return destination(ParquetSink(self.path), place)
+
+    def rows(self) -> list[Row]:
+        """The files in the order of their names."""
+        files = sorted(Path(self.path).glob("*.parquet"))
+        return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+    def shown(self, column: str, value: Any) -> Any:
+        return value
+
+
+class TestParquet(Conformance):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> ParquetPlace:
+        return ParquetPlace(str(tmp_path / "table"))
+
+
+def test_every_reader_sees_a_clean_table(tmp_path: Path) -> None:
+    """Rows alone, in the query's columns, of all jobs that deliver into the folder."""
+    path = str(tmp_path / "table")
+    for job in ("first", "second"):
+        writer = ParquetPlace(path, job).destination(0)
+        assert writer.open(1) is None
+        deliver(writer, 0, 0, 10)
+        deliver(writer, 0, 10, 13)
+        writer.commit(progress(0, 14))
+        writer.close()
+    rows = 2 * len(expected(0, 13))
+    assert pl.read_parquet(f"{path}/*.parquet").shape == (rows, 3)
+    table = ds.dataset(path).to_table()
+    assert (table.num_rows, table.schema.remove_metadata()) == (rows, SCHEMA)
+
+
+def test_metadata_tells_who_wrote_a_file(tmp_path: Path) -> None:
+    writer = ParquetPlace(str(tmp_path)).destination(1)
+    writer.open(3)
+    deliver(writer, 1, 0, 4)
+    newest = sorted(tmp_path.glob("part-1-*.parquet"))[-1]
+    told = pq.read_metadata(newest).metadata[KEY.encode()].decode()
+    assert '"delivery": "job/d"' in told
+    assert '"epoch": 3' in told
+    assert f'"digest": "{progress(1, 4).digest.hex()}"' in told
+
+
+def test_large_commits_have_several_row_groups(tmp_path: Path) -> None:
+    writer = ParquetPlace(str(tmp_path)).destination(0)
+    writer.open(1)
+    seqs = 2 * ROW_GROUP_ROWS
+    for lo in range(0, seqs, seqs // 8):
+        writer.write(items(0, lo, lo + seqs // 8))
+    writer.commit(progress(0, seqs))
+    newest = sorted(tmp_path.glob("*.parquet"))[-1]
+    assert pq.read_metadata(newest).num_row_groups == 2
+    assert ParquetPlace(str(tmp_path)).rows() == expected(0, seqs)
+
+
+def life(store: BlobStore, epoch: int, next_seq: int) -> int:
+    """A writer's life: rows, CTIs alone, rows. Gives how far it was told that it is."""
+    writer = open_memory(store)
+    found = writer.open(epoch)
+    told = 0 if found is None else found.next_seq
+    assert told >= next_seq
+    for end in (5, 9, 10, 14):
+        if end > told:
+            if end != 10:  # item 9 is a CTI
+                writer.write(items(0, told, end))
+            writer.commit(progress(0, end))
+            told = end
+    return told
+
+
+def open_memory(store: BlobStore) -> ParquetDestination:
+    place = DeliveryPlace("job", "d", 0, 1, SCHEMA)
+    return ParquetDestination(ParquetSink("memory"), place, store)
+
+
+def rows_in(store: BlobStore) -> list[Row]:
+    found: list[Row] = []
+    for name in store.list():
+        if name.endswith(".parquet"):
+            found += pq.read_table(store.open(name)).to_pylist()
+    return found
+
+
+def test_died_at_every_call() -> None:
+    """Whatever call of the store it dies in, and again in the next life."""
+    undisturbed = Life()
+    life(CrashingBlobs(MemoryBlobs(), undisturbed), 1, 0)
+    ways = deaths(undisturbed.calls, is_atomic=True)
+    assert len(ways) >= 8
+    for at, how in ways:
+        for second, second_how in ways:
+            store = MemoryBlobs()
+            for epoch, death in enumerate([(at, how), (second, second_how)], 1):
+                with contextlib.suppress(DiedError):
+                    life(CrashingBlobs(store, Life(*death)), epoch, 0)
+            assert life(store, 3, 0) == 14
+            assert rows_in(store) == expected(0, 14), (at, how, second, second_how)
+
+
+def test_note_that_a_successor_reads() -> None:
+    """A writer that was taken over leaves a note of CTIs; it is refused, and what it says is so."""
+    store = MemoryBlobs()
+    old, successor = open_memory(store), open_memory(store)
+    old.open(1)
+    deliver(old, 0, 0, 3)
+    assert successor.open(2) == progress(0, 3)
+    with pytest.raises(DeliveryFencedError):
+        old.commit(progress(0, 4))
+    next_one = open_memory(store)
+    assert next_one.open(3) == progress(0, 4)
+    deliver(next_one, 0, 4, 9)
+    assert open_memory(store).open(4) == progress(0, 9)
+    assert rows_in(store) == expected(0, 9)
+
+
+@pytest.mark.slow
+def test_on_every_kind_of_store(shared_store: BlobStore) -> None:
+    first, second = open_memory(shared_store), open_memory(shared_store)
+    first.open(1)
+    deliver(first, 0, 0, 6)
+    assert second.open(2) == progress(0, 6)
+    with pytest.raises(DeliveryFencedError):
+        deliver(first, 0, 6, 9)
+    deliver(second, 0, 6, 12)
+    assert rows_in(shared_store) == expected(0, 12)
