@@ -49,12 +49,13 @@ class KafkaTransactions:
             transactional_id=self._group.name,
             transaction_timeout_ms=client.TRANSACTION_TIMEOUT_MS,
         )
-        count = client.partition_count(self._producer, self._sink.topic)
-        self._partition = self._place.partition % count
         try:
             self._producer.init_transactions(client.ANSWER_WAIT_S)
         except KafkaException as error:
             raise client.failed(self._label, error, epoch) from error
+        # Not before init_transactions, which then waits half a second for nothing (librdkafka 2.16).
+        count = client.partition_count(self._producer, self._sink.topic)
+        self._partition = self._place.partition % count
         kept = self._group.read()
         self._refuse_if_older(kept)
         if kept.epoch < epoch:
