@@ -53,7 +53,7 @@ class KafkaTransactions:
             self._producer.init_transactions(client.ANSWER_WAIT_S)
         except KafkaException as error:
             raise client.failed(self._label, error, epoch) from error
-        # Not before init_transactions, which then waits half a second for nothing (librdkafka 2.16).
+        # After init_transactions, which else waits half a second for nothing (librdkafka 2.16).
         count = client.partition_count(self._producer, self._sink.topic)
         self._partition = self._place.partition % count
         kept = self._group.read()
