@@ -117,7 +117,7 @@ def file_source(format: Format, path: str, given: FileOptions) -> Source:
     log = _log_spec(given) if given.follow else None
     columns = _overridden(infer_schema(format, path, options), given.schema, path)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
-    origin, delay_us, quantile = _delay(given.delay)
+    origin, delay_us, quantile = delay_of(given.delay)
     if given.late not in ("drop", "adjust", "error"):
         raise InvalidPlanError(f'late={given.late!r}: it is one of "drop", "adjust", "error"')
     spec = SourceSpec(
@@ -126,8 +126,8 @@ def file_source(format: Format, path: str, given: FileOptions) -> Source:
         shown=path,
         schema=payload,
         columns=columns,
-        vs=None if given.vs is None else _time_source(given.vs, columns, "vs"),
-        ve=_end_source(given.ve, columns),
+        vs=None if given.vs is None else time_source(given.vs, columns, "vs"),
+        ve=end_source(given.ve, columns),
         delay_us=delay_us,
         delay_origin=origin,
         delay_quantile=quantile,
@@ -136,7 +136,7 @@ def file_source(format: Format, path: str, given: FileOptions) -> Source:
         log=log,
         casts=tuple(schema_of(given.schema).names) if given.schema is not None else (),
     )
-    return Source(spec, _checked_partitions(given.partitions), _label(path))
+    return Source(spec, checked_partitions(given.partitions), label_of(path))
 
 
 def _log_spec(given: FileOptions) -> LogSpec:
@@ -166,12 +166,12 @@ def idle_after_us(idle_after: Duration) -> int:
 
 
 def _folder_options(given: FileOptions) -> tuple[tuple[str, OptionValue], ...]:
-    partitions = _checked_partitions(given.partitions) or 1
+    partitions = checked_partitions(given.partitions) or 1
     every_us = positive_duration_us(given.poll_every, what="poll_every")
     return ((PARTITIONS, partitions), (POLL_EVERY, every_us))
 
 
-def _delay(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
+def delay_of(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
     """Where it comes from; a fixed one, us, or 0; the quantile of an estimated one: "p99" is 0.99.
 
     Only a source with an end can be looked at whole: the delay of others is to be given.
@@ -196,7 +196,7 @@ def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions
     spec = SourceSpec(
         format="items", path="", schema=payload, columns=pa.schema([]), vs=None, items=batch
     )
-    return Source(spec, _checked_partitions(partitions), "items")
+    return Source(spec, checked_partitions(partitions), "items")
 
 
 def stream_source(
@@ -223,7 +223,7 @@ def stream_source(
     spec = SourceSpec(
         format="rstream", path=absolute(uri), schema=columns, columns=columns, vs=None, late="error"
     )
-    return Source(spec, None, _label(split_part(uri)[0]))
+    return Source(spec, None, label_of(split_part(uri)[0]))
 
 
 def _items_batch(payload: pa.Schema, items: list[Event | Cti]) -> pa.RecordBatch:
@@ -267,7 +267,7 @@ def _overridden(found: pa.Schema, given: SchemaLike | None, path: str) -> pa.Sch
     return found
 
 
-def _time_source(source: TimeColumn, columns: pa.Schema, role: str) -> str | Node:
+def time_source(source: TimeColumn, columns: pa.Schema, role: str) -> str | Node:
     if isinstance(source, str):
         if source not in columns.names:
             raise UnknownColumnError(source, tuple(columns.names), f"{role}=")
@@ -286,22 +286,20 @@ def _time_source(source: TimeColumn, columns: pa.Schema, role: str) -> str | Nod
     return found
 
 
-def _end_source(
-    source: TimeColumn | Duration | None, columns: pa.Schema
-) -> str | int | Node | None:
+def end_source(source: TimeColumn | Duration | None, columns: pa.Schema) -> str | int | Node | None:
     if source is None:
         return None
     if isinstance(source, Expr) or (isinstance(source, str) and not source.startswith("+")):
-        return _time_source(source, columns, "ve")
+        return time_source(source, columns, "ve")
     return positive_duration_us(source, what="ve")
 
 
-def _checked_partitions(partitions: int | None) -> int | None:
+def checked_partitions(partitions: int | None) -> int | None:
     if partitions is not None and not 1 <= partitions <= PARTITIONS_MAX:
         raise InvalidPlanError(f"partitions={partitions}: it is between 1 and {PARTITIONS_MAX}")
     return partitions
 
 
-def _label(path: str) -> str:
+def label_of(path: str) -> str:
     name = PurePosixPath(path.rstrip("/")).name.split(".")[0]
     return "".join(c if c.isalnum() else "-" for c in name).strip("-").lower()[:24] or "source"

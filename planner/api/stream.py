@@ -15,6 +15,7 @@ from planner.api import names as naming
 from planner.api.aggregation import aggregated
 from planner.api.hints import hinted
 from planner.api.joins import clip_nodes, join_nodes
+from planner.api.kafka import KafkaTopics
 from planner.api.outputs import Outputs
 from planner.api.sources import (
     TEXT,
@@ -65,7 +66,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Stream(UserSteps["Stream"], Outputs):
+class Stream(UserSteps["Stream"], Outputs, KafkaTopics):
     """A stream of events with lifetimes and payload columns."""
 
     plan: LogicalNode

@@ -19,7 +19,9 @@ from rstream.items.batch import CTI, KIND, VE, VS, event_schema, int64_column, k
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import LateRowError
 from rvertex.events.delay_estimate import BLOCK_ROWS, BLOCKS_MAX
-from rvertex.sources import discover, open_reader, partition_count
+from rvertex.sources import open_reader, partition_count
+from rvertex.sources.logs.kafka.bounded import read_whole
+from rvertex.sources.logs.opening import discover_units
 from rvertex.sources.survey import survey
 
 if TYPE_CHECKING:
@@ -44,8 +46,10 @@ def source_events(source: Source, parallelism: int, cti_every_us: int) -> tuple[
     """
     spec = source.spec
     refuse_endless(source, "a batch")
-    units = discover(spec)
+    units = discover_units(spec)
     n = partition_count(spec, units, source.partitions, parallelism)
+    if spec.log is not None:  # each partition of a log has a frontier of its own
+        n = len(units)
     times = survey(spec, units, start_columns(spec)) if spec.delay_origin == "auto" else ()
     parts = [_accepted(partition, cti_every_us) for partition in dealt(spec, units, n, times)]
     return pa.concat_tables([events for events, _ in parts]), max(cti for _, cti in parts)
@@ -112,6 +116,8 @@ def _raised(events: pa.RecordBatch, least: np.ndarray) -> pa.RecordBatch:
 
 def _read(partition: SourcePartition) -> pa.RecordBatch | None:
     """All rows of a partition in order, None if there are none."""
+    if partition.spec.log is not None:
+        return read_whole(partition)
     reader = open_reader(partition, 0)
     batches: list[pa.RecordBatch] = []
     try:

@@ -36,6 +36,7 @@ _READ_US = {
     "items": 0.02,
     "rstream": 0.02,
     "log": 0.02,
+    "kafka": 2.0,
 }
 _PER_COLUMN_US, _REORDER_US, MERGE_US = 0.006, 0.03, 0.04
 _FILTER_US, _COMPUTE_US, _LIFETIME_US = 0.03, 0.015, 0.04

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 from rvertex.sinks.console import ConsolePrinter
 from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.function import FunctionDestination
-from rvertex.sinks.spec import (
-    ConsoleSink,
-    FunctionSink,
-    KafkaSink,
-    ParquetSink,
-    PostgresSink,
-    name_of,
-)
+from rvertex.sinks.spec import ConsoleSink, FunctionSink, ParquetSink, PostgresSink, name_of
 
 if TYPE_CHECKING:
     from rvertex.sinks.protocol import Destination
@@ -29,10 +22,6 @@ def destination(spec: SinkSpec, place: DeliveryPlace) -> Destination:
     Raises:
         InvalidSinkError: nothing here delivers to such a destination.
     """
-    if isinstance(spec, KafkaSink):
-        from rvertex.sinks.kafka.transactions import KafkaTransactions
-
-        return KafkaTransactions(spec, place)
     if isinstance(spec, PostgresSink):
         from rvertex.sinks.postgres import PostgresDestination
 

@@ -53,6 +53,8 @@ def discover(spec: SourceSpec) -> tuple[Unit, ...]:
 
 def partition_count(spec: SourceSpec, units: Sequence[Unit], given: int | None, width: int) -> int:
     """How many partitions a source has; ``given``: by the query, ``width``: at most, if not."""
+    if spec.format == "kafka":
+        return min(given or width, len(units))
     if spec.log is not None:
         return min(given or 1, len(units))
     if spec.format == "rstream":

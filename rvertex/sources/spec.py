@@ -158,6 +158,8 @@ class Unit:
     #: Live logs only: ``stream`` is the log's partition, read from position ``first_seq`` on; this
     #: is where a bounded read of it ends. None: never.
     until: int | None = None
+    #: Live logs only: what the log calls itself, where it has a name that no other one ever had.
+    log_id: str = field(default="", compare=False, metadata={"fingerprint": False})
 
 
 @dataclass(frozen=True, slots=True)

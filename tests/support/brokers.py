@@ -3,6 +3,8 @@
 The broker is the one that installs from PyPI. It has transactions, fencing and offsets as Kafka has
 them. It keeps its data when it is stopped, not always when it is killed: about a second of what it
 acknowledged may be lost. So no test can show here what a crash of a broker leaves of its topics.
+It also goes on telling of an aborted transaction to a consumer that has passed it: such a consumer
+does not see what the same producer commits later, but one that begins before the abort does.
 """
 
 from __future__ import annotations

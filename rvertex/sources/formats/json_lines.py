@@ -78,12 +78,10 @@ class JsonUnits:
             check_levels(texts[bad])
         except pa.ArrowInvalid:
             return SourceRowError(unit.path, row, lines + bad + 1, None, value, TOO_DEEP)
-        named = [f for f in columns if _refuses(texts[bad], pa.schema([f]))]
-        if named and len(named) < len(columns) + (len(columns) == 1):
-            field = named[0]
-            if not _refuses(texts[bad], pa.schema([])):
-                reason = f"not of type {field.type}"
-                return SourceRowError(unit.path, row, lines + bad + 1, field.name, value, reason)
+        field = refused_column(texts[bad], columns)
+        if field is not None:
+            reason = f"not of type {field.type}"
+            return SourceRowError(unit.path, row, lines + bad + 1, field.name, value, reason)
         return SourceRowError(unit.path, row, lines + bad + 1, None, value, "not a JSON object")
 
 
@@ -123,6 +121,14 @@ def parse_json(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
     check_levels(chunk)
     read = pajson.ReadOptions(use_threads=False, block_size=len(chunk) + 1)
     return pajson.read_json(pa.BufferReader(chunk), read_options=read, parse_options=parse)
+
+
+def refused_column(line: bytes, columns: pa.Schema) -> pa.Field | None:
+    """The column that is to blame for a refused line; None if the line is no object at all."""
+    refused = [f for f in columns if _refuses(line, pa.schema([f]))]
+    if refused and (len(refused) < len(columns) or len(columns) == 1):
+        return None if _refuses(line, pa.schema([])) else refused[0]
+    return None
 
 
 def infer_json_schema(path: str) -> pa.Schema:

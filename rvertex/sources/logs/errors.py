@@ -39,3 +39,83 @@ class LogUnreachableError(OperatingError):
     reason: str
 
     message = "{log}: {reason}; check the address and that the log's server runs"
+
+
+@error_class
+class LogRowError(IntegrityError):
+    """A row of a log could not be decoded, and the source says that this is an error."""
+
+    log: str
+    partition: int
+    position: int
+    reason: str
+    value: str
+
+    message = (
+        "{log}, partition {partition}, position {position}: {reason}: {value} (give "
+        'on_error="dead_letter" to keep such rows aside and go on, or on_error="skip")'
+    )
+
+
+@error_class
+class LogReplacedError(IntegrityError):
+    """A log was deleted and created anew: its positions mean other rows than before."""
+
+    log: str
+    reason: str
+
+    message = (
+        "{log} was deleted and created anew since the job was planned ({reason}); its rows are not "
+        "those the job has read: start a job of its own for it, with another root"
+    )
+
+
+@error_class
+class LogRefusedError(UsageError):
+    """The server of a log does not allow what the job asks for."""
+
+    log: str
+    reason: str
+
+    message = "{log}: the server refuses: {reason}"
+
+
+@error_class
+class MissingVariableError(UsageError):
+    """The environment lacks a value that a source names."""
+
+    option: str
+    name: str
+
+    message = (
+        "{option} is env:{name}, but this process has no environment variable {name}: set it where "
+        "the job is planned and where its hosts run"
+    )
+
+
+@error_class
+class ClientMissingError(UsageError):
+    """The package that reads a kind of log is not installed."""
+
+    log: str
+
+    message = "{log}: Kafka is read with confluent-kafka: pip install 'streamscope[kafka]'"
+
+
+@error_class
+class InvalidPositionsError(UsageError):
+    """Where a source is to begin or end is no place of its log."""
+
+    log: str
+    reason: str
+
+    message = "{log}: {reason}"
+
+
+@error_class
+class DecoderMissingError(UsageError):
+    """A package that decodes messages is not installed."""
+
+    reason: str
+
+    message = "Avro is decoded with polars and fastavro ({reason}): pip install 'streamscope[avro]'"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from rvertex.sources.discover import discover
 from rvertex.sources.logs.folder import FolderLog, folder_units
+from rvertex.sources.logs.kafka.positions import topic_units
+from rvertex.sources.logs.kafka.reader import KafkaLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +27,7 @@ def discover_units(spec: SourceSpec) -> tuple[Unit, ...]:
     """
     if spec.log is None:
         return discover(spec)
-    return folder_units(spec)
+    return topic_units(spec) if spec.format == "kafka" else folder_units(spec)
 
 
 def open_log(
@@ -39,4 +41,6 @@ def open_log(
 
     ``wake`` is called, from any thread, when there may be something new.
     """
+    if source.spec.format == "kafka":
+        return KafkaLog(source, positions, clock, wake)
     return FolderLog(source, positions, clock, wake, background)

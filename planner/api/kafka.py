@@ -1,0 +1,289 @@
+"""Kafka topics as users describe them, turned into plan nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+
+import pyarrow as pa
+
+from planner.api.sources import (
+    AUTO,
+    SchemaLike,
+    TimeColumn,
+    checked_idle,
+    checked_partitions,
+    delay_of,
+    end_source,
+    idle_after_us,
+    label_of,
+    time_source,
+)
+from planner.durations import Duration, Time, positive_duration_us, time_us
+from planner.errors import InvalidPlanError
+from planner.expressions.types import schema_of
+from planner.logical.nodes import Source
+from rstream.items.batch import RESERVED
+from rvertex.sources.logs.decode.avro_schema import arrow_columns, parse_avro_schema
+from rvertex.sources.logs.decode.choose import AVRO_SCHEMA, REGISTRY_URL
+from rvertex.sources.logs.decode.messages import METADATA, TIMESTAMP
+from rvertex.sources.logs.kafka.options import SERVERS, owned
+from rvertex.sources.logs.kafka.positions import START, UNTIL
+from rvertex.sources.logs.kafka.reader import AWAY_MAX_US
+from rvertex.sources.spec import LatePolicy, LogSpec, OnBadRow, OnLost, SourceSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.sources.spec import Idle, OptionValue
+
+MessageFormat = Literal["json", "avro", "arrow", "bytes"]
+#: "earliest", "latest", a time, or an offset for each partition.
+Place: TypeAlias = Time | Mapping[int, int]
+_VALUE = pa.schema([("value", pa.binary())])
+_ON_ERROR, _ON_LOST = get_args(OnBadRow), get_args(OnLost)
+_LATE = get_args(LatePolicy)
+_METADATA_PREFIX = "kafka_"
+_NAMES_OF_METADATA = tuple(name.removeprefix(_METADATA_PREFIX) for name in METADATA.names)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOptions:
+    """What users say of a topic: in Python (:meth:`planner.Stream.from_kafka`) and SQL alike."""
+
+    servers: str
+    #: A column, an expression, or "timestamp": the record's, unless a column has that name.
+    vs: TimeColumn
+    #: Avro: also a schema of Avro, as JSON or a dict. Bytes: by default one column ``value``.
+    schema: SchemaLike | None = None
+    format: MessageFormat = "json"
+    ve: TimeColumn | Duration | None = None
+    delay: Duration | None = None
+    late: LatePolicy = "drop"
+    idle: Idle = "follow"
+    idle_after: Duration = "2s"
+    start: Place = "earliest"
+    until: Place | None = None
+    on_error: OnBadRow = "fail"
+    on_lost: OnLost = "fail"
+    #: Of "key", "headers", "timestamp", "partition", "offset": columns ``kafka_key`` and so on.
+    metadata: Sequence[str] = ()
+    skew: Duration | None = None
+    #: How long the brokers may be away; None: for ever.
+    away_max: Duration | None = None
+    partitions: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class KafkaTopics:
+    """The source of :class:`planner.Stream` that is a topic."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, plan: Source) -> None: ...
+
+    @classmethod
+    def from_kafka(
+        cls,
+        topic: str,
+        *,
+        servers: str,
+        vs: TimeColumn,
+        schema: SchemaLike | None = None,
+        format: MessageFormat = "json",
+        ve: TimeColumn | Duration | None = None,
+        delay: Duration | None = None,
+        late: LatePolicy = "drop",
+        idle: Idle = "follow",
+        idle_after: Duration = "2s",
+        start: Place = "earliest",
+        until: Place | None = None,
+        on_error: OnBadRow = "fail",
+        on_lost: OnLost = "fail",
+        metadata: Sequence[str] = (),
+        skew: Duration | None = None,
+        away_max: Duration | None = None,
+        partitions: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Records of a Kafka topic as they come, those of committed transactions only.
+
+        ``schema`` has the columns of a message: a field that it lacks is null, one that the schema
+        does not have is passed over. ``format``: ``"json"``, an object each; ``"avro"``, a record
+        each, with an Avro ``schema``, or a registry as ``config["schema.registry.url"]``;
+        ``"arrow"``, an IPC stream of any number of rows, which share an offset; ``"bytes"``, one
+        column ``value``. ``metadata`` adds columns: ``("key", "offset")`` those named ``kafka_key``
+        and ``kafka_offset``; there are ``headers``, ``timestamp`` and ``partition`` besides.
+
+        ``vs="timestamp"`` is the record's own time, unless a column of the schema has that name.
+        ``delay`` has to be given; it counts within each partition. ``start`` and ``until`` are
+        ``"earliest"``, ``"latest"``, a time, or ``{partition: offset}``; they are found once, when
+        the job is planned. With ``until`` the job ends there; without, it does not end.
+
+        A partition that has had nothing for ``idle_after`` holds nothing back any more: it
+        follows the others (``idle="follow"``), or the clock less ``delay`` (``"clock"``); with
+        ``"wait"`` it holds time back. A partition that is ahead of the slowest by more than
+        ``skew`` is not read on. ``on_error``: a message that cannot be decoded ends the job
+        (``"fail"``), is counted and left out (``"skip"``), or is kept aside (``"dead_letter"``).
+        ``on_lost="skip"`` counts records that the broker removed before they were read.
+
+        While brokers are away the job waits, at most for ``away_max``. ``partitions``: how many
+        vertices share the topic's partitions. ``config`` has options of librdkafka; a value
+        ``"env:NAME"`` is taken from the environment of the hosts. With ``group.id``, offsets are
+        committed for whoever watches the group's lag; the job does not use them.
+        """
+        given = KafkaOptions(
+            servers, vs, schema, format, ve, delay, late, idle, idle_after, start, until, on_error,
+            on_lost, metadata, skew, away_max, partitions, config or {},
+        )  # fmt: skip
+        return cls(kafka_source(topic, given))
+
+
+def kafka_source(topic: str, given: KafkaOptions) -> Source:
+    """A source node over a topic; no broker is asked before the job is planned."""
+    _check(topic, given)
+    values, avro_schema = _values(topic, given)
+    names = [_METADATA_PREFIX + name for name in given.metadata]
+    payload = pa.schema([*values, *(METADATA.field(name) for name in names)])
+    vs: TimeColumn = given.vs
+    if isinstance(vs, str) and vs == "timestamp" and "timestamp" not in values.names:
+        vs = TIMESTAMP
+    # All that times may be computed from; what they do not need is not read.
+    columns = pa.schema([*values, *METADATA])
+    _, delay_us, quantile = delay_of("0s" if given.delay is None else given.delay)
+    spec = SourceSpec(
+        format="kafka",
+        path=f"kafka://{given.servers}/{topic}",
+        shown=f"topic {topic}",
+        schema=payload,
+        columns=columns,
+        vs=time_source(vs, columns, "vs"),
+        ve=end_source(given.ve, columns),
+        delay_us=delay_us,
+        delay_quantile=quantile,
+        late=given.late,
+        options=_options(given, avro_schema),
+        log=_log_spec(given),
+    )
+    source = Source(spec, checked_partitions(given.partitions), label_of(topic))
+    return source.narrowed((), set(payload.names))
+
+
+def _check(topic: str, given: KafkaOptions) -> None:
+    if not topic or "/" in topic:
+        raise InvalidPlanError(f"from_kafka({topic!r}): it is not the name of a topic")
+    if not given.servers:
+        raise InvalidPlanError('from_kafka: servers= is empty; write it like "localhost:9092"')
+    if given.delay is None or given.delay == AUTO:
+        raise InvalidPlanError(
+            f"from_kafka with delay={given.delay!r}: what is still to come cannot be looked at; "
+            'say how far rows of a partition may be out of order, such as delay="10s"'
+        )
+    _check_choice("format", given.format, get_args(MessageFormat))
+    _check_choice("late", given.late, _LATE)
+    _check_choice("on_error", given.on_error, _ON_ERROR)
+    _check_choice("on_lost", given.on_lost, _ON_LOST)
+    for name in given.metadata:
+        _check_choice("metadata", name, _NAMES_OF_METADATA)
+    for name, value in given.config.items():
+        reason = owned(name)
+        if reason is not None:
+            raise InvalidPlanError(f"config={{{name!r}: ...}}: {reason}")
+        if not isinstance(value, str | int | float):
+            raise InvalidPlanError(f"config={{{name!r}: {value!r}}}: a value is text or a number")
+
+
+def _check_choice(what: str, value: object, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        names = ", ".join(f'"{name}"' for name in allowed)
+        raise InvalidPlanError(f"{what}={value!r}: it is one of {names}")
+
+
+def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:
+    """The columns of values, and the Avro schema of all of them if one was given."""
+    avro_schema = ""
+    if given.format == "avro" and (
+        isinstance(given.schema, str) or (isinstance(given.schema, dict) and "type" in given.schema)
+    ):
+        avro_schema = given.schema if isinstance(given.schema, str) else json.dumps(given.schema)
+        values = _avro_columns(avro_schema)
+    elif given.schema is not None:
+        values = schema_of(given.schema)
+    elif given.format == "bytes":
+        values = _VALUE
+    else:
+        raise InvalidPlanError(
+            f"from_kafka({topic!r}, format={given.format!r}): give schema=, the columns of its "
+            "messages; others that they have are not read"
+        )
+    if given.format == "avro" and not avro_schema and REGISTRY_URL not in given.config:
+        raise InvalidPlanError(
+            'format="avro": give the Avro schema of all messages as schema=, or the registry that '
+            f"their headers refer to as config={{{REGISTRY_URL!r}: ...}}"
+        )
+    _check_values(values, given.format)
+    return values, avro_schema
+
+
+def _check_values(values: pa.Schema, format: MessageFormat) -> None:
+    for name in values.names:
+        if name in METADATA.names or name in RESERVED:
+            raise InvalidPlanError(f"schema=: the column name {name!r} is taken")
+    if format == "bytes" and [f.type in (pa.binary(), pa.string()) for f in values] != [True]:
+        raise InvalidPlanError('format="bytes" gives one column, binary or string')
+    if not values.names:
+        raise InvalidPlanError("schema= has no column")
+
+
+def _avro_columns(text: str) -> pa.Schema:
+    try:
+        columns, others = arrow_columns(parse_avro_schema(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidPlanError(f"schema= is not an Avro schema: {error}") from None
+    del others  # no column can hold them, so none is made of them
+    return columns
+
+
+def _options(given: KafkaOptions, avro_schema: str) -> tuple[tuple[str, OptionValue], ...]:
+    options: dict[str, OptionValue] = {START: _place(given.start, "start")}
+    if given.until is not None:
+        options[UNTIL] = _place(given.until, "until")
+    if given.away_max is not None:
+        options[AWAY_MAX_US] = positive_duration_us(given.away_max, what="away_max")
+    if avro_schema:
+        options[AVRO_SCHEMA] = avro_schema
+    return tuple(sorted(options.items()))
+
+
+def _place(place: Place, role: str) -> str:
+    """As :mod:`rvertex.sources.logs.kafka.positions` reads it."""
+    if isinstance(place, Mapping):
+        wrong = [k for k, v in place.items() if not _is_number(k) or not _is_number(v)]
+        if wrong or not place:
+            raise InvalidPlanError(f"{role}={place!r}: give an offset, from 0, for each partition")
+        return f"offsets:{json.dumps({str(p): at for p, at in sorted(place.items())})}"
+    if place == "latest" or (place == "earliest" and role == "start"):
+        return str(place)
+    return f"time:{time_us(place, what=role)}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _log_spec(given: KafkaOptions) -> LogSpec:
+    config = {SERVERS: given.servers, **{k: str(v) for k, v in given.config.items()}}
+    return LogSpec(
+        idle=checked_idle(given.idle),
+        idle_after_us=idle_after_us(given.idle_after),
+        on_lost=given.on_lost,
+        on_error=given.on_error,
+        skew_us=None if given.skew is None else positive_duration_us(given.skew, what="skew"),
+        is_bounded=given.until is not None,
+        encoding=given.format,
+        config=tuple(sorted(config.items())),
+    )

@@ -1,0 +1,49 @@
+"""Arrow: a message is one IPC stream of any number of rows, which share its offset.
+
+A message is atomic: all of its rows become events, or none. A column it lacks is null, one that
+nobody declared is passed over, and one whose type can hold the same values is converted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.sources.files import first_line
+from rvertex.sources.logs.decode.conform import conformed
+from rvertex.sources.logs.decode.decoded import NO_VALUE, Bad, Decoded, joined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class ArrowDecoder:
+    """Reads IPC streams into the columns of ``schema``."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        pieces: list[pa.RecordBatch] = []
+        bad: dict[int, Bad] = {}
+        counts = np.zeros(len(values), np.int64)
+        for i, value in enumerate(values):
+            found = Bad(NO_VALUE) if value is None else self._read(value)
+            if isinstance(found, Bad):
+                bad[i] = found
+            elif found.num_rows:
+                pieces.append(found)
+                counts[i] = found.num_rows
+        value_of = np.repeat(np.arange(len(values)), counts)
+        return Decoded(joined(pieces, self._schema), value_of, bad)
+
+    def _read(self, value: bytes) -> pa.RecordBatch | Bad:
+        try:
+            with pa.ipc.open_stream(value) as reader:
+                table = reader.read_all().combine_chunks()
+            table.validate(full=True)  # it comes from outside
+        except (pa.ArrowException, OSError, ValueError) as error:
+            return Bad(f"not an Arrow IPC stream: {first_line(error)}")
+        return conformed(table, self._schema)

@@ -1,0 +1,98 @@
+"""Avro: a message is one record, plain or behind a header that names its schema in a registry.
+
+The header is one byte 0 and the schema's number in four bytes. The columns are the source's: a
+field that the writer does not have is null, one that nobody declared is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.sources.logs.decode.avro_blocks import AvroBlocks
+from rvertex.sources.logs.decode.avro_rows import AvroRows
+from rvertex.sources.logs.decode.avro_schema import is_plain
+from rvertex.sources.logs.decode.decoded import Bad, Decoded, Refused, decode_one_row_each, joined
+from rvertex.sources.logs.errors import DecoderMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.sources.logs.decode.avro_schema import AvroSchema
+
+HEADER_BYTES = 5
+NO_HEADER = "no header of a schema registry (a byte 0 and the schema's number)"
+
+
+class Registry(Protocol):
+    """Knows the schemas that headers name."""
+
+    def schema(self, number: int) -> AvroSchema | None:
+        """The schema of that number; None if there is none.
+
+        Raises:
+            LogUnreachableError: the registry does not answer.
+        """
+        ...
+
+
+class AvroDecoder:
+    """Reads records into the columns of ``schema``; the writer's is given or in a registry."""
+
+    def __init__(self, schema: pa.Schema, writer: AvroSchema | Registry) -> None:
+        self._schema = schema
+        self._registry = None if isinstance(writer, dict) else writer
+        self._readers: dict[bytes, AvroBlocks | AvroRows] = {}
+        if isinstance(writer, dict):
+            self._readers[b""] = self._reader(writer)
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        return decode_one_row_each(values, self._schema, self._parse, self._explain)
+
+    def _parse(self, values: Sequence[bytes]) -> pa.RecordBatch:
+        if self._registry is None:
+            return self._readers[b""].read(values)
+        heads = [value[:HEADER_BYTES] for value in values]
+        first = heads[0]
+        if heads.count(first) == len(heads):
+            return self._of_header(first).read([value[HEADER_BYTES:] for value in values])
+        return self._mixed(heads, values)
+
+    def _mixed(self, heads: list[bytes], values: Sequence[bytes]) -> pa.RecordBatch:
+        """Values of several writers: each writer's are read together, then put in order."""
+        pieces, places = [], []
+        for head in dict.fromkeys(heads):
+            mine = [i for i, found in enumerate(heads) if found == head]
+            bodies = [values[i][HEADER_BYTES:] for i in mine]
+            pieces.append(self._of_header(head).read(bodies))
+            places.append(np.array(mine))
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return joined(pieces, self._schema).take(pa.array(order))
+
+    def _of_header(self, head: bytes) -> AvroBlocks | AvroRows:
+        if head not in self._readers:
+            assert self._registry is not None
+            if len(head) < HEADER_BYTES or head[0] != 0:
+                raise Refused(NO_HEADER)
+            number = int.from_bytes(head[1:], "big")
+            writer = self._registry.schema(number)
+            if writer is None:
+                raise Refused(f"the schema registry has no schema {number}")
+            self._readers[head] = self._reader(writer)
+        return self._readers[head]
+
+    def _reader(self, writer: AvroSchema) -> AvroBlocks | AvroRows:
+        try:
+            kind = AvroBlocks if is_plain(writer) else AvroRows
+            return kind(writer, self._schema)
+        except ImportError as error:
+            raise DecoderMissingError(str(error)) from error
+
+    def _explain(self, value: bytes) -> Bad:
+        try:
+            self._parse([value])
+        except Refused as error:
+            return Bad(str(error) or "not an Avro record of the writer's schema")
+        raise AssertionError("a value was refused once and then not")

@@ -1,0 +1,55 @@
+"""Which decoder the values of a source need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rvertex.sources.logs.decode.arrow_stream import ArrowDecoder
+from rvertex.sources.logs.decode.avro import AvroDecoder
+from rvertex.sources.logs.decode.avro_schema import parse_avro_schema
+from rvertex.sources.logs.decode.json_objects import JsonDecoder
+from rvertex.sources.logs.decode.messages import METADATA, MessageDecoder
+from rvertex.sources.logs.decode.raw import RawDecoder
+from rvertex.sources.logs.decode.registry import SchemaRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rvertex.sources.logs.decode.decoded import Decoder
+    from rvertex.sources.spec import SourceSpec
+
+#: An option of the source: the schema by which all messages are written, as JSON.
+AVRO_SCHEMA = "avro_schema"
+REGISTRY_URL = "schema.registry.url"
+REGISTRY_USER_INFO = "schema.registry.basic.auth.user.info"
+
+
+def message_decoder(spec: SourceSpec, config: Mapping[str, str]) -> MessageDecoder:
+    """A decoder of the source's messages; ``config`` has no references to the environment."""
+    return MessageDecoder(spec, _decoder(spec, config))
+
+
+def value_columns(columns: pa.Schema) -> pa.Schema:
+    """The columns that values of messages give."""
+    return pa.schema([f for f in columns if f.name not in METADATA.names])
+
+
+def _decoder(spec: SourceSpec, config: Mapping[str, str]) -> Decoder:
+    assert spec.log is not None
+    schema = value_columns(spec.columns)
+    match spec.log.encoding:
+        case "json":
+            return JsonDecoder(schema)
+        case "arrow":
+            return ArrowDecoder(schema)
+        case "bytes":
+            return RawDecoder(schema)
+        case "avro":
+            given = str(spec.option(AVRO_SCHEMA, ""))
+            if given:
+                return AvroDecoder(schema, parse_avro_schema(given))
+            user_info = config.get(REGISTRY_USER_INFO, "")
+            return AvroDecoder(schema, SchemaRegistry(config[REGISTRY_URL], user_info))
+    raise AssertionError(spec.log.encoding)

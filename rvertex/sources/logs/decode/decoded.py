@@ -1,0 +1,96 @@
+"""What a decoder gives, and how it finds the values that cannot be decoded.
+
+Invariant: which rows come out of a value, and whether it is bad, depends on that value alone, not
+on those that were decoded together with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+NO_VALUE = "the record has no value (a tombstone)"
+NO_TEXT = "not text in UTF-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """Why a value cannot be decoded; ``column`` where one is to blame."""
+
+    reason: str
+    column: str | None = None
+
+    def __str__(self) -> str:
+        return self.reason if self.column is None else f"column {self.column!r}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The rows of values that could be decoded, and which could not."""
+
+    rows: pa.RecordBatch
+    #: int64[rows], sorted: which value each row is from.
+    value_of: np.ndarray
+    bad: Mapping[int, Bad]
+
+
+class Decoder(Protocol):
+    """Decodes values into rows of one schema."""
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        """The rows, in the order of the values."""
+        ...
+
+
+class Refused(Exception):  # noqa: N818 - never seen by users
+    """Some of the values that were decoded together cannot be."""
+
+
+def decode_one_row_each(
+    values: Sequence[bytes | None],
+    schema: pa.Schema,
+    parse: Callable[[Sequence[bytes]], pa.RecordBatch],
+    explain: Callable[[bytes], Bad],
+) -> Decoded:
+    """Decode values that have one row each.
+
+    ``parse`` gives a row for each of its values or raises :class:`Refused`. All values are tried
+    at once; if they are refused, halves of them are, until the bad ones stand alone.
+    """
+    bad = {i: Bad(NO_VALUE) for i, value in enumerate(values) if value is None}
+    left = np.array([i for i in range(len(values)) if i not in bad], np.int64)
+    present = [value for value in values if value is not None]
+    pieces: list[pa.RecordBatch] = []
+    good: list[np.ndarray] = []
+    todo = [(0, len(left))]
+    while todo:  # ends: each piece is parsed, or halved until it is one value
+        lo, hi = todo.pop()
+        if lo == hi:
+            continue
+        some = present[lo:hi] if hi - lo < len(present) else present
+        try:
+            pieces.append(parse(some))
+            good.append(left[lo:hi])
+        except Refused:
+            if hi - lo == 1:
+                bad[int(left[lo])] = explain(some[0])
+            else:
+                middle = (lo + hi) // 2
+                todo += [(middle, hi), (lo, middle)]
+    value_of = np.concatenate([left[:0], *good])
+    return Decoded(joined(pieces, schema), value_of, dict(sorted(bad.items())))
+
+
+def joined(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """The pieces as one batch."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if not pieces:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    return pa.concat_batches(pieces)

@@ -1,0 +1,92 @@
+"""JSON: a message is one object. A missing field is null, one that nobody declared is passed over.
+
+Messages are joined as lines and parsed at once. The parser does not end an object with its line, so
+each line has to begin and end as an object does, and there have to be as many rows as lines: then
+each line is exactly one object. Messages that are laid out otherwise are brought into that form.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rvertex.sources.formats.json_lines import parse_json, refused_column
+from rvertex.sources.formats.nesting import TOO_DEEP, check_levels
+from rvertex.sources.logs.decode.decoded import (
+    NO_TEXT,
+    Bad,
+    Decoded,
+    Refused,
+    decode_one_row_each,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NO_OBJECT = "not a JSON object"
+_SPACE = b" \t\r\n"
+#: A tab is space between tokens, as a line end is, and like it not allowed within a string.
+_ONE_LINE = bytes.maketrans(b"\r\n", b"\t\t")
+
+
+class JsonDecoder:
+    """Parses objects into the columns of ``schema``."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+        return decode_one_row_each(values, self._schema, self._parse, self._explain)
+
+    def _parse(self, values: Sequence[bytes]) -> pa.RecordBatch:
+        lines = b"\n".join(values)
+        if not _is_object_per_line(lines, len(values)):
+            lines = b"\n".join([_as_line(value) for value in values])
+            if not _is_object_per_line(lines, len(values)):
+                raise Refused
+        if not _is_text(lines):  # the parser does not look
+            raise Refused
+        try:
+            table = parse_json(lines, self._schema)
+        except pa.ArrowException as error:
+            raise Refused from error
+        if table.num_rows != len(values):
+            raise Refused
+        (batch,) = table.combine_chunks().to_batches()
+        return batch.select(self._schema.names)
+
+    def _explain(self, value: bytes) -> Bad:
+        line = _as_line(value)
+        if not _is_text(line):
+            return Bad(NO_TEXT)
+        if not _is_object_per_line(line, 1):
+            return Bad(NO_OBJECT)
+        try:
+            check_levels(line)
+        except pa.ArrowInvalid:
+            return Bad(TOO_DEEP)
+        field = refused_column(line, self._schema)
+        return Bad(NO_OBJECT) if field is None else Bad(f"not of type {field.type}", field.name)
+
+
+def _is_object_per_line(lines: bytes, count: int) -> bool:
+    return (
+        lines.startswith(b"{")
+        and lines.endswith(b"}")
+        and lines.count(b"}\n{") == count - 1 == lines.count(b"\n")
+    )
+
+
+def _is_text(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _as_line(value: bytes) -> bytes:
+    return value.strip(_SPACE).translate(_ONE_LINE)

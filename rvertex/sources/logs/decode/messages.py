@@ -1,0 +1,164 @@
+"""Messages of one partition become rows with times and positions; the bad ones stand aside.
+
+Besides its value, a message has what the log knows of it, as columns: ``kafka_key`` and so on.
+Invariant: which rows a message gives depends on that message alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.sources.events import RowFault, to_events
+from rvertex.sources.logs.decode.decoded import Bad
+from rvertex.sources.logs.errors import LogRowError
+from rvertex.sources.logs.protocol import LogRows, dead_payload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rvertex.sources.logs.decode.decoded import Decoded, Decoder
+    from rvertex.sources.spec import SourceSpec
+
+KEY, TIMESTAMP, HEADERS = "kafka_key", "kafka_timestamp", "kafka_headers"
+PARTITION, OFFSET = "kafka_partition", "kafka_offset"
+METADATA = pa.schema(
+    [
+        (KEY, pa.binary()),
+        (HEADERS, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        (TIMESTAMP, pa.timestamp("us", "UTC")),
+        (PARTITION, pa.int32()),
+        (OFFSET, pa.int64()),
+    ]
+)
+_VALUE_CHARS_MAX = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages of one partition in the order of the log; the partition goes on at ``next``."""
+
+    partition: int
+    offsets: np.ndarray
+    values: Sequence[bytes | None]
+    next_position: int
+    #: What is asked for only where a column needs it, or of the few that are bad.
+    key: Callable[[int], bytes | None]
+    timestamp_ms: Callable[[int], int | None]
+    headers: Callable[[int], list[tuple[str, bytes | None]] | None]
+
+
+class MessageDecoder:
+    """Turns messages into rows as a source wants them."""
+
+    def __init__(self, spec: SourceSpec, decoder: Decoder) -> None:
+        assert spec.log is not None
+        self._spec = spec
+        self._decoder = decoder
+        self._fails = spec.log.on_error == "fail"
+        self._metadata = [name for name in METADATA.names if name in spec.columns.names]
+
+    def decode(self, messages: Messages) -> tuple[LogRows, LogRowError | None]:
+        """The rows; with ``on_error="fail"`` those before the first bad message, and its error."""
+        decoded = self._decoder.decode(messages.values)
+        bad = dict(decoded.bad)
+        raw, value_of = self._raw(messages, decoded), decoded.value_of
+        events, faults = _events(self._spec, raw)
+        if faults:
+            for row, fault in faults:
+                bad.setdefault(
+                    int(value_of[row]), Bad(f"{fault.reason}: {fault.value}", fault.column)
+                )
+            is_good = ~np.isin(value_of, list(bad))
+            raw, value_of = raw.filter(pa.array(is_good)), value_of[is_good]
+            found = to_events(self._spec, raw, self._spec.path, 0)
+            assert not isinstance(found, RowFault), found
+            events = found
+        offsets = messages.offsets[value_of]
+        if bad and self._fails:
+            first = min(bad)
+            at = int(messages.offsets[first])
+            rows = int(offsets.searchsorted(at))
+            kept = LogRows(offsets[:rows], events.slice(0, rows), at)
+            return kept, self._error(messages, first, bad[first])
+        dead = _dead(messages, bad) if bad else None
+        return LogRows(offsets, events, messages.next_position, dead), None
+
+    def _raw(self, messages: Messages, decoded: Decoded) -> pa.RecordBatch:
+        """The columns of the values and those of the log, side by side."""
+        columns = dict(zip(decoded.rows.schema.names, decoded.rows.columns, strict=True))
+        for name in self._metadata:
+            columns[name] = _metadata(name, messages, decoded.value_of)
+        return pa.RecordBatch.from_arrays(
+            [columns[name] for name in self._spec.columns.names], schema=self._spec.columns
+        )
+
+    def _error(self, messages: Messages, index: int, bad: Bad) -> LogRowError:
+        value = (messages.values[index] or b"")[:_VALUE_CHARS_MAX]
+        return LogRowError(
+            self._spec.shown or self._spec.path,
+            messages.partition,
+            int(messages.offsets[index]),
+            str(bad),
+            value.decode("utf-8", "backslashreplace"),
+        )
+
+
+def _metadata(name: str, messages: Messages, value_of: np.ndarray) -> pa.Array:
+    kind = METADATA.field(name).type
+    if name == PARTITION:
+        return pa.array(np.full(len(value_of), messages.partition, np.int32))
+    if name == OFFSET:
+        return pa.array(messages.offsets[value_of])
+    everything = range(len(messages.values))
+    if name == KEY:
+        found = pa.array([messages.key(i) for i in everything], kind)
+    elif name == TIMESTAMP:
+        times = pa.array([messages.timestamp_ms(i) for i in everything], pa.int64())
+        found = times.cast(pa.timestamp("ms", "UTC")).cast(kind)
+    else:
+        found = pa.array([_headers(messages.headers(i)) for i in everything], kind)
+    return found if len(value_of) == len(found) else found.take(pa.array(value_of))
+
+
+def _headers(found: list[tuple[str, bytes | None]] | None) -> list[dict[str, object]]:
+    return [{"key": key, "value": value} for key, value in found or ()]
+
+
+def _events(
+    spec: SourceSpec, raw: pa.RecordBatch
+) -> tuple[pa.RecordBatch, list[tuple[int, RowFault]]]:
+    """The events, or every row that cannot be one: halves are tried until they stand alone."""
+    found = to_events(spec, raw, spec.path, 0)
+    if not isinstance(found, RowFault):
+        return found, []
+    faults = []
+    todo = [(0, raw.num_rows)]
+    while todo:  # ends: a piece has no fault, or is halved until it is one row
+        lo, hi = todo.pop()
+        found = to_events(spec, raw.slice(lo, hi - lo), spec.path, 0)
+        if not isinstance(found, RowFault):
+            continue
+        if hi - lo == 1:
+            faults.append((lo, found))
+        else:
+            middle = (lo + hi) // 2
+            todo += [(lo, middle), (middle, hi)]
+    return raw, faults
+
+
+def _dead(messages: Messages, bad: Mapping[int, Bad]) -> pa.RecordBatch:
+    rows = [
+        {
+            "partition": messages.partition,
+            "position": int(messages.offsets[i]),
+            "key": messages.key(i),
+            "value": messages.values[i],
+            "reason": str(bad[i]),
+        }
+        for i in sorted(bad)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=dead_payload())

@@ -1,0 +1,77 @@
+"""A schema registry over HTTP, as Confluent's and those like it answer."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from base64 import b64encode
+from typing import Any
+
+from rvertex.sources.files import first_line
+from rvertex.sources.logs.decode.avro_schema import AvroSchema, parse_avro_schema
+from rvertex.sources.logs.errors import LogNotFoundError, LogUnreachableError
+
+ANSWER_S_MAX = 10.0
+_ANSWER_BYTES_MAX = 4 << 20
+
+
+class SchemaRegistry:
+    """Asks for a schema once."""
+
+    def __init__(self, url: str, user_info: str = "") -> None:
+        """``user_info``: ``user:password``, if the registry asks for them."""
+        self._url = url.rstrip("/")
+        self._user_info = user_info
+        self._known: dict[int, AvroSchema | None] = {}
+
+    def schema(self, number: int) -> AvroSchema | None:
+        """The schema of that number; None if there is none, or none of Avro.
+
+        Raises:
+            LogUnreachableError: the registry does not answer.
+        """
+        if number not in self._known:
+            self._known[number] = self._parsed(self._get(f"/schemas/ids/{number}"))
+        return self._known[number]
+
+    def latest(self, subject: str) -> AvroSchema:
+        """The newest schema of a subject.
+
+        Raises:
+            LogNotFoundError: it has none.
+            LogUnreachableError: the registry does not answer.
+        """
+        quoted = urllib.parse.quote(subject, safe="")
+        found = self._parsed(self._get(f"/subjects/{quoted}/versions/latest"))
+        if found is None:
+            raise LogNotFoundError(
+                self._url, f"the schema registry has no Avro record for the subject {subject}"
+            )
+        return found
+
+    @staticmethod
+    def _parsed(answer: dict[str, Any] | None) -> AvroSchema | None:
+        if answer is None or answer.get("schemaType", "AVRO") != "AVRO":
+            return None
+        try:
+            return parse_avro_schema(str(answer["schema"]))
+        except (KeyError, ValueError):
+            return None
+
+    def _get(self, path: str) -> dict[str, Any] | None:
+        request = urllib.request.Request(self._url + path)
+        if self._user_info:
+            token = b64encode(self._user_info.encode()).decode()
+            request.add_header("Authorization", f"Basic {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_S_MAX) as response:
+                found = json.loads(response.read(_ANSWER_BYTES_MAX))
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return None
+            raise LogUnreachableError(self._url, f"HTTP {error.code}") from error
+        except (OSError, ValueError) as error:
+            raise LogUnreachableError(self._url, first_line(error)) from error
+        return found if isinstance(found, dict) else None

@@ -1,0 +1,1 @@
+"""Kafka topics as live logs. The client's package is imported here alone."""

@@ -1,0 +1,178 @@
+"""The door to confluent-kafka: a consumer of given partitions, and questions about a topic.
+
+Questions are asked at once and answered later, so that a reader never waits for a broker.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import TimeoutError as NoAnswerError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from rvertex.sources.logs.errors import ClientMissingError
+from rvertex.sources.logs.kafka.options import SERVERS, admin_options, consumer_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from confluent_kafka import KafkaError
+
+#: A message of the client. Its types allow for a place of None, which no message has.
+Message: TypeAlias = Any
+#: A broker that has not answered a question by then is asked again.
+ASK_S_MAX = 5.0
+#: A topic whose broker gives topics no ids.
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_NOENT"}
+_MISSING |= {"UNKNOWN_TOPIC_ID"}
+_REFUSED = {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "_AUTHENTICATION"}
+_REFUSED |= {
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "SASL_AUTHENTICATION_FAILED",
+    "INVALID_TOPIC_EXCEPTION",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a question has no answer."""
+
+    reason: str
+    is_missing: bool = False
+    is_refused: bool = False
+
+
+class Pending:
+    """A question that was asked; ``None`` until it is answered."""
+
+    def __init__(self, futures: Mapping[int, Future[Any]]) -> None:
+        self._futures = futures
+
+    def done(self) -> bool:
+        return all(future.done() for future in self._futures.values())
+
+    def answers(self, timeout_s: float) -> dict[int, Any] | Failure:
+        """What was answered for each partition, or the first failure."""
+        from confluent_kafka import KafkaException
+
+        found = {}
+        for partition, future in self._futures.items():
+            try:
+                found[partition] = future.result(timeout_s)
+            except KafkaException as error:
+                return failure(error.args[0])
+            except NoAnswerError:
+                return Failure("no answer")
+        return found
+
+
+class Client:
+    """Connections to the brokers of one topic."""
+
+    def __init__(self, topic: str, config: Mapping[str, str]) -> None:
+        """``config`` is resolved."""
+        try:
+            from confluent_kafka.admin import AdminClient
+        except ImportError as error:
+            raise ClientMissingError(f"topic {topic}") from error
+        self.topic = topic
+        self.servers = config[SERVERS]
+        #: What the client said last of its connections.
+        self.trouble = ""
+        self._config = config
+        options: dict[str, Any] = {**admin_options(config), "error_cb": self._note}
+        self._admin = AdminClient(options)
+
+    def _note(self, error: KafkaError) -> None:
+        self.trouble = error.str()
+
+    def poll(self) -> None:
+        """Take in what the client has to say."""
+        self._admin.poll(0)
+
+    def ask_topic(self) -> Pending:
+        """Ask for the topic: the answer 0 is its id and its partitions."""
+        from confluent_kafka import TopicCollection
+
+        names = TopicCollection([self.topic])
+        found = self._admin.describe_topics(names, request_timeout=ASK_S_MAX)
+        return Pending({0: found[self.topic]})
+
+    def ask_offsets(
+        self, partitions: Iterable[int], at: Literal["earliest", "latest"] | int
+    ) -> Pending:
+        """Ask for offsets: "earliest", "latest" (committed), or at a time in ms."""
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        specs: Any = OffsetSpec
+        spec = specs.for_timestamp(at) if isinstance(at, int) else getattr(specs, at)()
+        asked = {TopicPartition(self.topic, p): spec for p in partitions}
+        found = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ASK_S_MAX
+        )
+        return Pending({where.partition: future for where, future in found.items()})
+
+    def consumer(self) -> TopicConsumer:
+        return TopicConsumer(self.topic, {**consumer_options(self._config), "error_cb": self._note})
+
+
+class TopicConsumer:
+    """Reads given partitions of one topic."""
+
+    def __init__(self, topic: str, options: dict[str, Any]) -> None:
+        from confluent_kafka import Consumer
+
+        self._topic = topic
+        self._consumer = Consumer(options)
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from these offsets; what was fetched ahead is dropped."""
+        from confluent_kafka import TopicPartition
+
+        self._consumer.assign([TopicPartition(self._topic, p, at) for p, at in positions.items()])
+
+    def fetch(self, rows_max: int, wait_s: float) -> list[Message]:
+        """Up to ``rows_max`` messages; waits for the first only."""
+        found = self._consumer.consume(1, wait_s)
+        if found and rows_max > 1:
+            found += self._consumer.consume(rows_max - 1, 0)
+        return found
+
+    def pause(self, partitions: Sequence[int]) -> None:
+        self._consumer.pause(self._places(partitions))
+
+    def resume(self, partitions: Sequence[int]) -> None:
+        self._consumer.resume(self._places(partitions))
+
+    def commit(self, positions: Mapping[int, int]) -> None:
+        """Tell the group's offsets to the broker, without waiting."""
+        from confluent_kafka import TopicPartition
+
+        places = [TopicPartition(self._topic, p, at) for p, at in positions.items()]
+        self._consumer.commit(offsets=places, asynchronous=True)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _places(self, partitions: Sequence[int]) -> list[Any]:
+        from confluent_kafka import TopicPartition
+
+        return [TopicPartition(self._topic, p) for p in partitions]
+
+
+def failure(error: KafkaError) -> Failure:
+    """What an error means for a reader."""
+    name = error.name()
+    return Failure(error.str(), name in _MISSING, name in _REFUSED or error.fatal())
+
+
+def is_end(error: KafkaError) -> bool:
+    """It only says that a partition was read to its end."""
+    return bool(error.code() == error._PARTITION_EOF)
+
+
+def is_out_of_range(error: KafkaError) -> bool:
+    """The broker has no record at the position that was asked for."""
+    return error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")

@@ -1,0 +1,132 @@
+"""Where a job begins to read a topic, and where it ends: found once, when the job is planned."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from rvertex.sources.logs.errors import (
+    InvalidPositionsError,
+    LogNotFoundError,
+    LogRefusedError,
+    LogUnreachableError,
+)
+from rvertex.sources.logs.kafka.client import NO_ID, Client, Failure
+from rvertex.sources.logs.kafka.options import resolved, topic_of
+from rvertex.sources.spec import Unit
+
+if TYPE_CHECKING:
+    from rvertex.sources.logs.kafka.client import Pending
+    from rvertex.sources.spec import SourceSpec
+
+#: Options of the source: "earliest", "latest", "time:<us>" or "offsets:<JSON>".
+START, UNTIL = "start", "until"
+#: Planning waits for brokers so long.
+PLAN_S_MAX = 15.0
+_POLL_S = 0.05
+_US_PER_MS = 1_000
+
+
+def topic_units(spec: SourceSpec) -> tuple[Unit, ...]:
+    """A unit for each partition of the topic, from where it is read and until where.
+
+    Raises:
+        LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
+        InvalidPositionsError: ``start`` or ``until`` names no place of the topic.
+    """
+    assert spec.log is not None, spec.path
+    planner = _Planner(spec, Client(topic_of(spec), resolved(dict(spec.log.config))))
+    topic = planner.ask(planner.client.ask_topic)[0]
+    partitions = sorted(partition.id for partition in topic.partitions)
+    starts = planner.positions(START, str(spec.option(START, "earliest")), partitions)
+    assert starts is not None
+    planner.check(starts, partitions)
+    ends = planner.positions(UNTIL, str(spec.option(UNTIL, "")), partitions)
+    topic_id = str(topic.topic_id)
+    return tuple(
+        Unit(
+            spec.path,
+            stream=p,
+            first_seq=starts[p],
+            until=None if ends is None else max(starts[p], ends[p]),
+            log_id="" if topic_id == NO_ID else topic_id,
+        )
+        for p in partitions
+    )
+
+
+class _Planner:
+    """Asks the brokers of one source, for so long as planning may take."""
+
+    def __init__(self, spec: SourceSpec, client: Client) -> None:
+        self.client = client
+        self._name = spec.shown or spec.path
+        self._deadline_s = time.monotonic() + PLAN_S_MAX
+
+    def ask(self, question: Any, *given: Any) -> dict[int, Any]:
+        """The answers, asked for again while brokers are away."""
+        while True:  # ends at the deadline
+            found = self._answers(question(*given))
+            if not isinstance(found, Failure):
+                return found
+            if found.is_missing:
+                raise LogNotFoundError(self._name, "there is no such topic")
+            if found.is_refused:
+                raise LogRefusedError(self._name, found.reason)
+            if time.monotonic() > self._deadline_s:
+                reason = self.client.trouble or found.reason
+                raise LogUnreachableError(
+                    f"Kafka at {self.client.servers}",
+                    f"no answer within {PLAN_S_MAX:g} s ({reason})",
+                )
+
+    def _answers(self, pending: Pending) -> dict[int, Any] | Failure:
+        while not pending.done() and time.monotonic() <= self._deadline_s:
+            self.client.poll()
+            time.sleep(_POLL_S / 10 if self._is_young() else _POLL_S)
+        return pending.answers(0)
+
+    def _is_young(self) -> bool:
+        return self._deadline_s - time.monotonic() > PLAN_S_MAX - 1
+
+    def positions(self, role: str, text: str, partitions: list[int]) -> dict[int, int] | None:
+        """An offset for each partition; None if the text is empty."""
+        if not text:
+            return None
+        if text in ("earliest", "latest"):
+            return self._offsets(partitions, text)
+        kind, _, value = text.partition(":")
+        if kind == "time":
+            return self._at_time(partitions, int(value) // _US_PER_MS)
+        assert kind == "offsets", text
+        given = {int(p): int(offset) for p, offset in json.loads(value).items()}
+        if sorted(given) != partitions:
+            raise InvalidPositionsError(
+                self._name,
+                f"{role}= names offsets of the partitions {sorted(given)}, but the topic has "
+                f"{partitions}: name one for each",
+            )
+        return given
+
+    def check(self, starts: dict[int, int], partitions: list[int]) -> None:
+        """Reading can begin there."""
+        first = self._offsets(partitions, "earliest")
+        end = self._offsets(partitions, "latest")
+        for p in partitions:
+            if not first[p] <= starts[p] <= end[p]:
+                raise InvalidPositionsError(
+                    self._name,
+                    f"start= is offset {starts[p]} of partition {p}, which has the offsets "
+                    f"{first[p]} to {end[p]}",
+                )
+
+    def _offsets(self, partitions: list[int], at: str | int) -> dict[int, int]:
+        found = self.ask(self.client.ask_offsets, partitions, at)
+        return {p: int(answer.offset) for p, answer in found.items()}
+
+    def _at_time(self, partitions: list[int], time_ms: int) -> dict[int, int]:
+        """The first record of that time or later; if there is none, the end."""
+        end = self._offsets(partitions, "latest")
+        found = self._offsets(partitions, max(0, time_ms))
+        return {p: min(found[p], end[p]) if found[p] >= 0 else end[p] for p in partitions}

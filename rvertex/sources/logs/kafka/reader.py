@@ -1,0 +1,304 @@
+"""The reader of a source vertex: fetches its partitions of a topic in a thread of its own.
+
+The thread takes messages from the client, decodes them, and puts rows into a bounded buffer for
+each partition. A partition whose buffer is full is paused at the client; if all are full the thread
+takes no message at all. So a slow vertex makes brokers keep what it cannot take.
+
+The client's consumer belongs to no group: the plan says which partitions it reads and from where.
+Offsets are committed for those who watch a group's lag, and nothing of ours reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rvertex.sources.logs.decode.choose import message_decoder
+from rvertex.sources.logs.decode.messages import Messages
+from rvertex.sources.logs.errors import (
+    LogReplacedError,
+    LogUnreachableError,
+    LostInputError,
+)
+from rvertex.sources.logs.kafka.buffers import PartitionBuffer
+from rvertex.sources.logs.kafka.client import (
+    ASK_S_MAX,
+    Client,
+    Failure,
+    failure,
+    is_end,
+    is_out_of_range,
+)
+from rvertex.sources.logs.kafka.options import GROUP, resolved, topic_of
+from rvertex.sources.logs.kafka.state import TopicState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rstream.clock import Clock
+    from rstream.errors import StreamEngineError
+    from rvertex.sources.logs.decode.messages import MessageDecoder
+    from rvertex.sources.logs.kafka.client import Message, TopicConsumer
+    from rvertex.sources.logs.protocol import LogEnd, LogRows
+    from rvertex.sources.spec import SourcePartition
+
+#: An option of the source: how long the brokers may be away, us. 0: for ever.
+AWAY_MAX_US = "away_max_us"
+#: Messages that are taken from the client and decoded together.
+FETCH_ROWS_MAX = 10_000
+#: The thread looks at least so often whether it is to do something else.
+FETCH_WAIT_S = 0.05
+COMMIT_EVERY_S = 5.0
+#: A client that cannot reach its brokers takes long to close; it is left behind.
+CLOSE_S_MAX = 3.0
+#: A registry that did not answer is asked again so often.
+RETRY_S = 1.0
+BOUNDS: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
+
+
+class KafkaLog:
+    """The partitions of one source vertex; see :class:`rvertex.sources.logs.protocol.LogReader`."""
+
+    def __init__(
+        self,
+        partition: SourcePartition,
+        positions: Sequence[int],
+        clock: Clock,
+        wake: Callable[[], None],
+    ) -> None:
+        """``positions``: where to go on in each of the partition's units."""
+        spec = partition.spec
+        assert spec.log is not None, spec.path
+        config = resolved(dict(spec.log.config))
+        self._name = spec.shown or spec.path
+        self._client = Client(topic_of(spec), config)
+        self._decoder: MessageDecoder = message_decoder(spec, config)
+        units = zip(partition.units, positions, strict=True)
+        self._buffers = [PartitionBuffer(u.stream, at, u.until) for u, at in units]
+        self._of_log = {buffer.partition: buffer for buffer in self._buffers}
+        away_us = int(spec.option(AWAY_MAX_US, 0))
+        ids = {unit.log_id for unit in partition.units}
+        self._state = TopicState(
+            self._client,
+            list(self._of_log),
+            ids.pop() if len(ids) == 1 else "",
+            away_us / 1e6 if away_us else None,
+            clock,
+        )
+        self._clock, self._wake = clock, wake
+        self._commits = GROUP in config
+        self._committed_s = self._clock.monotonic_s()
+        self._lock = threading.Lock()
+        self._has_room = threading.Condition(self._lock)
+        self._is_closed = False
+        #: The consumer is to be assigned anew, because a partition goes on elsewhere.
+        self._moved = True
+        self._trouble = ""
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"fetch {self._name}", daemon=True)
+        self._thread.start()
+
+    # ---- what the vertex calls
+
+    def read(self, partition: int, rows_max: int) -> LogRows | None:
+        with self._has_room:
+            buffer = self._buffers[partition]
+            rows = buffer.take(rows_max)
+            if rows is None:
+                if self._state.error is not None:
+                    raise self._state.error
+                if self._failed is not None:
+                    raise self._failed
+            elif buffer.is_half_empty:
+                self._has_room.notify()
+            return rows
+
+    def end(self, partition: int) -> LogEnd | None:
+        buffer = self._buffers[partition]
+        found = self._state.ends.get(buffer.partition)
+        return found if found is not None and found.position == buffer.given else None
+
+    def skip_to(self, partition: int, position: int) -> None:
+        with self._has_room:
+            self._buffers[partition].skip_to(position)
+            self._moved = True
+            self._has_room.notify()
+
+    def lag(self, partition: int) -> int | None:
+        buffer = self._buffers[partition]
+        found = self._state.ends.get(buffer.partition)
+        return None if found is None else max(0, found.position - buffer.given)
+
+    @property
+    def waiting(self) -> str:
+        return self._state.waiting or self._trouble
+
+    def close(self) -> None:
+        with self._has_room:
+            self._is_closed = True
+            self._has_room.notify()
+        self._thread.join(CLOSE_S_MAX)
+
+    # ---- the fetching thread
+
+    def _run(self) -> None:
+        try:
+            consumer = self._client.consumer()
+            try:
+                while not self._is_closed:  # ends with close()
+                    self._step(consumer)
+                self._commit(consumer)
+            finally:
+                consumer.close()
+        except BaseException as error:  # the vertex's thread raises it
+            self._failed = error
+            self._wake()
+
+    def _step(self, consumer: TopicConsumer) -> None:
+        self._state.poll({b.partition: b.fetched for b in self._buffers})
+        if self._state.error is not None:
+            self._wake()
+        if self._clock.monotonic_s() >= self._committed_s + COMMIT_EVERY_S:
+            self._commit(consumer)
+        with self._has_room:
+            if self._moved:
+                self._moved = False
+                for buffer in self._buffers:
+                    buffer.is_paused = False
+                going = {b.partition: b.fetched for b in self._buffers if not b.is_done}
+                consumer.assign(going)
+            if all(buffer.is_full or buffer.is_done for buffer in self._buffers):
+                self._has_room.wait(FETCH_WAIT_S)
+                return
+        self._pace(consumer)
+        messages = consumer.fetch(FETCH_ROWS_MAX, FETCH_WAIT_S)
+        if messages:
+            self._take(messages)
+            self._wake()
+
+    def _pace(self, consumer: TopicConsumer) -> None:
+        """Pause partitions with full buffers, and those that are done; resume the others."""
+        full = [b for b in self._buffers if not b.is_paused and (b.is_full or b.is_done)]
+        if full:
+            consumer.pause([b.partition for b in full])
+        room = [b for b in self._buffers if b.is_paused and b.is_half_empty and not b.is_done]
+        if room:
+            consumer.resume([b.partition for b in room])
+        for buffer in full:
+            buffer.is_paused = True
+        for buffer in room:
+            buffer.is_paused = False
+
+    def _take(self, messages: list[Message]) -> None:
+        found = [message.error() for message in messages]
+        if any(found):
+            errors = [m for m, error in zip(messages, found, strict=True) if error is not None]
+            messages = [m for m, error in zip(messages, found, strict=True) if error is None]
+        else:
+            errors = []
+        ends = self._ends_of(errors)
+        if len(self._buffers) == 1:
+            self._put(self._buffers[0], messages, ends.get(self._buffers[0].partition, 0))
+        else:
+            dealt: dict[int, list[Message]] = {p: [] for p in self._of_log}
+            for message in messages:
+                dealt[message.partition()].append(message)
+            for partition, mine in dealt.items():
+                self._put(self._of_log[partition], mine, ends.get(partition, 0))
+        for message in errors:
+            self._take_error(message)
+
+    @staticmethod
+    def _ends_of(errors: list[Message]) -> dict[int, int]:
+        """How far partitions were read to their ends: there is no row up to there."""
+        return {m.partition(): m.offset() for m in errors if is_end(m.error())}
+
+    def _put(self, buffer: PartitionBuffer, messages: list[Message], end: int) -> None:
+        if not messages and end <= buffer.fetched:
+            return
+        offsets = np.array([message.offset() for message in messages], np.int64)
+        decoded = Messages(
+            buffer.partition,
+            offsets,
+            [message.value() for message in messages],
+            max(end, int(offsets[-1]) + 1 if len(offsets) else 0),
+            _getter(messages, "key"),
+            _timestamps(messages),
+            _getter(messages, "headers"),
+        )
+        while not self._is_closed:  # ends when the registry answers, if one is asked
+            try:
+                rows, error = self._decoder.decode(decoded)
+            except LogUnreachableError as unreachable:
+                self._trouble = str(unreachable)
+                with self._has_room:
+                    self._has_room.wait(RETRY_S)
+                continue
+            self._trouble = ""
+            with self._lock:
+                if not self._moved:
+                    buffer.put(rows)
+                    if error is not None and not buffer.is_done:
+                        buffer.error = error
+            return
+
+    def _take_error(self, message: Message) -> None:
+        error = message.error()
+        if error is None or is_end(error):
+            return
+        buffer = self._of_log.get(message.partition() if message.topic() else -1)
+        if buffer is not None and is_out_of_range(error):
+            found = self._out_of_range(buffer, error.str())
+            with self._lock:
+                if not self._moved:
+                    buffer.error = buffer.error or found
+            return
+        told = failure(error)
+        if told.is_refused:
+            self._state.refuse(told)
+        elif not told.is_missing:
+            self._client.trouble = told.reason
+
+    def _out_of_range(self, buffer: PartitionBuffer, reason: str) -> StreamEngineError | None:
+        """The broker has no row where the partition goes on: it is gone, or the topic is new."""
+        bounds = []
+        for at in BOUNDS:
+            answers = self._client.ask_offsets([buffer.partition], at).answers(ASK_S_MAX)
+            if isinstance(answers, Failure):
+                self._moved = True  # ask again, by fetching from there again
+                return None
+            bounds.append(int(answers[buffer.partition].offset))
+        first, end = bounds
+        if buffer.fetched > end:
+            return LogReplacedError(
+                self._name,
+                f"partition {buffer.partition} ends at offset {end}, but the job goes on at "
+                f"offset {buffer.fetched}",
+            )
+        if buffer.fetched < first:
+            lost = "the broker removed them"
+            return LostInputError(self._name, buffer.partition, buffer.fetched, first, lost)
+        self._client.trouble = reason
+        self._moved = True
+        return None
+
+    def _commit(self, consumer: TopicConsumer) -> None:
+        self._committed_s = self._clock.monotonic_s()
+        if self._commits and not self._state.waiting:
+            with contextlib.suppress(Exception):  # it is for people who watch, and comes again
+                consumer.commit({b.partition: b.given for b in self._buffers})
+
+
+def _getter(messages: list[Message], name: str) -> Callable[[int], Any]:
+    return lambda i: getattr(messages[i], name)()
+
+
+def _timestamps(messages: list[Message]) -> Callable[[int], int | None]:
+    def timestamp(i: int) -> int | None:
+        kind, value = messages[i].timestamp()
+        return value if kind else None
+
+    return timestamp

@@ -1,0 +1,153 @@
+"""What the brokers last said of a topic: its ends, whether it is still the one that was planned.
+
+Invariant: an end is as old as the question that it answers, not as the answer; so no row was
+written before it and is missing from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rvertex.sources.logs.errors import (
+    LogNotFoundError,
+    LogRefusedError,
+    LogReplacedError,
+    LogUnreachableError,
+)
+from rvertex.sources.logs.kafka.client import NO_ID, Failure
+from rvertex.sources.logs.protocol import LogEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rstream.clock import Clock
+    from rstream.errors import StreamEngineError
+    from rvertex.sources.logs.kafka.client import Client, Pending
+
+#: The ends are asked for so often.
+ENDS_EVERY_S = 0.25
+#: Whether the topic is still the same is asked so often.
+IDENTITY_EVERY_S = 1.0
+#: A broker that has not answered for so long is said to be away.
+AWAY_S_MIN = 2.0
+#: A topic may be unknown to a broker for a while, as after a change of leaders.
+MISSING_S_MAX = 10.0
+#: So often an end has to lie before what was read until we believe it.
+SHRUNK_TIMES = 3
+
+
+class TopicState:
+    """Asks again and again, from the fetching thread; the vertex's thread reads the answers."""
+
+    def __init__(
+        self,
+        client: Client,
+        partitions: Sequence[int],
+        topic_id: str,
+        away_s_max: float | None,
+        clock: Clock,
+    ) -> None:
+        """``topic_id``: "" if it is not known. ``away_s_max``: None waits for ever."""
+        self._client, self._clock = client, clock
+        self._partitions = partitions
+        self._topic_id = topic_id
+        self._away_s_max = away_s_max
+        self._ends: Pending | None = None
+        self._ends_asked_s = -ENDS_EVERY_S
+        self._fetched: Mapping[int, int] = {}
+        self._identity: Pending | None = None
+        self._identity_asked_s = 0.0
+        self._answered_s = self._clock.monotonic_s()
+        self._missing_since_s: float | None = None
+        self._shrunk = 0
+        self._trouble = ""
+        self.ends: dict[int, LogEnd] = {}
+        #: Why reading cannot go on.
+        self.error: StreamEngineError | None = None
+
+    @property
+    def waiting(self) -> str:
+        """What keeps the broker from answering, if it does not."""
+        now_s = self._clock.monotonic_s()
+        if self._missing_since_s is not None:
+            return f"topic {self._client.topic}: the broker does not know it at present"
+        away_s = now_s - self._answered_s
+        if away_s < AWAY_S_MIN:
+            return ""
+        reason = f" ({self._trouble})" if self._trouble else ""
+        return f"Kafka at {self._client.servers}: no answer for {away_s:.0f} s{reason}"
+
+    def poll(self, fetched: Mapping[int, int]) -> None:
+        """Take in answers, and ask what is due; ``fetched``: the next position by partition."""
+        self._client.poll()
+        now_s = self._clock.monotonic_s()
+        if self._ends is not None and self._ends.done():
+            self._take_ends(self._ends.answers(0), now_s)
+            self._ends = None
+        if self._identity is not None and self._identity.done():
+            self._take_identity(self._identity.answers(0), now_s)
+            self._identity = None
+        if self._ends is None and now_s >= self._ends_asked_s + ENDS_EVERY_S:
+            self._ends_asked_s, self._fetched = now_s, dict(fetched)
+            self._ends = self._client.ask_offsets(self._partitions, "latest")
+        if self._identity is None and now_s >= self._identity_asked_s + IDENTITY_EVERY_S:
+            self._identity_asked_s = now_s
+            self._identity = self._client.ask_topic()
+        self._check_limits(now_s)
+
+    def _take_ends(self, answers: dict[int, object] | Failure, now_s: float) -> None:
+        if isinstance(answers, Failure):
+            self._take_failure(answers, now_s)
+            return
+        self._answered_s, self._trouble = now_s, ""
+        for partition, answer in answers.items():
+            position = int(answer.offset)  # type: ignore[attr-defined]
+            self.ends[partition] = LogEnd(position, self._ends_asked_s)
+        shrunk = [p for p, end in self.ends.items() if end.position < self._fetched[p]]
+        self._shrunk = self._shrunk + 1 if shrunk else 0
+        if self._shrunk >= SHRUNK_TIMES:
+            (first, *_) = shrunk
+            self._fail_replaced(
+                f"partition {first} ends at offset {self.ends[first].position}, but the job has "
+                f"read it up to offset {self._fetched[first]}"
+            )
+
+    def _take_identity(self, answers: dict[int, object] | Failure, now_s: float) -> None:
+        if isinstance(answers, Failure):
+            self._take_failure(answers, now_s)
+            return
+        self._missing_since_s = None
+        found = str(answers[0].topic_id)  # type: ignore[attr-defined]
+        if found == NO_ID:
+            return
+        if self._topic_id and found != self._topic_id:
+            self._fail_replaced(f"its id was {self._topic_id} and is {found}")
+
+    def _take_failure(self, failure: Failure, now_s: float) -> None:
+        if failure.is_missing:
+            self._answered_s = now_s
+        self._trouble = self._client.trouble or failure.reason
+        if failure.is_refused:
+            self.refuse(failure)
+        if failure.is_missing and self._missing_since_s is None:
+            self._missing_since_s = now_s
+
+    def refuse(self, failure: Failure) -> None:
+        """A broker does not allow what was asked of it."""
+        self.error = self.error or LogRefusedError(f"topic {self._client.topic}", failure.reason)
+
+    def _check_limits(self, now_s: float) -> None:
+        missing_s = 0.0 if self._missing_since_s is None else now_s - self._missing_since_s
+        if missing_s > MISSING_S_MAX:
+            self.error = self.error or LogNotFoundError(
+                f"topic {self._client.topic}", f"it is gone since {missing_s:.0f} s"
+            )
+        away_s = now_s - self._answered_s
+        if self._away_s_max is not None and away_s > self._away_s_max:
+            self.error = self.error or LogUnreachableError(
+                f"Kafka at {self._client.servers}",
+                f"no answer for {away_s:.0f} s, the limit (away_max) is {self._away_s_max:g} s",
+            )
+
+    def _fail_replaced(self, reason: str) -> None:
+        self.error = self.error or LogReplacedError(f"topic {self._client.topic}", reason)

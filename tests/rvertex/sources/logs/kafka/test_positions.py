@@ -1,0 +1,89 @@
+"""Where a job begins and ends in a topic, found on a real broker; errors say what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rvertex.sources.logs.errors import (
+    InvalidPositionsError,
+    LogNotFoundError,
+    LogUnreachableError,
+    MissingVariableError,
+)
+from rvertex.sources.logs.kafka import positions
+from rvertex.sources.logs.kafka.positions import topic_units
+from tests.support.brokers import Broker, Record, free_port
+from tests.support.topics import topic_spec, value
+
+
+@pytest.fixture
+def filled(broker: Broker, topic: str) -> str:
+    """Two partitions: of five records, a second apart, and of none."""
+    broker.produce(topic, [Record(value(i), timestamp_ms=1_000 * (i + 1)) for i in range(5)])
+    return topic
+
+
+@pytest.mark.parametrize(
+    ("start", "until", "expected"),
+    [
+        ("earliest", "", (0, None)),
+        ("latest", "", (5, None)),
+        ("earliest", "latest", (0, 5)),
+        ("time:2000000", "time:4000999", (1, 3)),
+        ("time:9000000", "latest", (5, 5)),
+        ("time:-1", "time:0", (0, 0)),
+        ('offsets:{"0": 2, "1": 0}', 'offsets:{"0": 9, "1": 3}', (2, 9)),
+        ("latest", "time:2000000", (5, 5)),
+    ],
+)
+def test_places_become_offsets(
+    broker: Broker, filled: str, start: str, until: str, expected: tuple[int, int | None]
+) -> None:
+    first, second = topic_units(topic_spec(broker, filled, start=start, until=until))
+    assert (first.stream, second.stream) == (0, 1)
+    assert (first.first_seq, first.until) == expected
+    assert second.first_seq == 0
+
+
+@pytest.mark.parametrize(
+    ("start", "until", "message"),
+    [
+        ('offsets:{"0": 6, "1": 0}', "", "start= is offset 6 of partition 0, which has .* 0 to 5"),
+        ('offsets:{"0": 0}', "", r"start= names offsets of the partitions \[0\], but .* \[0, 1\]"),
+        ("earliest", 'offsets:{"0": 0, "1": 0, "2": 0}', r"until= names .* \[0, 1, 2\], but"),
+    ],
+)
+def test_places_that_are_none(
+    broker: Broker, filled: str, start: str, until: str, message: str
+) -> None:
+    with pytest.raises(InvalidPositionsError, match=message):
+        topic_units(topic_spec(broker, filled, start=start, until=until))
+
+
+def test_a_topic_that_does_not_exist_is_not_created(broker: Broker) -> None:
+    with pytest.raises(LogNotFoundError, match="topic nowhere: there is no such topic"):
+        topic_units(topic_spec(broker, "nowhere"))
+    with pytest.raises(LogNotFoundError):
+        topic_units(topic_spec(broker, "nowhere"))
+
+
+def test_a_broker_that_is_not_there_is_named(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(positions, "PLAN_S_MAX", 0.5)
+    nobody = f"127.0.0.1:{free_port()}"
+    spec = topic_spec(broker, "t", config={"bootstrap.servers": nobody})
+    with pytest.raises(LogUnreachableError, match=f"Kafka at {nobody}: no answer within 0.5 s"):
+        topic_units(spec)
+
+
+def test_values_of_the_environment_are_taken_where_they_are_used(
+    broker: Broker, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = topic_spec(broker, filled, config={"bootstrap.servers": "env:SOME_BROKER"})
+    with pytest.raises(MissingVariableError, match="no environment variable SOME_BROKER"):
+        topic_units(spec)
+    monkeypatch.setenv("SOME_BROKER", broker.servers)
+    assert len(topic_units(replace(spec))) == 2

@@ -1,0 +1,183 @@
+"""The reader of topics on a real broker: order, gaps, ends, bounds, brokers that are away.
+
+Cannot catch: what a broker does that removes old records, or that gives topics ids; this one does
+neither.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from rvertex.sources.logs.errors import (
+    LogNotFoundError,
+    LogReplacedError,
+    LogRowError,
+    LogUnreachableError,
+)
+from rvertex.sources.logs.kafka import buffers, reader, state
+from tests.support.brokers import Broker, Record, send
+from tests.support.topics import reading, topic_spec, value
+
+
+def test_partitions_are_read_in_their_order_up_to_their_ends(broker: Broker, topic: str) -> None:
+    for p in (0, 1):
+        broker.produce(topic, [value(10 * i + p) for i in range(5)], partition=p)
+    with reading(topic_spec(broker, topic)) as found:
+        for p in (0, 1):
+            found.until(5, p, rows_max=2)
+            assert found.rows[p] == [(i, 10 * i + p) for i in range(5)]
+        found.wait(lambda: found.log.end(0) is not None)
+        assert found.log.lag(0) == 0
+        broker.produce(topic, [value(99)])
+        found.until(6)
+        end = found.log.end(0)
+        assert end is None or end.position == 6
+        found.wait(lambda: found.log.end(0) is not None)
+        assert found.log.waiting == ""
+
+
+def test_only_what_is_committed_is_read_and_markers_are_gaps(broker: Broker, topic: str) -> None:
+    """Two producers: this broker goes on telling of an abort, so the client skips what follows."""
+    producer = broker.producer(transactional_id=f"id-{topic}")
+    producer.init_transactions(10)
+    for t, ends in ((1, producer.commit_transaction), (2, producer.abort_transaction)):
+        producer.begin_transaction()
+        send(producer, topic, Record(value(t)))
+        producer.flush(10)
+        ends(10)
+    broker.produce(topic, [value(3)])
+    producer = broker.producer(transactional_id=f"other-{topic}")
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    send(producer, topic, Record(value(4)))
+    producer.flush(10)
+    with reading(topic_spec(broker, topic)) as found:
+        found.until(5)
+        assert found.rows[0] == [(0, 1), (4, 3)]
+        found.wait(lambda: found.log.end(0) is not None)
+        assert found.next[0] == 5, "the open transaction begins there"
+        producer.commit_transaction(10)
+        found.until(7)
+        assert found.rows[0][2:] == [(5, 4)]
+
+
+def test_it_goes_on_and_ends_where_it_is_told(broker: Broker, topic: str) -> None:
+    broker.produce(topic, [value(i) for i in range(20)])
+    spec = topic_spec(broker, topic, start='offsets:{"0": 3, "1": 0}', until="latest")
+    with reading(spec, [5, 0]) as found:
+        broker.produce(topic, [value(i) for i in range(20, 30)])
+        found.until(20)
+        assert [at for at, _ in found.rows[0]] == [*range(5, 20)]
+        found.log.skip_to(0, 18)
+        found.next[0] = 18
+        found.until(20)
+        assert [at for at, _ in found.rows[0]][-2:] == [18, 19]
+        assert found.log.read(0, 10) is None
+
+
+def test_bad_messages_end_it_or_stand_aside(broker: Broker, topic: str) -> None:
+    sent = [value(1), b"?", Record(None), value(2), b'{"t": "x"}', value(3)]
+    broker.produce(topic, sent)
+    with reading(topic_spec(broker, topic)) as found:
+        with pytest.raises(LogRowError, match=f"topic {topic}, partition 0, position 1: not a JSO"):
+            found.until(6)
+        assert found.rows[0] == [(0, 1)]
+    with reading(topic_spec(broker, topic, on_error="skip")) as found:
+        found.until(6)
+        assert found.rows[0] == [(0, 1), (3, 2), (5, 3)]
+        assert found.dead == [1, 2, 4]
+
+
+def test_a_full_buffer_is_fetched_no_further(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffers, "BUFFERED_ROWS_MAX", 50)
+    monkeypatch.setattr(reader, "FETCH_ROWS_MAX", 20)
+    rows = 500
+    for p in (0, 1):
+        broker.produce(topic, [value(i) for i in range(rows)], partition=p)
+    with reading(topic_spec(broker, topic)) as found:
+        first, second = found.log._buffers
+        found.wait(lambda: first.is_full and second.is_full)
+        found.until(rows, partition=1, rows_max=7)  # while the other one stays full
+        assert first.fetched <= 50 + 20
+        assert [at for at, _ in found.rows[1]] == [*range(rows)]
+        found.until(rows, rows_max=13)
+        assert [at for at, _ in found.rows[0]] == [*range(rows)]
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_away_is_waited_for(
+    own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "AWAY_S_MIN", 0.5)
+    own_broker.create_topic("t")
+    own_broker.produce("t", [value(1)])
+    with reading(topic_spec(own_broker, "t")) as found:
+        found.until(1)
+        with own_broker.frozen():
+            found.wait(lambda: found.log.waiting)
+            assert own_broker.servers in found.log.waiting
+        found.wait(lambda: not found.log.waiting)
+        own_broker.stop()
+        found.wait(lambda: found.log.waiting)
+        own_broker.start()
+        own_broker.produce("t", [value(2)])
+        found.until(2)
+        assert found.rows[0] == [(0, 1), (1, 2)]
+        found.wait(lambda: not found.log.waiting)
+
+
+def test_a_broker_may_be_away_so_long_and_no_longer(own_broker: Broker) -> None:
+    own_broker.create_topic("t")
+    own_broker.produce("t", [value(1)])
+    with reading(topic_spec(own_broker, "t", away_max_us=400_000)) as found:
+        found.until(1)
+        with own_broker.frozen(), pytest.raises(LogUnreachableError, match=r"away_max\) is 0\.4 s"):
+            found.wait(lambda: found.step() and False)
+
+
+def test_a_topic_that_is_created_anew_is_another_one(broker: Broker, topic: str) -> None:
+    broker.produce(topic, [value(i) for i in range(9)])
+    spec = topic_spec(broker, topic)
+    with reading(spec) as found:
+        found.until(9)
+        broker.delete_topic(topic)
+        broker.create_topic(topic, 2)
+        broker.produce(topic, [value(i) for i in range(3)])
+        with pytest.raises(LogReplacedError, match=f"topic {topic} was deleted and created anew"):
+            found.wait(lambda: found.step() and False)
+    with (
+        reading(spec, [7, 0]) as found,
+        pytest.raises(LogReplacedError, match="ends at offset 3, but the job"),
+    ):
+        found.until(8)
+
+
+def test_a_topic_that_is_gone_is_waited_for_a_while(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MISSING_S_MAX", 1.5)
+    with reading(topic_spec(broker, topic)) as found:
+        broker.delete_topic(topic)
+        found.wait(lambda: found.log.waiting)
+        assert found.log.waiting == f"topic {topic}: the broker does not know it at present"
+        with pytest.raises(LogNotFoundError, match="it is gone since"):
+            found.wait(lambda: found.step() and False)
+
+
+def test_offsets_are_committed_for_those_who_watch(broker: Broker, topic: str) -> None:
+    from confluent_kafka import TopicPartition
+
+    broker.produce(topic, [value(i) for i in range(9)])
+    with reading(topic_spec(broker, topic, config={"group.id": f"g-{topic}"})) as found:
+        found.until(9, rows_max=4)
+    with broker.consumer(group_id=f"g-{topic}") as consumer:
+        (place,) = consumer.committed([TopicPartition(topic, 0)], timeout=10)
+        assert place.offset == 9
+
+
+def test_a_closed_reader_stays_closed(broker: Broker, topic: str) -> None:
+    with reading(topic_spec(broker, topic)) as found:
+        found.log.close()
+        assert not found.log._thread.is_alive()

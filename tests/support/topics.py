@@ -1,0 +1,95 @@
+"""Topics as sources, read by the real reader from a real broker."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rstream.clock import SystemClock
+from rvertex.sources.logs.kafka.positions import topic_units
+from rvertex.sources.logs.kafka.reader import KafkaLog
+from rvertex.sources.spec import LogSpec, SourcePartition, SourceSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rvertex.sources.spec import Unit
+    from tests.support.brokers import Broker
+
+WAIT_S = 60.0
+POLL_S = 0.01
+COLUMNS = pa.schema([("t", pa.int64()), ("k", pa.string())])
+
+
+def value(t: int, k: str = "a") -> bytes:
+    return json.dumps({"t": t, "k": k}).encode()
+
+
+def topic_spec(
+    broker: Broker, topic: str, *, config: dict[str, str] | None = None, **options: Any
+) -> SourceSpec:
+    """A source of JSON; ``on_error`` and the like are of its log, others are options."""
+    of_log = {name: options.pop(name) for name in ("on_error", "on_lost") if name in options}
+    given = {"bootstrap.servers": broker.servers, **(config or {})}
+    return SourceSpec(
+        format="kafka",
+        path=f"kafka://{broker.servers}/{topic}",
+        shown=f"topic {topic}",
+        schema=COLUMNS,
+        columns=COLUMNS,
+        vs="t",
+        options=tuple(options.items()),
+        log=LogSpec(encoding="json", config=tuple(given.items()), **of_log),
+    )
+
+
+class Reading:
+    """A reader and what it gave."""
+
+    def __init__(self, spec: SourceSpec, units: tuple[Unit, ...], positions: list[int]) -> None:
+        self._came = threading.Event()
+        self.log = KafkaLog(
+            SourcePartition(spec, units, 0), positions, SystemClock(), self._came.set
+        )
+        self.next = list(positions)
+        self.rows: list[list[tuple[int, int]]] = [[] for _ in units]
+        self.dead: list[int] = []
+
+    def until(self, position: int, partition: int = 0, rows_max: int = 1_000) -> None:
+        """Read the partition up to there."""
+        self.wait(lambda: self.step(partition, rows_max) and self.next[partition] >= position)
+
+    def step(self, partition: int = 0, rows_max: int = 1_000) -> bool:
+        found = self.log.read(partition, rows_max)
+        if found is not None:
+            times = found.batch.column("t").to_pylist()
+            self.rows[partition] += zip(found.positions.tolist(), times, strict=True)
+            self.next[partition] = found.next_position
+            if found.dead is not None:
+                self.dead += found.dead.column("position").to_pylist()
+        return True
+
+    def wait(self, holds: Callable[[], object]) -> None:
+        deadline_s = time.monotonic() + WAIT_S
+        while not holds():
+            assert time.monotonic() < deadline_s, (self.next, self.log.waiting)
+            self._came.wait(POLL_S)
+            self._came.clear()
+
+
+@contextlib.contextmanager
+def reading(
+    spec: SourceSpec, positions: list[int] | None = None, *, units: tuple[Unit, ...] | None = None
+) -> Iterator[Reading]:
+    """A reader of all partitions of the topic, in one vertex."""
+    found = units or topic_units(spec)
+    opened = Reading(spec, found, positions or [unit.first_seq for unit in found])
+    try:
+        yield opened
+    finally:
+        opened.log.close()
