@@ -79,7 +79,7 @@ def s3_bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"s3://{bucket}"
 
 
-@pytest.fixture(params=["path", "memory", "s3"])
+@pytest.fixture(params=["path", "memory", pytest.param("s3", marks=pytest.mark.slow)])
 def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     """A store that several processes could share, of every kind that creates exclusively."""
     from rstream import open_store

@@ -79,6 +79,8 @@ FILES = sorted(
     path.relative_to(ROOT).as_posix() for name in PACKAGES for path in (ROOT / name).rglob("*.py")
 )
 
+_KNOWN = frozenset(FILES)
+
 
 def room_of(file: str) -> str:
     """The room that a file stands in: itself, or its folder."""
@@ -105,7 +107,7 @@ def file_of(name: str) -> str | None:
     for count in range(len(parts), 0, -1):
         path = "/".join(parts[:count])
         for found in (f"{path}.py", f"{path}/__init__.py"):
-            if (ROOT / found).exists():
+            if found in _KNOWN:
                 return found
     raise AssertionError(f"{name} is nowhere")
 

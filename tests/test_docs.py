@@ -223,6 +223,7 @@ class Links(HTMLParser):
                 self.anchors.add(value)
 
 
+@pytest.mark.slow
 def test_the_site_is_built_and_its_links_lead_somewhere(tmp_path: Path) -> None:
     build = [sys.executable, "docs/site/build.py", str(tmp_path)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)

@@ -80,7 +80,7 @@ def table(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.
 
 
 @pytest.fixture(scope="module")
-def as_one_array(events: Path) -> list[dict[str, Any]]:
+def whole(events: Path) -> list[dict[str, Any]]:
     """What one job gives that does both."""
     answer = ordered(jobmanager.collect(second(first(events))))
     assert len(answer) > 20

@@ -13,7 +13,6 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig
-from tests.support.budget import one_in
 from tests.support.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
 from tests.support.trouble import run_and_cancel
 
@@ -88,7 +87,8 @@ def remove_part(vertex: Path, newest: Path) -> None:
         newest.write_bytes(newest.read_bytes()[:-1])
 
 
-@pytest.mark.parametrize("harm", one_in(2, [damage_part, remove_part]))
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", [damage_part, remove_part])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     events: Path,
     expected: dict[str, Any],

@@ -83,10 +83,8 @@ def kill_when(
         process.stdout.close()
 
 
-@pytest.mark.parametrize(
-    "share",
-    [0.5, *(pytest.param(share, marks=pytest.mark.slow) for share in (0.0, 0.25, 0.75, 1.0))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])
 def test_killed_once(share: float, events: Path, expected: jobmanager.Job, tmp_path: Path) -> None:
     root = tmp_path / "job"
     kill_when(int(ROWS * share), events, root)

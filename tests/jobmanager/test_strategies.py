@@ -49,7 +49,7 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanag
     ("strategy", "which"),
     [
         ("replay", [0, 1]),
-        ("replication", [0]),
+        pytest.param("replication", [0], marks=pytest.mark.slow),
         pytest.param("replay", [1], marks=pytest.mark.slow),
         pytest.param("replay", [0, 1, 2], marks=pytest.mark.slow),
         pytest.param("replication", [1], marks=pytest.mark.slow),

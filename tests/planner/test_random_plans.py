@@ -64,7 +64,7 @@ NAIVE = (streams(), st.sampled_from([1, 3]), st.booleans(), st.booleans(), sched
 EXACT = (streams(ordered=True), st.sampled_from([1, 2, 3]), schedules)
 
 
-@examples(15, suppress_health_check=SLOW)
+@examples(6, suppress_health_check=SLOW)
 @given(*NAIVE)
 def test_as_nested_loops_would(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
@@ -72,13 +72,13 @@ def test_as_nested_loops_would(
     check_against_loops(stream, parallelism, optimized, partial, schedule)
 
 
-@examples(10, suppress_health_check=SLOW)
+@examples(4, suppress_health_check=SLOW)
 @given(*EXACT)
 def test_no_schedule_changes_an_item(stream: Stream, parallelism: int, schedule: Schedule) -> None:
     check_every_item(stream, parallelism, schedule)
 
 
-@examples(15, suppress_health_check=SLOW)
+@examples(6, suppress_health_check=SLOW)
 @given(*NAIVE)
 def test_small_limits_change_no_row(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
@@ -88,7 +88,7 @@ def test_small_limits_change_no_row(
         check_against_loops(stream, parallelism, optimized, partial, schedule)
 
 
-@examples(10, suppress_health_check=SLOW)
+@examples(4, suppress_health_check=SLOW)
 @given(*EXACT)
 def test_small_limits_change_no_item(stream: Stream, parallelism: int, schedule: Schedule) -> None:
     plan = lower(stream.to_parquet(), root="r", parallelism=parallelism)
@@ -102,7 +102,7 @@ def test_small_limits_change_no_item(stream: Stream, parallelism: int, schedule:
 
 
 @pytest.mark.slow
-@examples(150, suppress_health_check=SLOW)
+@examples(100, suppress_health_check=SLOW)
 @given(*NAIVE)
 def test_as_nested_loops_would_at_length(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
@@ -111,7 +111,7 @@ def test_as_nested_loops_would_at_length(
 
 
 @pytest.mark.slow
-@examples(120, suppress_health_check=SLOW)
+@examples(80, suppress_health_check=SLOW)
 @given(*EXACT)
 def test_no_schedule_changes_an_item_at_length(
     stream: Stream, parallelism: int, schedule: Schedule

@@ -21,7 +21,7 @@ def test_undisturbed_jobs(seed: int) -> None:
     assert simulate(seed, ()).violations == ()
 
 
-@pytest.mark.parametrize("seed", seeds(100, 6))
+@pytest.mark.parametrize("seed", seeds(100, 4))
 def test_jobs_under_faults_of_all_kinds(seed: int) -> None:
     outcome = simulate(seed)
     assert outcome.violations == (), f"make sim RUNS=1 SEED={seed}\n" + "\n".join(outcome.tail)
@@ -61,13 +61,13 @@ def test_what_was_broken_once(seed: int, kinds: tuple[str, ...]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_fault(kind: str) -> None:
-    for seed in seeds(300, 5):
+    for seed in seeds(300, 3):
         outcome = simulate(seed, (kind,))
         assert outcome.violations == (), f"make sim RUNS=1 SEED={seed} KINDS={kind}"
 
 
 @pytest.mark.slow
 def test_many_seeds() -> None:
-    for seed in seeds(10_000, 40):
+    for seed in seeds(10_000, 30):
         outcome = simulate(seed)
         assert outcome.violations == (), f"make sim RUNS=1 SEED={seed}"

@@ -169,15 +169,10 @@ def test_no_damage_gives_a_traceback_or_another_answer(
             check_every_command(damaged(jobs[state], name, harm), name, digest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "exit_code"),
-    [
-        ("status.json", 0),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("epochs/0000000001", 0), ("output/_JOB", 0), ("plan.pkl", EXIT_FAILED))
-        ),
-    ],
+    [("status.json", 0), ("epochs/0000000001", 0), ("output/_JOB", 0), ("plan.pkl", EXIT_FAILED)],
 )
 def test_what_is_only_shown_is_rebuilt(
     jobs: dict[str, Path], digest: str, name: str, exit_code: int

@@ -95,17 +95,25 @@ Path(sys.argv[1]).write_bytes(pickle_document(Planted()))
 """
 
 
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A plan with a program in it, and the folder that the program makes."""
+    folder = tmp_path_factory.mktemp("planted")
+    plan, mark = folder / "plan", folder / "it ran"
+    subprocess.run([sys.executable, "-c", PLANTED, str(plan), str(mark)], check=True)
+    return plan, mark
+
+
 @pytest.mark.parametrize("verb", ["resume", "gc"])
-def test_a_planted_program_does_not_run(root: Path, tmp_path: Path, verb: str) -> None:
+def test_a_planted_program_does_not_run(root: Path, planted: tuple[Path, Path], verb: str) -> None:
     """The reason for all of this; with --trust it would."""
-    mark = tmp_path / "it ran"
-    (root / PLAN).unlink()
-    command = [sys.executable, "-c", PLANTED, str(root / PLAN), str(mark)]
-    subprocess.run(command, check=True)
+    plan, mark = planted
+    shutil.copy(plan, root / PLAN)
     assert call(verb, root).exit_code == EXIT_USAGE
     assert not mark.exists()
     call(verb, root, "--trust")
     assert mark.exists()
+    mark.rmdir()
 
 
 def test_in_memory_and_in_object_stores_there_are_no_owners() -> None:

@@ -315,6 +315,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_log_on_s3(s3_bucket: str) -> None:
     store, ledger = open_store(f"{s3_bucket}/log"), Ledger()
     zombie = LogWriter(store, SCHEMA, limits=LIMITS)

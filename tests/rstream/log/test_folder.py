@@ -44,7 +44,7 @@ def test_pyarrow_and_duckdb_read_it_while_it_grows(folder: Path) -> None:
     assert dataset.to_table(columns=["_seq"]).num_rows < 77
 
 
-@pytest.mark.parametrize("where", ["memory", "s3"])
+@pytest.mark.parametrize("where", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
 def test_other_stores(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     root = f"memory:/{tmp_path}" if where == "memory" else request.getfixturevalue("s3_bucket")
     uri = f"{root}/job/stream"

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from rstream import BlobStore
 
 
-@pytest.fixture(params=["blobs", "file", "path", "memory", "s3"])
+@pytest.fixture(
+    params=["blobs", "file", "path", "memory", pytest.param("s3", marks=pytest.mark.slow)]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     match request.param:
         case "blobs":

@@ -37,7 +37,6 @@ from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.windows.hopping import WindowAggregate
 from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
 from rvertex.vertex.spec import InputChannel, OutputEdge, Recovery, VertexId, VertexSpec
-from tests.support.budget import one_in
 from tests.support.builders import Item, cti, ev, make_items
 from tests.support.exact import assert_same_items
 from tests.support.gate import SourceGate
@@ -190,7 +189,8 @@ def test_it_runs_what_it_is_told(managers: Callable[..., ScriptedManager]) -> No
     manager.tell("h1", StopHost("h1", flush=True))
 
 
-@pytest.mark.parametrize("make", one_in(2, [joins, windows]))
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [joins, windows])
 def test_replay_in_the_middle_of_a_job(
     managers: Callable[..., ScriptedManager],
     make: Callable[[int], list[VertexSpec]],

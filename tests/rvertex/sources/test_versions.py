@@ -150,7 +150,7 @@ def test_a_file_with_its_old_time_put_back_is_the_same(tmp_path: Path) -> None:
     assert read_rows(partition).num_rows == ROWS
 
 
-@pytest.mark.parametrize("where", ["memory", "s3"])
+@pytest.mark.parametrize("where", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("format", one_in(3, FORMATS))
 def test_stores_elsewhere(request: pytest.FixtureRequest, where: str, format: Format) -> None:
     """A folder and a file of it have one version, by whichever call the store tells it."""

@@ -219,9 +219,9 @@ def test_conditional_left_join_at_each_instant(
 
 
 def test_keys_of_the_past_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    lefts: list[Item] = [ev(t, t + 5, k=t // 2) for t in range(60)]
-    rights: list[Item] = [ev(t, t + 2, k=t // 2) for t in range(0, 60, 3)]
-    lefts += [cti(t) for t in range(0, 80, 10)]
+    lefts: list[Item] = [ev(t, t + 5, k=t // 2) for t in range(36)]
+    rights: list[Item] = [ev(t, t + 2, k=t // 2) for t in range(0, 36, 3)]
+    lefts += [cti(t) for t in range(0, 60, 10)]
     specs: list[OperatorSpec] = [anti("k"), left("k"), conditional("left", "k")]
     whole = [joined(spec, lefts, rights) for spec in specs]
     monkeypatch.setattr("rvertex.operators.joins.anti._CODES_SLACK", 10)
