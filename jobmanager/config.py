@@ -31,18 +31,22 @@ class JobConfig:
     host_start_wait_s: float = 90.0
     #: A host that is silent this long counts as lost (a broken link is noticed at once).
     host_silence_s: float = 30.0
-    #: No vertex of the job gets further for this long: the job fails with a diagnosis.
+    #: No vertex of the job gets further for this long: the job fails with a diagnosis. Not if it
+    #: has a live source, which may have nothing to read.
     stall_wait_s: float = 600.0
     #: A poll of a vertex that lasts longer fails the job, with an error that names the operator.
     step_wait_s: float = 600.0
-    #: Restarts of one vertex without progress between them.
+    #: For so long restarts, failures and losses count against their limits: a job that runs for
+    #: ever has some of each.
+    restart_window_s: float = 600.0
+    #: Restarts of one vertex without progress between them, within ``restart_window_s``.
     vertex_restarts_max: int = 10
     #: Restarts of one vertex that failed by itself (an unreadable file, a store that gave up).
     vertex_failures_max: int = 3
     #: Pause after the second failure of one vertex by itself; it doubles with each further one.
     restart_pause_s: float = 0.5
     restart_pause_max_s: float = 10.0
-    #: Restarts of one host without a report of progress between them.
+    #: Losses of one slot's hosts without progress between them, within ``restart_window_s``.
     host_restarts_max: int = 10
     #: The siblings' median CTI passed that of an instance this long ago: it is a straggler.
     straggler_after_s: float = 10.0
@@ -54,6 +58,10 @@ class JobConfig:
     join_wait_s: float = 30.0
     #: Checkpoints and channels are kept this long after they became obsolete, us; or KEEP_ALL.
     retain_us: int = 0
+    #: For the last checkpoints of a job that is to stop; then it stops without them.
+    stop_wait_s: float = 60.0
+    #: For a vertex of such a job to consume what was written before its writers' checkpoints.
+    stop_lag_s: float = 2.0
     #: For hosts to leave when a job ends.
     host_stop_wait_s: float = 60.0
     #: For a root that cannot be reached, before the job manager gives up.

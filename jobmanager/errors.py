@@ -19,7 +19,7 @@ class JobExistsError(UsageError):
 
     def __str__(self) -> str:
         more = f" ({self.note})" if self.note else ""
-        if self.state in ("starting", "running"):
+        if self.state in ("starting", "running", "stopping"):
             return f"{self.root} already holds a job ({self.state}); choose another --root"
         if self.state == "finished":
             told = "its output stands; choose another --root, or delete that folder first"
@@ -232,3 +232,13 @@ class NotRunningError(UsageError):
     state: str
 
     message = "the job at {root} is not running, it is {state}"
+
+
+@error_class
+class CannotFinishError(UsageError):
+    """A job whose sources cannot be told to end."""
+
+    root: str
+    reason: str
+
+    message = "the job at {root} cannot be told to finish: {reason}; stop it without --finish"

@@ -1,4 +1,7 @@
-"""The ``jobmanager`` command. Exit: 0 done, 1 failed or cancelled, 2 a mistake, 130 interrupted."""
+"""The ``jobmanager`` command.
+
+Exit: 0 done or stopped, 1 failed or cancelled, 2 a mistake, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import functools
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, ParamSpec
 
 import typer
 from rich.console import Console
@@ -15,18 +18,22 @@ from rich.console import Console
 from jobmanager import logs
 from jobmanager.batch.run import run_batch
 from jobmanager.batch.validate import validate as run_both
-from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli import (
+    options,
+    requests,
+)
 from jobmanager.cli.leaving import leave
+from jobmanager.cli.requests import status_of
 from jobmanager.cli.view import ProgressView, print_lost_rows, state_line, vertex_table
 from jobmanager.config import JobConfig
 from jobmanager.driver import job as jobs
-from jobmanager.errors import CannotDrainError, JobFailedError, NoJobError, NotRunningError
+from jobmanager.errors import JobFailedError
 from jobmanager.options import configured
 from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.output_check import verify_output
 from jobmanager.storage.query_file import load_query, query_file
-from jobmanager.storage.root import CANCEL, DRAIN, JobRoot
-from jobmanager.storage.shown import BROKEN, row_of, shown_status
+from jobmanager.storage.root import JobRoot
+from jobmanager.storage.shown import BROKEN, row_of
 from planner.explain import text as plan_text
 from planner.explain.json import document as plan_document
 from planner.physical.lower import lower
@@ -167,7 +174,7 @@ def resume(
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Go on with a job that failed, was cancelled, or whose job manager died."""
+    """Go on with a job that was stopped or cancelled, failed, or whose job manager died."""
     logs.configure(verbose=verbose)
     with ProgressView() as view:
         job = jobs.resume(
@@ -218,6 +225,8 @@ def _print_result(job: Job, *, as_json: bool, is_interrupted: bool) -> None:
     if status["state"] == "failed":
         hint = f"resume with: {_again(job)}; it goes on with the query as it was"
         raise JobFailedError(status["job"], f"{status['error']} ({hint})")
+    if status["state"] == "stopped":
+        print(f"{status['job']}: stopped (resume with: {_again(job)})", file=sys.stderr)
     if status["state"] == "cancelled":
         print(f"{status['job']}: cancelled (resume with: {_again(job)})", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED if is_interrupted else EXIT_FAILED)
@@ -273,7 +282,7 @@ def validate(
 @_reports_errors
 def status(root: options.Root, as_json: options.AsJson = False) -> None:
     """Show where a job stands; works from any process, during the job and after it."""
-    found = _status(root)
+    found = status_of(root)
     if as_json:
         print(json.dumps(found))
     elif found.get("vertices"):
@@ -282,10 +291,6 @@ def status(root: options.Root, as_json: options.AsJson = False) -> None:
         print_lost_rows(found)
     else:
         print(state_line(found))
-
-
-def _status(root: str) -> dict[str, Any]:
-    return shown_status(JobRoot(root), SystemClock().now_us())
 
 
 @app.command(name="list")
@@ -309,36 +314,8 @@ def list_jobs(
             print(f"jobmanager: {row['error']}", file=sys.stderr)
 
 
-@app.command()
-@_reports_errors
-def cancel(root: options.Root, as_json: options.AsJson = False) -> None:
-    """Ask a running job to end; what is durable stays, and resume can go on with it."""
-    found = _running(root)
-    JobRoot(root).request(CANCEL)
-    print(json.dumps({"job": found["job"], "cancel": "requested"}) if as_json else "requested")
-
-
-@app.command()
-@_reports_errors
-def drain(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="Its name, as status shows it.")],
-    root: options.Root,
-    as_json: options.AsJson = False,
-) -> None:
-    """Ask a running job to move everything off a host, without a gap, and to let it go."""
-    try:
-        found = _running(root)
-    except NoJobError:
-        if JobRoot(host).read_status():
-            turned = f"it is a job's folder; the host comes first: drain {root} {host}"
-            raise CannotDrainError(host, turned) from None
-        raise
-    reasons = {row["host"]: row["cannot_drain"] for row in found.get("hosts", [])}
-    if reasons.get(host, "?"):
-        unknown = f"the job has no such host, its hosts are {', '.join(reasons)}"
-        raise CannotDrainError(host, reasons.get(host, unknown))
-    JobRoot(root).request(DRAIN + host)
-    print(json.dumps({"job": found["job"], "drain": host}) if as_json else "requested")
+for _verb in (requests.cancel, requests.stop, requests.drain):
+    app.command()(_reports_errors(_verb))
 
 
 @app.command()
@@ -368,18 +345,6 @@ def gc(
 def verify(root: options.Root, trust: options.Trust = False) -> None:
     """Read the output of a finished job back and compare all of it with its digests."""
     print(json.dumps(verify_output(JobRoot(root, trust=trust))))
-
-
-def _running(root: str) -> dict[str, Any]:
-    """The status of a job that somebody works on.
-
-    Raises:
-        NotRunningError: nobody does.
-    """
-    found = _status(root)
-    if found["state"] not in ("starting", "running"):
-        raise NotRunningError(root, found["state"])
-    return found
 
 
 def main() -> None:

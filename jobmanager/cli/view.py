@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobmanager.driver.lost_rows import lost_lines
+from jobmanager.state.job_state import OPEN_STATES
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -58,7 +59,7 @@ class ProgressView:
         """Show a status; without a terminal at most one line every two seconds."""
         self.note(status)
         now = time.monotonic()
-        is_open = status["state"] in ("starting", "running")
+        is_open = status["state"] in OPEN_STATES
         if self._live is None and is_open and now - self._shown_s < _PLAIN_INTERVAL_S:
             return
         if self._is_ended:

@@ -42,12 +42,13 @@ from jobmanager.state.messages import (
     Record,
     Refuse,
     StartHost,
+    StopRequested,
     Tell,
     Tick,
     is_logged,
 )
+from jobmanager.storage import root as requests
 from jobmanager.storage.notice_log import NoticeLog
-from jobmanager.storage.root import CANCEL, DRAIN
 from rstream.errors import OperatingError
 from rstream.transport.flight import ControlServer
 from rvertex.errors import InvalidMessageError
@@ -128,6 +129,10 @@ class Driver:
     def finish(self) -> None:
         """Ask for the end of live sources at what they have read; from any thread."""
         self._notices.put(FinishRequested())
+
+    def stop(self) -> None:
+        """Ask the job to stop with its state kept; from any thread."""
+        self._notices.put(StopRequested())
 
     def run(self, *, resumed: bool) -> None:
         """Start (or take over) the job and serve it until it has ended."""
@@ -348,9 +353,19 @@ class Driver:
         self._on_status(status_of(self._manager, now_us=self._clock.now_us()))
 
 
-def _notice_of(request: str) -> CancelRequested | DrainRequested:
+def _notice_of(
+    request: str,
+) -> CancelRequested | StopRequested | FinishRequested | DrainRequested:
     """What a user's request file means to the job manager."""
-    return CancelRequested() if request == CANCEL else DrainRequested(request.removeprefix(DRAIN))
+    match request:
+        case requests.CANCEL:
+            return CancelRequested()
+        case requests.STOP:
+            return StopRequested()
+        case requests.FINISH:
+            return FinishRequested()
+        case _:
+            return DrainRequested(request.removeprefix(requests.DRAIN))
 
 
 def _is_final(instruction: Instruction, notice: Notice) -> bool:

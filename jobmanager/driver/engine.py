@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from jobmanager.options import replicas_max
+from jobmanager.options import check_hosts, replicas_max
+from jobmanager.storage.output_claim import refuse_taken_output
 from rstream.errors import UsageError
 from rstream.transport.tls import check_tls
 from rvertex.host.executor import Executor, LocalExecutor
@@ -56,6 +57,23 @@ def open_executor(
         daemon_module="jobmanager.spark_daemon",
         fallback=fallback,
     )
+
+
+def open_for_job(
+    plan: PhysicalPlan,
+    executor: ExecutorName,
+    master: str | None,
+    config: JobConfig,
+    job_id: str,
+    fallback: str | None = None,
+    *,
+    has_claimed: bool = False,
+) -> Executor:
+    """What is to run the plan; refused before anything runs. ``has_claimed``: it has run before."""
+    refuse_taken_output(plan.output, plan.root, job_id, has_claimed=has_claimed)
+    runner = open_executor(executor, plan, master, config, fallback)
+    check_hosts(plan, runner.hosts)
+    return runner
 
 
 def master_of(runner: Executor, asked: str | None) -> str | None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from jobmanager.config import JobConfig
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.driver.driver import Driver
-from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_executor
+from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_for_job
+from jobmanager.driver.finishing import check_can_finish
 from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.subscription import Subscription
 from jobmanager.errors import JobFailedError, OutputTakenError, as_job_failure
@@ -24,7 +25,6 @@ from jobmanager.notes import FINISHED, Notes, warn_of
 from jobmanager.options import (
     RunOptions,
     applied,
-    check_hosts,
     configured,
     merged,
     planned,
@@ -36,7 +36,6 @@ from jobmanager.storage.output_claim import (
     claim_output,
     complete_output,
     is_complete,
-    refuse_taken_output,
 )
 from jobmanager.storage.ownership import give_back, owned
 from jobmanager.storage.places import plan_at_absolute_paths, unplaced
@@ -106,6 +105,22 @@ class Job:
             self._driver.cancel()
         if self._deliveries is not None:
             self._deliveries.cancel()
+
+    def stop(self, *, finish: bool = False) -> None:
+        """Ask the job to stop; :meth:`wait` returns when it has. ``resume`` goes on with it.
+
+        Its vertices take a last checkpoint, and what they wrote becomes durable. ``finish``: its
+        sources end where they are instead, so that windows close and the job finishes.
+
+        Raises:
+            CannotFinishError: a source cannot end before its input does.
+        """
+        if finish:
+            check_can_finish(self.plan, self.root)
+        if self._driver is not None:
+            self._driver.finish() if finish else self._driver.stop()
+        if self._deliveries is not None and self._driver is not None and self._driver.ended_s:
+            self._deliveries.cancel()  # they alone go on
 
     def subscribe(
         self, *, start: Mapping[int, int] | None = None, progress: bool = False
@@ -243,7 +258,7 @@ def run(
     plan = _lowered(query, job_root, config)
     plan = planned(plan, options, is_new=True)
     try:
-        runner = _runner(plan, executor, master, config, job_id)
+        runner = open_for_job(plan, executor, master, config, job_id)
     except OutputTakenError:
         job_root.check_free(now_us)  # it may be another run of this root that was faster
         raise
@@ -278,7 +293,7 @@ def resume(
     accept_changed_inputs: bool = False,
     **options: Unpack[RunOptions],
 ) -> Job:
-    """Go on with a job that failed, was cancelled, or lost its job manager.
+    """Go on with a job that was stopped, cancelled, failed, or lost its job manager.
 
     A job that has finished stays as it is; nothing is started for it. It goes on with the query as
     it was when it began, and with the input files of its plan: one that has changed since is
@@ -317,8 +332,8 @@ def resume(
             else:
                 plan, notes = job_root.with_inputs(plan, accepts_changes=accept_changed_inputs)
             plan = planned(plan, options, is_new=not has_started)
-            name, before = executor or settings["executor"], settings["master"]
-            runner = _runner(plan, name, master, config, job_id, before, has_claimed=has_started)
+            name, old = executor or settings["executor"], settings["master"]
+            runner = open_for_job(plan, name, master, config, job_id, old, has_claimed=has_started)
         except StreamEngineError as error:
             job_root.record_failure(str(error), SystemClock().now_us())
             raise
@@ -349,23 +364,6 @@ def _finished(root: JobRoot, file_note: str | None) -> Job | None:
         return None
     notes = Notes((*plan.notes, FINISHED), file_note)
     return Job(root, plan, None, status=status, notes=notes)
-
-
-def _runner(
-    plan: PhysicalPlan,
-    executor: ExecutorName,
-    master: str | None,
-    config: JobConfig,
-    job_id: str,
-    fallback: str | None = None,
-    *,
-    has_claimed: bool = False,
-) -> Executor:
-    """What is to run the plan; refused before anything runs. ``has_claimed``: it has run before."""
-    refuse_taken_output(plan.output, plan.root, job_id, has_claimed=has_claimed)
-    runner = open_executor(executor, plan, master, config, fallback)
-    check_hosts(plan, runner.hosts)
-    return runner
 
 
 def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resumed: bool) -> Job:

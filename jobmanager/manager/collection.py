@@ -54,7 +54,7 @@ def progress(job: JobState, notice: Progress) -> None:
         if instance.epoch == newest and any(map(operator.gt, report.inputs, instance.consumed)):
             vertex.join_failures = 0
         if vertex.advance(instance, report):
-            host.losses = 0
+            host.losses.clear()
             job.advanced_us = job.now_us
     release_volatile(job, [report.vertex for report in notice.vertices])
     live.confirm(job, notice)

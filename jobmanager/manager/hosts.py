@@ -15,7 +15,7 @@ from jobmanager.manager.instances import lose_slot, order, publish, remove, rest
 from jobmanager.state.job_state import US_PER_S
 from jobmanager.state.messages import Feed, HostLost, JobResumed, Refuse, StartHost
 from jobmanager.state.placement import first_slots
-from jobmanager.state.records import HostState
+from jobmanager.state.records import HostState, count_recent
 from rvertex.messages import StopHost
 from rvertex.user_code.unpickle import UNLOADABLE
 
@@ -83,7 +83,7 @@ def lost(job: JobState, name: str, reason: str) -> None:
     host = job.current(name)
     if host is None:
         return
-    host.losses += 1
+    host.losses.append(job.now_us)
     if host.busy and not reason.startswith(_STUCK):
         reason = f"{reason}; {host.busy}"
     job.trouble = f"host {name}: {reason}"
@@ -93,8 +93,10 @@ def lost(job: JobState, name: str, reason: str) -> None:
     if reason.startswith(UNLOADABLE):  # on the next host it would be the same
         job.end("failed", reason.removeprefix(UNLOADABLE))
         return
-    if host.losses > job.config.host_restarts_max:
-        what = f"host of slot {host.slot} was lost {host.losses} times: {reason}"
+    window_s = job.config.restart_window_s
+    losses = count_recent(host.losses, job.now_us, window_s * US_PER_S)
+    if losses > job.config.host_restarts_max:
+        what = f"host of slot {host.slot} was lost {losses} times within {window_s:g} s: {reason}"
         job.end("failed", what)
         return
     job.out.append(Refuse(name, 0))  # should it still be alive, it must leave

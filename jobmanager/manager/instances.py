@@ -16,7 +16,7 @@ from jobmanager.errors import NotDeterministicError
 from jobmanager.manager.live import tell_end
 from jobmanager.state.job_state import US_PER_S
 from jobmanager.state.placement import slots_for_restart
-from jobmanager.state.records import InstanceState
+from jobmanager.state.records import InstanceState, count_recent
 from jobmanager.state.recovery import plan_restarts
 from rstream.types import MIN_TIME
 from rvertex.messages import Endpoint, Locate, StartVertex, StopVertex
@@ -79,11 +79,11 @@ def restart(job: JobState, lost: Iterable[str]) -> None:
             job.has_fallen_back = True
         if not vertex.is_new:
             vertex.restarts += 1
-            vertex.fruitless_restarts += 1
-        if vertex.fruitless_restarts > job.config.vertex_restarts_max:
+            vertex.fruitless_restarts.append(job.now_us)
+        if (restarts := _recent_restarts(job, vertex)) > job.config.vertex_restarts_max:
             last = f"; last, {job.trouble}" if job.trouble else ""
-            tries = vertex.fruitless_restarts - 1
-            job.end("failed", f"vertex {name} was restarted {tries} times in vain{last}")
+            within = f"{restarts - 1} times in vain within {job.config.restart_window_s:g} s"
+            job.end("failed", f"vertex {name} was restarted {within}{last}")
             return
         vertex.is_new = vertex.is_finished = False
         vertex.cti, vertex.due_us = MIN_TIME, None
@@ -272,7 +272,7 @@ def failed(job: JobState, notice: VertexFailed) -> None:
 
 def _restart_failed(job: JobState, vertex: VertexState, message: str, *, at_once: bool) -> None:
     """The only instance failed by itself: restart it, later each time, or give up."""
-    name, tries = vertex.shape.id, vertex.fruitless_restarts
+    name, tries = vertex.shape.id, _recent_restarts(job, vertex)
     if at_once:
         restart(job, [name])
     elif tries >= job.config.vertex_failures_max:
@@ -281,6 +281,12 @@ def _restart_failed(job: JobState, vertex: VertexState, message: str, *, at_once
         restart(job, [name])
     else:
         vertex.due_us = job.now_us + _pause_us(job, tries)
+
+
+def _recent_restarts(job: JobState, vertex: VertexState) -> int:
+    """How many fruitless restarts count: a job that waits for days may lose a host each day."""
+    window_us = job.config.restart_window_s * US_PER_S
+    return count_recent(vertex.fruitless_restarts, job.now_us, window_us)
 
 
 def _pause_us(job: JobState, failures: int) -> int:

@@ -16,9 +16,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from jobmanager.errors import NoCheckpointError, NotDeterministicError
-from jobmanager.manager import collection, damage, hosts, instances, joining, live, takeover
+from jobmanager.manager import (
+    collection,
+    damage,
+    hosts,
+    instances,
+    joining,
+    live,
+    stopping,
+    takeover,
+)
 from jobmanager.manager.stragglers import Stragglers
-from jobmanager.state.job_state import US_PER_S, JobState
+from jobmanager.state.job_state import STOPPING, US_PER_S, JobState
 from jobmanager.state.messages import (
     CancelRequested,
     CheckpointsKept,
@@ -34,6 +43,7 @@ from jobmanager.state.messages import (
     Record,
     RestartDue,
     StateCopied,
+    StopRequested,
     StragglerFound,
     Tick,
     TwinLevel,
@@ -150,6 +160,8 @@ class JobManager:
                 self._tick(now_us)
             case CheckpointTaken():
                 collection.checkpoint_taken(job, notice)
+                if job.state == STOPPING:
+                    stopping.answered(job, notice)
             case JobStarted() | JobResumed():
                 hosts.begin(job, notice)
             case HostReady():
@@ -162,6 +174,8 @@ class JobManager:
                 if instances.finished(job, notice):
                     collection.collect_now_and_then(job)
                     self._end_if_finished()
+                    if job.state == STOPPING:
+                        stopping.end_if_answered(job)
             case VertexFailed():
                 instances.failed(job, notice)
             case ItemsLost():
@@ -180,6 +194,8 @@ class JobManager:
                 job.end("cancelled", "")
             case FinishRequested():
                 live.end_sources(job)
+            case StopRequested():
+                stopping.stop_requested(job)
             case DrainRequested() | StragglerFound() | TwinLevel() | RestartDue():
                 self._own_finding(notice)
             case _:
@@ -239,5 +255,8 @@ class JobManager:
         for name, vertex in job.vertices.items():
             if vertex.due_us is not None and vertex.due_us <= job.now_us:
                 job.out.append(Feed(RestartDue(name)))
+        if job.state == STOPPING:
+            stopping.check(job)
+            return
         joining.ask_again(job)
         self._stragglers.find(job)

@@ -87,6 +87,7 @@ def copy_of(job: JobState) -> StateCopied:
         collected_us=job.collected_us,
         collected=tuple(Mark(stream, seq) for stream, seq in sorted(job.collected.items())),
         is_damaged=job.is_damaged,
+        is_finishing=job.is_finishing,
         vertices=tuple(_vertex_copy(job, vertex) for vertex in job.vertices.values()),
     )
 
@@ -111,7 +112,7 @@ def _begin_from(job: JobState, notice: StateCopied) -> None:
     job.checkpointed_us, job.collected_us = notice.checkpointed_us, notice.collected_us
     job.uncollected = notice.uncollected
     job.collected = {mark.stream: mark.seq for mark in notice.collected}
-    job.is_damaged = notice.is_damaged
+    job.is_damaged, job.is_finishing = notice.is_damaged, notice.is_finishing
     for copy in notice.vertices:
         job.tracker.restore(copy.vertex, copy.refs)
         job.vertices[copy.vertex] = VertexState(

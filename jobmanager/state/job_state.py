@@ -30,7 +30,9 @@ US_PER_S = 1_000_000
 EPOCHS_PER_TAKEOVER = 1_000
 #: In a large plan: how often every instance may have been opened since the log was last durable.
 EPOCHS_PER_INSTANCE = 100
-OPEN_STATES = ("starting", "running")
+#: It is asked for checkpoints, and ends as "stopped" when it has them.
+STOPPING = "stopping"
+OPEN_STATES = ("starting", "running", STOPPING)
 
 
 class JobState:
@@ -74,6 +76,10 @@ class JobState:
         self.collected_us = 0
         #: Live sources are to end at what they have read.
         self.is_finishing = False
+        #: When the job was asked to stop, when the last vertex answered, and whose checkpoints are
+        #: waited for: of each vertex the instance that was asked, 0 if nobody was yet.
+        self.stop_us = self.answered_us = 0
+        self.unanswered: dict[str, int] = {}
         self.out: list[Instruction] = []
 
     @property

@@ -63,6 +63,11 @@ class FinishRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class StopRequested:
+    """A user wants the job to stop and its state to be kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     """A user wants a host to be empty."""
 
@@ -166,6 +171,8 @@ class StateCopied:
     collected_us: int
     collected: tuple[Mark, ...]
     is_damaged: bool
+    #: Live sources are to end.
+    is_finishing: bool
     vertices: tuple[VertexCopy, ...]
 
 
@@ -225,7 +232,7 @@ class CheckOutput:
 
 @dataclass(frozen=True, slots=True)
 class EndJob:
-    """Stop the hosts and write the outcome: finished, failed or cancelled."""
+    """Stop the hosts and write the outcome: finished, failed, cancelled or stopped."""
 
     state: str
     error: str
@@ -237,6 +244,7 @@ ShellNotice = (
     | HostLost
     | CancelRequested
     | FinishRequested
+    | StopRequested
     | DrainRequested
     | StragglerFound
     | TwinLevel

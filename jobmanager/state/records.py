@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from rvertex.messages import LogProgress, VertexFinished, VertexProgress
 
 
+def count_recent(times: list[int], now_us: int, window_us: float) -> int:
+    """How many of these times are in the window that ends now; the others are forgotten."""
+    times[:] = [at for at in times if now_us - at <= window_us]
+    return len(times)
+
+
 @dataclass(slots=True)
 class HostState:
     """The host that holds a slot now.
@@ -35,8 +41,8 @@ class HostState:
     pid: int = 0
     #: When it was ordered, then when it was last heard of; us UTC.
     heard_us: int = 0
-    #: Losses since a host of this slot last reported progress.
-    losses: int = 0
+    #: When hosts of this slot were lost, us UTC, since one last reported progress.
+    losses: list[int] = field(default_factory=list)
     #: The long poll of a vertex that it last reported; empty after a report of progress.
     busy: str = ""
     #: A user wants it empty; nothing new is placed on it.
@@ -58,7 +64,7 @@ class HostState:
     def following(self) -> HostState:
         """The one that takes its slot after its loss."""
         next_ = HostState(self.slot, self.generation + 1, self.takeovers)
-        next_.losses = self.losses
+        next_.losses = self.losses.copy()
         return next_
 
     @staticmethod
@@ -168,8 +174,8 @@ class VertexState:
     #: Those of the furthest instance, or of the one that finished.
     counts: Counts = field(default_factory=Counts)
     restarts: int = 0
-    #: Restarts since it last got further than ever before.
-    fruitless_restarts: int = 0
+    #: When it was restarted, us UTC, since it last got further than ever before.
+    fruitless_restarts: list[int] = field(default_factory=list)
     #: Operating errors of newcomers since one of them last got further than its checkpoint.
     join_failures: int = 0
     #: The furthest any instance has come.
@@ -205,7 +211,7 @@ class VertexState:
         position = (*report.inputs, *report.outputs)
         if not self.best or any(a > b for a, b in zip(position, self.best, strict=True)):
             self.best = tuple(map(max, position, self.best)) if self.best else position
-            self.fruitless_restarts = 0
+            self.fruitless_restarts.clear()
             return True
         return False
 

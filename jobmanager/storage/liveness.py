@@ -7,6 +7,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from jobmanager.state.job_state import OPEN_STATES
+
 #: A status file older than this belongs to a job manager that is gone (or cut off).
 STATUS_STALE_US = 15_000_000
 
@@ -15,7 +17,7 @@ def is_owned(
     status: dict[str, Any], now_us: int, *, pid: int | None = None, machine: str | None = None
 ) -> bool:
     """Whether the job manager that wrote ``status``, not this process, still works on the job."""
-    if status.get("state") not in ("starting", "running"):
+    if status.get("state") not in OPEN_STATES:
         return False
     if not {"machine", "pid", "written_us"} <= status.keys():
         return False

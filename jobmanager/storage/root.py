@@ -65,6 +65,8 @@ STATUS = "status.json"
 REQUESTS = "requests"
 EPOCHS = "epochs"
 CANCEL = "cancel"
+STOP = "stop"
+FINISH = "finish"
 DRAIN = "drain-"
 NOTICES = "notices"
 #: What a job cannot go on without, for messages.
@@ -278,7 +280,7 @@ class JobRoot:
     def request(self, what: str) -> None:
         """Ask something of the job manager of this root, wherever it runs.
 
-        ``what``: ``CANCEL``, or ``DRAIN`` and the name of a host.
+        ``what``: ``CANCEL``, ``STOP``, ``FINISH``, or ``DRAIN`` and the name of a host.
         """
         self.store.put(f"{REQUESTS}/{what}", b"")
 

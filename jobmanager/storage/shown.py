@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted
+from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted, StopRequested
 from jobmanager.storage.liveness import is_owned
 from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.output_claim import read_success
@@ -26,7 +27,7 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
     """
     settings = root.settings()
     found = root.read_status() or _rebuilt(root, settings, now_us)
-    is_open = found["state"] in ("starting", "running")
+    is_open = found["state"] in OPEN_STATES
     if is_open and "pid" in found and not is_owned(found, now_us):
         found["state"] = "interrupted"
         found["error"] = f"its job manager is gone; jobmanager resume {display_uri(root.uri)}"
@@ -54,8 +55,8 @@ def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, 
         success = read_success(found["output"])
         if success is not None:
             return {**found, **success, "state": "finished", "job": root.name}
-    if settings.get("format") == FORMAT and _was_cancelled(root):
-        found["state"] = "cancelled"
+    if settings.get("format") == FORMAT:
+        found["state"] = _requested_end(root) or found["state"]
     found["error"] = (
         f"{here}/{STATUS} is gone or broken, and nobody works on the job; "
         f"jobmanager resume {here} goes on with it"
@@ -63,11 +64,13 @@ def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, 
     return found
 
 
-def _was_cancelled(root: JobRoot) -> bool:
-    """Whether the newest log ends so; False too if it cannot be read."""
+def _requested_end(root: JobRoot) -> str:
+    """How the job ended if a user asked for it; empty if none did or the log cannot be read."""
     last: object = None
     with contextlib.suppress(StreamEngineError):
         for _, notice in read_notices(root.store):
-            if isinstance(notice, CancelRequested | JobStarted | JobResumed):
+            if isinstance(notice, CancelRequested | StopRequested | JobStarted | JobResumed):
                 last = notice
-    return isinstance(last, CancelRequested)
+    if isinstance(last, StopRequested):
+        return "stopped"
+    return "cancelled" if isinstance(last, CancelRequested) else ""

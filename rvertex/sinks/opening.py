@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from rvertex.sinks.console import ConsolePrinter
 from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.function import FunctionDestination
-from rvertex.sinks.spec import ConsoleSink, FunctionSink, ParquetSink, PostgresSink, name_of
+from rvertex.sinks.spec import (
+    ConsoleSink,
+    FunctionSink,
+    KafkaSink,
+    ParquetSink,
+    PostgresSink,
+    name_of,
+)
 
 if TYPE_CHECKING:
     from rvertex.sinks.protocol import Destination
@@ -22,6 +29,10 @@ def destination(spec: SinkSpec, place: DeliveryPlace) -> Destination:
     Raises:
         InvalidSinkError: nothing here delivers to such a destination.
     """
+    if isinstance(spec, KafkaSink):
+        from rvertex.sinks.kafka.transactions import KafkaTransactions
+
+        return KafkaTransactions(spec, place)
     if isinstance(spec, PostgresSink):
         from rvertex.sinks.postgres import PostgresDestination
 

@@ -20,7 +20,7 @@ from jobmanager.manager.manager import JobManager
 from jobmanager.state.messages import EndJob, Feed, HostLost, RestartDue
 from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.root import CANCEL, JobRoot
-from rstream import InlineBackground, MemoryBlobs, OperatingError
+from rstream import InlineBackground, MemoryBlobs, OperatingError, StoreError
 from rstream.clock import ManualClock
 from rstream.limits import StreamLimits
 from rvertex.host.environment import HostLimits
@@ -52,7 +52,27 @@ def test_a_vertex_is_restarted_in_vain_so_many_times() -> None:
         assert scene.manager.state == "running", generation
         scene.lose_to(f"h0.{generation}", "power")
     assert scene.manager.state == "failed"
-    assert scene.manager.error.startswith("vertex a was restarted 2 times in vain; last, host h0.2")
+    assert scene.manager.error.startswith("vertex a was restarted 2 times in vain within 600 s; ")
+    assert "last, host h0.2" in scene.manager.error
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"vertex_restarts_max": 2, "host_restarts_max": 100},
+        {"vertex_restarts_max": 100, "host_restarts_max": 2},
+    ],
+)
+def test_a_job_that_waits_for_days_may_lose_a_host_each_day(limits: dict[str, int]) -> None:
+    """Restarts count for a while, also if nothing came that could have been progress."""
+    scene = Scene(hosts=1, restart_window_s=600.0, stall_wait_s=1e9, host_silence_s=1e9, **limits)
+    for day in range(10):
+        scene.start_all()
+        assert scene.manager.state == "running", day
+        scene.pass_time(day * 86_400.0)
+        scene.lose_to(f"h0.{day}", "power")
+    assert scene.manager.state == "running"
+    assert len(scene.manager.vertices["a"].fruitless_restarts) == 1
 
 
 def test_progress_renews_the_budget_of_restarts() -> None:
@@ -162,6 +182,29 @@ def test_hosts_are_waited_for_as_long_as_the_limit_says() -> None:
         clock.advance(1_000_000)
         driver.poll(0)
     assert hosts.waited_s == [0.25]
+
+
+def test_a_root_that_is_away_is_tried_less_and_less_often() -> None:
+    tries: list[float] = []
+    clock = ManualClock(0)
+
+    class Away(MemoryBlobs):
+        is_away = False
+
+        def exists(self, path: str) -> bool:
+            if self.is_away:
+                tries.append(clock.monotonic_s())
+                raise StoreError(path, "nobody answers")
+            return super().exists(path)
+
+    store = Away()
+    config = JobConfig(store_pause_s=1.0, store_pause_max_s=4.0)
+    driver = driver_of(config, Hosts(), root=JobRoot(store), clock=clock)
+    store.is_away = True
+    for _ in range(30):
+        clock.advance(500_000)
+        driver.poll(0)
+    assert tries == [0.5, 1.5, 3.5, 7.5, 11.5]
 
 
 def test_the_status_of_many_is_written_less_often() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobmanager.storage.root import DRAIN, REQUESTS
+from jobmanager.storage.root import DRAIN, REQUESTS, STOP
 from tests.sim.moments import MOMENTS
 from tests.sim.scheduler import Process
 from tests.sim.storage import FaultyBlobs, root_of
@@ -228,6 +228,13 @@ def drain(world: World) -> None:
         root.put(f"{REQUESTS}/{DRAIN}{host.spec.host}", b"")
 
 
+def stop(world: World) -> None:
+    """A user has the job stop, and resumes it."""
+    user = Process("user", lambda reason: None)
+    root = FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
+    root.put(f"{REQUESTS}/{STOP}", b"")
+
+
 def straggler(world: World) -> None:
     """A host is slow for a while, or until it ends."""
     if (host := _some_host(world)) is not None:
@@ -315,5 +322,6 @@ KINDS: dict[str, Callable[[World], None]] = {
         duplicate,
         reorder,
         lose,
+        stop,
     )
 }

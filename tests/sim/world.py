@@ -311,7 +311,10 @@ class World:
     def ended(self, manager: ManagerProcess, state: str, error: str) -> None:
         """A job manager says that the job has ended."""
         self.scheduler.note(f"{manager.process.name} ended: {state} {error}")
-        if manager.is_current:
+        if manager.is_current and state == "stopped":
+            self.scheduler.met["job stopped"] += 1
+            manager.process.kill("stopped")  # and somebody resumes it
+        elif manager.is_current:
             self.state, self.error = state, error
 
     # ---- running

@@ -239,7 +239,7 @@ def log_and_copy(store: BlobStore, told: list[int]) -> None:
         for _ in range(2):
             log.append(DrainRequested(f"{count}"))
             count += 1
-        log.append_copy(StateCopied(count, 0, 0, 0, 0, 0, (), False, ()))
+        log.append_copy(StateCopied(count, 0, 0, 0, 0, 0, (), False, False, ()))
         log.append(DrainRequested(f"{count}"))
         count += 1
         log._stream.flush(0)

@@ -1,0 +1,79 @@
+"""The verbs that ask something of a running job: cancel, stop, drain."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.driver.finishing import check_can_finish
+from jobmanager.errors import CannotDrainError, NoJobError, NotRunningError
+from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.storage.root import CANCEL, DRAIN, FINISH, STOP, JobRoot
+from jobmanager.storage.shown import shown_status
+from rstream.clock import SystemClock
+
+
+def cancel(root: options.Root, as_json: options.AsJson = False) -> None:
+    """Ask a running job to end; what is durable stays, and resume can go on with it."""
+    found = _running_status(root)
+    JobRoot(root).request(CANCEL)
+    print(json.dumps({"job": found["job"], "cancel": "requested"}) if as_json else "requested")
+
+
+def stop(
+    root: options.Root,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="End its sources, so that it finishes.")
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask a running job to stop with its state kept: resume goes on exactly where it was."""
+    found = status_of(root)
+    if found["state"] != "stopped":
+        found = _running_status(root)
+        if finish:
+            check_can_finish(JobRoot(root).read_plan(), root)
+        JobRoot(root).request(FINISH if finish else STOP)
+    told = "stopped" if found["state"] == "stopped" else "requested"
+    print(json.dumps({"job": found["job"], "stop": told}) if as_json else told)
+
+
+def drain(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="Its name, as status shows it.")],
+    root: options.Root,
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask a running job to move everything off a host, without a gap, and to let it go."""
+    try:
+        found = _running_status(root)
+    except NoJobError:
+        if JobRoot(host).read_status():
+            turned = f"it is a job's folder; the host comes first: drain {root} {host}"
+            raise CannotDrainError(host, turned) from None
+        raise
+    reasons = {row["host"]: row["cannot_drain"] for row in found.get("hosts", [])}
+    if reasons.get(host, "?"):
+        unknown = f"the job has no such host, its hosts are {', '.join(reasons)}"
+        raise CannotDrainError(host, reasons.get(host, unknown))
+    JobRoot(root).request(DRAIN + host)
+    print(json.dumps({"job": found["job"], "drain": host}) if as_json else "requested")
+
+
+def status_of(root: str) -> dict[str, Any]:
+    """What any process sees of a job."""
+    return shown_status(JobRoot(root), SystemClock().now_us())
+
+
+def _running_status(root: str) -> dict[str, Any]:
+    """The status of a job that somebody works on.
+
+    Raises:
+        NotRunningError: nobody does.
+    """
+    found = status_of(root)
+    if found["state"] not in OPEN_STATES:
+        raise NotRunningError(root, found["state"])
+    return found

@@ -1,0 +1,156 @@
+"""What deliveries ask of Kafka; the only file of the sinks that knows the client library.
+
+A delivery keeps its progress as the offset of a consumer group of its own: the offset is the next
+seq, its metadata the writer's epoch and the digest. Each output partition has its own group, on
+partition 0 of the topic, which every topic has.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+
+from rvertex.sinks.errors import (
+    DeliveryFencedError,
+    DestinationError,
+    InvalidSinkError,
+)
+from rvertex.sinks.protocol import DeliveryProgress
+from rvertex.sinks.spec import secret_value
+
+if TYPE_CHECKING:
+    from rvertex.sinks.spec import DeliveryPlace, KafkaSink
+
+#: Longest wait for an answer of the brokers to one question.
+ANSWER_WAIT_S = 20.0
+#: For a transaction to be given up when a delivery leaves.
+ABORT_WAIT_S = 2.0
+#: A delivery's transactions are short; what it leaves open when it dies hides later records of
+#: others no longer than this, if no successor comes.
+TRANSACTION_TIMEOUT_MS = 30_000
+#: Records that wait in the client; more wait for room.
+QUEUE_RECORDS_MAX = 100_000
+#: Between two looks whether a full client has room again.
+ROOM_WAIT_S = 0.01
+_NO_DIGEST = "-"
+_FENCED = (
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+)
+_UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+_log = logging.getLogger(__name__)
+
+
+class KeptProgress(NamedTuple):
+    """What the group of a delivery has: the newest epoch, and the progress, None at the start."""
+
+    epoch: int
+    progress: DeliveryProgress | None
+
+
+class ProgressGroup:
+    """The consumer group that keeps the progress of one output partition."""
+
+    def __init__(self, sink: KafkaSink, place: DeliveryPlace) -> None:
+        self._topic, self._label = sink.topic, f"topic {sink.topic}"
+        self.name = f"streamscope.{place.stream}"
+        self.consumer = Consumer(
+            {
+                **settings(sink),
+                "group.id": self.name,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            },
+            logger=_log,
+        )
+
+    def read(self) -> KeptProgress:
+        """What is kept.
+
+        Raises:
+            DestinationError: nobody answers.
+        """
+        place = TopicPartition(self._topic, 0)
+        try:
+            (found,) = self.consumer.committed([place], timeout=ANSWER_WAIT_S)
+        except KafkaException as error:
+            raise failed(self._label, error) from error
+        if found.error is not None:
+            raise DestinationError(self._label, str(found.error))
+        if found.offset == OFFSET_INVALID or not found.metadata:
+            return KeptProgress(0, None)
+        epoch, digest = str(found.metadata).split()
+        if digest == _NO_DIGEST:
+            return KeptProgress(int(epoch), None)
+        return KeptProgress(int(epoch), DeliveryProgress(found.offset, bytes.fromhex(digest)))
+
+    def position(self, epoch: int, progress: DeliveryProgress | None) -> list[TopicPartition]:
+        """What is to be kept, as an offset of the group."""
+        digest = _NO_DIGEST if progress is None else progress.digest.hex()
+        seq = 0 if progress is None else progress.next_seq
+        return [TopicPartition(self._topic, 0, seq, metadata=f"{epoch} {digest}")]
+
+    def close(self) -> None:
+        """Leave."""
+        self.consumer.close()
+
+
+def new_producer(sink: KafkaSink, **added: Any) -> Producer:
+    """A producer with the user's settings; ``added`` has underscores for dots, and precedence."""
+    fixed = {name.replace("_", "."): value for name, value in added.items()}
+    usual = {"queue.buffering.max.messages": QUEUE_RECORDS_MAX, "partitioner": "murmur2_random"}
+    return Producer({**usual, **settings(sink), **fixed}, logger=_log)
+
+
+def settings(sink: KafkaSink) -> dict[str, Any]:
+    """What producers and consumers of a sink share."""
+    given = {name: secret_value(value) for name, value in sink.config}
+    return {"bootstrap.servers": secret_value(sink.servers), **given, "error_cb": _note}
+
+
+def partition_count(producer: Producer, topic: str) -> int:
+    """How many partitions a topic has.
+
+    Raises:
+        InvalidSinkError: there is no such topic.
+        DestinationError: nobody answers.
+    """
+    label = f"topic {topic}"
+    try:
+        found = producer.list_topics(topic, timeout=ANSWER_WAIT_S).topics[topic]
+    except KafkaException as error:
+        raise failed(label, error) from error
+    if found.error is not None and found.error.code() in _UNKNOWN_TOPIC:
+        raise InvalidSinkError(label, "there is no such topic: create it, and resume")
+    if found.error is not None or not found.partitions:
+        raise DestinationError(label, str(found.error or "it has no partitions yet"))
+    return len(found.partitions)
+
+
+def failed(label: str, error: KafkaException, epoch: int = 0) -> Exception:
+    """What an error of the client means to a delivery."""
+    found: KafkaError = error.args[0]
+    if found.code() in _FENCED:
+        return DeliveryFencedError(label, epoch)
+    return DestinationError(label, found.str())
+
+
+def may_have_happened(error: KafkaException) -> bool:
+    """Whether a commit that failed so may have taken place."""
+    found: KafkaError = error.args[0]
+    return found.code() not in _FENCED and not found.txn_requires_abort()
+
+
+def _note(error: KafkaError) -> None:
+    """Errors of connections, which the calls above report if they last."""
+    _log.info("client", extra={"reason": error.str()})

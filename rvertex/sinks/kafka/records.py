@@ -1,0 +1,83 @@
+"""Rows as records of a topic: their values, their keys, and the items that each stands for."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from rvertex.sinks.kafka.json_rows import json_rows, json_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rvertex.sinks.protocol import DeliveredRows
+    from rvertex.sinks.spec import KafkaSink
+
+#: Rows of one Arrow record: it stays far below a broker's usual limit of 1 MB.
+ARROW_ROWS_MAX = 4096
+ARROW_BYTES_MAX = 512 << 10
+
+
+class Record(NamedTuple):
+    """A record for the items ``[seq, next_seq)``, of which some have no row."""
+
+    value: bytes
+    #: None: it goes where the output partition goes.
+    key: bytes | None
+    seq: int
+    next_seq: int
+
+
+class RecordEncoder:
+    """Makes the records of one delivery."""
+
+    def __init__(self, sink: KafkaSink) -> None:
+        self._sink = sink
+
+    def of(self, rows: DeliveredRows) -> Iterator[Record]:
+        """The records of these rows, in their order."""
+        if self._sink.format == "arrow":
+            yield from _arrow_records(rows)
+            return
+        values = json_rows(rows.table).cast(pa.binary()).to_pylist()
+        for value, key, seq in zip(values, self._keys(rows.table), rows.seqs.tolist(), strict=True):
+            yield Record(value, key, seq, seq + 1)
+
+    def _keys(self, table: pa.RecordBatch) -> list[bytes | None]:
+        """A column's text as it is, other values as JSON; several columns as an object."""
+        names = list(self._sink.key)
+        if not names:
+            return [None] * table.num_rows
+        if len(names) > 1:
+            keys: list[bytes | None] = json_rows(table.select(names)).cast(pa.binary()).to_pylist()
+            return keys
+        column = table.column(names[0])
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            return [_as_bytes(value) for value in column.to_pylist()]
+        texts = json_values(column).to_pylist()
+        return [None if text is None else text.strip('"').encode() for text in texts]
+
+
+def schema_text(schema: pa.Schema) -> str:
+    """The columns and types of records, for messages."""
+    return json.dumps({field.name: str(field.type) for field in schema})
+
+
+def _arrow_records(rows: DeliveredRows) -> Iterator[Record]:
+    """Arrow IPC streams of many rows each."""
+    table, n = rows.table, rows.table.num_rows
+    row_bytes = max(table.nbytes // max(n, 1), 1)
+    step = max(min(ARROW_ROWS_MAX, ARROW_BYTES_MAX // row_bytes), 1)
+    for lo in range(0, n, step):
+        part = table.slice(lo, step)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_batch(part)
+        seqs = rows.seqs[lo : lo + step]
+        yield Record(sink.getvalue().to_pybytes(), None, int(seqs[0]), int(seqs[-1]) + 1)
+
+
+def _as_bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,137 @@
+"""Delivers into a topic exactly once: rows and progress in one transaction of Kafka.
+
+The transactional id is that of the output partition, so a successor's start ends what its
+predecessor left open, and nothing of the predecessor becomes visible afterwards. The progress is
+sent with the transaction (:class:`rvertex.sinks.kafka.client.ProgressGroup`). A commit whose answer
+is lost is settled by ``open``: starting a producer waits for the end of the transaction before, and
+the offset says which end it had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException, Producer
+
+from rvertex.sinks.errors import DeliveryFencedError, DeliveryUnknownError
+from rvertex.sinks.kafka import client
+from rvertex.sinks.kafka.records import RecordEncoder
+
+if TYPE_CHECKING:
+    from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
+    from rvertex.sinks.spec import DeliveryPlace, KafkaSink
+
+
+class KafkaTransactions:
+    """The rows of one output partition in a topic; see :class:`.protocol.Destination`."""
+
+    def __init__(self, sink: KafkaSink, place: DeliveryPlace) -> None:
+        self._sink, self._place = sink, place
+        self._label = f"topic {sink.topic}"
+        self._records = RecordEncoder(sink)
+        self._group: client.ProgressGroup | None = None
+        self._producer: Producer | None = None
+        self._epoch = 0
+        #: Where records without a key go.
+        self._partition = 0
+        self._is_begun = False
+
+    def open(self, epoch: int) -> DeliveryProgress | None:
+        """See the protocol."""
+        self._leave()
+        self._epoch = epoch
+        if self._group is None:
+            self._group = client.ProgressGroup(self._sink, self._place)
+        self._refuse_if_older(self._group.read())
+        self._producer = client.new_producer(
+            self._sink,
+            transactional_id=self._group.name,
+            transaction_timeout_ms=client.TRANSACTION_TIMEOUT_MS,
+        )
+        try:
+            self._producer.init_transactions(client.ANSWER_WAIT_S)
+        except KafkaException as error:
+            raise client.failed(self._label, error, epoch) from error
+        # After init_transactions, which else waits half a second for nothing (librdkafka 2.16).
+        count = client.partition_count(self._producer, self._sink.topic)
+        self._partition = self._place.partition % count
+        kept = self._group.read()
+        self._refuse_if_older(kept)
+        if kept.epoch < epoch:
+            self._commit(kept.progress)
+        return kept.progress
+
+    def write(self, rows: DeliveredRows) -> None:
+        """See the protocol."""
+        assert self._producer is not None
+        self._begin()
+        topic, own = self._sink.topic, self._partition
+        produce = self._producer.produce
+        for value, key, _, _ in self._records.of(rows):
+            while True:  # until there is room; the brokers take records meanwhile, or time out
+                try:
+                    if key is None:
+                        produce(topic, value, partition=own)
+                    else:
+                        produce(topic, value, key)
+                    break
+                except BufferError:
+                    self._producer.poll(client.ROOM_WAIT_S)
+                except KafkaException as error:
+                    raise client.failed(self._label, error, self._epoch) from error
+        self._producer.poll(0)
+
+    def commit(self, progress: DeliveryProgress) -> None:
+        """See the protocol."""
+        self._commit(progress)
+
+    def close(self) -> None:
+        """See the protocol."""
+        self._leave()
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+    def _begin(self) -> None:
+        assert self._producer is not None
+        if self._is_begun:
+            return
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            raise client.failed(self._label, error, self._epoch) from error
+        self._is_begun = True
+
+    def _commit(self, progress: DeliveryProgress | None) -> None:
+        assert self._producer is not None
+        assert self._group is not None
+        self._begin()
+        offsets = self._group.position(self._epoch, progress)
+        member = self._group.consumer.consumer_group_metadata()
+        try:
+            self._producer.send_offsets_to_transaction(offsets, member, client.ANSWER_WAIT_S)
+        except KafkaException as error:
+            raise client.failed(self._label, error, self._epoch) from error
+        try:
+            self._producer.commit_transaction(client.ANSWER_WAIT_S)
+        except KafkaException as error:
+            if client.may_have_happened(error):
+                raise DeliveryUnknownError(self._label, error.args[0].str()) from error
+            raise client.failed(self._label, error, self._epoch) from error
+        self._is_begun = False
+
+    def _refuse_if_older(self, kept: client.KeptProgress) -> None:
+        if kept.epoch > self._epoch:
+            raise DeliveryFencedError(self._label, self._epoch)
+
+    def _leave(self) -> None:
+        """Give up what was not committed."""
+        producer, self._producer = self._producer, None
+        was_begun, self._is_begun = self._is_begun, False
+        if producer is None:
+            return
+        if was_begun:
+            with contextlib.suppress(KafkaException):  # a successor's start ends it, too
+                producer.abort_transaction(client.ABORT_WAIT_S)
+        producer.purge()

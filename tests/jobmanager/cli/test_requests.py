@@ -1,0 +1,65 @@
+"""The verb ``stop``: what it answers in each state of a job.
+
+Cannot catch: what a job does with the request (tests/jobmanager/driver/test_stop.py).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from jobmanager.cli.main import EXIT_USAGE, app
+from jobmanager.storage.root import STOP, JobRoot
+from rstream.clock import SystemClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+
+def job_in(root: Path, state: str) -> JobRoot:
+    """A root that says so, of a live process that is not this one."""
+    job_root = JobRoot(str(root), pid=1)
+    job_root.store.put("job.json", b'{"format": 1}')
+    me: dict[str, Any] = {"pid": 1, "machine": "elsewhere", "written_us": SystemClock().now_us()}
+    job_root.write_status({"job": "job", "state": state, "error": "", **me})
+    return job_root
+
+
+def stop(root: Path, *more: str) -> Result:
+    return CliRunner().invoke(app, ["stop", str(root), "--json", *more])
+
+
+@pytest.mark.parametrize("state", ["running", "stopping"])
+def test_a_job_that_runs_is_asked(tmp_path: Path, state: str) -> None:
+    root = job_in(tmp_path, state)
+    assert json.loads(stop(tmp_path).stdout) == {"job": "job", "stop": "requested"}
+    assert root.requests() == [STOP]
+
+
+def test_a_job_that_was_stopped_is_left_alone(tmp_path: Path) -> None:
+    root = job_in(tmp_path, "stopped")
+    assert json.loads(stop(tmp_path).stdout) == {"job": "job", "stop": "stopped"}
+    assert root.requests() == []
+
+
+@pytest.mark.parametrize("state", ["finished", "failed", "cancelled"])
+def test_a_job_that_has_ended_cannot_stop(tmp_path: Path, state: str) -> None:
+    root = job_in(tmp_path, state)
+    refused = stop(tmp_path)
+    assert refused.exit_code == EXIT_USAGE
+    assert f"is not running, it is {state}" in refused.stderr
+    assert root.requests() == []
+
+
+def test_a_job_is_not_told_to_finish_without_a_plan_that_can(tmp_path: Path) -> None:
+    root = job_in(tmp_path, "running")
+    refused = stop(tmp_path, "--finish")
+    assert refused.exit_code == EXIT_USAGE
+    assert "cannot be told to finish" in refused.stderr
+    assert "stop it without --finish" in refused.stderr
+    assert root.requests() == []

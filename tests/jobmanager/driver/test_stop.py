@@ -1,0 +1,112 @@
+"""A job that is stopped and resumed gives what an undisturbed one gives, and begins where it was.
+
+Cannot catch: a kill while it stops (tests/sim, fault ``stop``).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jobmanager
+from jobmanager import JobConfig
+from jobmanager.errors import CannotFinishError
+from jobmanager.storage.root import STOP, JobRoot
+from jobmanager.storage.shown import shown_status
+from rstream.clock import SystemClock
+from tests.support.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.trouble import Gate
+
+#: No checkpoint but those of the stop.
+CONFIG = with_limits(
+    JobConfig(tick_s=0.02, stop_lag_s=0.1), checkpoint_interval_s=1e6, step_rows_max=200
+)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+@pytest.fixture(scope="module")
+def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = str(tmp_path_factory.mktemp("expected") / "job")
+    return jobmanager.run(two_exchanges(events), root=root, executor="local").wait(WAIT_S)
+
+
+def stopped(
+    events: Path, gate: Gate, root: str, stop: Callable[[jobmanager.Job], None]
+) -> jobmanager.Job:
+    """A job that was stopped in the midst of its input."""
+    due = threading.Event()
+
+    def on_status(status: dict[str, Any]) -> None:
+        if status["events_in"] >= ROWS // 2:
+            due.set()
+
+    with gate.closed_at(ROWS // 2):
+        options: dict[str, Any] = {"config": CONFIG, "hosts": 2, "on_status": on_status}
+        job = jobmanager.run(two_exchanges(events), root=root, executor="local", **options)
+        assert due.wait(WAIT_S), job.status()
+        stop(job)
+        assert job.wait(WAIT_S)["state"] == "stopped"
+    return job
+
+
+def once(job: jobmanager.Job) -> None:
+    job.stop()
+
+
+def twice(job: jobmanager.Job) -> None:
+    job.stop()
+    job.stop()
+
+
+def by_a_file(job: jobmanager.Job) -> None:
+    JobRoot(job.root).request(STOP)
+
+
+@pytest.mark.parametrize(
+    "stop", [twice, *(pytest.param(how, marks=pytest.mark.slow) for how in (once, by_a_file))]
+)
+def test_stopped_and_resumed(
+    events: Path,
+    expected: dict[str, Any],
+    gate: Gate,
+    tmp_path: Path,
+    stop: Callable[[jobmanager.Job], None],
+) -> None:
+    root = str(tmp_path / "job")
+    job = stopped(events, gate, root, stop)
+    assert shown_status(JobRoot(root), SystemClock().now_us())["state"] == "stopped"
+    resumed = jobmanager.resume(root, config=CONFIG)
+    status = resumed.wait(WAIT_S)
+    assert outcome(status) == outcome(expected)
+    begun = {row["vertex"]: row["checkpoint"] for row in status["vertices"]}
+    begun = {vertex: name for vertex, name in begun.items() if "events" not in vertex}
+    assert all(begun.values()), "all but sources, which may have been ahead, went on from theirs"
+    job.stop()  # it has ended: nothing happens
+    assert JobRoot(root).read_status()["state"] == "finished"
+
+
+def test_a_lost_status_is_rebuilt_from_the_log(events: Path, gate: Gate, tmp_path: Path) -> None:
+    root = str(tmp_path / "job")
+    stopped(events, gate, root, once)
+    (tmp_path / "job" / "status.json").unlink()
+    assert shown_status(JobRoot(root), SystemClock().now_us())["state"] == "stopped"
+
+
+def test_files_cannot_be_told_to_end(events: Path, gate: Gate, tmp_path: Path) -> None:
+    def refused(job: jobmanager.Job) -> None:
+        with pytest.raises(CannotFinishError, match="which end by themselves; stop it without"):
+            job.stop(finish=True)
+        job.stop()
+
+    stopped(events, gate, str(tmp_path / "job"), refused)

@@ -1,0 +1,112 @@
+"""A stop: every vertex is asked for a checkpoint, and the job ends when all have answered.
+
+Cannot catch: whether a resume gives the same answer (test_stop.py of the driver, tests/sim).
+"""
+
+from __future__ import annotations
+
+from jobmanager.state.messages import EndJob, JobResumed, StopRequested, Tell
+from rvertex.messages import TakeCheckpoint
+from tests.support.scene import Scene
+
+
+def asked(out: list[object]) -> list[str]:
+    orders = (i.instruction for i in out if isinstance(i, Tell))
+    return [order.vertex for order in orders if isinstance(order, TakeCheckpoint)]
+
+
+def waiting(scene: Scene) -> None:
+    """All run, and no host answers."""
+    scene.start_all()
+    scene.answers = False
+    out = scene.tell(StopRequested())
+    assert asked(list(out)) == ["a"], "writers come before readers"
+    assert scene.manager.state == "stopping"
+
+
+def test_the_job_stops_when_all_have_answered() -> None:
+    scene = Scene()
+    waiting(scene)
+    scene.answer("a", scene.at("a").epoch)
+    scene.answer("b", scene.at("b").epoch)
+    assert scene.manager.state == "stopping"
+    scene.checkpoint("c", "c1", 0, 0)
+    assert scene.manager.state == "stopping", "that one was under way before it was asked"
+    scene.answer("c", scene.at("c").epoch)
+    assert scene.manager.state == "stopped"
+
+
+def test_asked_twice_it_stops_once() -> None:
+    scene = Scene()
+    waiting(scene)
+    assert scene.tell(StopRequested()) == []
+    for name in "abc":
+        scene.answer(name, scene.at(name).epoch)
+    assert scene.tell(StopRequested()) == []
+    assert scene.lines.count("    EndJob(state='stopped', error='')") == 1
+
+
+def test_who_has_finished_is_not_waited_for() -> None:
+    scene = Scene(durability="async")
+    scene.start_all()
+    scene.answers = False
+    scene.finish("a", 100, 100)
+    assert asked(list(scene.tell(StopRequested()))) == ["b"]
+    scene.answer("b", scene.at("b").epoch)
+    scene.finish("c", 100, 100)
+    assert scene.manager.state == "stopped"
+
+
+def test_a_job_that_comes_to_its_end_meanwhile_has_finished() -> None:
+    scene = Scene()
+    waiting(scene)
+    for name in "abc":
+        scene.finish(name, 100, 100)
+    assert scene.manager.state == "finished"
+
+
+def test_a_newcomer_is_asked_instead_of_who_was_lost() -> None:
+    scene = Scene(hosts=1)
+    waiting(scene)
+    scene.lose("h0.0")
+    scene.ready("h0.1")
+    assert scene.manager.state == "stopping"
+    scene.answers = True
+    scene.pass_time(1.0)
+    assert scene.manager.state == "stopped"
+
+
+def test_nobody_is_waited_for_beyond_the_limit() -> None:
+    scene = Scene(stop_wait_s=20.0, stop_lag_s=1.0)
+    waiting(scene)
+    scene.pass_time(19.0)
+    assert scene.manager.state == "stopping"
+    assert EndJob("stopped", "") in scene.pass_time(21.0)
+
+
+def test_a_job_that_was_stopped_goes_on() -> None:
+    scene = Scene()
+    scene.start_all()
+    scene.obey(scene.tell(StopRequested()))
+    assert scene.manager.state == "stopped"
+    successor = Scene(log=scene.log())
+    assert isinstance(successor.told[0][0], JobResumed)
+    assert successor.manager.state == "running"
+
+
+def test_a_reader_is_asked_when_it_has_come_so_far() -> None:
+    """Its checkpoint then needs nothing that its writer would have to write again."""
+    scene = Scene()
+    scene.start_all()
+    scene.answers = False
+    scene.progress("a", 10, 10)
+    scene.tell(StopRequested())
+    scene.answer("a", scene.at("a").epoch)
+    scene.progress("a", 20, 20)
+    scene.progress("b", 9, 9)
+    assert asked(list(scene.pass_time(0.5))) == []
+    scene.progress("b", 10, 10)
+    assert asked(list(scene.pass_time(1.0))) == ["b"]
+    scene.answer("b", scene.at("b").epoch)
+    assert asked(list(scene.pass_time(1.1))) == []
+    assert asked(list(scene.pass_time(3.2))) == ["c"], "it is not waited for beyond stop_lag_s"
