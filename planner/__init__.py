@@ -1,7 +1,18 @@
 """Queries: written in Python, checked as they are written, planned as a DAG of vertices."""
 
 from planner.api import agg, sinks
-from planner.api.expressions import Expr, coalesce, col, lit, ve, vs, when
+from planner.api.expressions import (
+    Expr,
+    coalesce,
+    col,
+    concat_ws,
+    greatest,
+    least,
+    lit,
+    ve,
+    vs,
+    when,
+)
 from planner.api.sources import cti, event
 from planner.api.stream import GroupedStream, Query, Stream, WindowedStream
 from planner.api.udf import Udf, udf
@@ -45,11 +56,14 @@ __all__ = [
     "agg",
     "coalesce",
     "col",
+    "concat_ws",
     "count_window",
     "cti",
     "cumulating",
     "event",
+    "greatest",
     "hopping",
+    "least",
     "lit",
     "session",
     "sinks",

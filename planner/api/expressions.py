@@ -174,6 +174,70 @@ class Expr:
         """The square root; NaN below zero."""
         return call("sqrt", self)
 
+    def trunc(self, digits: int = 0) -> Expr:
+        """Without what stands behind ``digits`` after the point."""
+        return call("trunc", self, digits=digits)
+
+    def sign(self) -> Expr:
+        """-1, 0 or 1."""
+        return call("sign", self)
+
+    def power(self, exponent: ExprLike) -> Expr:
+        """To the power of ``exponent``, as a float."""
+        return call("power", self, exponent)
+
+    def exp(self) -> Expr:
+        """E to this power."""
+        return call("exp", self)
+
+    def ln(self) -> Expr:
+        """The natural logarithm; minus infinity of zero, NaN below."""
+        return call("ln", self)
+
+    def log(self, base: ExprLike) -> Expr:
+        """The logarithm to ``base``."""
+        named = {2: "log2", 10: "log10"}.get(base) if isinstance(base, int) else None
+        return call(named, self) if named else self.ln() / lit_or(base).ln()
+
+    def angle(self, function: str_) -> Expr:
+        """``"sin"``, ``"cos"``, ``"tan"``, ``"asin"``, ``"acos"`` or ``"atan"`` of it."""
+        if function not in ("sin", "cos", "tan", "asin", "acos", "atan"):
+            raise InvalidPlanError(f"angle({function!r}): there is no such function of an angle")
+        return call(function, self)
+
+    def atan2(self, x: ExprLike) -> Expr:
+        """The angle of the point (``x``, this)."""
+        return call("atan2", self, x)
+
+    def is_nan(self) -> Expr:
+        """Whether it is NaN."""
+        return call("is_nan", self)
+
+    def bit_and(self, other: ExprLike) -> Expr:
+        """The bits that both integers have."""
+        return call("bit_and", self, other)
+
+    def bit_or(self, other: ExprLike) -> Expr:
+        """The bits that one of both integers has."""
+        return call("bit_or", self, other)
+
+    def bit_xor(self, other: ExprLike) -> Expr:
+        """The bits that just one of both integers has."""
+        return call("bit_xor", self, other)
+
+    def bit_not(self) -> Expr:
+        """The bits that the integer has not."""
+        return call("bit_not", self)
+
+    def character(self) -> Expr:
+        """The character of this number."""
+        return call("character", self)
+
+    def is_distinct_from(self, other: ExprLike) -> Expr:
+        """Whether it is another value; null is one value, and no other."""
+        both = self.is_null() & lit_or(other).is_null()
+        return ~((self == other).fill_null(False) | both)
+
     def item(self, place: int) -> Expr:
         """The element of a list at ``place``, from 0; null where the list is shorter."""
         if not isinstance(place, int) or isinstance(place, bool) or place < 0:
@@ -257,6 +321,34 @@ def vs() -> Expr:
 def ve() -> Expr:
     """The event's end as a timestamp in UTC."""
     return call("cast", col(VE), to=TIMESTAMP_UTC)
+
+
+def greatest(*values: ExprLike) -> Expr:
+    """The greatest of the values that are not null."""
+    return _of_some("greatest", values)
+
+
+def least(*values: ExprLike) -> Expr:
+    """The least of the values that are not null."""
+    return _of_some("least", values)
+
+
+def concat_ws(separator: str, *texts: ExprLike) -> Expr:
+    """The texts that are not null, with ``separator`` between them."""
+    if not texts:
+        raise InvalidPlanError("concat_ws() takes a separator and at least one text")
+    return call("concat_ws", *texts, separator=separator)
+
+
+def _of_some(function: str, values: tuple[ExprLike, ...]) -> Expr:
+    if not values:
+        raise InvalidPlanError(f"{function}() takes at least one value")
+    return call(function, *values)
+
+
+def lit_or(value: ExprLike) -> Expr:
+    """The value as an expression, whether it is one or not."""
+    return value if isinstance(value, Expr) else lit(value)
 
 
 def coalesce(*values: ExprLike) -> Expr:

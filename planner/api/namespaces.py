@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from planner.durations import Duration, positive_duration_us
+from planner.errors import InvalidPlanError
+from planner.expressions.functions.calendar import UNITS
+from planner.expressions.functions.words import CHARACTERS_MAX, json_steps
 from planner.expressions.nodes import Call, Node, OptionValue
 
 if TYPE_CHECKING:
@@ -66,6 +69,65 @@ class StringFunctions(_Functions[E]):
         """Without ``characters`` (None: white space) at both ends."""
         return self._call("strip", characters=characters)
 
+    def strip_left(self, characters: str | None = None) -> E:
+        """Without ``characters`` (None: white space) at its start."""
+        return self._call("strip_left", characters=characters)
+
+    def strip_right(self, characters: str | None = None) -> E:
+        """Without ``characters`` (None: white space) at its end."""
+        return self._call("strip_right", characters=characters)
+
+    def position(self, pattern: str) -> E:
+        """Where ``pattern`` first occurs, counted from 1; 0 where it does not."""
+        return self._call("position", pattern=pattern)
+
+    def initcap(self) -> E:
+        """The first character of each word in upper case, the others in lower case."""
+        return self._call("initcap")
+
+    def reverse(self) -> E:
+        """From its end to its start."""
+        return self._call("reverse")
+
+    def repeat(self, times: int) -> E:
+        """So many times."""
+        return self._call("repeat", times=_count("repeat", times))
+
+    def pad_left(self, width: int, fill: str = " ") -> E:
+        """To ``width`` characters, with ``fill`` over and over in front; longer text is cut."""
+        return self._call("pad_left", width=_count("pad_left", width), fill=fill)
+
+    def pad_right(self, width: int, fill: str = " ") -> E:
+        """To ``width`` characters, with ``fill`` over and over behind; longer text is cut."""
+        return self._call("pad_right", width=_count("pad_right", width), fill=fill)
+
+    def extract(self, pattern: str, group: int = 0) -> E:
+        """A group of the first match of a regular expression; ``""`` where nothing matches."""
+        return self._call("extract", pattern=pattern, group=_count("extract", group))
+
+    def digest(self, algorithm: str) -> E:
+        """``"md5"``, ``"sha1"``, ``"sha256"`` or ``"sha512"``, in hexadecimal digits."""
+        if algorithm not in ("md5", "sha1", "sha256", "sha512"):
+            raise InvalidPlanError(f"digest({algorithm!r}): there are md5, sha1, sha256, sha512")
+        return self._call("digest", algorithm=algorithm)
+
+    def translate(self, characters: str, others: str) -> E:
+        """Each of ``characters`` as that of ``others`` at its place; without one it is deleted."""
+        return self._call("translate", characters=characters, others=others)
+
+    def ascii(self) -> E:
+        """The number of the first character; 0 of an empty text."""
+        return self._call("ascii")
+
+    def byte_length(self) -> E:
+        """How many bytes in UTF-8."""
+        return self._call("byte_length")
+
+    def json_value(self, path: str) -> E:
+        """What stands at a path as ``"$.a.b[0]"`` in a text of JSON, as text."""
+        json_steps(path)
+        return self._call("json_value", path=path)
+
     def split(self, separator: str | None = None) -> E:
         """The list of parts between ``separator`` (None: words between white space)."""
         return self._call("split", separator=separator)
@@ -108,6 +170,36 @@ class DatetimeFunctions(_Functions[E]):
         """The day of the year, 1 to 366."""
         return self._call("day_of_year")
 
+    def week(self) -> E:
+        """The week of ISO 8601, 1 to 53."""
+        return self._call("week")
+
+    def iso_year(self) -> E:
+        """The year that the week belongs to."""
+        return self._call("iso_year")
+
+    def quarter(self) -> E:
+        """The quarter, 1 to 4."""
+        return self._call("quarter")
+
+    def day_of_week(self) -> E:
+        """The day of the week, Sunday 0 to Saturday 6."""
+        return self._call("day_of_week")
+
+    def floor(self, unit: str) -> E:
+        """The start of its ``"week"`` (Monday), ``"month"``, ``"quarter"`` or ``"year"``."""
+        if unit not in UNITS:
+            raise InvalidPlanError(f"floor({unit!r}): there are {', '.join(UNITS)}")
+        return self._call("floor_calendar", unit=unit)
+
+    def add_months(self, months: int) -> E:
+        """So many months later; the last day of a month that has no such day."""
+        return self._call("add_months", months=int(months))
+
+    def format(self, format: str) -> E:
+        """As text, by a format as ``"%Y-%m-%d %H:%M:%S"``."""
+        return self._call("format_time", format=format)
+
     def truncate(self, every: Duration) -> E:
         """The time rounded down to a multiple of ``every`` since 1970."""
         return self._call("truncate", every_us=positive_duration_us(every, what="every"))
@@ -115,3 +207,11 @@ class DatetimeFunctions(_Functions[E]):
     def epoch_us(self) -> E:
         """Microseconds since 1970 (of a duration: its length in microseconds)."""
         return self._call("epoch_us")
+
+
+def _count(method: str, value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= CHARACTERS_MAX:
+        raise InvalidPlanError(
+            f"{method}({value!r}): it takes a whole number from 0 to {CHARACTERS_MAX}"
+        )
+    return value

@@ -23,7 +23,11 @@ _INT64: Bounds = (-(2**63), 2**63 - 1)
 _PARTS: dict[str, Bounds] = {
     "year": (-300_000, 300_000),
     **dict.fromkeys(("month", "day", "hour", "minute", "second", "weekday"), (0, 60)),
+    **dict.fromkeys(("week", "quarter", "day_of_week"), (0, 60)),
     "day_of_year": (0, 366),
+    "iso_year": (-300_000, 300_000),
+    **dict.fromkeys(("position", "byte_length", "ascii"), (0, 2**31 - 1)),
+    "sign": (-1, 1),
     "length": (0, 2**31 - 1),
 }
 #: Arithmetic that is done in int64.

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TRUE = Literal(True, pa.bool_())
+#: Of numbers that are no characters, and times that have no room.
+_FAILING = ("character", "add_months")
 FALSE = Literal(False, pa.bool_())
 
 
@@ -38,7 +40,12 @@ def may_fail(node: Node) -> bool:
         return True
     assert isinstance(node, Call)
     explicit = node.function == "cast" and not dict(node.options).get("implicit")
-    return explicit or may_overflow(node) or any(may_fail(arg) for arg in node.args)
+    return (
+        explicit
+        or node.function in _FAILING
+        or may_overflow(node)
+        or any(may_fail(arg) for arg in node.args)
+    )
 
 
 def is_built_in(node: Node) -> bool:

@@ -13,9 +13,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from planner.batch.spark_sql.arithmetic import ARITHMETIC, Writer, is_float, spark_type
+from planner.batch.spark_sql.arithmetic import ARITHMETIC, Writer, is_float
 from planner.batch.spark_sql.casts import cast
 from planner.batch.spark_sql.errors import MARK
+from planner.batch.spark_sql.functions import SPACE, as_result, part, plain
+from planner.batch.spark_sql.functions import WRITERS as MORE
 from planner.batch.spark_sql.let_bindings import let, let2
 from planner.batch.spark_sql.types import literal, text
 from planner.expressions.nodes import Call, Column, Literal, Node
@@ -23,9 +25,6 @@ from planner.expressions.predicates import may_fail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-#: What ``str.isspace`` and Arrow call white space.
-_SPACE = r"(?U)[\s\x1c-\x1f]"
 
 
 def to_sql(node: Node, columns: Mapping[str, str]) -> str:
@@ -45,15 +44,6 @@ def to_sql(node: Node, columns: Mapping[str, str]) -> str:
 
 def _infix(operator: str) -> Writer:
     return lambda _call, a, b: f"({a} {operator} {b})"
-
-
-def _plain(function: str) -> Writer:
-    return lambda _call, *args: f"{function}({', '.join(args)})"
-
-
-def _as_result(function: str) -> Writer:
-    """A function whose result has another type in Spark."""
-    return lambda call, *args: f"cast({function}({', '.join(args)}) as {spark_type(call)})"
 
 
 # Logic.
@@ -168,7 +158,7 @@ def _strip(call: Call, a: str) -> str:
 
 
 def _stripped(a: str) -> str:
-    pattern = text(rf"\A{_SPACE}+|{_SPACE}+\z")
+    pattern = text(rf"\A{SPACE}+|{SPACE}+\z")
     return f"regexp_replace({a}, {pattern}, '')"
 
 
@@ -177,16 +167,10 @@ def _split(call: Call, a: str) -> str:
     if separator is not None:
         return f"split({a}, {text(re.escape(separator))}, -1)"
     none = "cast(array() as array<string>)"
-    return let(
-        _stripped(a), lambda x: f"if({x} = '', {none}, split({x}, {text(_SPACE + '+')}, -1))"
-    )
+    return let(_stripped(a), lambda x: f"if({x} = '', {none}, split({x}, {text(SPACE + '+')}, -1))")
 
 
 # Times: microseconds, made a timestamp where the calendar is asked.
-
-
-def _part(function: str) -> Writer:
-    return lambda _call, a: f"cast({function}(timestamp_micros({a})) as bigint)"
 
 
 def _cast(call: Call, a: str) -> str:
@@ -206,7 +190,8 @@ def _try_cast(call: Call, a: str) -> str:
 #: How each of :data:`planner.expressions.functions.FUNCTIONS` is written.
 WRITERS: dict[str, Writer] = {
     **ARITHMETIC,
-    "concat": _plain("concat"),
+    **MORE,
+    "concat": plain("concat"),
     "equal": _comparison("="),
     "not_equal": _comparison("<>"),
     "less": _comparison("<"),
@@ -221,11 +206,11 @@ WRITERS: dict[str, Writer] = {
     "not": lambda _call, a: f"(not {a})",
     "is_null": lambda _call, a: f"({a} is null)",
     "is_not_null": lambda _call, a: f"({a} is not null)",
-    "coalesce": _plain("coalesce"),
+    "coalesce": plain("coalesce"),
     "when": _when,
-    "upper": _plain("upper"),
-    "lower": _plain("lower"),
-    "length": _as_result("char_length"),
+    "upper": plain("upper"),
+    "lower": plain("lower"),
+    "length": as_result("char_length"),
     "contains": _contains,
     "starts_with": _with_pattern("startswith"),
     "ends_with": _with_pattern("endswith"),
@@ -234,14 +219,14 @@ WRITERS: dict[str, Writer] = {
     "strip": _strip,
     "split": _split,
     "item": lambda call, a: f"get({a}, {call.option('place')})",
-    "year": _part("year"),
-    "month": _part("month"),
-    "day": _part("day"),
-    "hour": _part("hour"),
-    "minute": _part("minute"),
-    "second": _part("second"),
-    "weekday": _part("weekday"),
-    "day_of_year": _part("dayofyear"),
+    "year": part("year"),
+    "month": part("month"),
+    "day": part("day"),
+    "hour": part("hour"),
+    "minute": part("minute"),
+    "second": part("second"),
+    "weekday": part("weekday"),
+    "day_of_year": part("dayofyear"),
     "epoch_us": lambda _call, a: a,
     "cast": _cast,
     "try_cast": _try_cast,

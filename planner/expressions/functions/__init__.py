@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 from planner.expressions.functions import (
     arithmetic,
+    calendar,
     casting,
     logic,
+    numbers,
     ranked,
     temporal,
     text,
     trying,
     user,
+    words,
 )
 from planner.expressions.nodes import REGISTRY, USER
 
@@ -27,6 +30,9 @@ FUNCTIONS: dict[str, Function] = {
     **casting.FUNCTIONS,
     **trying.FUNCTIONS,
     **ranked.FUNCTIONS,
+    **numbers.FUNCTIONS,
+    **words.FUNCTIONS,
+    **calendar.FUNCTIONS,
 }
 REGISTRY.update(FUNCTIONS, **{USER: user.FUNCTION})
 

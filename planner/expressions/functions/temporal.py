@@ -28,14 +28,16 @@ def _with_time(call: Call) -> Call:
     return call
 
 
-def _resolve_part(call: Call) -> Node | None:
+def resolve_part(call: Call) -> Node | None:
+    """A number, of a time."""
     call = _with_time(call)
     if not (is_time(arg_types(call)[0]) or pa.types.is_null(arg_types(call)[0])):
         return None
     return typed(call, _INTEGER, TIMESTAMP)
 
 
-def _resolve_truncate(call: Call) -> Node | None:
+def resolve_truncate(call: Call) -> Node | None:
+    """A time, of a time."""
     call = _with_time(call)
     kind = arg_types(call)[0]
     if not is_time(kind):
@@ -72,23 +74,25 @@ def _show_truncate(call: Call) -> str:
     return f'{call.args[0]}.dt.truncate("{format_us(every_us)}")'
 
 
-def _part(name: str, kernel: Callable[[Value], Value]) -> Function:
+def part(name: str, kernel: Callable[[Value], Value]) -> Function:
+    """The function that gives a part of a time as a number."""
+
     def evaluate(values: Sequence[Value], _call: Call) -> Value:
         return kernel(values[0]).cast(_INTEGER)
 
-    return Function(f"dt.{name}", _resolve_part, evaluate, method(f"dt.{name}"))
+    return Function(f"dt.{name}", resolve_part, evaluate, method(f"dt.{name}"))
 
 
 FUNCTIONS = {
-    "year": _part("year", pc.year),
-    "month": _part("month", pc.month),
-    "day": _part("day", pc.day),
-    "hour": _part("hour", pc.hour),
-    "minute": _part("minute", pc.minute),
-    "second": _part("second", pc.second),
-    "weekday": _part("weekday", pc.day_of_week),
-    "day_of_year": _part("day_of_year", pc.day_of_year),
-    "truncate": Function("dt.truncate", _resolve_truncate, _truncate, _show_truncate),
+    "year": part("year", pc.year),
+    "month": part("month", pc.month),
+    "day": part("day", pc.day),
+    "hour": part("hour", pc.hour),
+    "minute": part("minute", pc.minute),
+    "second": part("second", pc.second),
+    "weekday": part("weekday", pc.day_of_week),
+    "day_of_year": part("day_of_year", pc.day_of_year),
+    "truncate": Function("dt.truncate", resolve_truncate, _truncate, _show_truncate),
     "epoch_us": Function(
         "dt.epoch_us",
         _resolve_epoch,

@@ -14,6 +14,8 @@ from sqlglot import exp
 
 from planner.api.expressions import Expr, ve, vs, when
 from planner.errors import InvalidPlanError
+from planner.expressions.functions.calendar import UNITS
+from planner.sql.expressions import calls
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import plain_value
 from rvertex.user_code.durations import UNITS_US
@@ -40,6 +42,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Build]] = {
     exp.Second: (("this",), lambda x: x.dt.second()),
     exp.DayOfYear: (("this",), lambda x: x.dt.day_of_year()),
     exp.Nullif: (("this", "expression"), lambda a, b: when(a == b).then(None).otherwise(a)),
+    **calls.CALLS,
     exp.If: (("this", "true", "false"), lambda c, a, b=None: when(c).then(a).otherwise(b)),
 }
 
@@ -50,6 +53,7 @@ NAMED: dict[str, Build] = {
     "epoch_us": lambda x: x.dt.epoch_us(),
     "weekday": lambda x: x.dt.weekday(),
     "sqrt": Expr.sqrt,
+    **calls.NAMED,
 }
 
 _PARTS = {
@@ -59,12 +63,25 @@ _PARTS = {
     "WEEKDAY": "weekday",
     "EPOCH_US": "epoch_us",
     "MICROSECONDS": "epoch_us",
+    **dict.fromkeys(("WEEK", "QUARTER"), ""),
+    "DOW": "day_of_week",
+    "ISOYEAR": "iso_year",
 }
+_COMPUTED = ("EPOCH", "ISODOW")
 _TRUNCATED = {
     "DAY": "d", "HOUR": "h", "MINUTE": "m", "SECOND": "s", "MILLISECOND": "ms", "MICROSECOND": "us"
 }  # fmt: skip
 
 _WILD = {"%": ".*", "_": "."}
+
+
+def parts_of(node: exp.Expr, names: tuple[str, ...]) -> list[exp.Expr]:
+    """The parts of a node that are there, with each of a list."""
+    found: list[exp.Expr] = []
+    for name in names:
+        part = node.args.get(name)
+        found += part if isinstance(part, list) else [] if part is None else [part]
+    return found
 
 
 def reject_others(node: exp.Expr, known: tuple[str, ...], text: SqlText) -> None:
@@ -86,10 +103,10 @@ def with_literals(node: exp.Expr, value: Expr, text: SqlText) -> Expr:
     """Such a function, of ``value``."""
     known = (
         *("this", "expression", "replacement", "start", "length", "decimals"),
-        *("delimiter", "part_index", "unit"),
+        *("delimiter", "part_index", "unit", "position"),
     )
     reject_others(node, known, text)
-    literals = {k: plain_value(node.args[k], text) for k in known[1:-1] if node.args.get(k)}
+    literals = {k: plain_value(node.args[k], text) for k in known[1:-2] if node.args.get(k)}
     with text.located(node):
         return _WITH_LITERALS[type(node)](value, literals, node, text)
 
@@ -144,8 +161,11 @@ def concat(values: list[Expr]) -> Expr:
 
 def _substring(value: Expr, given: dict[str, Any], node: exp.Expr, text: SqlText) -> Expr:
     start, length = given.get("start", 1), given.get("length")
-    if not isinstance(start, int) or start < 1 or not isinstance(length, int | None):
+    if not isinstance(start, int) or start == 0 or not isinstance(length, int | None):
         raise text.error(node, "SUBSTRING takes a start from 1 on and a length, both whole")
+    if start < 0 and (length is None or length >= 0):
+        stop = None if length is None or start + length >= 0 else start + length
+        return value.str.slice(start, stop)
     if length is not None and length < 0:
         raise text.error(node, "SUBSTRING takes a start from 1 on and a length, both whole")
     return value.str.slice(start - 1, None if length is None else start - 1 + length)
@@ -154,25 +174,57 @@ def _substring(value: Expr, given: dict[str, Any], node: exp.Expr, text: SqlText
 def extract(part: str, value: Expr, node: exp.Expr, text: SqlText) -> Expr:
     """``EXTRACT(part FROM value)``."""
     method = _PARTS.get(part.upper())
-    if method is None:
-        raise text.error(node, f"no part {part}; the parts are: {', '.join(_PARTS)}")
+    build = calls.NAMED.get(part.lower())
+    if method is None and part.upper() not in _COMPUTED:
+        known = ", ".join((*_PARTS, *_COMPUTED))
+        raise text.error(node, f"no part {part}; the parts are: {known}")
     with text.located(node):
-        made: Expr = getattr(value.dt, method)()
+        if method is None:
+            assert build is not None, part
+            return build(value)
+        made: Expr = getattr(value.dt, method or part.lower())()
     return made
 
 
 def _truncate(value: Expr, _given: dict[str, Any], node: exp.Expr, text: SqlText) -> Expr:
-    unit = _TRUNCATED.get(node.args["unit"].name.upper())
+    name = node.args["unit"].name
+    if name.lower() in UNITS:
+        with text.located(node):
+            return value.dt.floor(name.lower())
+    unit = _TRUNCATED.get(name.upper())
     if unit is None:
-        raise text.error(node, f"times are truncated to {', '.join(_TRUNCATED)}")
+        known = ", ".join((*_TRUNCATED, *map(str.upper, UNITS)))
+        raise text.error(node, f"times are truncated to {known}")
     assert unit in UNITS_US, unit
     return value.dt.truncate(f"1{unit}")
 
 
+def _trim(value: Expr, given: dict[str, Any], node: exp.Expr, _text: SqlText) -> Expr:
+    characters = given.get("expression")
+    side = node.args.get("position")
+    if side in ("LEADING", "TRAILING"):
+        sides = {"LEADING": value.str.strip_left, "TRAILING": value.str.strip_right}
+        return sides[side](characters)
+    return value.str.strip(characters)
+
+
+def _ilike(value: Expr, given: dict[str, Any], *_: object) -> Expr:
+    return like(value.str.lower(), str(given["expression"]).lower())
+
+
+def similar_pattern(pattern: str) -> str:
+    """A pattern of SIMILAR TO as a regular expression."""
+    return "".join(_WILD.get(c, f"\\{c}" if c in ".^$" else c) for c in pattern)
+
+
 _WITH_LITERALS: dict[type[exp.Expr], Callable[..., Expr]] = {
     exp.Round: lambda x, given, *_: x.round(given.get("decimals", 0)),
-    exp.Trim: lambda x, given, *_: x.str.strip(given.get("expression")),
+    exp.Trim: _trim,
     exp.Like: lambda x, given, *_: like(x, given["expression"]),
+    exp.ILike: _ilike,
+    exp.SimilarTo: lambda x, given, *_: x.str.contains(
+        rf"(?s)\A(?:{similar_pattern(given['expression'])})\z", regex=True
+    ),
     exp.StartsWith: lambda x, given, *_: x.str.starts_with(given["expression"]),
     exp.EndsWith: lambda x, given, *_: x.str.ends_with(given["expression"]),
     exp.Contains: lambda x, given, *_: x.str.contains(given["expression"]),

@@ -17,6 +17,7 @@ from sqlglot import exp
 from planner.api.expressions import Expr, as_node, coalesce, col, lit, when
 from planner.expressions.types import is_text
 from planner.sql.expressions import functions
+from planner.sql.expressions.calls import interval_months
 from planner.sql.expressions.windowing import OVER, is_window
 from planner.sql.reading.errors import SqlError, sql_type
 from planner.sql.reading.hints import HINTS
@@ -90,6 +91,12 @@ class Expressions:
 
     def _build(self, node: exp.Expr) -> Expr:
         operator = _BINARY.get(type(node))
+        if type(node) in (exp.Add, exp.Sub):
+            months = interval_months(node.args["expression"])
+            if months is not None:
+                with self.text.located(node):
+                    moved = months if type(node) is exp.Add else -months
+                    return self.compile(node.this).dt.add_months(moved)
         if operator is not None:
             left, right = self.compile(node.this), self.compile(node.args["expression"])
             return operator(left, right)
@@ -108,7 +115,15 @@ class Expressions:
         if type(node) in functions.CALLS:
             names, build = functions.CALLS[type(node)]
             functions.reject_others(node, names, self.text)
-            return build(*(self.compile(node.args[n]) for n in names if node.args.get(n)))
+            values = [self.compile(part) for part in functions.parts_of(node, names)]
+            try:
+                inspect.signature(build).bind(*values)
+            except TypeError:
+                said = self.text.spelled(node)
+                reason = f"{said} does not take {len(values)} arguments"
+                raise self.text.error(node, reason) from None
+            with self.text.located(node):
+                return build(*values)
         if isinstance(node.this, exp.Expr) and functions.takes_literals(node):
             value = self.compile(node.this)
             return functions.with_literals(node, value, self.text)
@@ -225,6 +240,12 @@ class Expressions:
             made = functions.like(self.compile(like.this), str(pattern), escape)
         return ~made if like.args.get("negate") else made
 
+    def _json(self, node: exp.Expr) -> Expr:
+        """``s ->> '$.a'``."""
+        with self.text.located(node):
+            path = node.args["expression"].sql().strip("'")
+            return self.compile(node.this).str.json_value(path)
+
     def _exists(self, node: exp.Expr) -> Expr:
         raise self.text.error(node, "EXISTS stands alone in WHERE or between ANDs")
 
@@ -262,6 +283,7 @@ class Expressions:
         exp.Subquery: _subquery,
         exp.Select: _subquery,
         exp.Exists: _exists,
+        exp.JSONExtractScalar: _json,
         exp.Window: _over,
     }
 

@@ -25,6 +25,16 @@ TABLE_WORDS = ("STREAM", "SOURCE", "SINK")
 WINDOW_TABLES = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 
 
+#: Functions whose arguments are taken by place, whatever sqlglot calls them.
+_BY_PLACE = (
+    *("TIMESTAMPDIFF", "DATEDIFF", "DATE_ADD", "DATE_SUB", "DATE_PART", "REGEXP_EXTRACT"),
+    *("REGEXP_SUBSTR", "LPAD", "RPAD", "LTRIM", "RTRIM", "LISTAGG", "STRING_AGG"),
+    *("GROUP_CONCAT", "PERCENTILE"),
+)
+#: Of these the first is a unit, which is no column.
+_OF_UNIT = ("TIMESTAMPDIFF", "TIMESTAMPADD")
+
+
 class Watermark(exp.Expression):
     """``WATERMARK FOR this AS expression``."""
 
@@ -68,6 +78,10 @@ class StreamParser(Parser):
     CONSTRAINT_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **Parser.CONSTRAINT_PARSERS,
         "METADATA": lambda self: self.parse_metadata(),
+    }
+
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: build for name, build in Parser.FUNCTIONS.items() if name not in _BY_PLACE
     }
 
     def expression(
@@ -164,7 +178,7 @@ class StreamParser(Parser):
         """What builds a node of a function fails in Python's words where arguments are missing."""
         name = self._curr
         try:
-            return super()._parse_function(*args, **options)
+            return _with_unit(super()._parse_function(*args, **options))
         except (LookupError, AttributeError, TypeError, ValueError):
             self.raise_error(f"{name.text.upper()} does not take these arguments", name)
             raise
@@ -172,6 +186,17 @@ class StreamParser(Parser):
     def _parse_as_command(self, start: Token) -> exp.Command:
         self.raise_error("this cannot be read here", self._curr or start)
         return super()._parse_as_command(start)
+
+
+def _with_unit(node: exp.Expr | None) -> exp.Expr | None:
+    """The call, with its unit as a text."""
+    if isinstance(node, exp.Anonymous) and node.name.upper() in _OF_UNIT and node.expressions:
+        unit, *others = node.expressions
+        if isinstance(unit, exp.Column) and not unit.table:
+            text = exp.Literal.string(unit.name)
+            text.meta.update(unit.this.meta)
+            node.set("expressions", [text, *others])
+    return node
 
 
 def adapted(tokens: list[Token]) -> Iterator[Token]:

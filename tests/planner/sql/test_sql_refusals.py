@@ -97,27 +97,18 @@ def test_functions_are_refused_by_the_name_that_was_written(group: str) -> None:
                 if "is not supported" in reason:
                     refused += 1
                     assert name in reason.upper(), (call, reason)
-    assert refused > 1_000
+    assert refused > 800
 
 
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("x <=> 1", "IS NOT DISTINCT FROM"),
-        ("x IS DISTINCT FROM 1", "IS DISTINCT FROM"),
         ("k[1]", "k[1]"),
         ("(k).a", "(k).a"),
         ("s.k.a.b.c", "s.k.a.b.c"),
-        ("x & 1", "&"),
-        ("x | 1", "|"),
-        ("x ^ 1", "^"),
-        ("~x", "~"),
-        ("x << 1", "<<"),
-        ("x >> 1", ">>"),
         ("k COLLATE a", "COLLATE"),
         ("k GLOB 'a'", "GLOB"),
         ("k -> 'a'", "->"),
-        ("k ->> 'a'", "->>"),
         ("k #> 'a'", "#>"),
         ("x = ANY (SELECT 1)", "ANY"),
         ("(x, f) = (1, 2)", "(x, f)"),
@@ -129,8 +120,6 @@ def test_functions_are_refused_by_the_name_that_was_written(group: str) -> None:
         ("@a", "@a"),
         ("k IS JSON", "IS takes NULL, TRUE or FALSE"),
         ("x OVERLAPS f", "OVERLAPS"),
-        ("k ILIKE 'a'", "ILIKE"),
-        ("EXTRACT(EPOCH FROM t)", "EPOCH"),
     ],
 )
 def test_operators_are_refused_as_they_are_written(written: str, said: str) -> None:

@@ -1,0 +1,98 @@
+"""More of times, by the calendar: weeks and quarters, rounding to them, months added, as text.
+
+Weeks are those of ISO 8601, which begin on Monday. All is in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.errors import InvalidPlanError
+from planner.expressions.functions.signature import method
+from planner.expressions.functions.temporal import part, resolve_part, resolve_truncate
+from planner.expressions.nodes import Call, Function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.expressions.nodes import Node, Value
+
+_INTEGER, _TEXT = pa.int64(), pa.string()
+UNITS = ("week", "month", "quarter", "year")
+#: The letters behind % that a format may have; the others depend on a locale or on the platform.
+FORMAT_CODES = "YmdHMSyjIpaAbB%"
+_CODE = re.compile(r"%(.?)", re.DOTALL)
+_MONTHS_MAX = 12 * 10_000
+_FIRST_MONTH, _LAST_MONTH = -12 * 290_000, 12 * 290_000
+_DAY_US = 86_400_000_000
+_SUNDAY = 7
+
+
+def _floor(values: Sequence[Value], call: Call) -> Value:
+    unit = call.option("unit")
+    return pc.floor_temporal(values[0], unit=unit, week_starts_monday=True).cast(call.type)
+
+
+def _add_months(values: Sequence[Value], call: Call) -> Value:
+    """The same day some months later; the month's last day where it has no such day."""
+    value = values[0]
+    if isinstance(value, pa.Scalar):
+        return _add_months([pa.array([value.as_py()], value.type)], call)[0]
+    us = value.cast(_INTEGER).fill_null(0).to_numpy(zero_copy_only=False)
+    moments = us.astype("M8[us]")
+    months = moments.astype("M8[M]")
+    found = months.astype(np.int64) + call.option("months")
+    if ((found < _FIRST_MONTH) | (found > _LAST_MONTH)).any():
+        raise pa.ArrowInvalid(f"the {call.type} does not fit into 64 bits")
+    begins = found.astype("M8[M]")
+    days = ((begins + 1).astype("M8[D]") - begins.astype("M8[D]")).astype(np.int64)
+    since = (moments - months.astype("M8[us]")).astype(np.int64)
+    day = np.minimum(since // _DAY_US, days - 1)
+    later = begins.astype("M8[us]").astype(np.int64) + day * _DAY_US + since % _DAY_US
+    mask = value.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(later, _INTEGER, mask=mask).cast(call.type)
+
+
+def _resolve_months(call: Call) -> Node | None:
+    if abs(call.option("months")) > _MONTHS_MAX:
+        raise InvalidPlanError(f"{call}: more than {_MONTHS_MAX} months")
+    return resolve_truncate(call)
+
+
+def _resolve_format(call: Call) -> Node | None:
+    for code in _CODE.findall(call.option("format")):
+        if code not in FORMAT_CODES or not code:
+            known = " ".join(f"%{letter}" for letter in FORMAT_CODES)
+            raise InvalidPlanError(f"{call}: no %{code} in a format; there are {known}")
+    resolved = resolve_part(call)
+    return replace(resolved, type=_TEXT) if isinstance(resolved, Call) else None
+
+
+def _format(values: Sequence[Value], call: Call) -> Value:
+    """Seconds are whole ones; Arrow writes their fraction to what is finer."""
+    whole = pc.floor_temporal(values[0], unit="second").cast(pa.timestamp("s"))
+    return pc.strftime(whole, call.option("format")).cast(_TEXT)
+
+
+def _week_day(value: Value) -> Value:
+    """From Sunday, which is 0."""
+    return pc.day_of_week(value, count_from_zero=True, week_start=_SUNDAY)
+
+
+FUNCTIONS = {
+    "week": part("week", pc.iso_week),
+    "iso_year": part("iso_year", pc.iso_year),
+    "quarter": part("quarter", pc.quarter),
+    "day_of_week": part("day_of_week", _week_day),
+    "floor_calendar": Function("dt.floor", resolve_truncate, _floor, method("dt.floor", "unit")),
+    "add_months": Function(
+        "dt.add_months", _resolve_months, _add_months, method("dt.add_months", "months")
+    ),
+    "format_time": Function("dt.format", _resolve_format, _format, method("dt.format", "format")),
+}

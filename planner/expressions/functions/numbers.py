@@ -1,0 +1,144 @@
+"""More functions of numbers: the greatest of some, powers and logarithms, angles, bits.
+
+``greatest`` and ``least`` leave nulls out and take anything that has an order; NaN is greater than
+every number. Powers and the rest are those of IEEE doubles: ``ln(0)`` is minus infinity, and what
+has no result is NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.expressions.functions.signature import (
+    arg_types,
+    common_of,
+    method,
+    plain_call,
+    typed,
+    with_literals_adapted,
+)
+from planner.expressions.nodes import Function
+from planner.expressions.types import is_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.expressions.nodes import Call, Node, Value
+
+_FLOAT, _INTEGER = pa.float64(), pa.int64()
+
+
+def _resolve_extreme(call: Call) -> Node | None:
+    call = with_literals_adapted(call)
+    common = common_of(arg_types(call))
+    if common is None or pa.types.is_nested(common) or pa.types.is_boolean(common):
+        return None
+    common = _INTEGER if pa.types.is_null(common) else common
+    return typed(call, common, *[common] * len(call.args))
+
+
+def _extreme(wins: Callable[..., Value], values: Sequence[Value], _call: Call) -> Value:
+    return reduce(lambda a, b: _better(wins, a, b), values)
+
+
+def _better(wins: Callable[..., Value], a: Value, b: Value) -> Value:
+    first = pc.fill_null(wins(a, b), False)
+    if pa.types.is_floating(a.type):
+        greatest = pc.is_nan(a) if wins is pc.greater_equal else pc.is_nan(b)
+        first = pc.or_(first, pc.fill_null(greatest, False))
+    first = pc.and_(first, pc.is_valid(a))
+    return pc.if_else(pc.or_(first, pc.is_null(b)), a, b)
+
+
+def _resolve_floats(call: Call) -> Node | None:
+    kinds = [_INTEGER if pa.types.is_null(kind) else kind for kind in arg_types(call)]
+    if not all(is_number(kind) for kind in kinds):
+        return None
+    return typed(call, _FLOAT, *[_FLOAT] * len(call.args))
+
+
+def _resolve_sign(call: Call) -> Node | None:
+    (kind,) = arg_types(call)
+    if pa.types.is_integer(kind):
+        return typed(call, _INTEGER, _INTEGER)
+    return _resolve_floats(call)
+
+
+def _resolve_trunc(call: Call) -> Node | None:
+    (kind,) = arg_types(call)
+    digits = call.option("digits")
+    if pa.types.is_integer(kind):
+        return replace(call, type=kind) if digits >= 0 else None
+    return typed(call, _FLOAT, _FLOAT) if pa.types.is_floating(kind) else None
+
+
+def _trunc(values: Sequence[Value], call: Call) -> Value:
+    if pa.types.is_integer(call.type):
+        return values[0]
+    return pc.round(values[0], ndigits=call.option("digits"), round_mode="towards_zero")
+
+
+def _resolve_bits(call: Call) -> Node | None:
+    kinds = [_INTEGER if pa.types.is_null(kind) else kind for kind in arg_types(call)]
+    if not all(pa.types.is_integer(kind) and kind != pa.uint64() for kind in kinds):
+        return None
+    return typed(call, _INTEGER, *[_INTEGER] * len(call.args))
+
+
+def _of(kernel: Callable[..., Value]) -> Callable[[Sequence[Value], Call], Value]:
+    def evaluate(values: Sequence[Value], _call: Call) -> Value:
+        return kernel(*values)
+
+    return evaluate
+
+
+def _float(name: str, kernel: Callable[..., Value]) -> Function:
+    return Function(name, _resolve_floats, _of(kernel), method(name))
+
+
+def _bits(name: str, kernel: Callable[..., Value]) -> Function:
+    return Function(name, _resolve_bits, _of(kernel), method(name))
+
+
+FUNCTIONS = {
+    "greatest": Function(
+        "greatest", _resolve_extreme, partial(_extreme, pc.greater_equal), plain_call("greatest")
+    ),
+    "least": Function(
+        "least", _resolve_extreme, partial(_extreme, pc.less_equal), plain_call("least")
+    ),
+    "power": _float("power", pc.power),
+    "exp": _float("exp", pc.exp),
+    "ln": _float("ln", pc.ln),
+    "log10": _float("log10", pc.log10),
+    "log2": _float("log2", pc.log2),
+    "sin": _float("sin", pc.sin),
+    "cos": _float("cos", pc.cos),
+    "tan": _float("tan", pc.tan),
+    "asin": _float("asin", pc.asin),
+    "acos": _float("acos", pc.acos),
+    "atan": _float("atan", pc.atan),
+    "atan2": _float("atan2", pc.atan2),
+    "is_nan": Function(
+        "is_nan",
+        lambda call: typed(call, pa.bool_(), _FLOAT) if _resolve_floats(call) else None,
+        _of(pc.is_nan),
+        method("is_nan"),
+    ),
+    "sign": Function(
+        "sign",
+        _resolve_sign,
+        lambda values, call: pc.sign(values[0]).cast(call.type),
+        method("sign"),
+    ),
+    "trunc": Function("trunc", _resolve_trunc, _trunc, method("trunc", "digits")),
+    "bit_and": _bits("bit_and", pc.bit_wise_and),
+    "bit_or": _bits("bit_or", pc.bit_wise_or),
+    "bit_xor": _bits("bit_xor", pc.bit_wise_xor),
+    "bit_not": _bits("bit_not", pc.bit_wise_not),
+}

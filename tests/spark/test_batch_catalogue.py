@@ -1,0 +1,27 @@
+"""Functions of the catalogue of SQL as a stream computes them and as Spark SQL does.
+
+Cannot catch: what both get wrong in the same way; the catalogue itself is compared with DuckDB.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import Stream, sql
+from tests.spark.batches import assert_twins
+from tests.support.catalogue import scalars
+from tests.support.catalogue.entry import streams
+
+pytestmark = pytest.mark.spark
+#: Spark's ``chr`` knows 256 characters only.
+NOT_IN_SPARK = {"CHR"}
+SHOWN = [e for e in scalars.ENTRIES if e.hint is None and e.name not in NOT_IN_SPARK]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_functions(part: int) -> None:
+    entries = SHOWN[part::4]
+    listed = ", ".join(f"{entry.ours} AS v{at}" for at, entry in enumerate(entries))
+    stream = sql(f"SELECT n, {listed} FROM t", streams())
+    assert isinstance(stream, Stream)
+    assert_twins(stream)
