@@ -16,11 +16,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.expressions import Expr, col, when
-from planner.expressions.nodes import Column, Literal
+from planner.expressions.nodes import Literal
 from planner.sql.clauses.joins import and_parts, filtered
 from planner.sql.expressions.aggregates import has_aggregate
 from planner.sql.expressions.scalars import Expressions
-from planner.sql.expressions.scope import Scope, free_name
+from planner.sql.expressions.scope import Scope, free_name, with_key_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def exists(
         raise text.error(test, "EXISTS needs an equality with the outer query in its WHERE")
     read = {} if negated else _read(others, inner, outer, names)
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
-    ours, on = _ours(outer.stream, [key[0] for key in keys], taken)
+    ours, on = with_key_columns(outer.stream, [key[0] for key in keys], "outer_key", taken)
     theirs = [free_name("match_key", taken) for _ in keys]
     kept = {c.column: free_name(c.column, taken) for c in inner.columns if others}
     matches = inner.stream.select(
@@ -205,16 +205,3 @@ def _names_outer(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
     return any(
         not inner.candidates(c) and (outer.candidates(c) or c.table in theirs) for c in columns
     )
-
-
-def _ours(stream: Stream, keys: list[Expr], taken: set[str]) -> tuple[Stream, list[str]]:
-    """The outer stream with a column for each key that is computed."""
-    computed: list[Expr] = []
-    on: list[str] = []
-    for key in keys:
-        if isinstance(key.node, Column):
-            on.append(key.node.name)
-        else:
-            on.append(free_name("outer_key", taken))
-            computed.append(key.alias(on[-1]))
-    return (stream.with_columns(*computed) if computed else stream), on

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.api.expressions import Expr, col
-from planner.expressions.nodes import Column, resolve
+from planner.expressions.nodes import resolve
 from planner.expressions.predicates import may_fail
 from planner.sql.expressions.scalars import Expressions
-from planner.sql.expressions.scope import Scope, free_name
+from planner.sql.expressions.scope import Scope, free_name, with_key_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,8 +163,12 @@ def _joined(
 ) -> Scope:
     """The join by ``keys``; columns that were computed for it are not visible."""
     taken = {*left.stream.schema.names, *right.stream.schema.names}
-    left_stream, left_on = _with_keys(left.stream, [key[0] for key in keys], taken)
-    right_stream, right_on = _with_keys(right.stream, [key[1] for key in keys], taken)
+    left_stream, left_on = with_key_columns(
+        left.stream, [key[0] for key in keys], "join_key", taken
+    )
+    right_stream, right_on = with_key_columns(
+        right.stream, [key[1] for key in keys], "join_key", taken
+    )
     using = bool(clause.args.get("using"))
     same = left_on == right_on and (
         using or (how != "left" and _same_types(left_stream, right_stream, left_on))
@@ -189,19 +193,6 @@ def _joined(
     if how == "left" and same:  # there is no column that is null where the right side is missing
         theirs = tuple(c for c in theirs if c.column not in right_on)
     return Scope(stream, (*left.columns, *(() if how == "anti" else theirs)))
-
-
-def _with_keys(stream: Stream, keys: list[Expr], taken: set[str]) -> tuple[Stream, list[str]]:
-    """The stream with a column for each key, and the names of those columns."""
-    computed: list[Expr] = []
-    on: list[str] = []
-    for key in keys:
-        if isinstance(key.node, Column):
-            on.append(key.node.name)
-        else:
-            on.append(free_name("join_key", taken))
-            computed.append(key.alias(on[-1]))
-    return (stream.with_columns(*computed) if computed else stream), on
 
 
 def _same_types(left: Stream, right: Stream, on: list[str]) -> bool:

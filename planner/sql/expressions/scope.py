@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from planner.expressions.nodes import Column
 from rstream.items.batch import VE, VS
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
+    from planner.api.expressions import Expr
     from planner.api.stream import Stream
     from planner.logical.windows import AnyWindow
     from planner.sql.reading.parsing import SqlText
@@ -95,6 +97,25 @@ def scope_of(stream: Stream, relation: str) -> Scope:
     """All columns of one relation."""
     names = stream.schema.names
     return Scope(stream, tuple(Visible(relation, name, name) for name in names))
+
+
+def with_key_columns(
+    stream: Stream, keys: list[Expr], name: str, taken: set[str]
+) -> tuple[Stream, list[str]]:
+    """The stream with a column, called like ``name``, for each key that is computed.
+
+    Returns:
+        The stream, and the columns of all keys.
+    """
+    computed: list[Expr] = []
+    on: list[str] = []
+    for key in keys:
+        if isinstance(key.node, Column):
+            on.append(key.node.name)
+        else:
+            on.append(free_name(name, taken))
+            computed.append(key.alias(on[-1]))
+    return (stream.with_columns(*computed) if computed else stream), on
 
 
 def free_name(wanted: str, taken: set[str]) -> str:
