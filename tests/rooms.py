@@ -62,7 +62,7 @@ ROOMS = (
     *("jobmanager/notes.py", "jobmanager/options.py", "jobmanager/spark_daemon.py"),
     *("jobmanager/state", "jobmanager/manager", "jobmanager/storage", "jobmanager/delivery"),
     "jobmanager/driver",
-    *("jobmanager/batch", "jobmanager/cli", "jobmanager"),
+    *("jobmanager/batch", "jobmanager/intake", "jobmanager/cli", "jobmanager"),
 )
 #: No clock, randomness, environment or thread in what must replay the same.
 PURE = (

@@ -43,6 +43,8 @@ FENCES = {
     "fastavro": ("rvertex/sources/logs/decode/avro_rows.py",),
     "networkx": ("planner/physical/plan.py",),
     "sqlglot": ("planner/sql/*",),
+    "starlette": ("jobmanager/intake/app.py",),
+    "uvicorn": ("jobmanager/intake/server.py",),
     "pyarrow.flight": ("rstream/transport/flight.py",),
     "pyarrow.parquet": (
         *("rstream/format/codec.py", "rstream/format/segment_file.py"),

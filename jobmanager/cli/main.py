@@ -22,6 +22,7 @@ from jobmanager.cli import (
     options,
     requests,
 )
+from jobmanager.cli.intake import intake
 from jobmanager.cli.leaving import leave
 from jobmanager.cli.requests import status_of
 from jobmanager.cli.view import ProgressView, print_lost_rows, state_line, vertex_table
@@ -345,6 +346,9 @@ def gc(
 def verify(root: options.Root, trust: options.Trust = False) -> None:
     """Read the output of a finished job back and compare all of it with its digests."""
     print(json.dumps(verify_output(JobRoot(root, trust=trust))))
+
+
+app.command()(_reports_errors(intake))
 
 
 def main() -> None:

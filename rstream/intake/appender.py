@@ -137,6 +137,10 @@ class Appender:
         assert isinstance(found, ProducerPosition), found
         return found
 
+    def position(self, producer: str) -> ProducerPosition | None:
+        """Where a producer stands, by what is durable; None: it is not known."""
+        return self._writer.position(producer)
+
     @property
     def is_fenced(self) -> bool:
         """Whether another appender has taken the place of this one."""

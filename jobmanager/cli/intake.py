@@ -1,0 +1,46 @@
+"""``jobmanager intake``: serve the logs that others push rows to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from jobmanager import logs
+from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.intake.config import load_config
+from jobmanager.intake.errors import IntakeConfigError
+
+DEFAULT_PORT = 8460
+
+
+def intake(
+    root_or_config: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROOT | FILE.toml", help="A folder of logs, or a file that declares streams."
+        ),
+    ],
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")
+    ] = DEFAULT_PORT,
+    token_file: Annotated[
+        str | None,
+        typer.Option(help="Bearer tokens, one a line; else STREAMSCOPE_INTAKE_TOKEN."),
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Serve other machines without TLS, behind a proxy.")
+    ] = False,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Take rows that others post, and answer when they are durable."""
+    logs.configure(verbose=verbose)
+    config = load_config(root_or_config)
+    try:
+        from jobmanager.intake.server import serve
+    except ModuleNotFoundError as error:
+        reason = f"{error.name} is not installed: pip install 'streamscope[intake]'"
+        raise IntakeConfigError("jobmanager intake", reason) from error
+    serve(config, host=host, port=port, token_file=token_file, is_plain=plain, as_json=as_json)

@@ -1,0 +1,1 @@
+"""The server that takes rows which others push: HTTP in front of the logs of a folder."""

@@ -1,0 +1,161 @@
+"""HTTP in front of the service. The only file that knows Starlette.
+
+Every request but ``GET /health`` carries ``Authorization: Bearer TOKEN``; it is compared in
+constant time before anything else of the request is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from jobmanager.intake.errors import (
+    BodyTooLargeError,
+    MediaTypeError,
+    OverloadedError,
+    UnknownStreamError,
+)
+from rstream.errors import (
+    AppenderBusyError,
+    AppenderClosedError,
+    AppenderFencedError,
+    OperatingError,
+    ProducerFencedError,
+    ProducerGapError,
+    StreamEngineError,
+    TooManyProducersError,
+    UnknownProducerError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from jobmanager.intake.service import IntakeService
+
+    Handler = Callable[[Request], Coroutine[Any, Any, JSONResponse]]
+
+#: The first that fits.
+STATUS: tuple[tuple[type[StreamEngineError], int], ...] = (
+    (UnknownStreamError, 404),
+    (MediaTypeError, 415),
+    (BodyTooLargeError, 413),
+    (ProducerGapError, 409),
+    (ProducerFencedError, 409),
+    (UnknownProducerError, 409),
+    (OverloadedError, 429),
+    (TooManyProducersError, 429),
+    (AppenderBusyError, 503),
+    (AppenderClosedError, 503),
+    (AppenderFencedError, 503),
+    (OperatingError, 503),
+    (UsageError, 400),
+    (StreamEngineError, 500),
+)
+#: Statuses after which the same request may be sent again.
+_AGAIN = (429, 503)
+
+
+def make_app(service: IntakeService, tokens: list[bytes]) -> Starlette:
+    """The application; without ``tokens`` everybody may post."""
+
+    def guarded(handler: Handler) -> Handler:
+        async def guard(request: Request) -> JSONResponse:
+            if not _is_known(request, tokens):
+                told = {"error": "the request needs Authorization: Bearer TOKEN"}
+                return JSONResponse(told, 401, {"WWW-Authenticate": "Bearer"})
+            try:
+                return await handler(request)
+            except StreamEngineError as error:
+                return _refused(error, service.limits.retry_after_s)
+
+        return guard
+
+    async def post(request: Request) -> JSONResponse:
+        name = request.path_params["name"]
+        service.find(name)
+        with service.room(), contextlib.ExitStack() as room:
+            try:
+                body = await asyncio.wait_for(
+                    _body(request, service, room), service.limits.body_wait_s
+                )
+            except (TimeoutError, ClientDisconnect):
+                return JSONResponse({"error": "the body did not come; nothing was taken"}, 408)
+            media_type = request.headers.get("content-type", "")
+            ack = await service.post(name, media_type, body, request.headers)
+            return JSONResponse(asdict(ack))
+
+    async def streams(request: Request) -> JSONResponse:
+        del request
+        return JSONResponse({"streams": service.streams})
+
+    async def position(request: Request) -> JSONResponse:
+        name, producer = request.path_params["name"], request.path_params["producer"]
+        found = service.find(name).position(producer)
+        if found is None:
+            return JSONResponse({"error": f"producer {producer} is not known"}, 404)
+        return JSONResponse(asdict(found))
+
+    async def open_producer(request: Request) -> JSONResponse:
+        name, producer = request.path_params["name"], request.path_params["producer"]
+        return JSONResponse(asdict(await service.open_producer(name, producer)))
+
+    async def health(request: Request) -> JSONResponse:
+        del request
+        fenced = service.fenced
+        return JSONResponse({"status": "replaced" if fenced else "ok"}, 503 if fenced else 200)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(service.close)
+
+    one = "/streams/{name}/producers/{producer}"
+    routes = [
+        Route("/health", health, methods=["GET"]),
+        Route("/streams", guarded(streams), methods=["GET"]),
+        Route("/streams/{name}", guarded(post), methods=["POST"]),
+        Route(one, guarded(position), methods=["GET"]),
+        Route(one, guarded(open_producer), methods=["POST"]),
+    ]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+async def _body(request: Request, service: IntakeService, room: contextlib.ExitStack) -> bytes:
+    """The bytes of a post, as far as there is room for them."""
+    most = service.limits.body_bytes_max
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > most:
+        raise BodyTooLargeError(most)
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise BodyTooLargeError(most)
+        room.enter_context(service.room_for_bytes(len(part)))
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _is_known(request: Request, tokens: list[bytes]) -> bool:
+    if not tokens:
+        return True
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    found = [hmac.compare_digest(given.strip().encode(), token) for token in tokens]
+    return scheme.lower() == "bearer" and any(found)
+
+
+def _refused(error: StreamEngineError, retry_after_s: int) -> JSONResponse:
+    status = next(status for kind, status in STATUS if isinstance(error, kind))
+    told = {"error": str(error), "kind": type(error).__name__.removesuffix("Error"), **vars(error)}
+    headers = {"Retry-After": str(retry_after_s)} if status in _AGAIN else None
+    return JSONResponse(told, status, headers)

@@ -1,0 +1,142 @@
+"""What an intake server is told: its streams with their columns, and its limits.
+
+A file in TOML has ``root`` (a folder or URL; relative to the file) and a table
+``[streams.NAME.columns]`` for each stream. A folder serves the logs that are in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from jobmanager.intake.errors import IntakeConfigError
+from planner.errors import InvalidPlanError
+from planner.expressions.types import data_type
+from rstream.intake.commits import DECLARATION
+from rstream.limits import MIB, AppendLimits
+from rstream.store.blobs import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_NOT_NULL = " not null"
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeLimits:
+    """The bounds of one intake server."""
+
+    #: Bytes of one post; more is 413.
+    body_bytes_max: int = 16 * MIB
+    #: Bytes of all posts that are not answered; more is 429.
+    bytes_in_flight_max: int = 256 * MIB
+    #: Rows of all posts that are not answered; more is 429.
+    rows_in_flight_max: int = 1 << 20
+    #: Posts that are not answered; more is 503.
+    posts_waiting_max: int = 2048
+    #: Connections; more are closed.
+    connections_max: int = 4096
+    #: How long the bytes of a post may take; longer is 408.
+    body_wait_s: float = 30.0
+    #: How long a post may take to become durable; longer is 503, and it may become durable yet.
+    answer_wait_s: float = 30.0
+    #: After how long a refused producer may post again.
+    retry_after_s: int = 1
+    #: How long a server that was told to stop waits for posts that are under way.
+    shutdown_wait_s: int = 30
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeConfig:
+    """The streams of a server. ``schema`` None: the log has to be there."""
+
+    root: str
+    streams: Mapping[str, pa.Schema | None]
+    limits: IntakeLimits = field(default_factory=IntakeLimits)
+    append_limits: AppendLimits = field(default_factory=AppendLimits)
+
+    def uri(self, stream: str) -> str:
+        """Where the log of a stream is."""
+        return f"{self.root.rstrip('/')}/{stream}"
+
+
+def load_config(root_or_file: str) -> IntakeConfig:
+    """The streams of a ``.toml`` file, or those that are in a folder.
+
+    Raises:
+        IntakeConfigError: there is none, or the file says something that cannot be.
+    """
+    if root_or_file.endswith(".toml"):
+        return _of_file(root_or_file)
+    names = [name.rpartition("/") for name in open_store(root_or_file).list()]
+    streams = {folder: None for folder, _, file in names if file == DECLARATION and folder}
+    config = IntakeConfig(root_or_file, {name: None for name in streams if _NAME.fullmatch(name)})
+    if not config.streams:
+        raise IntakeConfigError(
+            root_or_file,
+            "it has no stream; declare streams with their columns in a file, and give FILE.toml",
+        )
+    return config
+
+
+def _of_file(path: str) -> IntakeConfig:
+    try:
+        with open(path, "rb") as file:
+            document = tomllib.load(file)
+    except (OSError, ValueError) as error:
+        raise IntakeConfigError(path, str(error)) from error
+    _check_keys(path, document, {"root", "streams", "limits", "append_limits"})
+    root, tables = document.get("root"), document.get("streams")
+    if not isinstance(root, str) or not isinstance(tables, dict) or not tables:
+        reason = 'it needs root = "FOLDER" and a table [streams.NAME.columns] for each stream'
+        raise IntakeConfigError(path, reason)
+    if "://" not in root:
+        root = os.path.join(os.path.dirname(os.path.abspath(path)), root)
+    return IntakeConfig(
+        root,
+        {name: _columns(path, name, table) for name, table in tables.items()},
+        _limits(path, IntakeLimits(), document.get("limits", {})),
+        _limits(path, AppendLimits(), document.get("append_limits", {})),
+    )
+
+
+def _columns(path: str, name: str, table: Any) -> pa.Schema:
+    if not _NAME.fullmatch(name):
+        reason = f"stream {name!r}: a name has letters, digits and any of _.- behind the first"
+        raise IntakeConfigError(path, reason)
+    columns = table.get("columns") if isinstance(table, dict) else None
+    if not isinstance(columns, dict) or not columns:
+        raise IntakeConfigError(path, f"stream {name} needs a table [streams.{name}.columns]")
+    _check_keys(path, table, {"columns"})
+    found = []
+    for column, kind in columns.items():
+        try:
+            type_ = data_type(str(kind).removesuffix(_NOT_NULL))
+        except (InvalidPlanError, ValueError, TypeError) as error:
+            reason = f"stream {name}, column {column}: {error}"
+            raise IntakeConfigError(path, reason) from error
+        found.append(pa.field(column, type_, nullable=not str(kind).endswith(_NOT_NULL)))
+    return pa.schema(found)
+
+
+def _limits(path: str, limits: Any, given: Any) -> Any:
+    known = {f.name for f in fields(limits)}
+    if not isinstance(given, dict):
+        raise IntakeConfigError(path, "limits are a table of numbers")
+    _check_keys(path, given, known)
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            raise IntakeConfigError(path, f"{name} is a number, not {value!r}")
+    return replace(limits, **given)
+
+
+def _check_keys(path: str, given: dict[str, Any], known: set[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise IntakeConfigError(path, f"{name!r} is not one of {', '.join(sorted(known))}")

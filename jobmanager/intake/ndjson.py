@@ -1,0 +1,196 @@
+"""The body of a post as rows: NDJSON, or an Arrow IPC stream.
+
+A value has to be of its column's type as JSON has it: no number in quotes, no fraction in an
+integer. Times and dates are ISO-8601 strings, decimals strings or integers, bytes base64. A key
+that is absent is null, a key that is no column is refused. The body is parsed by the standard
+library, which fails cleanly on whatever a stranger may send; Arrow's JSON reader does not.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+
+from jobmanager.intake.errors import BadRowError, MediaTypeError, PostError
+from rstream.errors import InvalidBatchError, RowError
+from rstream.intake.rows import as_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+NDJSON, ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
+_NDJSON_TOO = ("application/ndjson", "application/jsonl", "application/json")
+_VALUE_CHARS_MAX = 80
+#: Behind ``bool`` of a set of types: no row has a value.
+_NOTHING = type(None)
+
+
+def decode(name: str, media_type: str, body: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of a post for the stream ``name``.
+
+    Raises:
+        MediaTypeError, PostError, BadRowError: nothing of it can be taken.
+    """
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind == ARROW:
+        return _arrow(name, body, schema)
+    if kind == NDJSON or kind in _NDJSON_TOO:
+        return _ndjson(body, schema)
+    raise MediaTypeError(media_type[:_VALUE_CHARS_MAX] or "(none)", f"{NDJSON} or {ARROW}")
+
+
+def _arrow(name: str, body: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    try:
+        table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        told = (str(error).splitlines() or [type(error).__name__])[0]
+        raise PostError(f"the body is no Arrow IPC stream: {told}") from error
+    try:
+        return as_rows(name, schema, table)
+    except RowError as error:
+        raise BadRowError(error.row + 1, error.column, error.reason) from error
+    except InvalidBatchError as error:
+        raise PostError(error.reason) from error
+
+
+def _ndjson(body: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    rows, lines = _objects(body, frozenset(schema.names))
+    if not rows:
+        raise PostError("the body has no row")
+    columns = [_column(field, [row.get(field.name) for row in rows], lines) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _objects(body: bytes, known: frozenset[str]) -> tuple[list[dict[str, Any]], list[int]]:
+    """The objects of all lines that are not blank, and the number of each line."""
+    rows: list[dict[str, Any]] = []
+    lines: list[int] = []
+    for line, text in enumerate(body.split(b"\n"), start=1):
+        if not text.strip():
+            continue
+        try:
+            row = _DECODER.decode(text.decode())
+        except UnicodeDecodeError as error:
+            raise BadRowError(line, "", f"not UTF-8 at byte {error.start}") from error
+        except json.JSONDecodeError as error:
+            raise BadRowError(
+                line, "", f"not JSON: {error.msg} at character {error.colno}"
+            ) from None
+        except (ValueError, RecursionError) as error:
+            raise BadRowError(line, "", f"not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise BadRowError(line, "", f"{_shown(row)} is not an object")
+        if not known.issuperset(row):
+            other = next(name for name in row if name not in known)
+            reason = f"not a column of the stream, which has {', '.join(sorted(known))}"
+            raise BadRowError(line, other[:_VALUE_CHARS_MAX], reason)
+        rows.append(row)
+        lines.append(line)
+    return rows, lines
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number of JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def _column(field: pa.Field, values: list[Any], lines: list[int]) -> pa.Array:
+    kind = field.type
+    types, convert = _expected(kind)
+    found = set(map(type, values))
+    if types is not None and not found <= types:
+        at = next(k for k, value in enumerate(values) if type(value) not in types)
+        raise BadRowError(lines[at], field.name, f"{_shown(values[at])} is not {kind}")
+    if not field.nullable and _NOTHING in found:
+        at = values.index(None)
+        raise BadRowError(lines[at], field.name, f"null in a column that is {kind} not null")
+    try:
+        return convert(values, kind)
+    except _REFUSALS:
+        at = _first_refused(convert, values, kind)
+        raise BadRowError(lines[at], field.name, f"{_shown(values[at])} is not {kind}") from None
+
+
+_REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+def _expected(kind: pa.DataType) -> tuple[frozenset[type] | None, Callable[..., pa.Array]]:
+    """The types of JSON's values in a column, None for any; and how they become its array."""
+    for is_kind, types, convert in _KINDS:
+        if is_kind(kind):
+            return types, convert
+    return None, _as_given
+
+
+def _as_given(values: list[Any], kind: pa.DataType) -> pa.Array:
+    return pa.array(values, kind)
+
+
+def _as_text(values: list[Any], kind: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.string()).cast(kind)
+
+
+def _as_decimal(values: list[Any], kind: pa.DataType) -> pa.Array:
+    return _as_text([None if v is None else str(v) for v in values], kind)
+
+
+def _as_bytes(values: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        found = [None if v is None else base64.b64decode(v, validate=True) for v in values]
+    except binascii.Error as error:
+        raise ValueError(str(error)) from error
+    return pa.array(found, kind)
+
+
+def _types(*types: type) -> frozenset[type]:
+    return frozenset((*types, _NOTHING))
+
+
+def _is_from_text(kind: pa.DataType) -> bool:
+    return any(
+        is_kind(kind) for is_kind in (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time)
+    )
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+_KINDS: tuple[tuple[Callable[[pa.DataType], bool], frozenset[type], Any], ...] = (
+    (pa.types.is_integer, _types(int), _as_given),
+    (pa.types.is_floating, _types(int, float), _as_given),
+    (pa.types.is_boolean, _types(bool), _as_given),
+    (_is_text, _types(str), _as_given),
+    (_is_from_text, _types(str), _as_text),
+    (pa.types.is_decimal, _types(str, int), _as_decimal),
+    (_is_binary, _types(str), _as_bytes),
+    (_is_list, _types(list), _as_given),  # Arrow takes text for a list of its characters
+)
+
+
+def _first_refused(convert: Callable[..., pa.Array], values: Iterable[Any], kind: Any) -> int:
+    for at, value in enumerate(values):
+        try:
+            convert([value], kind)
+        except _REFUSALS:
+            return at
+    raise AssertionError(f"every value is {kind}, but not all of them")
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value)[:_VALUE_CHARS_MAX]

@@ -1,0 +1,153 @@
+"""Runs the intake server until it is told to stop. The only file that knows uvicorn."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from jobmanager.intake.app import make_app
+from jobmanager.intake.errors import IntakeConfigError
+from jobmanager.intake.service import IntakeService
+from rstream.transport.tls import CERTIFICATE, KEY, TLS_FOLDER, check_tls, is_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobmanager.intake.config import IntakeConfig
+
+TOKEN = "STREAMSCOPE_INTAKE_TOKEN"
+TOKEN_CHARS_MIN = 16
+_BACKLOG = 1024
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Server(uvicorn.Server):
+    """Ends when it is told to, and lets the process end as it will; uvicorn would kill it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self.handle_exit) for number in _STOPS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def read_tokens(token_file: str | None) -> list[bytes]:
+    """The tokens of a file, one a line, or the one in the environment; empty: there is none.
+
+    Raises:
+        IntakeConfigError: the file cannot be read, or a token is too short.
+    """
+    if token_file is None:
+        place, text = TOKEN, os.environ.get(TOKEN, "")
+    else:
+        place = token_file
+        try:
+            text = Path(token_file).read_text()
+        except (OSError, ValueError) as error:
+            raise IntakeConfigError(token_file, str(error)) from error
+        if not text.strip():
+            raise IntakeConfigError(token_file, "it has no token; one a line")
+    found = [line.strip().encode() for line in text.splitlines() if line.strip()]
+    if any(len(token) < TOKEN_CHARS_MIN for token in found):
+        raise IntakeConfigError(place, f"a token has at least {TOKEN_CHARS_MIN} characters")
+    return found
+
+
+def serve(
+    config: IntakeConfig,
+    *,
+    host: str,
+    port: int,
+    token_file: str | None,
+    is_plain: bool,
+    as_json: bool,
+) -> None:
+    """Serve until SIGTERM or SIGINT; then answer what is under way and close the logs.
+
+    Raises:
+        IntakeConfigError: nobody could be told from a stranger, or the address cannot be had.
+        TlsError: the folder with the keys cannot be used.
+    """
+    check_tls()
+    tokens = read_tokens(token_file)
+    _check_address(host, bool(tokens), is_plain=is_plain)
+    listener = _listen(host, port)
+    service = IntakeService(config)
+    try:
+        server = _Server(_options(config, make_app(service, tokens)))
+        url = _url(host, listener.getsockname()[1])
+        told = {"listening": url, "streams": sorted(config.streams)}
+        names = ", ".join(sorted(config.streams))
+        print(json.dumps(told) if as_json else f"intake: {url} takes {names}", flush=True)
+        server.run(sockets=[listener])
+    finally:
+        service.close()
+        listener.close()
+    if not as_json:
+        print("intake: stopped, everything that was taken is durable", file=sys.stderr)
+
+
+def _options(config: IntakeConfig, app: object) -> uvicorn.Config:
+    limits = config.limits
+    options = uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        access_log=False,
+        limit_concurrency=limits.connections_max,
+        timeout_graceful_shutdown=limits.shutdown_wait_s,
+        server_header=False,
+        lifespan="on",
+    )
+    if is_on():
+        folder = Path(os.environ[TLS_FOLDER])
+        options.ssl_certfile, options.ssl_keyfile = str(folder / CERTIFICATE), str(folder / KEY)
+    return options
+
+
+def _check_address(host: str, has_token: bool, *, is_plain: bool) -> None:
+    """Refuse to serve strangers."""
+    if _is_loopback(host):
+        return
+    if not has_token:
+        reason = f"who posts from elsewhere needs a token: give --token-file, or set {TOKEN}"
+        raise IntakeConfigError(f"--host {host}", reason)
+    if not is_on() and not is_plain:
+        reason = (
+            f"tokens and rows would pass the network unencrypted: set {TLS_FOLDER}, or give "
+            "--plain if a proxy in front of this server encrypts"
+        )
+        raise IntakeConfigError(f"--host {host}", reason)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise IntakeConfigError(f"--host {host} --port {port}", str(error)) from error
+    listener.set_inheritable(True)
+    return listener
+
+
+def _url(host: str, port: int) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if is_on() else 'http'}://{shown}:{port}"

@@ -1,0 +1,1 @@
+"""The server that takes rows which others push."""
