@@ -59,7 +59,7 @@ ROOMS = (
     "planner/sql/tables",
     *("planner/sql", "planner/explain", "planner"),
     *("jobmanager/errors.py", "jobmanager/config.py", "jobmanager/logs.py"),
-    *("jobmanager/notes.py", "jobmanager/options.py", "jobmanager/spark_daemon.py"),
+    *("jobmanager/options.py", "jobmanager/spark_daemon.py"),
     *("jobmanager/state", "jobmanager/manager", "jobmanager/storage", "jobmanager/delivery"),
     "jobmanager/driver",
     *("jobmanager/batch", "jobmanager/intake", "jobmanager/cli", "jobmanager"),

@@ -18,10 +18,10 @@ from jobmanager.driver.driver import Driver
 from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_for_job
 from jobmanager.driver.finishing import check_can_finish
 from jobmanager.driver.job_deliveries import JobDeliveries
+from jobmanager.driver.notes import FINISHED, Notes, warn_of
 from jobmanager.driver.subscription import Subscription
 from jobmanager.errors import JobFailedError, OutputTakenError, as_job_failure
 from jobmanager.manager.manager import JobManager
-from jobmanager.notes import FINISHED, Notes, warn_of
 from jobmanager.options import (
     RunOptions,
     applied,

@@ -174,7 +174,7 @@ def wait_for_output(folder: Path) -> None:
         threading.Event().wait(0.005)
 
 
-@pytest.mark.filterwarnings("ignore::jobmanager.notes.NoteWarning")
+@pytest.mark.filterwarnings("ignore::jobmanager.driver.notes.NoteWarning")
 @pytest.mark.parametrize("name", one_in(4, CASES))
 def test_failed_then_repaired_then_resumed(tmp_path: Path, gate: Gate, name: str) -> None:
     case = CASES[name]

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 import jobmanager
 from jobmanager import JobExistsError, JobFailedError
 from jobmanager.cli.main import EXIT_USAGE, app
+from jobmanager.driver.notes import NoteWarning
 from jobmanager.errors import InputsChangedError
-from jobmanager.notes import NoteWarning
 from jobmanager.storage.query_file import query_file
 from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, col
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import Format
 
-pytestmark = pytest.mark.filterwarnings("ignore::jobmanager.notes.NoteWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::jobmanager.driver.notes.NoteWarning")
 FORMATS: tuple[Format, ...] = ("parquet", "csv", "json")
 READERS = {"parquet": Stream.from_parquet, "csv": Stream.from_csv, "json": Stream.from_json}
 ROWS = 50
