@@ -66,21 +66,46 @@ _AGAIN = (429, 503)
 
 def make_app(service: IntakeService, tokens: list[bytes]) -> Starlette:
     """The application; without ``tokens`` everybody may post."""
+    handlers = _Handlers(service, tokens)
 
-    def guarded(handler: Handler) -> Handler:
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(service.close)
+
+    one = "/streams/{name}/producers/{producer}"
+    routes = [
+        Route("/health", handlers.health, methods=["GET"]),
+        Route("/streams", handlers.guarded(handlers.streams), methods=["GET"]),
+        Route("/streams/{name}", handlers.guarded(handlers.post), methods=["POST"]),
+        Route(one, handlers.guarded(handlers.position), methods=["GET"]),
+        Route(one, handlers.guarded(handlers.open_producer), methods=["POST"]),
+    ]
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+class _Handlers:
+    """What each route answers."""
+
+    def __init__(self, service: IntakeService, tokens: list[bytes]) -> None:
+        self._service, self._tokens = service, tokens
+
+    def guarded(self, handler: Handler) -> Handler:
+        """The handler, for those who have a token."""
+
         async def guard(request: Request) -> JSONResponse:
-            if not _is_known(request, tokens):
+            if not _is_known(request, self._tokens):
                 told = {"error": "the request needs Authorization: Bearer TOKEN"}
                 return JSONResponse(told, 401, {"WWW-Authenticate": "Bearer"})
             try:
                 return await handler(request)
             except StreamEngineError as error:
-                return _refused(error, service.limits.retry_after_s)
+                return _refused(error, self._service.limits.retry_after_s)
 
         return guard
 
-    async def post(request: Request) -> JSONResponse:
-        name = request.path_params["name"]
+    async def post(self, request: Request) -> JSONResponse:
+        service, name = self._service, request.path_params["name"]
         service.find(name)
         with service.room(), contextlib.ExitStack() as room:
             try:
@@ -93,40 +118,24 @@ def make_app(service: IntakeService, tokens: list[bytes]) -> Starlette:
             ack = await service.post(name, media_type, body, request.headers)
             return JSONResponse(asdict(ack))
 
-    async def streams(request: Request) -> JSONResponse:
-        del request
-        return JSONResponse({"streams": service.streams})
+    async def streams(self, _: Request) -> JSONResponse:
+        return JSONResponse({"streams": self._service.streams})
 
-    async def position(request: Request) -> JSONResponse:
+    async def position(self, request: Request) -> JSONResponse:
         name, producer = request.path_params["name"], request.path_params["producer"]
-        found = service.find(name).position(producer)
+        found = self._service.find(name).position(producer)
         if found is None:
             return JSONResponse({"error": f"producer {producer} is not known"}, 404)
         return JSONResponse(asdict(found))
 
-    async def open_producer(request: Request) -> JSONResponse:
+    async def open_producer(self, request: Request) -> JSONResponse:
         name, producer = request.path_params["name"], request.path_params["producer"]
-        return JSONResponse(asdict(await service.open_producer(name, producer)))
+        return JSONResponse(asdict(await self._service.open_producer(name, producer)))
 
-    async def health(request: Request) -> JSONResponse:
-        del request
-        fenced = service.fenced
+    async def health(self, _: Request) -> JSONResponse:
+        """Who runs it asks this without a token."""
+        fenced = self._service.fenced
         return JSONResponse({"status": "replaced" if fenced else "ok"}, 503 if fenced else 200)
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        yield
-        await asyncio.to_thread(service.close)
-
-    one = "/streams/{name}/producers/{producer}"
-    routes = [
-        Route("/health", health, methods=["GET"]),
-        Route("/streams", guarded(streams), methods=["GET"]),
-        Route("/streams/{name}", guarded(post), methods=["POST"]),
-        Route(one, guarded(position), methods=["GET"]),
-        Route(one, guarded(open_producer), methods=["POST"]),
-    ]
-    return Starlette(routes=routes, lifespan=lifespan)
 
 
 async def _body(request: Request, service: IntakeService, room: contextlib.ExitStack) -> bytes:
