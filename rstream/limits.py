@@ -29,8 +29,13 @@ class StreamLimits:
     spill_after_s: float = 1.0
     #: How long ``close`` waits for the last flush.
     close_wait_s: float = 60.0
+    #: So many adjacent small segments are merged into one; 0: none are.
+    compact_segments_min: int = 0
+    #: File bytes of a segment that is made so, which limits what is read for it, too.
+    compact_bytes_max: int = 8 * MIB
 
     def __post_init__(self) -> None:
+        assert self.compact_segments_min == 0 or self.compact_segments_min > 1
         assert self.tail_bytes_max > 0, self.tail_bytes_max
         assert self.segment_bytes_max > 0, self.segment_bytes_max
         assert self.segment_rows_max > 0, self.segment_rows_max

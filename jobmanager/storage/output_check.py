@@ -11,8 +11,8 @@ from jobmanager.storage.root import display_uri
 from rstream import StreamDigest, open_reader
 from rstream.items.batch import only_events
 from rstream.log.damage import find_damage
-from rstream.log.durable import sealed_names
 from rstream.store.blobs import open_store
+from rstream.store.seals import sealed_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

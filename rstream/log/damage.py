@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rstream.errors import CorruptSegmentError
-from rstream.log.durable import SEAL_NAME, DurableLog, sealed_names
+from rstream.log.durable import DurableLog
 from rstream.store.part_files import place_of
+from rstream.store.seals import break_seal, sealed_names
 from rstream.store.segment_names import SegmentIndex, parse_segment_name, segment_name
 from rstream.types import SeqRange
 
@@ -60,7 +61,7 @@ def find_damage(
     for seqs in broken if set_aside else ():
         log.set_aside(seqs)
     if found and set_aside:
-        store.delete(SEAL_NAME)
+        break_seal(store)
     return found
 
 

@@ -12,7 +12,6 @@ the stream renames a damaged segment, which frees its name; its items then count
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from rstream.errors import CorruptSegmentError, InvalidBatchError, SequenceGapEr
 from rstream.format.codec import SegmentEncoder, SegmentFile
 from rstream.log.tail import Cut
 from rstream.store.part_files import place_of
+from rstream.store.seals import SEAL_NAME, is_closing, sealed_names
 from rstream.store.segment_names import SegmentIndex, parse_segment_name, segment_name
 from rstream.types import SeqRange
 
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 MARK_NAME = "_low_water_mark"
-SEAL_NAME = "_sealed"
+#: Segments that a reader finds deleted, one after the other, before it takes an item for lost.
+LOOKS_MAX = 8
 #: Prefix and suffix of the name of a damaged segment. Readers that skip ``_*`` ignore it, and so do
 #: readers that take ``*.parquet``.
 DAMAGED, ASIDE = "_damaged-", ".aside"
@@ -116,6 +117,15 @@ class DurableLog:
         with self._lock:
             return self._index.segments()
 
+    def layout(self) -> tuple[list[SeqRange], list[SeqRange]]:
+        """The segments that reach further than any before them, and those that one of these has."""
+        with self._lock:
+            return self._index.chain(), self._index.covered()
+
+    def size(self, seqs: SeqRange) -> int:
+        """File bytes of a segment. Raises FileNotFoundError if it was deleted."""
+        return self._store.size(segment_name(seqs))
+
     def lookup(self, seq: int) -> SeqRange | None:
         """The segment that holds ``seq``."""
         with self._lock:
@@ -183,9 +193,7 @@ class DurableLog:
         name = segment_name(seqs)
         with contextlib.suppress(FileNotFoundError):
             self._store.put(f"{DAMAGED}{name}{ASIDE}", self._store.get(name))
-            self._store.delete(name)
-        with self._listing_lock, self._lock:
-            self._index.remove(seqs)
+        self._delete(seqs)
 
     def _set_aside_torn(self) -> None:
         """Set aside what a crash has left half written at the end."""
@@ -242,6 +250,27 @@ class DurableLog:
                 with self._lock:
                     self._index.remove(seqs)
             return len(left) + len(doomed)
+
+    def delete_covered(self, segments: Sequence[SeqRange]) -> None:
+        """Delete those of these segments of which a longer one, that is whole, holds all.
+
+        None if somebody has begun to seal the stream: whoever does, lists the segments after that.
+        """
+        with self._lock:
+            covers = {seqs: self._index.cover_of(seqs) for seqs in segments}
+        whole = {
+            cover for cover in covers.values() if cover is not None and self._has_complete(cover)
+        }
+        if not whole or is_closing(self._store):
+            return
+        for seqs, cover in covers.items():
+            if cover in whole:
+                self._delete(seqs)
+
+    def _delete(self, seqs: SeqRange) -> None:
+        self._store.delete(segment_name(seqs))
+        with self._listing_lock, self._lock:
+            self._index.remove(seqs)
 
     def finish_collecting(self, background: Background) -> None:
         """Delete what a crash has left below the mark."""
@@ -308,17 +337,6 @@ class DurableLog:
             raise InvalidBatchError(self.stream, f"{self.uri} holds {found}, expected {schema}")
 
 
-def sealed_names(store: BlobStore) -> tuple[str, ...] | None:
-    """The segments of a complete stream, in order; None while it is not complete.
-
-    A seal that cannot be read is none: what it would leave out is only there a second time.
-    """
-    try:
-        return tuple(json.loads(store.get(SEAL_NAME))["segments"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
-
-
 class SegmentCursor:
     """Reads the durable part forward, one row group at a time. Owned by one reader."""
 
@@ -353,7 +371,7 @@ class SegmentCursor:
 
     def _load(self, seq: int) -> Items | None:
         """The row group from ``seq`` on; the listing is read again if its segment is not there."""
-        for attempt in range(2):
+        for attempt in range(LOOKS_MAX):
             if attempt:
                 self.close()
                 self._log.refresh()
@@ -361,6 +379,8 @@ class SegmentCursor:
                 if self._file is None or seq not in self._file.info.seqs:
                     self.close()
                     seqs = self._log.lookup(seq)
+                    if seqs is None and attempt:
+                        return None
                     if seqs is None:
                         continue
                     self._file = self._log.open(seqs, self._columns)

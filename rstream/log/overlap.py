@@ -5,7 +5,8 @@ replaced) may cut segments at different places. Readers of this project tolerate
 Parquet reader of the folder would see items twice. The new segment exists before the old ones are
 deleted, so a crash in between leaves overlap, never a hole. A writer that counted as dead may still
 wake up and flush. Therefore :func:`seal` names the segments of a complete stream, and readers of
-the folder ignore all others from then on.
+the folder ignore all others from then on. Before it lists them it says that it seals, and from
+then on no writer deletes what it has merged (:mod:`rstream.log.compaction`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import pyarrow as pa
 
 from rstream.errors import SequenceLostError
 from rstream.items.batch import Items
-from rstream.log.durable import SEAL_NAME, DurableLog, SegmentCursor, sealed_names
+from rstream.log.durable import DurableLog, SegmentCursor
 from rstream.store.blobs import open_store
+from rstream.store.seals import CLOSING_NAME, SEAL_NAME, sealed_names
 from rstream.store.segment_names import parse_segment_name, segment_name
 from rstream.types import SeqRange
 
@@ -48,6 +50,7 @@ def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
     names = sealed_names(store)
     if names is None:
+        store.put(CLOSING_NAME, b"")
         ranges = _disjoint(store)[0]
         end = DurableLog(store, store.uri).mark
         for seqs in ranges:

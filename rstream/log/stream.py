@@ -4,8 +4,7 @@ Regions: collected | durable (Parquet) | volatile (memory). The first write of a
 drops and counts later writes, and compares them in verify mode. A reader gets exactly the items
 that were written at a seq. A gap, a read below the low-water mark and a read past the end are three
 named errors. A full tail blocks the writer and never drops items. ``_write_lock`` serialises
-writers. ``_state`` guards all state, and no I/O runs under it. Any thread may call the listeners.
-Source: StreamScope NSDI'16.
+writers. ``_state`` guards all state; no I/O runs under it. Source: StreamScope NSDI'16.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from rstream.errors import (
 from rstream.items.batch import Items, item_schema, validate_items
 from rstream.limits import Durability, StreamLimits
 from rstream.log.background import Background, ThreadBackground
+from rstream.log.compaction import Compactor
 from rstream.log.conflicts import check_same
 from rstream.log.durable import DurableLog
 from rstream.log.flush import Flusher, FlushPolicy
@@ -61,16 +61,17 @@ class RStream:
         on_change: Callable[[], None] | None,
     ) -> None:
         self.stream_id = log.stream
-        self.payload = payload
-        self.schema = item_schema(payload)
+        self.payload, self.schema = payload, item_schema(payload)
         self.durability, self.limits = durability, limits
         self.duplicates, self._log = 0, log
         is_volatile = durability == "volatile"
         self._first_seq, next_seq = log.resume_at(start_seq, is_volatile=is_volatile)
         self._tail = VolatileTail(next_seq)
         self._clock, self._verify, self.listeners = clock, verify, Listeners(on_change)
-        self._background = background or ThreadBackground("rstream-flush")
-        self._owns_background = background is None
+        self._background, self._owns_background = (
+            background or ThreadBackground("rstream-flush"),
+            not background,
+        )
         self._state, self._write_lock = threading.Condition(), threading.Lock()
         write = SharedWriter(log, verify=verify).write if shared else log.write
         self._flusher = Flusher(
@@ -79,7 +80,7 @@ class RStream:
         self._policy = FlushPolicy(limits, is_volatile=is_volatile)
         self._failure: StreamEngineError | None = None
         self._is_timer_set = self._is_read = self._is_closed = False
-        log.finish_collecting(self._background)
+        self._compactor = Compactor(log, limits, self._background, lambda: self._is_closed)
 
     @classmethod
     def open(
@@ -387,6 +388,7 @@ class RStream:
                 self._failure = error
                 self._tail.abandon_flush()
             self._state.notify_all()
+        self._compactor.kick()
         self.listeners.call()
 
     def _raise_failure(self) -> None:

@@ -60,6 +60,15 @@ class SegmentIndex:
         """Those that reach further than any before them, in order."""
         return list(self._chain)
 
+    def covered(self) -> list[SeqRange]:
+        """Those that one of the chain holds all of, sorted."""
+        return sorted(self._covered)
+
+    def cover_of(self, seqs: SeqRange) -> SeqRange | None:
+        """The segment that is longer and holds all of ``seqs``."""
+        found = self.lookup(seqs.lo)
+        return found if found is not None and found != seqs and found.hi >= seqs.hi else None
+
     def refresh(self, segments: Iterable[SeqRange]) -> None:
         """Forget everything and know exactly ``segments``."""
         self._chain = []

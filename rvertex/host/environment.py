@@ -51,6 +51,8 @@ class HostLimits:
     checkpoint_bytes_max: int | None = None
     #: A piece of a state that is at most this large lies in the checkpoint's manifest.
     checkpoint_inline_bytes_max: int = INLINE_BYTES_MAX
+    #: So many adjacent small segments of a channel or a side output are merged into one; 0: none.
+    compact_segments_min: int = 16
     #: Longest wait for the last flush when a host is told to stop.
     flush_wait_s: float = 60.0
     report_interval_s: float = 0.1
@@ -72,11 +74,17 @@ class HostLimits:
     fsync: bool = True
     stream: StreamLimits = field(default_factory=StreamLimits)
 
-    def stream_limits(self, durability: Durability) -> StreamLimits:
-        """Those of a stream of that durability."""
-        if durability != "volatile" or self.stream.tail_bytes_max <= self.channel_bytes_max:
-            return self.stream
-        return replace(self.stream, tail_bytes_max=self.channel_bytes_max)
+    def stream_limits(self, durability: Durability, *, is_sink: bool = False) -> StreamLimits:
+        """Those of a stream of that durability.
+
+        ``is_sink``: other systems may take its new files for new rows, so none are merged.
+        """
+        stream = self.stream
+        if durability != "volatile" and not is_sink:
+            stream = replace(stream, compact_segments_min=self.compact_segments_min)
+        if durability != "volatile" or stream.tail_bytes_max <= self.channel_bytes_max:
+            return stream
+        return replace(stream, tail_bytes_max=self.channel_bytes_max)
 
 
 class HostEnvironment:
@@ -183,7 +191,7 @@ class HostEnvironment:
                 stream_id=stream_id,
                 start_seq=seq,
                 durability=edge.durability,
-                limits=self.limits.stream_limits(edge.durability),
+                limits=self.limits.stream_limits(edge.durability, is_sink=edge.is_sink),
                 background=self.background,
                 clock=self.clock,
                 verify=self.limits.verify,

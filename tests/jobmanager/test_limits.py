@@ -38,7 +38,16 @@ if TYPE_CHECKING:
 
 TESTS = ROOT / "tests"
 #: What a job is to be, not how far it may go.
-CHOICES = {"parallelism", "hosts", "host", "stream", "pace", "pace_started_us", "verify"}
+CHOICES = {
+    "parallelism",
+    "hosts",
+    "host",
+    "stream",
+    "delivery",
+    "pace",
+    "pace_started_us",
+    "verify",
+}
 #: How much of a source a step takes at most: nothing but memory and time show it
 #: (benchmarks/bench_smoke.py), as the output may not.
 STEPS = {"narrow_steps", "narrow_bytes_max"}

@@ -22,6 +22,8 @@ from tests.sim.storage import root_of
 from tests.sim.workload import hashes
 
 if TYPE_CHECKING:
+    import re
+
     from jobmanager.state.topology import StreamShape
     from tests.sim.scheduler import Scheduler
     from tests.sim.workload import Workload
@@ -84,6 +86,9 @@ class Checkers:
             self.segments += 1
             stream, lo = self._folders[match[1]], int(match[2])
             self._world.met["segment spilled"] += match[1] in self._volatile
+            self._world.met["segment merged"] += any(
+                n.startswith(match[1]) and _is_within(n, match) for n in self.blobs
+            )
             content = self._hashes(path, data)
             if len(content) != int(match[3]) - lo:
                 self._world.violate("no gap", f"{path} holds {len(content)} items")
@@ -244,6 +249,12 @@ class Checkers:
         if known is None or known[0] != data:
             known = self._contents[path] = data, read_hashes(path, data)
         return known[1]
+
+
+def _is_within(name: str, match: re.Match[str]) -> bool:
+    """Whether a file is a segment that begins or lies in the matched one."""
+    other = SEGMENT.fullmatch(name)
+    return other is not None and int(other[2]) >= int(match[2]) and int(other[3]) < int(match[3])
 
 
 def read_hashes(path: str, data: bytes) -> list[int]:

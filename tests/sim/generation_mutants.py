@@ -1,19 +1,22 @@
-"""Planted bugs of a log that is begun anew: what a successor reads is not what happened."""
+"""Planted bugs of jobs that never end: a log that is begun anew, segments that are merged."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from jobmanager.driver.root_keeper import RootKeeper
 from jobmanager.manager import takeover
 from jobmanager.storage.notice_log import NoticeLog
+from rstream.log.compaction import Compactor
 from tests.sim.decision_mutants import line
 from tests.sim.planting import Mutant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from jobmanager.state.messages import StateCopied
+    from rstream.types import SeqRange
 
 FAULTS = ("crash_manager", "mine_manager", "mine_takeover", "crash_beginning")
 
@@ -52,10 +55,29 @@ def a_replaced_manager_begins_the_log_anew() -> Mutant:
     return Mutant(RootKeeper, "look_after", look_after, kinds)
 
 
+def the_small_go_before_the_large_is_there() -> Mutant:
+    """Segments are deleted while what holds their items is only in memory."""
+    original = Compactor._merge
+
+    def merge(self: Compactor, run: Sequence[SeqRange]) -> None:
+        write = self._log.write
+
+        def deleting(items: Any) -> None:
+            for seqs in run:
+                self._log._delete(seqs)
+            write(items)
+
+        with mock.patch.object(self._log, "write", deleting):
+            original(self, run)
+
+    return Mutant(Compactor, "_merge", merge, ("crash_host", "mine_host", "crash_reader"))
+
+
 GENERATION_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     the_old_generation_goes_before_the_copy_is_durable,
     a_notice_between_copy_and_beginning_is_lost,
     a_replaced_manager_begins_the_log_anew,
+    the_small_go_before_the_large_is_there,
     line(
         "a_copy_forgets_who_ended",
         takeover,

@@ -108,6 +108,8 @@ class WatchedManager(JobManager):
         for notice in notices:
             takeover.recall(successor.job, notice)
         successor.tracker.check()
+        if self.state == "stopped":  # it listens no more, but what still comes is logged
+            return
         for vertex in self.topology.vertices:
             if not successor.job.is_retired(vertex):
                 known, kept = successor.tracker.refs(vertex), self.tracker.refs(vertex)

@@ -60,6 +60,8 @@ class Workload:
         found = {f"strategy {v.recovery.strategy}" for v in self.vertices}
         found |= {f"{edge.durability} streams" for v in self.vertices for edge in v.outputs}
         found |= {"retention"} if self.config.retain_us else set()
+        if least := self.config.host.compact_segments_min:
+            found.add(f"segments merged by {least}")
         found.add(f"generations of {self.config.log_notices_max} notices")
         return found | ({"verification"} if self.config.host.verify else set())
 
@@ -83,6 +85,8 @@ def make_workload(seed: int) -> Workload:
     productions = Random(seed * 7_919 + 11)
     generations = Random(seed * 7_919 + 13)
     config = replace(config, log_notices_max=generations.choice([1, 1, 2, 5, 10, 30, 1_000]))
+    least = generations.choice([0, 2, 2, 3, 16])
+    config = replace(config, host=replace(config.host, compact_segments_min=least))
     return Workload(
         shape.__name__,
         with_strong(vertices, productions) if productions.random() < STRONG_SHARE else vertices,

@@ -31,8 +31,9 @@ from rstream import (
 from rstream.errors import CorruptSegmentError
 from rstream.format.codec import SegmentFile
 from rstream.items.batch import Items
-from rstream.log.durable import SEAL_NAME, DurableLog, sealed_names
+from rstream.log.durable import DurableLog
 from rstream.log.overlap import remove_overlap, seal
+from rstream.store.seals import SEAL_NAME, sealed_names
 from rstream.store.segment_names import parse_segment_name
 from tests.support.content import SCHEMA, items, open_inline, read_all, small_limits
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths

@@ -1,0 +1,247 @@
+"""Many small segments become few: numbers and contents stay, for every reader, through any crash.
+
+Cannot catch: a plain reader of the folder, who may see rows twice for a moment; which is why
+outputs are not compacted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rstream import InlineBackground, MemoryBlobs, StoreError, open_reader
+from rstream.limits import StreamLimits
+from rstream.log.compaction import Compactor, next_run
+from rstream.log.durable import DurableLog
+from rstream.log.overlap import seal
+from rstream.log.reader import SegmentReader
+from rstream.store.seals import CLOSING_NAME
+from rstream.store.segment_names import parse_segment_name, segment_name
+from rstream.types import SeqRange
+from tests.support.content import items, open_inline, read_all, rows_of, small_limits
+from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
+
+if TYPE_CHECKING:
+    from rstream import BlobStore
+
+LIMITS = small_limits(segment_rows_max=1_000, compact_segments_min=4)
+ROWS = 36
+
+
+def segments(store: BlobStore) -> list[SeqRange]:
+    return [seqs for name in store.list() if (seqs := parse_segment_name(name)) is not None]
+
+
+def grow(
+    store: BlobStore, lo: int, hi: int, *, rows: int = 1, limits: StreamLimits = LIMITS
+) -> None:
+    """A segment for every so many items."""
+    stream = open_inline(store, start_seq=lo, limits=limits)
+    for seq in range(lo, hi, rows):
+        stream.write(seq, items(seq, min(seq + rows, hi)))
+        stream.flush(0)
+    stream.close()
+
+
+def compactor(store: BlobStore, limits: StreamLimits = LIMITS) -> Compactor:
+    return Compactor(DurableLog(store, "s"), limits, InlineBackground(), lambda: False)
+
+
+def check_all(store: BlobStore, hi: int, lo: int = 0) -> None:
+    found = rows_of(read_all(open_reader(store, lo)))
+    assert found == items(lo, hi).to_pylist()
+
+
+# ---- which are merged
+
+
+def test_files_are_bounded_by_the_logarithm_of_the_rows() -> None:
+    store = MemoryBlobs()
+    grow(store, 0, 40)
+    assert len(segments(store)) <= 3 * 3, "at most three of each class of 1, 4, 16 rows"
+    check_all(store, 40)
+
+
+def test_without_a_limit_nothing_is_merged() -> None:
+    store = MemoryBlobs()
+    grow(store, 0, 40, limits=small_limits())
+    assert len(segments(store)) == 40
+
+
+def sized(ranges: list[tuple[int, int]], limits: StreamLimits, size: int = 1) -> list[SeqRange]:
+    chain = [SeqRange(lo, hi) for lo, hi in ranges]
+    return next_run(chain, limits, lambda seqs: size) or []
+
+
+def test_merged_segments_have_limits_of_their_own() -> None:
+    four = [(k, k + 1) for k in range(4)]
+    assert sized(four, StreamLimits(compact_segments_min=4)) == [SeqRange(*r) for r in four]
+    assert sized(four, StreamLimits(compact_segments_min=5)) == []
+    assert sized(four, StreamLimits(compact_segments_min=4, segment_rows_max=3)) == []
+    assert sized(four, StreamLimits(compact_segments_min=4, compact_bytes_max=3)) == []
+
+
+def test_a_run_has_no_hole_and_smaller_ones_go_along() -> None:
+    limits = StreamLimits(compact_segments_min=3)
+    assert sized([(0, 1), (1, 2), (3, 4), (4, 5)], limits) == []
+    mixed = [(0, 5), (5, 6), (6, 11), (11, 40)]
+    assert sized(mixed, limits) == [SeqRange(0, 5), SeqRange(5, 6), SeqRange(6, 11)]
+
+
+# ---- who is disturbed by it
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_readers_writers_and_steps_in_any_order(data: st.DataObject) -> None:
+    """Whatever comes between two reads, each reader gets each item once."""
+    store = MemoryBlobs()
+    readers: list[tuple[SegmentReader, list[dict[str, object]]]] = []
+    end, mark = 0, 0
+    tools: list[Compactor] = []
+    for _ in range(data.draw(st.integers(1, 40))):
+        match data.draw(st.sampled_from(["write", "write", "read", "open", "step", "tool", "gc"])):
+            case "write":
+                more = data.draw(st.integers(1, 5))
+                grow(store, end, end + more, limits=small_limits())
+                end += more
+            case "open":
+                readers.append((SegmentReader(store, mark), []))
+            case "tool":  # as another writer of the stream has one, which may know less
+                tools.append(compactor(store))
+            case "step" if tools:
+                with contextlib.suppress(FileNotFoundError):
+                    data.draw(st.sampled_from(tools)).step()
+            case "gc" if all(reader.next_seq >= end for reader, _ in readers):
+                mark = end
+                DurableLog(store, "s").collect(mark)
+            case "read" if readers:
+                reader, found = data.draw(st.sampled_from(readers))
+                got = reader.read_next(data.draw(st.integers(1, 4)))
+                found.extend(rows_of([got]) if got is not None else [])
+    for reader, found in readers:
+        start = reader.next_seq - len(found)
+        found += rows_of(read_all(reader))
+        assert found == items(start, max(end, start)).to_pylist()
+
+
+def test_a_sealed_stream_keeps_what_its_seal_names() -> None:
+    """A writer that was taken for dead wakes between any two steps of who seals, and compacts."""
+    for at in range(0, 12, 2):
+        store = MemoryBlobs()
+        grow(store, 0, ROWS, limits=small_limits(), rows=7)
+        zombie = compactor(store)
+        life = Life(at)
+        with contextlib.suppress(DiedError):
+            seal(CrashingBlobs(store, life))
+        while zombie.step():
+            pass
+        names = seal(store)
+        while zombie.step():
+            pass
+        assert all(store.exists(name) for name in names), at
+        check_all(store, ROWS)
+
+
+def test_a_writer_that_looked_before_it_was_sealed_deletes_only_what_the_seal_leaves_out() -> None:
+    store = MemoryBlobs()
+    grow(store, 0, 4, limits=small_limits())
+    doomed = segments(store)
+
+    class Sleeping(MemoryBlobs):
+        """Somebody seals the stream after the look, before the first deletion."""
+
+        names: tuple[str, ...] = ()
+
+        def delete(self, path: str) -> None:
+            if not self.names:
+                Sleeping.names = seal(MemoryBlobs(self.blobs))
+            super().delete(path)
+
+    compactor(Sleeping(store.blobs)).step()
+    assert Sleeping.names == (segment_name(SeqRange(0, 4)),)
+    assert segments(store) == [SeqRange(0, 4)]
+    assert len(doomed) == 4
+    check_all(store, 4)
+
+
+def test_nothing_is_deleted_once_somebody_seals() -> None:
+    store = MemoryBlobs()
+    grow(store, 0, 4, limits=small_limits())
+    store.put(CLOSING_NAME, b"")
+    compactor(store).step()
+    assert len(segments(store)) == 5
+    check_all(store, 4)
+
+
+# ---- crashes and damage
+
+
+@pytest.mark.slow
+def test_a_process_dies_at_every_call() -> None:
+    def compact(store: BlobStore) -> None:
+        tool = compactor(store)
+        while tool.step():
+            pass
+
+    store, undisturbed = MemoryBlobs(), Life()
+    grow(store, 0, 17, limits=small_limits())
+    compact(CrashingBlobs(store, undisturbed))
+    final = segments(store)
+    for at, how in deaths(undisturbed.calls, is_atomic=True):
+        store = MemoryBlobs()
+        grow(store, 0, 17, limits=small_limits())
+        life = Life(at, how)
+        with contextlib.suppress(DiedError):
+            compact(CrashingBlobs(store, life))
+        assert life.is_dead
+        check_all(store, 17)
+        compact(store)
+        assert segments(store) == final, (at, how)
+        check_all(store, 17)
+
+
+def test_what_cannot_be_read_is_left_to_readers() -> None:
+    store = MemoryBlobs()
+    grow(store, 0, 9, limits=small_limits())
+    broken = segment_name(SeqRange(1, 2))
+    data = bytearray(store.get(broken))
+    data[len(data) // 2] ^= 0xFF
+    store.put(broken, bytes(data))
+    stream = open_inline(store, start_seq=9, limits=LIMITS)
+    for seq in range(9, 30):
+        stream.write(seq, items(seq, seq + 1))
+        stream.flush(0)
+    stream.close()
+    assert SeqRange(1, 2) in segments(store)
+    assert len(segments(store)) < 30
+
+
+def test_a_store_that_fails_is_tried_again_with_the_next_segment() -> None:
+    class Fragile(MemoryBlobs):
+        is_broken = False
+
+        def delete(self, path: str) -> None:
+            if self.is_broken:
+                raise StoreError(path, "busy")
+            super().delete(path)
+
+    store = Fragile()
+    store.is_broken = True
+    grow(store, 0, 5)
+    assert len(segments(store)) == 6
+    store.is_broken = False
+    grow(store, 5, 6)
+    assert len(segments(store)) <= 3
+    check_all(store, 6)
+
+
+@pytest.mark.parametrize("number", [1, -1])
+def test_one_segment_is_none_to_merge(number: int) -> None:
+    with pytest.raises(AssertionError):
+        StreamLimits(compact_segments_min=number)
