@@ -60,7 +60,8 @@ def _source(stage: str, vertices: list[VertexState]) -> dict[str, Any]:
     late_max = rows * _LATE_PERCENT // 100
     return {
         "source": stage,
-        "path": spec.path,
+        "path": spec.shown if spec.log is not None else spec.path,
+        "is_live": spec.log is not None,
         "rows": rows,
         "late": late,
         "policy": spec.late,
@@ -81,11 +82,12 @@ def _late_line(found: dict[str, Any], root: str) -> str:
     became = {"drop": f"dropped{kept}", "adjust": "moved to a later time"}
     most = found["delay_for_99_us"]
     most = "" if most is None else f', about "{format_us(_rounded_up(most))}" 99 %'
+    hint = "" if found.get("is_live") else '; delay="auto" finds out'
     return (
         f"late: {found['late']:,} of {found['rows']:,} rows of {found['path']} "
         f"({found['source']}) came later than delay={found['delay']} allows and were "
         f'{became[found["policy"]]}; delay="{format_us(found["delay_for_all_us"])}" would have '
-        f'kept all{most}; delay="auto" finds out'
+        f"kept all{most}{hint}"
     )
 
 

@@ -24,6 +24,7 @@ Message: TypeAlias = Any
 ASK_S_MAX = 5.0
 #: A topic whose broker gives topics no ids.
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+NO_ANSWER = "no answer"
 _MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_NOENT"}
 _MISSING |= {"UNKNOWN_TOPIC_ID"}
 _REFUSED = {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "_AUTHENTICATION"}
@@ -54,7 +55,7 @@ class Pending:
 
     def answers(self, timeout_s: float) -> dict[int, Any] | Failure:
         """What was answered for each partition, or the first failure."""
-        from confluent_kafka import KafkaException
+        from confluent_kafka import OFFSET_INVALID, KafkaException
 
         found = {}
         for partition, future in self._futures.items():
@@ -63,7 +64,9 @@ class Pending:
             except KafkaException as error:
                 return failure(error.args[0])
             except NoAnswerError:
-                return Failure("no answer")
+                return Failure(NO_ANSWER)
+            if getattr(found[partition], "offset", 0) == OFFSET_INVALID:
+                return Failure(NO_ANSWER)  # as the client says it of some that timed out
         return found
 
 

@@ -98,7 +98,7 @@ class _Planner:
             return self._offsets(partitions, text)
         kind, _, value = text.partition(":")
         if kind == "time":
-            return self._at_time(partitions, int(value) // _US_PER_MS)
+            return self._at_time(partitions, -(-int(value) // _US_PER_MS))
         assert kind == "offsets", text
         given = {int(p): int(offset) for p, offset in json.loads(value).items()}
         if sorted(given) != partitions:

@@ -31,7 +31,7 @@ def filled(broker: Broker, topic: str) -> str:
         ("earliest", "", (0, None)),
         ("latest", "", (5, None)),
         ("earliest", "latest", (0, 5)),
-        ("time:2000000", "time:4000999", (1, 3)),
+        ("time:2000000", "time:4000001", (1, 4)),
         ("time:9000000", "latest", (5, 5)),
         ("time:-1", "time:0", (0, 0)),
         ('offsets:{"0": 2, "1": 0}', 'offsets:{"0": 9, "1": 3}', (2, 9)),

@@ -1,0 +1,155 @@
+"""Jobs over topics of a real broker while they fill: what comes out is what a batch would give.
+
+Cannot catch: what a broker loses when it is killed, old records that a broker removes, and brokers
+that give topics ids; the broker of these tests does none of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import jobmanager
+from rvertex.sources.logs.kafka import buffers, reader
+from tests.support.feed import Feed, answer
+from tests.support.jobs import with_limits
+from tests.support.live import Watch, finish
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planner import Query
+    from tests.support.brokers import Broker
+
+QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
+#: A broker stays frozen so long.
+AWAY_S = 5.0
+
+
+def start(query: Query, root: Path, watch: Watch | None = None) -> jobmanager.Job:
+    return jobmanager.run(query, root=str(root), executor="local", config=QUICK, on_status=watch)
+
+
+def test_a_bounded_read_ends_where_the_topic_ended_when_it_was_planned(
+    broker: Broker, tmp_path: Path
+) -> None:
+    feed = Feed(broker, 3)
+    for second in (0, 1):
+        for partition in (0, 1):
+            feed.write(partition, second)
+    job = start(feed.query(until="latest"), tmp_path)
+    expected, sent = feed.expected(), feed.sent
+    feed.write(0, 0)
+    status = job.wait(60)
+    assert (status["state"], status["events_in"]) == ("finished", sent)
+    assert answer(job) == expected
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_fetches_of_any_size_give_the_same_sequence(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    feed = Feed(broker, 3)
+    for second in (0, 1):
+        for partition in (2, 0):
+            feed.write(partition, second, rows=100)
+    query = feed.query(until="latest", partitions=partitions)
+    digests = set()
+    for rows_max in (7, 64, 10_000):
+        monkeypatch.setattr(reader, "FETCH_ROWS_MAX", rows_max)
+        monkeypatch.setattr(buffers, "BUFFERED_ROWS_MAX", 3 * rows_max)
+        status = start(query, tmp_path / f"{rows_max}").wait(60)
+        digests.add((status["events_out"], status["output_digest"]))
+    assert len(digests) == 1
+
+
+def test_a_job_follows_a_topic_and_a_silent_partition_holds_nothing_back(
+    broker: Broker, tmp_path: Path
+) -> None:
+    feed, watch = Feed(broker, 3), Watch()
+    feed.write(0, 0)
+    feed.write(2, 0)
+    job = start(feed.query(), tmp_path, watch)
+    for second in range(1, 6):
+        watch.until(feed.was_read)
+        feed.write(0, second)
+        if second < 3:
+            feed.write(2, second)
+    watch.until(feed.was_read)
+    watch.until(lambda status: status["events_out"] >= 8 * 5)
+    assert finish(job)["state"] == "finished"
+    assert answer(job) == feed.expected()
+
+
+def test_a_job_that_is_resumed_goes_on_at_its_offsets(broker: Broker, tmp_path: Path) -> None:
+    feed, watch = Feed(broker, 2), Watch()
+    feed.write(0, 0)
+    feed.write(1, 0)
+    job = start(feed.query(), tmp_path, watch)
+    watch.until(feed.was_read)
+    job.cancel()
+    assert job.wait(30)["state"] == "cancelled"
+    feed.write(0, 1)
+    feed.write(1, 1)
+    job = jobmanager.resume(str(tmp_path), on_status=watch, config=QUICK)
+    watch.until(feed.was_read)
+    assert finish(job)["events_in"] == feed.sent
+    assert answer(job) == feed.expected()
+
+
+@pytest.mark.slow
+def test_a_broker_that_freezes_and_one_that_is_started_anew_are_waited_for(
+    own_broker: Broker, tmp_path: Path
+) -> None:
+    feed, watch = Feed(own_broker, 2), Watch()
+    feed.write(0, 0)
+    feed.write(1, 0)
+    job = start(feed.query(), tmp_path, watch)
+    watch.until(feed.was_read)
+    frozen_s = watch.status["elapsed_s"]
+    with own_broker.frozen():
+        watch.until(lambda status: status["elapsed_s"] > frozen_s + AWAY_S)
+    feed.write(0, 1)
+    feed.write(1, 1)
+    watch.until(feed.was_read)
+    stopped_s = watch.status["elapsed_s"]
+    own_broker.stop()
+    watch.until(lambda status: status["elapsed_s"] > stopped_s + AWAY_S / 2)
+    own_broker.start()
+    feed.write(0, 2)
+    feed.write(1, 2)
+    watch.until(feed.was_read)
+    assert finish(job)["state"] == "finished"
+    assert answer(job) == feed.expected()
+
+
+def test_bad_records_end_the_job_or_stand_aside(broker: Broker, tmp_path: Path) -> None:
+    feed = Feed(broker, 1)
+    feed.write(0, 0, rows=20)
+    broker.produce(feed.topic, [b"{", b'{"t": "noon"}'])
+    feed.write(0, 1, rows=20)
+    job = start(feed.query(until="latest"), tmp_path / "fail")
+    with pytest.raises(jobmanager.JobFailedError, match="partition 0, position 20: not a JSON ob"):
+        job.wait(60)
+    job = start(feed.query(until="latest", on_error="dead_letter"), tmp_path / "dead")
+    assert job.wait(60)["state"] == "finished"
+    assert answer(job) == feed.expected()
+    letters = jobmanager.read_dead_letters(str(tmp_path / "dead"))
+    assert [row["position"] for row in letters.to_pylist()] == [20, 21]
+    assert [row["value"] for row in letters.to_pylist()] == [b"{", b'{"t": "noon"}']
+    job = start(feed.query(until="latest", on_error="skip"), tmp_path / "skip")
+    assert job.wait(60)["state"] == "finished"
+    assert answer(job) == feed.expected()
+
+
+def test_a_topic_that_is_created_anew_fails_the_job(broker: Broker, tmp_path: Path) -> None:
+    feed, watch = Feed(broker, 1), Watch()
+    feed.write(0, 0)
+    job = start(feed.query(), tmp_path, watch)
+    watch.until(feed.was_read)
+    broker.delete_topic(feed.topic)
+    broker.create_topic(feed.topic)
+    feed.write(0, 0, rows=3)
+    with pytest.raises(jobmanager.JobFailedError, match="was deleted and created anew"):
+        job.wait(60)
