@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CONNECT_WAIT_S = 20.0
-#: What one call of the server may take; then its connection is given up.
+#: What a statement may take; the server ends it.
 STATEMENT_WAIT_S = 60.0
+#: When the server itself does not answer; then its connection is given up.
+ANSWER_WAIT_S = 80.0
 #: How long a writer may sleep within a transaction that a successor cannot end.
 SLEEP_IN_TRANSACTION_MS = 30_000
 #: How long ``open`` waits for a lock of an older writer, and for that writer's end.
@@ -112,7 +114,9 @@ class PostgresDestination:
 
     def commit(self, progress: DeliveryProgress) -> None:
         """Rows and progress in one transaction."""
-        self._guarded(lambda: self._prepare(progress))
+        if not self._guarded(lambda: self._prepare(progress)):
+            self.close()
+            raise DeliveryFencedError(self._name, self._epoch)
         try:
             self._limited(lambda: self._execute("COMMIT"))
         except (adbc_driver_manager.Error, TimeoutError) as error:
@@ -190,22 +194,20 @@ class PostgresDestination:
         next_seq, digest = taken[0]
         return None if next_seq is None else DeliveryProgress(next_seq, digest)
 
-    def _prepare(self, progress: DeliveryProgress) -> None:
-        """All of a transaction but its end."""
+    def _prepare(self, progress: DeliveryProgress) -> list[Any]:
+        """All of a transaction but its end; empty if another writer has taken over."""
         self._send()
         if self._sink.key:
-            self._run(self._sql.merge())
-        if not self._run(self._sql.move(self._epoch, progress)):
-            raise DeliveryFencedError(self._name, self._epoch)
+            self._execute(self._sql.merge())
+        return self._execute(self._sql.move(self._epoch, progress))
 
     def _send(self) -> None:
         if not self._in_transaction:
-            self._run("BEGIN")
+            self._execute("BEGIN")
             self._in_transaction = True
         if not self._rows:
             return
-        table = pa.Table.from_batches(self._rows, self._sent_schema()).combine_chunks()
-        self._call(lambda: self._ingest(table))
+        self._ingest(pa.Table.from_batches(self._rows, self._sent_schema()).combine_chunks())
         self._rows, self._bytes = [], 0
 
     def _sent_schema(self) -> pa.Schema:
@@ -220,9 +222,9 @@ class PostgresDestination:
                 name, table, mode="append", db_schema_name=schema, temporary=bool(self._sink.key)
             )
 
-    def _guarded(self, step: Callable[[], None]) -> None:
+    def _guarded(self, step: Callable[[], T]) -> T:
         try:
-            step()
+            return self._call(step)
         except BaseException:
             self.close()
             raise
@@ -245,7 +247,11 @@ class PostgresDestination:
     def _limited(self, operation: Callable[[], T]) -> T:
         if self._connection is None:
             raise DestinationError(self._name, "there is no connection; open it again")
-        return with_limit(operation, STATEMENT_WAIT_S + CONNECT_WAIT_S)
+        try:
+            return with_limit(operation, ANSWER_WAIT_S)
+        except TimeoutError:  # a thread is in the connection; with it the connection ends
+            self._connection = None
+            raise
 
     def _translated(self, error: Exception) -> Exception:
         state, reason = _state(error)[:2], _reason(error)

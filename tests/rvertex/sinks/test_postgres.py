@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import random
+import signal
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -249,6 +251,29 @@ def test_ended_connection_is_an_operating_error(
     cut.write(rows_of(0, k=["a"], v=[1]))
     cut.commit(progress(0, 1))
     cut.close()
+    assert postgres.query(f"SELECT v FROM {postgres_schema}.t") == [(1,)]
+
+
+def test_server_that_does_not_answer(
+    postgres: PostgresServer, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each wait has a limit; when the server goes on, the delivery does."""
+    monkeypatch.setattr("rvertex.sinks.postgres.ANSWER_WAIT_S", 0.3)
+    stuck = destination_of(postgres, f"{postgres_schema}.t", KEYED)
+    stuck.open(1)
+    ((backend,),) = postgres.query(f"SELECT backend FROM {postgres_schema}.streamscope_deliveries")
+    stuck.write(rows_of(0, k=["a"], v=[1]))
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        with pytest.raises(OperatingError, match=r"no answer in 0\.3 s"):
+            stuck.commit(progress(0, 1))
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    monkeypatch.undo()
+    assert stuck.open(1) is None
+    stuck.write(rows_of(0, k=["a"], v=[1]))
+    stuck.commit(progress(0, 1))
+    stuck.close()
     assert postgres.query(f"SELECT v FROM {postgres_schema}.t") == [(1,)]
 
 
