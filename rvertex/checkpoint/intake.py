@@ -4,7 +4,8 @@ A blob of the journal ``intake/<vertex>`` holds one or more entries
 (:mod:`rvertex.sources.logs.entries`), each with its number among the entries of its partition. An
 instance begins with a blob of its own without entries: whatever a predecessor still tries to write
 is refused from then on. So a predecessor that hangs cannot decide anything behind the successor's
-back.
+back. A blob says which instance wrote it: no two are equal, as a store takes a blob that is put
+again for the same.
 
 Invariants: (1) an entry has no effect before it is durable; (2) at most one blob is on its way;
 (3) a blob is named, and so deleted, with the first checkpoint in which all its entries took effect,
@@ -30,19 +31,26 @@ if TYPE_CHECKING:
 
 #: Instances that may begin at the same time; with more, the one that is opened gives up.
 _TRIES_MAX = 8
+_EPOCH_BYTES = 8
 
 
 class Intake:
     """The journal of one instance. Owned by the host's thread."""
 
     def __init__(
-        self, journal: Journal, log: LogInput, number: int, blobs: Sequence[tuple[int, ...]]
+        self,
+        journal: Journal,
+        log: LogInput,
+        epoch: int,
+        number: int,
+        blobs: Sequence[tuple[int, ...]],
     ) -> None:
         """``number``: of the next blob. ``blobs``: ``(number, entries of each partition)``.
 
         The entries of each partition: how many there are up to that blob.
         """
-        self._journal, self._log, self._number = journal, log, number
+        self._journal, self._log = journal, log
+        self._epoch, self._number = epoch, number
         #: Blobs that no announced checkpoint has named, as ``blobs``.
         self._unnamed = list(blobs)
         self._told = list(blobs[-1][1:]) if blobs else [c.entries for c in log.channels]
@@ -71,7 +79,7 @@ class Intake:
         for entry in entries:
             assert entry.index == self._told[entry.partition], (entry, self._told)
             self._told[entry.partition] += 1
-        number, data = self._number, encode_entries(entries)
+        number, data = self._number, _encode(self._epoch, entries)
         self._number += 1
         self._unnamed.append((number, *self._told))
         stored = background.submit(lambda: self._journal.append(number, data))
@@ -107,7 +115,7 @@ class Intake:
         del self._unnamed[: len(names)]
 
 
-def open_intake(spec: VertexSpec, log: LogInput, store: BlobStore) -> Intake:
+def open_intake(spec: VertexSpec, log: LogInput, store: BlobStore, epoch: int) -> Intake:
     """The journal of an instance that begins where ``log`` stands; tells ``log`` its entries.
 
     Raises:
@@ -117,21 +125,21 @@ def open_intake(spec: VertexSpec, log: LogInput, store: BlobStore) -> Intake:
     journal = Journal(store, f"{INTAKE}/{spec.id}")
     for _ in range(_TRIES_MAX - 1):
         try:
-            return _open(journal, log)
+            return _open(journal, log, epoch)
         except OvertakenError:
             continue  # what the other has written is to be read
-    return _open(journal, log)
+    return _open(journal, log, epoch)
 
 
-def _open(journal: Journal, log: LogInput) -> Intake:
+def _open(journal: Journal, log: LogInput, epoch: int) -> Intake:
     numbers = journal.numbers()
     number = numbers[-1] + 1 if numbers else 0
-    journal.append(number, encode_entries([]))
+    journal.append(number, _encode(epoch, []))
     told = [channel.entries for channel in log.channels]
     blobs: list[tuple[int, ...]] = []
     found: list[LogEntry] = []
     for at, data in zip(numbers, journal.read(numbers), strict=True):
-        entries = decode_entries(data)
+        entries = decode_blob(data)
         for entry in entries:
             if entry.index > told[entry.partition]:
                 raise CorruptJournalError(journal.name(at), "an entry before it is gone")
@@ -139,4 +147,13 @@ def _open(journal: Journal, log: LogInput) -> Intake:
         found += entries
         blobs.append((at, *told))
     log.decide(found)
-    return Intake(journal, log, number + 1, [*blobs, (number, *told)])
+    return Intake(journal, log, epoch, number + 1, [*blobs, (number, *told)])
+
+
+def decode_blob(data: bytes) -> list[LogEntry]:
+    """The entries of a blob of the journal."""
+    return decode_entries(data[_EPOCH_BYTES:])
+
+
+def _encode(epoch: int, entries: Sequence[LogEntry]) -> bytes:
+    return epoch.to_bytes(_EPOCH_BYTES, "little") + encode_entries(entries)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from rstream.limits import Durability
     from rvertex.host.wiring import StreamService, Wiring
     from rvertex.messages import Confirm, Endpoint, HostNotice, Locate
+    from rvertex.sources.logs.protocol import LogReader
+    from rvertex.sources.spec import SourcePartition
     from rvertex.vertex.spec import InputChannel, OutputEdge, VertexSpec
 
 
@@ -207,6 +209,10 @@ class HostEnvironment:
     def set_aside_damaged(self, channel: InputChannel, seq: int) -> None:
         """A segment of a channel could not be read: its writer must write it again."""
         set_aside_damaged(self._open_store(channel.uri), channel.stream, seq)
+
+    def open_log(self, source: SourcePartition, positions: Sequence[int]) -> LogReader:
+        """A reader of the live log of a source."""
+        return self._wiring.open_log(source, positions, self.wake)
 
     def publish(self, streams: Sequence[RStream], epoch: int) -> None:
         """Let readers have the streams of an instance."""

@@ -296,7 +296,8 @@ class Host:
         if order.vertex in self._runners or order.vertex in self._starting or self._is_leaving:
             return
         spec, env = self._vertices[order.vertex], self._env
-        opening = env.background.submit(lambda: prepare_instance(spec, order.checkpoint, env))
+        checkpoint, epoch = order.checkpoint, order.epoch
+        opening = env.background.submit(lambda: prepare_instance(spec, checkpoint, epoch, env))
         opening.add_done_callback(lambda _: self._wake.set())
         self._starting[order.vertex] = _Starting(order, opening)
 

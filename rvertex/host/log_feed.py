@@ -20,7 +20,6 @@ from rstream.items.dictionaries import batch_bytes
 from rvertex.messages import LogProgress
 from rvertex.sources.logs.entries import LogEntry
 from rvertex.sources.logs.errors import LostInputError
-from rvertex.sources.logs.opening import open_log
 from rvertex.sources.logs.protocol import FileLog
 from rvertex.vertex.idle import Moment, PartitionFacts, promises
 
@@ -64,9 +63,7 @@ class LogFeed:
         self._partitions = [_Partition(self._started_s) for _ in log.channels]
         #: Where each partition's reader goes on.
         self._read_to = [channel.position for channel in log.channels]
-        self._reader: LogReader = open_log(
-            source, tuple(self._read_to), env.clock, env.wake, env.background
-        )
+        self._reader: LogReader = env.open_log(source, tuple(self._read_to))
         if isinstance(self._reader, FileLog):
             self._reader.enter(log.files())
         self._is_finishing = False

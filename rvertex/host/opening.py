@@ -52,7 +52,9 @@ class PreparedInstance:
             stream.close(flush=False)
 
 
-def prepare_instance(spec: VertexSpec, checkpoint: str, env: HostEnvironment) -> PreparedInstance:
+def prepare_instance(
+    spec: VertexSpec, checkpoint: str, epoch: int, env: HostEnvironment
+) -> PreparedInstance:
     """Prepare an instance at a checkpoint; an empty name means the initial snapshot.
 
     A strong vertex starts from its newest production, at or after that checkpoint.
@@ -79,7 +81,7 @@ def prepare_instance(spec: VertexSpec, checkpoint: str, env: HostEnvironment) ->
     )
     if snapshot is not None:
         vertex.load(snapshot)
-    intake = None if vertex.log is None else open_intake(spec, vertex.log, env.store)
+    intake = None if vertex.log is None else open_intake(spec, vertex.log, env.store, epoch)
     pace = _open_pace(spec, env)
     seqs = vertex.output_seqs if history is None else history.output_seqs
     return PreparedInstance(

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from rstream import ThreadBackground, open_store
 from rstream.clock import SystemClock
 from rstream.transport.flight import CLOSE_WAIT_S, ControlClient, RemoteReader, StreamServer
+from rvertex.sources.logs.opening import open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rstream import RStream, StreamReader
     from rstream.clock import Clock
     from rstream.items.batch import Items
     from rstream.log.background import Background
     from rstream.store.protocol import BlobStore
+    from rvertex.sources.logs.protocol import LogReader
+    from rvertex.sources.spec import SourcePartition
 
 BACKGROUND_THREADS = 2
 
@@ -120,6 +123,12 @@ class Wiring(Protocol):
         """
         ...
 
+    def open_log(
+        self, source: SourcePartition, positions: Sequence[int], wake: Callable[[], None]
+    ) -> LogReader:
+        """A reader of the live log of a source, each partition from its position on."""
+        ...
+
     def close(self) -> None:
         """Release what this wiring owns."""
         ...
@@ -177,6 +186,12 @@ class FlightWiring:
         )
         self._readers.add(reader)
         return reader
+
+    def open_log(
+        self, source: SourcePartition, positions: Sequence[int], wake: Callable[[], None]
+    ) -> LogReader:
+        """See Wiring."""
+        return open_log(source, positions, self.clock, wake, self.background)
 
     def close(self) -> None:
         """See Wiring. The readers are closed; their threads end before the process may."""

@@ -2,7 +2,8 @@
 
 ``--kinds crash_host,zombie`` restricts the faults, ``--kinds none`` leaves them out; ``--trace``
 prints the last events of a failed run; ``--stats`` which faults, strategies and notices were met;
-``--workload W`` runs the job of seed W under the faults of each seed.
+``--workload W`` runs the job of seed W under the faults of each seed; ``--live`` jobs over live
+logs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def main() -> int:
     seeds: Counter[str] = Counter()
     totals: Counter[str] = Counter()
     for seed in range(options.seed, options.seed + options.runs):
-        outcome = simulate(seed, kinds, workload_seed=options.workload)
+        outcome = simulate(seed, kinds, workload_seed=options.workload, live=options.live)
         totals.update(
             steps=outcome.steps,
             hosts=outcome.hosts,
@@ -64,6 +65,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", default="all")
     parser.add_argument("--workload", type=int, help="the job of this seed, whatever the faults")
+    parser.add_argument("--live", action="store_true", help="jobs over live logs")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many")
     parser.add_argument("--trace", type=int, default=0, help="lines to show of a failed run")
     parser.add_argument("--stats", action="store_true", help="what the runs have met")

@@ -17,6 +17,7 @@ from rstream.items.batch import SEQ
 from rstream.store.segment_names import parse_segment_name
 from rvertex.checkpoint.codec import load_checkpoint
 from rvertex.errors import CorruptCheckpointError
+from tests.sim.live_workload import INTAKE, entries_of, expected_of
 from tests.sim.shadow import HOME, NOTICES, SEGMENT, Shadow, read_table
 from tests.sim.storage import root_of
 from tests.sim.workload import hashes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from jobmanager.state.topology import StreamShape
     from tests.sim.scheduler import Scheduler
+    from tests.sim.storage import Disk
     from tests.sim.workload import Workload
 
 MARK = "_low_water_mark"
@@ -55,6 +57,16 @@ class Checkers:
         }
         self._roots = {stream: root for root, stream in self._folders.items()}
         self._schemas = {str(v.id): v.state_schema for v in workload.vertices}
+        self._live = {
+            str(v.id) for v in workload.vertices if v.source and v.source.spec.log is not None
+        }
+        self._partitions = {
+            str(v.id): [unit.stream for unit in v.source.units]
+            for v in workload.vertices
+            if v.source is not None
+        }
+        #: Set once there is one.
+        self.disk: Disk | None = None
         self._seen: dict[tuple[str, int], int] = {}
         self._marks: dict[str, int] = {}
         self._positions: dict[str, dict[str, Position]] = {}
@@ -67,6 +79,8 @@ class Checkers:
         #: Root of a stream -> its segments, as they are while ``recoverable`` looks.
         self._ranges: dict[str, list[tuple[int, int]]] = {}
         self.segments = self.checkpoints = self.deletions = 0
+        #: Blobs of the journals of live sources, also those that were deleted.
+        self.intake: dict[str, bytes] = {}
         #: The job has ended: files may go that no recovery needs any more.
         self.is_over = False
 
@@ -93,7 +107,11 @@ class Checkers:
             if len(content) != int(match[3]) - lo:
                 self._world.violate("no gap", f"{path} holds {len(content)} items")
             self.no_conflict(stream, lo, content)
-            self.as_uninterrupted(stream, lo, content)
+            if self._workload.log is None:
+                self.as_uninterrupted(stream, lo, content)
+        elif path.startswith(INTAKE):
+            self.intake[path] = data
+            self.promises_stand_behind_what_was_fetched(path, data)
 
     def on_delete(self, path: str) -> None:
         """Something is gone for ever."""
@@ -135,7 +153,9 @@ class Checkers:
             ).snapshot
         except CorruptCheckpointError:  # of a fenced instance, whose parts are gone: no one asks
             return
-        position = (*snapshot.inputs, *snapshot.outputs)
+        # The instances of a live source read its partitions in turns of their own.
+        inputs = () if vertex in self._live else snapshot.inputs
+        position = (*inputs, *snapshot.outputs)
         mine = self._positions.setdefault(vertex, {})
         if mine.setdefault(path, position) != position:
             self._world.violate("snapshots are ordered", f"{path}: {mine[path]}, then {position}")
@@ -224,6 +244,31 @@ class Checkers:
                 break
             end = max(end, hi)
         return start, end
+
+    def promises_stand_behind_what_was_fetched(self, path: str, data: bytes) -> None:
+        """A partition is found idle only where the instance has offered all it has fetched."""
+        assert self.disk is not None
+        vertex = path.removeprefix(INTAKE).rpartition("/")[0]
+        for entry in entries_of({path: data})[vertex]:
+            number = self._partitions[vertex][entry.partition]
+            fetched = self.disk.fetched.get((self.disk.writer, number), 0)
+            self._world.met[f"entry {entry.kind}"] += 1
+            if entry.kind == "advance" and fetched > entry.position:
+                detail = f"{path}: partition {number} at {entry.position}, fetched to {fetched}"
+                self._world.violate("no promise ahead of a fetched row", detail)
+
+    def follows_from_log_and_journal(self) -> None:
+        """Whatever was durable of a live job is what its log and its journals say."""
+        try:
+            self._workload.expected.update(expected_of(self._workload, self.intake))
+        except AssertionError as error:
+            self._world.violate("entries fit the log", str(error))
+            return
+        for (stream, seq), value in sorted(self._seen.items()):
+            known = self._workload.expected.get(stream, [])
+            if seq >= len(known) or known[seq] != value:
+                self._world.violate("follows from log and journal", f"{stream} seq {seq}")
+                return
 
     def output_is_complete(self) -> None:
         """No gap, no duplicate: the sinks hold each item of the uninterrupted run once."""

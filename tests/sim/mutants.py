@@ -39,6 +39,7 @@ from tests.sim.decision_mutants import DECISION_MUTANTS
 from tests.sim.frame_mutants import LINE_MUTANTS
 from tests.sim.generation_mutants import GENERATION_MUTANTS
 from tests.sim.killers import KILLERS
+from tests.sim.live_mutants import LIVE_MUTANTS
 from tests.sim.planting import Mutant
 from tests.sim.power_mutants import POWER_MUTANTS
 from tests.sim.recovery_mutants import RECOVERY_MUTANTS
@@ -256,6 +257,7 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     *POWER_MUTANTS,
     *DECISION_MUTANTS,
     *GENERATION_MUTANTS,
+    *LIVE_MUTANTS,
 )
 
 
@@ -267,7 +269,7 @@ def hunt(make: Callable[[], Mutant], runs_max: int = RUNS_MAX) -> Outcome | None
     mutant = make()
     others = range(FIRST_SEED, FIRST_SEED + runs_max - 1)
     for seed in (KILLERS.get(make.__name__, FIRST_SEED + runs_max), *others):
-        outcome = simulate(seed, mutant.kinds, mutant.planted)
+        outcome = simulate(seed, mutant.kinds, mutant.planted, live=mutant.live)
         if not outcome.is_ok:
             _check_that_it_applies(make.__name__, outcome)
             _check_that_it_is_the_reason(seed, mutant)
@@ -277,7 +279,7 @@ def hunt(make: Callable[[], Mutant], runs_max: int = RUNS_MAX) -> Outcome | None
 
 def _check_that_it_is_the_reason(seed: int, mutant: Mutant) -> None:
     """The same run without it breaks no law."""
-    outcome = simulate(seed, mutant.kinds)
+    outcome = simulate(seed, mutant.kinds, live=mutant.live)
     if not outcome.is_ok:
         kinds = ",".join(mutant.kinds) or "none"
         sys.exit(f"make sim RUNS=1 SEED={seed} KINDS={kinds} fails: {outcome.violations[0]}")

@@ -24,6 +24,8 @@ class Mutant:
     kinds: tuple[str, ...] = ()
     #: Further replacements of the same mutant.
     more: tuple[tuple[Any, str, Any], ...] = ()
+    #: It shows in jobs over live logs.
+    live: bool = False
 
     @contextmanager
     def planted(self) -> Iterator[None]:

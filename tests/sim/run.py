@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rstream.log.overlap import seal
 from tests.sim.checkers import Checkers
 from tests.sim.faults import KINDS, inject
+from tests.sim.live_workload import make_live_workload
 from tests.sim.scheduler import Process, Scheduler
 from tests.sim.storage import Disk, FaultyBlobs, root_of
 from tests.sim.workload import make_workload
@@ -56,12 +57,17 @@ def simulate(
     mutation: Callable[[], AbstractContextManager[object]] = nullcontext,
     *,
     workload_seed: int | None = None,
+    live: bool = False,
 ) -> Outcome:
     """Run one job under one seed; ``mutation`` is in force after the right answer is known.
 
     ``workload_seed``: run the job of another seed, under the faults and orders of this one.
+    ``live``: the job reads a live log.
     """
-    workload = make_workload(seed if workload_seed is None else workload_seed)
+    make = make_live_workload if live else make_workload
+    workload = make(seed if workload_seed is None else workload_seed)
+    if live:  # what is expected becomes known at the end
+        workload = replace(workload, expected={})
     with mutation():
         return _simulate(seed, kinds, workload)
 
@@ -71,11 +77,14 @@ def _simulate(seed: int, kinds: Sequence[str], workload: Workload) -> Outcome:
     checkers = Checkers(scheduler, workload)
     scheduler.look = checkers.look
     disk = Disk(scheduler, checkers.on_put, checkers.on_delete, checkers.blobs)
+    checkers.disk = disk
     world = World(seed, workload, disk, scheduler)
     faults = inject(world, kinds) if kinds else []
     world.run()
     checkers.look()
     if not scheduler.violations:
+        if workload.log is not None:
+            checkers.follows_from_log_and_journal()
         _finish(scheduler, disk, checkers, workload.sinks)
     return Outcome(
         seed,

@@ -50,6 +50,10 @@ class Disk:
     #: Process -> operations until it dies inside one, and how: before, torn, after.
     mines: dict[str, tuple[int, str]] = field(default_factory=dict)
     unsynced: dict[str, Unsynced] = field(default_factory=dict)
+    #: Who put last.
+    writer: str = ""
+    #: By process and partition of the live log, how far it was fetched.
+    fetched: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def note_unsynced(self, full: str, machine: str, *, name: bool, content: bool) -> None:
         """Something is about to happen to a blob, of which this is not synced."""
@@ -100,6 +104,7 @@ class FaultyBlobs(MemoryBlobs):
         content = not (self._fsync and self.syncs_content)
         self._disk.note_unsynced(full, self._process.name, name=name, content=content)
         super().put(path, data)
+        self._disk.writer = self._process.name
         self._disk.on_put(full, bytes(data))
         if how:
             self._die(how, full)

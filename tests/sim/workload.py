@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from planner.api.sources import Cti, Event
     from planner.physical.plan import PhysicalPlan
     from rvertex.vertex.spec import Durability, Strategy, VertexSpec
+    from tests.sim.live_log import LiveLog
 
 ROOT = "blobs://job"
 MS = 1_000
@@ -52,8 +53,10 @@ class Workload:
     sinks: tuple[tuple[str, str], ...]
     config: JobConfig
     hosts: int
-    #: Stream -> content hash of each of its items, by seq.
+    #: Stream -> content hash of each of its items, by seq. Of a live job known at the end.
     expected: dict[str, list[int]]
+    #: What a live job reads.
+    log: LiveLog | None = None
 
     def features(self) -> set[str]:
         """Which strategies and durabilities it has, and what else is not in every job."""

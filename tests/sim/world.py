@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING
 
 from rstream.errors import OperatingError
 from rvertex.host.host import Host, HostSpec
+from tests.sim.live_log import LiveReader
 from tests.sim.managers import ManagerProcess
 from tests.sim.network import ControlLink, Network, SimReader, StreamService
 from tests.sim.scheduler import Process, Scheduler, SimBackground, SimClock, idle_s
 from tests.sim.storage import Disk, FaultyBlobs, root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rstream.clock import Clock
     from rstream.log.background import Background
     from rstream.store.protocol import BlobStore
+    from rvertex.sources.spec import SourcePartition
     from tests.sim.watched import WatchedManager
     from tests.sim.workload import Workload
 
@@ -85,6 +87,14 @@ class SimWiring:
             on_change=on_change,
             durable_first=durable_first,
         )
+
+    def open_log(
+        self, source: SourcePartition, positions: Sequence[int], wake: Callable[[], None]
+    ) -> LiveReader:
+        log = self._world.workload.log
+        assert log is not None
+        world, fetched = self._world.scheduler, self._world.disk.fetched
+        return LiveReader(log, world, self._process, source, positions, fetched)
 
     def close(self) -> None:
         self.background.close()

@@ -68,7 +68,7 @@ def _dead(number: int, row: Row) -> dict[str, object]:
 def log_vertex(partitions: int, *, delay_us: int, cti_every_us: int, replays: bool) -> VertexSpec:
     """A source vertex over such a log, with side outputs and no operator."""
     spec = SourceSpec(
-        format="kafka",
+        format="json",
         path="",
         schema=PAYLOAD,
         columns=PAYLOAD,

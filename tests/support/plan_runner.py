@@ -74,7 +74,7 @@ def run_plan(
     schedule = schedule or Schedule((0,), rows_max)
     streams: Streams = defaultdict(list)
     for vertex_id in plan.topological_order():
-        _run_vertex(plan.vertex(vertex_id), streams, schedule)
+        run_vertex(plan.vertex(vertex_id), streams, schedule)
     return streams
 
 
@@ -94,7 +94,8 @@ def sorted_rows(table: pa.Table) -> list[dict[str, object]]:
     return sorted(table.to_pylist(), key=lambda row: (row[VS], row[VE], repr(row)))
 
 
-def _run_vertex(spec: VertexSpec, streams: Streams, schedule: Schedule) -> None:
+def run_vertex(spec: VertexSpec, streams: Streams, schedule: Schedule) -> None:
+    """All that a vertex writes, given what others have written; added to ``streams``."""
     vertex = RVertex(spec, pending_rows_max=1_000_000)
     inputs = _source_rows(spec) if spec.source is not None else _channels(spec, streams)
     last: tuple[int, ...] = ()

@@ -1,0 +1,105 @@
+"""Planted bugs of live sources: what chance or the clock decides is not what a successor reads.
+
+See :mod:`tests.sim.mutants`. They run over the jobs of :mod:`tests.sim.live_workload`.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from rvertex.checkpoint import intake
+from rvertex.checkpoint.intake import Intake
+from rvertex.host.log_feed import LogFeed
+from rvertex.vertex.idle import PartitionFacts
+from rvertex.vertex.log_channel import LogChannel
+from tests.sim.planting import Mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rvertex.sources.logs.entries import LogEntry
+
+CRASHES = ("crash_host", "crash_all", "mine_host")
+ZOMBIES = ("zombie", "partition", "cut_control")
+
+
+def a_choice_is_not_written_down() -> Mutant:
+    """Entries take effect, and only this instance knows them."""
+
+    def write(self: Any, entries: Sequence[LogEntry], background: Any, wake: Any) -> None:
+        for entry in entries:
+            self._told[entry.partition] += 1
+        stored: Future[str] = Future()
+        stored.set_result("")
+        self._pending = tuple(entries), stored
+
+    return Mutant(Intake, "write", write, CRASHES, live=True)
+
+
+def a_choice_is_written_down_after_its_use() -> Mutant:
+    """Entries take effect while they are on their way."""
+    original = Intake.write
+
+    def write(self: Any, entries: Sequence[LogEntry], background: Any, wake: Any) -> None:
+        self._log.decide(entries)
+        original(self, entries, background, wake)
+
+    kinds = (*CRASHES, "slow_store")
+    more = ((Intake, "holds", lambda self, partition: False),)
+    return Mutant(Intake, "write", write, kinds, more, live=True)
+
+
+def rows_overtake_an_entry_on_its_way() -> Mutant:
+    """A partition is read on while an entry of it is not durable."""
+    kinds = ("slow_store",)
+    return Mutant(Intake, "holds", lambda self, partition: False, kinds, live=True)
+
+
+def a_partition_is_silent_though_rows_were_fetched() -> Mutant:
+    """A timer alone decides, not what the log says of its end."""
+    is_idle = lambda self, now_s, after_s: not self.is_ended  # noqa: E731
+    return Mutant(PartitionFacts, "is_idle", is_idle, live=True)
+
+
+def the_cut_off_use_rows() -> Mutant:
+    """An instance goes on though its job manager has not confirmed it for long."""
+    return Mutant(LogFeed, "_has_lease", lambda self: True, ZOMBIES, live=True)
+
+
+def instances_begin_with_equal_blobs() -> Mutant:
+    """As it was before it was thought through: a store takes an equal blob for the same."""
+    original = intake._encode
+    encode = lambda epoch, entries: original(0, entries)  # noqa: E731
+    return Mutant(intake, "_encode", encode, (*ZOMBIES, "slow_store"), live=True)
+
+
+def entries_go_with_any_checkpoint() -> Mutant:
+    """Blobs are named whose entries have not taken effect."""
+
+    def names(self: Any) -> tuple[str, ...]:
+        return tuple(self._journal.name(number) for number, *_ in self._unnamed)
+
+    return Mutant(Intake, "names", names, CRASHES, live=True)
+
+
+def a_state_forgets_its_entries() -> Mutant:
+    """What took effect before the snapshot takes effect again."""
+    original = LogChannel.load
+
+    def load(self: Any, books: dict[str, Any], reorder: Any) -> None:
+        original(self, {**books, "entries": max(0, books["entries"] - 1)}, reorder)
+
+    return Mutant(LogChannel, "load", load, CRASHES, live=True)
+
+
+LIVE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
+    a_choice_is_not_written_down,
+    a_choice_is_written_down_after_its_use,
+    rows_overtake_an_entry_on_its_way,
+    a_partition_is_silent_though_rows_were_fetched,
+    the_cut_off_use_rows,
+    instances_begin_with_equal_blobs,
+    entries_go_with_any_checkpoint,
+    a_state_forgets_its_entries,
+)

@@ -1,0 +1,160 @@
+"""Jobs over a live log, and what their streams must hold, given what was written down on the way.
+
+The right answer is not known beforehand: it follows from the rows of the log and from the entries
+that became durable. So it is worked out at the end, from all entries that were ever put.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from functools import lru_cache
+from random import Random
+from typing import TYPE_CHECKING
+
+from planner import Stream, agg, col, tumbling
+from planner.logical.nodes import Source
+from planner.physical.lower import lower
+from rvertex.checkpoint.intake import decode_blob
+from rvertex.sources.spec import LogSpec, SourceSpec, Unit
+from rvertex.vertex.rvertex import RVertex
+from tests.sim.live_log import PAYLOAD, LiveLog, LiveRow
+from tests.sim.scheduler import START_US
+from tests.sim.workload import (
+    MS,
+    ROOT,
+    WORKLOADS_MAX,
+    Workload,
+    _config,
+    _mix_durability,
+    _with_options,
+    hashes,
+)
+from tests.support.plan_runner import Schedule, run_vertex
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner import Query
+    from rvertex.sources.logs.entries import LogEntry
+    from rvertex.vertex.spec import VertexSpec
+    from tests.support.plan_runner import Streams
+
+INTAKE = "job/intake/"
+_CHECKSUM_BYTES = 16
+IDLE_AFTER_US = 300 * MS
+LEASE_S = 0.3
+
+
+@lru_cache(maxsize=WORKLOADS_MAX)
+def make_live_workload(seed: int) -> Workload:
+    """The live job of a seed."""
+    random = Random(seed * 7_919 + 17)
+    log = _log(random)
+    spec = SourceSpec(
+        format="json",
+        path="live",
+        schema=PAYLOAD,
+        columns=PAYLOAD,
+        vs="t",
+        delay_us=random.choice([0, 20 * MS, 300 * MS]),
+        log=LogSpec(
+            idle=random.choice(["follow", "follow", "follow", "clock", "wait"]),
+            idle_after_us=IDLE_AFTER_US,
+            is_bounded=True,
+        ),
+    )
+    units = tuple(Unit("live", stream=k, until=end) for k, end in enumerate(log.ends))
+    stream = Stream(Source(spec, random.choice([1, 1, 2, len(units)]), "live"))
+    shape = random.choice([_windows, _rows])
+    plan = lower(
+        shape(stream),
+        root=ROOT,
+        parallelism=random.choice([1, 2]),
+        cti_every="50ms",
+        discover=lambda _: units,
+    )
+    vertices = _mix_durability(plan.vertices, random)
+    config = _with_options(_config(random), random)
+    host = replace(config.host, lease_s=LEASE_S, verify=False)
+    config = replace(config, host=host, retain_us=0, straggler_after_s=10.0)
+    return Workload(
+        f"live {shape.__name__}",
+        vertices,
+        tuple(plan.sink_streams()),
+        config,
+        random.choice([1, 2, 3]),
+        {},
+        log,
+    )
+
+
+def _windows(stream: Stream) -> Query:
+    """Late rows and CTIs decide what a window holds and when it closes."""
+    window = stream.group_by("k").window(tumbling("200ms"))
+    return window.agg(n=agg.count(), last=agg.last("x")).to_parquet()
+
+
+def _rows(stream: Stream) -> Query:
+    return stream.filter(col("x") > -40).to_parquet()
+
+
+def _log(random: Random) -> LiveLog:
+    """Rows over some ten seconds, ties, gaps; each partition is silent now and then."""
+    over_s = random.uniform(6.0, 20.0)
+    partitions, ends = [], []
+    for _ in range(random.choice([1, 2, 2, 3])):
+        rows: list[LiveRow] = []
+        at_s, position = random.uniform(0.0, 1.0), 0
+        while at_s < over_s:
+            late_us = random.choice([0, 0, 5, 20, 400]) * MS
+            time = START_US + int(at_s * 100) * 10 * MS - late_us
+            rows.append(
+                LiveRow(at_s, position, time, random.randint(0, 4), random.randint(-50, 50))
+            )
+            position += random.choice([1, 1, 1, 4])
+            silence_s = random.uniform(1.0, 5.0) if random.random() < 0.05 else 0.0
+            at_s += random.choice([0.0, 0.02, 0.1, 0.2]) + silence_s
+        partitions.append(tuple(rows))
+        ends.append(position)
+    return LiveLog(tuple(partitions), tuple(ends), over_s)
+
+
+def entries_of(puts: Mapping[str, bytes]) -> dict[str, list[LogEntry]]:
+    """By vertex the entries of all blobs of its journal, in order."""
+    found: dict[str, list[LogEntry]] = defaultdict(list)
+    for path in sorted(puts):
+        vertex = path.removeprefix(INTAKE).rpartition("/")[0]
+        found[vertex] += decode_blob(puts[path][:-_CHECKSUM_BYTES])
+    return found
+
+
+def expected_of(workload: Workload, puts: Mapping[str, bytes]) -> dict[str, list[int]]:
+    """What every stream must hold: content hash of each item, by seq."""
+    assert workload.log is not None
+    entries, streams = entries_of(puts), defaultdict(list)
+    for spec in workload.vertices:
+        if spec.source is None:
+            run_vertex(spec, streams, Schedule((0,)))
+        else:
+            _run_source(spec, workload.log, entries[spec.id], streams)
+    return {
+        stream: [h for items in pieces for h in hashes(items.batch)]
+        for stream, pieces in streams.items()
+    }
+
+
+def _run_source(
+    spec: VertexSpec, log: LiveLog, entries: Sequence[LogEntry], streams: Streams
+) -> None:
+    """All of the log at once."""
+    vertex = RVertex(spec, pending_rows_max=1_000_000)
+    assert vertex.log is not None
+    assert spec.source is not None
+    vertex.log.decide(entries)
+    for k, unit in enumerate(spec.source.units):
+        vertex.log.offer(k, log.rows(unit.stream, 0, log.over_s, 1_000_000))
+    while (result := vertex.execute()) is not None:
+        for stream, items in zip(spec.output_streams, result.outputs, strict=True):
+            if items is not None:
+                streams[stream].append(items)
