@@ -99,7 +99,7 @@ def vertex_table(
     "durable seq" is that of the output stream that is least far.
     """
     title = f"{status['job']}: {status['state']}"
-    title += _lost_rows(status)
+    title += _lost_rows(status) + _waiting(status)
     if status.get("error"):
         title += f": {in_one_line(status['error'])}"
     table = Table(
@@ -112,9 +112,25 @@ def vertex_table(
     for row in status["vertices"]:
         cells = _cells(row, None if rates is None else rates[row["vertex"]])
         table.add_row(*(cells[name] for name in columns))
-        for cells in _instance_cells(row):
+        for cells in [*_log_cells(row), *_instance_cells(row)]:
             table.add_row(*(cells.get(name, "") for name in columns))
     return table
+
+
+def _log_cells(row: dict[str, Any]) -> list[dict[str, str]]:
+    """A line for each partition of a live log: what is left of it, how old its newest row is."""
+    if row["state"] == "finished":
+        return []
+    return [
+        {
+            "vertex": f"  log {log['partition']}",
+            "state": log["state"],
+            "host": "slowest" if log["holds_back"] else "",
+            "events in": "-" if log["lag_rows"] is None else f"{log['lag_rows']:,} left",
+            "CTI lag": _lag(log["lag_s"]),
+        }
+        for log in row.get("logs", [])
+    ]
 
 
 def _instance_cells(row: dict[str, Any]) -> list[dict[str, str]]:
@@ -164,7 +180,7 @@ def progress_line(status: dict[str, Any], rates: dict[str, float]) -> str:
         f"{status['events_in']:,} events in, {status['events_out']:,} out, "
         f"{sum(rates.values()):,.0f} events/s, CTI lag {_lag(max(lags, default=None))}, "
         f"{sum(row['tail_bytes'] for row in rows) / _MIB:.1f} MiB in tails, "
-        f"{status['restarts']} restarts{_lost_rows(status)}"
+        f"{status['restarts']} restarts{_lost_rows(status)}{_waiting(status)}"
     )
     return f"{text}: {in_one_line(status['error'])}" if status["error"] else text
 
@@ -190,6 +206,12 @@ def _lost_rows(status: dict[str, Any]) -> str:
     """Rows that are not in the answer, where there are any."""
     kinds = {"late": status.get("late_events", 0), "poisoned": status.get("poisoned_events", 0)}
     return "".join(f", {n:,} {kind}" for kind, n in kinds.items() if n)
+
+
+def _waiting(status: dict[str, Any]) -> str:
+    """What sources wait for besides rows, such as a broker that is away."""
+    found = [row["waiting"] for row in status["vertices"] if row.get("waiting")]
+    return f", waits for {in_one_line(found[0])}" if found else ""
 
 
 def _lag(seconds: float | None) -> str:

@@ -7,6 +7,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.driver.log_report import held_back_by, logs_of
 from jobmanager.driver.lost_rows import late_sources
 from jobmanager.manager.hosts import drain_refusals
 from jobmanager.state.job_state import OPEN_STATES
@@ -36,7 +37,10 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
     """The job as it stands; only JSON types."""
     states = manager.vertices.values()
     newest = max((v.max_vs for v in states), default=MIN_TIME)
-    rows = [_vertex(manager, v, newest) for v in states]
+    holding = held_back_by(states)
+    rows = [
+        _vertex(manager, v, newest) | {"logs": logs_of(v, holding, now_us=now_us)} for v in states
+    ]
     why_not = drain_refusals(manager.job)
     return {
         "state": manager.state,
@@ -93,6 +97,7 @@ def _vertex(manager: JobManager, vertex: VertexState, newest_us: int) -> dict[st
         "poisoned_events": vertex.counts.poisoned_events,
         "cti_us": vertex.cti,
         "cti_lag_s": _lag_s(vertex, newest_us),
+        "waiting": "" if leader is None else leader.waiting,
         "tail_bytes": sum(row["tail_bytes"] for row in instances),
         "instances": [*instances, *(_joining(manager, join) for join in vertex.joins)],
     }

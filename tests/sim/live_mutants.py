@@ -8,7 +8,6 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from rvertex.checkpoint import intake
 from rvertex.checkpoint.intake import Intake
 from rvertex.host.log_feed import LogFeed
 from rvertex.vertex.idle import PartitionFacts
@@ -67,13 +66,6 @@ def the_cut_off_use_rows() -> Mutant:
     return Mutant(LogFeed, "_has_lease", lambda self: True, ZOMBIES, live=True)
 
 
-def instances_begin_with_equal_blobs() -> Mutant:
-    """As it was before it was thought through: a store takes an equal blob for the same."""
-    original = intake._encode
-    encode = lambda epoch, entries: original(0, entries)  # noqa: E731
-    return Mutant(intake, "_encode", encode, (*ZOMBIES, "slow_store"), live=True)
-
-
 def entries_go_with_any_checkpoint() -> Mutant:
     """Blobs are named whose entries have not taken effect."""
 
@@ -99,7 +91,6 @@ LIVE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     rows_overtake_an_entry_on_its_way,
     a_partition_is_silent_though_rows_were_fetched,
     the_cut_off_use_rows,
-    instances_begin_with_equal_blobs,
     entries_go_with_any_checkpoint,
     a_state_forgets_its_entries,
 )

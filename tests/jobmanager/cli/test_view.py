@@ -49,6 +49,19 @@ def rendered(shown: dict[str, Any], width: int, rates: dict[str, float] | None =
     return console.file.getvalue()
 
 
+def test_partitions_of_live_logs_have_lines_of_their_own() -> None:
+    log = {"partition": 3, "state": "active", "lag_rows": 1_500, "lag_s": 2.5, "holds_back": True}
+    idle = {"partition": 4, "state": "idle", "lag_rows": None, "lag_s": None, "holds_back": False}
+    live = vertex(logs=[log, idle], waiting="broker 10.0.0.1:9092, which is away")
+    lines = rendered(status(vertices=[live]), 140).splitlines()
+    row = next(line for line in lines if "log 3" in line)
+    assert all(word in row for word in ("active", "slowest", "1,500 left", "2.5 s"))
+    row = next(line for line in lines if "log 4" in line)
+    assert "idle" in row
+    assert "slowest" not in row
+    assert "waits for broker 10.0.0.1:9092, which is away" in lines[0]
+
+
 def test_wide_table() -> None:
     text = rendered(status(), 140, {"s01-e.0": 1_000.4, "s02-agg.0": 0.0})
     assert text.splitlines()[0].strip() == "nightly: running"

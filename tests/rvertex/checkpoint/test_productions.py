@@ -201,7 +201,7 @@ class Instance:
             wake=self.wake,
         )
         self.runner = VertexRunner(
-            epoch, prepare_instance(world.spec, checkpoint, env), env, CheckpointSlot()
+            epoch, prepare_instance(world.spec, checkpoint, epoch, env), env, CheckpointSlot()
         )
 
     def wake(self) -> None:
@@ -512,7 +512,7 @@ def test_what_was_stored_is_checked_before_it_is_written_again() -> None:
     run(world, 4)
     assert world.newest is not None
     env = world.newest.env
-    opened = prepare_instance(STRONG, "", env)
+    opened = prepare_instance(STRONG, "", 9, env)
     assert opened.history is not None
     again = tuple(StepResult(tuple(map(ended, step.outputs))) for step in opened.history.again)
     opened = replace(opened, history=replace(opened.history, again=again))

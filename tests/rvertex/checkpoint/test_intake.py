@@ -1,0 +1,92 @@
+"""The journal of what sources decide: a successor reads all of it, a predecessor adds nothing.
+
+Cannot catch: a store whose exclusive creation is none (tests/rstream/store).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from rstream import MemoryBlobs
+from rstream.log.background import InlineBackground
+from rvertex.checkpoint.intake import Intake, open_intake
+from rvertex.errors import CorruptJournalError, OvertakenError
+from rvertex.sources.logs.entries import LogEntry
+from rvertex.vertex.rvertex import RVertex
+from tests.support.logs import LogPartition, Row, log_rows, log_vertex
+
+SPEC = log_vertex(2, delay_us=0, cti_every_us=4, replays=False)
+
+
+def opened(blobs: dict[str, bytes], epoch: int) -> tuple[RVertex, Intake]:
+    vertex = RVertex(SPEC, pending_rows_max=100)
+    assert vertex.log is not None
+    return vertex, open_intake(SPEC, vertex.log, MemoryBlobs(blobs), epoch)
+
+
+def advance(partition: int, index: int, position: int, time: int) -> LogEntry:
+    return LogEntry("advance", partition, index, position, time)
+
+
+def write(intake: Intake, *entries: LogEntry) -> tuple[LogEntry, ...]:
+    intake.write(entries, InlineBackground(), lambda: None)
+    return intake.durable()
+
+
+def test_entries_take_effect_when_they_are_durable_and_for_every_successor() -> None:
+    blobs: dict[str, bytes] = {}
+    vertex, intake = opened(blobs, 1)
+    entries = advance(0, 0, 0, 7), advance(1, 0, 0, 9)
+    assert write(intake, *entries) == entries
+    assert vertex.log is not None
+    assert vertex.log.bound < 0, "the feed tells what is durable"
+    successor, _ = opened(blobs, 2)
+    assert successor.log is not None
+    assert successor.log.bound == 7
+    assert successor.consumed == (0, 0, 1, 1)
+
+
+def test_a_predecessor_is_refused_once_a_successor_has_begun() -> None:
+    blobs: dict[str, bytes] = {}
+    _, old = opened(blobs, 1)
+    opened(blobs, 2)
+    with pytest.raises(OvertakenError):
+        write(old, advance(0, 0, 0, 7))
+
+
+def test_blobs_are_named_once_all_their_entries_took_effect_but_never_the_newest() -> None:
+    blobs: dict[str, bytes] = {}
+    vertex, intake = opened(blobs, 1)
+    log = vertex.log
+    assert log is not None
+    log.decide(write(intake, advance(0, 0, 0, 7)))
+    later = write(intake, advance(1, 0, 3, 9))
+    log.decide(later)
+    assert [name[-2:] for name in intake.names()] == ["00", "01"]
+    log.decide(write(intake, advance(0, 1, 0, 11)))
+    assert len(intake.names()) == 2, "that of partition 1 stands further on"
+    partition = LogPartition((Row(0, 5),), later)
+    log.offer(1, log_rows(1, partition, 0, 3))
+    assert len(intake.names()) == 3
+    intake.announced(intake.names())
+    assert intake.names() == ()
+
+
+def test_an_entry_that_is_gone_is_an_error() -> None:
+    blobs: dict[str, bytes] = {}
+    _, intake = opened(blobs, 1)
+    write(intake, advance(0, 0, 0, 7))
+    write(intake, advance(0, 1, 0, 8))
+    del blobs[sorted(blobs)[1]]
+    with pytest.raises(CorruptJournalError, match="an entry before it is gone"):
+        opened(blobs, 2)
+
+
+def test_blobs_of_two_instances_are_never_equal() -> None:
+    """A store takes a blob that is put again for the same, so both would believe to be alone."""
+    one: dict[str, bytes] = {}
+    other: dict[str, bytes] = {}
+    opened(one, 1)
+    opened(other, 2)
+    assert one.keys() == other.keys()
+    assert one != other

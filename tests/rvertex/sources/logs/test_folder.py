@@ -1,0 +1,173 @@
+"""A growing folder as a log: each file once, whole, in the order of its entries, from any place.
+
+Cannot catch: a file system that shows a file's old size and time while it grows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from rstream.clock import ManualClock
+from rstream.log.background import InlineBackground
+from rvertex.errors import SourceChangedError
+from rvertex.sources.logs.entries import LogEntry, decode_entries, encode_entries
+from rvertex.sources.logs.errors import LostInputError
+from rvertex.sources.logs.folder import (
+    PARTITIONS,
+    ROW_BITS,
+    FolderLog,
+    folder_units,
+    partition_of_file,
+)
+from rvertex.sources.spec import LogSpec, SourcePartition, SourceSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCHEMA = pa.schema([("t", pa.int64()), ("x", pa.int64())])
+
+
+class Folder:
+    """A folder, a reader of it, and the entries that were made of what it found."""
+
+    def __init__(self, path: Path, partitions: int = 1) -> None:
+        self.spec = SourceSpec(
+            format="json",
+            path=str(path),
+            schema=SCHEMA,
+            columns=SCHEMA,
+            vs="t",
+            options=((PARTITIONS, partitions),),
+            log=LogSpec(),
+        )
+        self.path, self.clock = path, ManualClock()
+        self.entries: list[LogEntry] = []
+        self.reader = self.open((0,) * partitions, ())
+
+    def open(self, positions: Sequence[int], entries: Sequence[LogEntry]) -> FolderLog:
+        source = SourcePartition(self.spec, folder_units(self.spec), 0)
+        reader = FolderLog(source, positions, self.clock, lambda: None, InlineBackground())
+        reader.enter(entries)
+        return reader
+
+    def write(self, name: str, rows: Sequence[int]) -> None:
+        lines = "".join(json.dumps({"t": x, "x": x}) + "\n" for x in rows)
+        (self.path / name).write_text(lines)
+
+    def scan(self) -> list[str]:
+        """Look once more; gives what was found, which is entered."""
+        self.clock.advance(1_000_000)
+        self.reader.found()
+        found = self.reader.found()
+        told = [sum(e.partition == k for e in self.entries) for k in range(2)]
+        entries = []
+        for file in found:
+            k = file.partition
+            place = (k, told[k], file.position, 0, 0, file.path, file.version)
+            entries.append(LogEntry("file", *place))
+            told[k] += 1
+        self.reader.enter(entries)
+        self.entries += entries
+        return [Path(file.path).name for file in found]
+
+    def read(self, partition: int = 0, rows_max: int = 2) -> list[tuple[int, int]]:
+        """All that can be read now, as ``(position, x)``."""
+        found: list[tuple[int, int]] = []
+        while (rows := self.reader.read(partition, rows_max)) is not None or self.has_more():
+            if rows is not None:
+                xs = rows.batch.column("x").to_pylist()
+                found += zip(rows.positions.tolist(), xs, strict=True)
+        return found
+
+    def has_more(self) -> bool:
+        return any(p.reading is not None or p.ahead is not None for p in self.reader._partitions)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_files_are_taken_once_when_two_scans_saw_them_alike(folder: Folder) -> None:
+    folder.write("a.json", [1, 2, 3])
+    assert folder.scan() == []
+    folder.write("b.json", [9])
+    assert folder.scan() == ["a.json"]
+    folder.write("b.json", [9, 10])
+    assert folder.scan() == []
+    assert folder.scan() == ["b.json"]
+    assert folder.scan() == []
+    after = 1 << ROW_BITS
+    assert folder.read() == [(0, 1), (1, 2), (2, 3), (after, 9), (after + 1, 10)]
+    end = folder.reader.end(0)
+    assert end is not None
+    assert end.position == 2 * after
+
+
+def test_names_of_files_that_are_being_written_are_passed_over(folder: Folder) -> None:
+    for name in ("a.json.tmp", ".b.json", "_c.json", "d.json.part", "e.csv", "f.json~"):
+        folder.write(name, [1])
+    folder.write("g.json", [1])
+    folder.scan()
+    assert folder.scan() == ["g.json"]
+
+
+def test_a_successor_reads_on_at_any_row(folder: Folder) -> None:
+    folder.write("a.json", [1, 2, 3])
+    folder.write("b.json", [4, 5])
+    folder.scan()
+    assert folder.scan() == ["a.json", "b.json"]
+    whole = folder.read()
+    entries = decode_entries(encode_entries(folder.entries))
+    for at, (position, _) in enumerate(whole):
+        folder.reader = folder.open((position,), entries)
+        assert folder.read() == whole[at:]
+        folder.scan()
+        assert folder.scan() == []
+
+
+def test_another_version_is_refused_by_name_and_a_lost_file_is_lost_input(folder: Folder) -> None:
+    folder.write("a.json", [1, 2, 3])
+    folder.write("b.json", [4])
+    folder.scan()
+    folder.scan()
+    folder.write("a.json", [7])
+    with pytest.raises(SourceChangedError, match=r"a\.json"):
+        folder.read()
+    os.remove(folder.path / "a.json")
+    folder.reader = folder.open((0,), folder.entries)
+    with pytest.raises(LostInputError, match=r"a\.json, partition 0: .* from position 0"):
+        folder.read()
+    folder.reader.skip_to(0, 1 << ROW_BITS)
+    assert folder.read() == [(1 << ROW_BITS, 4)]
+
+
+def test_partitions_share_the_files_by_their_names(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, partitions=2)
+    names = [f"{n}.json" for n in range(8)]
+    for n, name in enumerate(names):
+        folder.write(name, [n])
+    folder.scan()
+    assert sorted(folder.scan()) == names
+    read = [folder.read(k) for k in (0, 1)]
+    assert sorted(x for rows in read for _, x in rows) == list(range(8))
+    for k, rows in enumerate(read):
+        assert {partition_of_file(f"{x}.json", 2) for _, x in rows} == {k}
+
+
+def test_a_folder_that_is_away_is_waited_for_and_is_not_at_its_end(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "away")
+    folder.scan()
+    assert "No such file" in folder.reader.waiting
+    assert folder.reader.end(0) is None
+    folder.path.mkdir()
+    folder.write("a.json", [1])
+    folder.scan()
+    assert folder.scan() == ["a.json"]
+    assert folder.reader.waiting == ""
