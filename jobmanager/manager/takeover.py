@@ -89,7 +89,6 @@ def copy_of(job: JobState) -> StateCopied:
         is_damaged=job.is_damaged,
         is_finishing=job.is_finishing,
         vertices=tuple(_vertex_copy(job, vertex) for vertex in job.vertices.values()),
-        is_finishing=job.is_finishing,
     )
 
 

@@ -174,8 +174,6 @@ class StateCopied:
     #: Live sources are to end.
     is_finishing: bool
     vertices: tuple[VertexCopy, ...]
-    #: Live sources are to end at what they have read.
-    is_finishing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
