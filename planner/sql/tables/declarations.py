@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from planner.sql.tables import filesystem
+from planner.sql.tables import console, filesystem, kafka, postgres
 from planner.sql.tables.columns import columns_of
 from planner.sql.tables.options import Given, knows, read_options, spellings, unknown_option
 from planner.sql.tables.table import Connector, Table
@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 _CONNECTOR = "connector"
 #: By the name in ``WITH (connector = '...')``; one that is not named is the first.
 CONNECTORS: dict[str, Connector] = {
-    connector.name: connector for connector in (filesystem.CONNECTOR,)
+    connector.name: connector
+    for connector in (
+        *(filesystem.CONNECTOR, kafka.CONNECTOR, postgres.CONNECTOR, console.CONNECTOR),
+    )
 }
 #: What else they are called.
-_ALSO: dict[str, str] = {}
+_ALSO = {"print": "console", "jdbc": "postgres", "parquet": "filesystem"}
 
 
 @dataclass(frozen=True, slots=True)

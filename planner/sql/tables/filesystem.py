@@ -19,6 +19,7 @@ from planner.sql.tables.options import (
     node,
     null_or_text,
     option,
+    truth,
 )
 from planner.sql.tables.table import Connector, Sink, Source
 from rvertex.sources.discover import infer_schema
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from planner.logical.query import Query
     from planner.sql.tables.table import Table
-    from rvertex.sources.spec import Format, LatePolicy
+    from rvertex.sources.spec import Format, Idle, LatePolicy
 
 _FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
@@ -39,6 +40,7 @@ _FORMATS: dict[str, Format] = {
     ".txt": "text",
 }
 _RSTREAM: Format = "rstream"
+_IDLE = {word: word for word in ("follow", "clock", "wait")}
 _LATE = {word: word for word in ("drop", "adjust", "error")}
 
 
@@ -55,6 +57,14 @@ class FileSource:
     partitions: int | None = option("partitions", "scan.parallelism", read=count, default=None)
     delimiter: str | None = option("delimiter", "csv.field-delimiter", default=None)
     null_values: str | None = option("null_values", "csv.null-literal", default=None)
+    follow: bool = option("follow", read=truth, default=False)
+    poll_every: int | None = option(
+        "poll_every", "source.monitor-interval", read=duration, default=None
+    )
+    idle: Idle = option("idle", read=choice(_IDLE), default="follow")
+    idle_after: int | str = option(
+        "idle_after", "scan.watermark.idle-timeout", read=duration, default="2s"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +95,7 @@ def read_files(table: Table, said: FileSource) -> Stream:
     if said.null_values is not None:
         csv["null_values"] = said.null_values.split(",")
     plain = FileOptions(
-        vs=None, delay=said.delay, late=said.late, partitions=said.partitions, **csv
+        vs=None, delay=said.delay, late=said.late, partitions=said.partitions, **_live(said), **csv
     )
     with table.text.located(table.given.values["path"]):
         found = infer_schema(format_, said.path, plain.reader_options(format_))
@@ -114,6 +124,16 @@ def write_files(table: Table, said: FileSink, stream: Stream) -> Query:
             if name in given.values:
                 raise given.error(name, "times of an rstream are _vs and _ve")
         return stream.to_rstream(said.path, cti_every=said.cti_every)
+
+
+def _live(said: FileSource) -> dict[str, Any]:
+    """Options of a folder that grows; looking at it again and again says that it does."""
+    return {
+        "follow": said.follow or said.poll_every is not None,
+        "idle": said.idle,
+        "idle_after": said.idle_after,
+        "poll_every": "1s" if said.poll_every is None else said.poll_every,
+    }
 
 
 def _fixed_source(table: Table, said: FileSource, format_: Format) -> Stream:

@@ -90,11 +90,12 @@ def read_options(record: type[Record], given: Given, what: str) -> Record:
         SqlError: an option is missing, is given twice or has no such value.
     """
     found: dict[str, Any] = {}
+    exact = set(spellings(record))
     for f in fields(record):  # type: ignore[arg-type]
         names = f.metadata[_SPELLINGS]
         if names[0].endswith(_ANY):
             start = names[0].removesuffix(_ANY)
-            many = [name for name in given.values if _is_spelled(name, names[0])]
+            many = [n for n in given.values if _is_spelled(n, names[0]) and n not in exact]
             found[f.name] = {n.removeprefix(start): f.metadata[_READ](given, n) for n in many}
             continue
         said = [name for name in names if name in given.values]

@@ -50,10 +50,18 @@ class Table:
         return f"CREATE {self.word}"
 
     def time_options(
-        self, vs: exp.Expr | None, ve: exp.Expr | None, schema: pa.Schema
+        self,
+        vs: exp.Expr | None,
+        ve: exp.Expr | None,
+        schema: pa.Schema,
+        *,
+        marked: bool = True,
     ) -> dict[str, Any]:
-        """``vs`` and ``ve`` over the columns that rows have, and the watermark's delay."""
-        mark = self.columns.watermark
+        """``vs`` and ``ve`` over the columns that rows have, and the watermark's delay.
+
+        ``marked``: whether the watermark is of such a column.
+        """
+        mark = self.columns.watermark if marked else None
         found: dict[str, Any] = {}
         if mark is not None:
             if vs is not None:

@@ -5,13 +5,13 @@ Cannot catch: what a connector does when the job runs; connectors have tests of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
 
-from planner import Query, SqlError, Stream, col, sql
+from planner import Query, SqlError, Stream, col, sinks, sql
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,11 +119,115 @@ def test_columns_of_a_target_are_matched_by_place(bids: Path) -> None:
     assert by_name.schema.names == ["cost", "what"]
 
 
+SERVERS = "'properties.bootstrap.servers' = 'h:9092'"
+TOPIC = (
+    "CREATE TABLE bids ({}) WITH ('connector' = 'kafka', 'topic' = 'bids', 'format' = 'json', "
+    + SERVERS
+    + "{});\n"
+)
+PRICED = {"price": "float64", "ts": "timestamp"}
+
+
+def topic(columns: str, options: str = "", query: str = "SELECT * FROM bids") -> Query | Stream:
+    return sql(TOPIC.format(columns, f", {options}" if options else "") + query)
+
+
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        ("", {}),
+        ("'scan.startup.mode' = 'latest-offset'", {"start": "latest"}),
+        (
+            "'scan.startup.mode' = 'timestamp', 'scan.startup.timestamp-millis' = '1700000000000'",
+            {"start": 1_700_000_000_000_000},
+        ),
+        (
+            "'scan.startup.mode' = 'specific-offsets', "
+            "'scan.startup.specific-offsets' = 'partition:0,offset:42;partition:1,offset:7'",
+            {"start": {0: 42, 1: 7}},
+        ),
+        ("'scan.bounded.mode' = 'latest-offset'", {"until": "latest"}),
+        ("'scan.bounded.mode' = 'unbounded', 'skew' = '1 minute'", {"skew": "1m"}),
+        (
+            "'properties.group.id' = 'g', 'scan.watermark.idle-timeout' = '9 s', 'idle' = 'clock'",
+            {"config": {"group.id": "g"}, "idle_after": "9s", "idle": "clock"},
+        ),
+        ("'json.ignore-parse-errors' = 'true', on_lost = 'skip'", {"on_error": "skip"}),
+        ("start = '2026-01-01T00:00:00Z'", {"start": "2026-01-01T00:00:00Z"}),
+    ],
+)
+def test_topics_are_read_with_flinks_options(options: str, given: dict[str, Any]) -> None:
+    found = topic(f"price DOUBLE, ts TIMESTAMP(3), {MARK}", options)
+    if "on_lost" in options:
+        given = {**given, "on_lost": "skip"}
+    expected = Stream.from_kafka(
+        "bids", servers="h:9092", schema=PRICED, vs="ts", delay="5s", **given
+    )
+    assert found == expected.select("price", "ts")
+
+
+def test_metadata_of_records_are_columns() -> None:
+    columns = (
+        "price DOUBLE, at TIMESTAMP(3) METADATA FROM 'timestamp', `offset` BIGINT METADATA, "
+        "WATERMARK FOR at AS at - INTERVAL '5' SECOND"
+    )
+    found = topic(columns)
+    read = Stream.from_kafka(
+        "bids",
+        servers="h:9092",
+        schema={"price": "float64"},
+        vs="timestamp",
+        delay="5s",
+        metadata=("timestamp", "offset"),
+    )
+    named = read.with_columns(at=col("kafka_timestamp")).with_columns(offset=col("kafka_offset"))
+    assert found == named.drop("kafka_offset", "kafka_timestamp").select("price", "at", "offset")
+
+
+@pytest.mark.parametrize(
+    ("declared", "spec"),
+    [
+        (
+            f"(cost DOUBLE) WITH (connector = 'kafka', topic = 'o', {SERVERS}, "
+            "'sink.delivery-guarantee' = 'exactly-once', 'properties.linger.ms' = '3')",
+            sinks.kafka("o", servers="h:9092", config={"linger.ms": "3"}),
+        ),
+        (
+            f"WITH (connector = 'kafka', topic = 'o', {SERVERS}, 'key.fields' = 'price')",
+            sinks.kafka("o", servers="h:9092", key="price"),
+        ),
+        (
+            "(cost DOUBLE, PRIMARY KEY (cost) NOT ENFORCED) WITH ('connector' = 'jdbc', 'url' = "
+            "'jdbc:postgresql://h:5432/db', 'table-name' = 't', username = 'u', password = 'a/b')",
+            sinks.postgres("postgresql://u:a%2Fb@h:5432/db", "t", mode="upsert", key="cost"),
+        ),
+        (
+            "WITH (connector = 'postgres', dsn = 'env:DSN', table = 't')",
+            sinks.postgres("env:DSN", "t"),
+        ),
+        ("WITH ('connector' = 'print')", sinks.console()),
+    ],
+)
+def test_targets_are_deliveries(declared: str, spec: object, bids: Path) -> None:
+    text = table(f"{COLUMNS}, {MARK}") + f"CREATE SINK o {declared};"
+    found = compiled(text + "INSERT INTO o SELECT price FROM bids", bids)
+    assert isinstance(found, Query)
+    assert found.deliveries == (spec,)
+
+
+def test_a_folder_that_grows(bids: Path) -> None:
+    said = "'source.monitor-interval' = '3 s', 'idle' = 'wait'"
+    found = compiled(table(f"{COLUMNS}, {MARK}", said) + "SELECT * FROM bids", bids)
+    expected = read(bids, follow=True, poll_every="3s", idle="wait")
+    assert found == expected.select("price", "ts", "note")
+
+
+TIMED = f"price DOUBLE, ts TIMESTAMP(3), {MARK}"
 TARGET = "CREATE SINK o (a BIGINT) WITH (path = '/tmp/o');"
 S = "CREATE STREAM s AS SELECT price FROM bids;"
 REFUSED = {
     "CREATE TABLE t WITH ('connector' = 'kafak', 'path' = 'x'); SELECT 1 AS a FROM t": (
-        "no connector 'kafak'; there are: filesystem"
+        "no connector 'kafak'; there are: filesystem, kafka, postgres, console"
     ),
     "CREATE TABLE t WITH ('pathh' = 'x'); SELECT 1 AS a FROM t": "did you mean 'path'?",
     table(COLUMNS) + "SELECT * FROM bids": "which column is the time? Say WATERMARK FOR ts",
@@ -145,6 +249,15 @@ REFUSED = {
     ),
     table(f"{COLUMNS}, {MARK}") + TARGET + "INSERT INTO o SELECT price, note FROM bids": (
         "2 columns go into 1: a"
+    ),
+    TOPIC.format(TIMED, ", 'scan.startup.mode' = 'group-offsets'") + "SELECT price FROM bids": (
+        "a job keeps its own positions"
+    ),
+    TOPIC.format(TIMED, ", 'sink.parallelism' = 3") + "SELECT price FROM bids": (
+        "did you mean 'scan.parallelism'?"
+    ),
+    "CREATE SINK o WITH (connector = 'console', topic = 'x'); SELECT 1 AS a FROM o": (
+        "no such option"
     ),
     "CREATE VIEW v (a, b) AS SELECT price FROM bids; SELECT * FROM v": "2 names for 1 columns",
     "CREATE FUNCTION f AS 'x'; SELECT 1": "CREATE FUNCTION is not supported; there are CREATE",

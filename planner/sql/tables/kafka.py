@@ -1,0 +1,241 @@
+"""The connector ``kafka``: topics, read and written, with the options of Flink SQL as well."""
+
+# ruff: noqa: RUF009 - option() makes a field
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from planner.api import sinks
+from planner.api.expressions import col
+from planner.api.stream import Stream
+from planner.logical.table_form import DEFAULT
+from planner.sql.tables.options import (
+    choice,
+    count,
+    delay,
+    duration,
+    names,
+    node,
+    null_or_text,
+    option,
+    text,
+    truth,
+)
+from planner.sql.tables.table import Connector, Sink, Source
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from planner.logical.query import Query
+    from planner.sql.tables.options import Given
+    from planner.sql.tables.table import Table
+
+_FORMATS = {
+    **{word: word for word in ("json", "avro", "arrow", "bytes")},
+    "avro-confluent": "avro",
+    "raw": "bytes",
+}
+_MODES = {"transactions": "transactions", "headers": "headers", "exactly-once": "transactions"}
+_REGISTRY = "schema.registry.url"
+#: Of scan.startup.mode and scan.bounded.mode: what each says, or what other option says it.
+_TIMESTAMP, _OFFSETS = "timestamp", "specific-offsets"
+_WORDS = {"earliest-offset": "earliest", "latest-offset": "latest"}
+_MILLISECOND_US = 1000
+
+
+def _choice_of(*known: str) -> Any:
+    return choice({word: word for word in known})
+
+
+def _offsets(given: Given, name: str) -> dict[int, int]:
+    """``partition:0,offset:42;partition:1,offset:300``."""
+    found = {}
+    for part in given.text_of(name).split(";"):
+        pairs = dict(pair.split(":", 1) for pair in part.split(",") if ":" in pair)
+        numbers = [pairs.get(key, "").strip() for key in ("partition", "offset")]
+        if not all(number.isdigit() for number in numbers):
+            raise given.error(name, f"write {name} = 'partition:0,offset:42;partition:1,offset:7'")
+        found[int(numbers[0])] = int(numbers[1])
+    return found
+
+
+def _millis(given: Given, name: str) -> int:
+    value = str(given.values[name].name)
+    if not value.isdigit():
+        raise given.error(name, f"{name} is a number of milliseconds since 1970")
+    return int(value) * _MILLISECOND_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSource:
+    """Options of a topic that is read."""
+
+    topic: str = option("topic")
+    servers: str = option("servers", "properties.bootstrap.servers")
+    format: str = option("format", "value.format", read=choice(_FORMATS), default="json")
+    avro_schema: str | None = option("avro.schema", default=None)
+    registry: str | None = option(
+        "registry", "avro-confluent.url", "value.avro-confluent.url", default=None
+    )
+    vs: exp.Expr | None = option("vs", read=node, default=None)
+    ve: exp.Expr | None = option("ve", read=node, default=None)
+    delay: int | str | None = option("delay", read=delay, default=None)
+    late: str = option("late", read=_choice_of("drop", "adjust", "error"), default="drop")
+    partitions: int | None = option("partitions", "scan.parallelism", read=count, default=None)
+    idle: str = option("idle", read=_choice_of("follow", "clock", "wait"), default="follow")
+    idle_after: int | str = option(
+        "idle_after", "scan.watermark.idle-timeout", read=duration, default="2s"
+    )
+    start: str = option("start", "scan.startup.mode", default="earliest")
+    start_us: int | None = option("scan.startup.timestamp-millis", read=_millis, default=None)
+    start_offsets: dict[int, int] | None = option(
+        "scan.startup.specific-offsets", read=_offsets, default=None
+    )
+    until: str | None = option("until", "scan.bounded.mode", default=None)
+    until_us: int | None = option("scan.bounded.timestamp-millis", read=_millis, default=None)
+    until_offsets: dict[int, int] | None = option(
+        "scan.bounded.specific-offsets", read=_offsets, default=None
+    )
+    on_error: str = option(
+        "on_error", read=_choice_of("fail", "skip", "dead_letter"), default="fail"
+    )
+    ignores_errors: bool = option(
+        "json.ignore-parse-errors", "value.json.ignore-parse-errors", read=truth, default=False
+    )
+    on_lost: str = option("on_lost", read=_choice_of("fail", "skip"), default="fail")
+    skew: int | None = option("skew", read=duration, default=None)
+    away_max: int | None = option("away_max", read=duration, default=None)
+    properties: dict[str, str] = option("properties.*", read=text, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSink:
+    """Options of a topic that is written."""
+
+    topic: str = option("topic")
+    servers: str = option("servers", "properties.bootstrap.servers")
+    key: tuple[str, ...] = option("key", "key.fields", read=names, default=())
+    format: str = option("format", "value.format", read=choice(_FORMATS), default="json")
+    mode: str = option(
+        "mode", "sink.delivery-guarantee", read=choice(_MODES), default="transactions"
+    )
+    start: str | None = option("start", read=null_or_text, default=DEFAULT)
+    end: str | None = option("end", read=null_or_text, default=DEFAULT)
+    properties: dict[str, str] = option("properties.*", read=text, default=None)
+
+
+def read_topic(table: Table, said: TopicSource) -> Stream:
+    """The stream of the topic."""
+    if said.vs is None and table.columns.watermark is None:
+        raise table.no_time()
+    config = dict(said.properties)
+    if said.registry is not None:
+        config[_REGISTRY] = said.registry
+    schema = _message_schema(table)
+    times = _times(table, said, schema)
+    if said.delay is not None:
+        times["delay"] = said.delay
+    shape: Any = said.avro_schema or schema or None
+    with table.text.located(table.given.name):
+        stream = Stream.from_kafka(
+            said.topic,
+            servers=said.servers,
+            schema=shape,
+            format=said.format,  # type: ignore[arg-type]
+            late=said.late,  # type: ignore[arg-type]
+            idle=said.idle,  # type: ignore[arg-type]
+            idle_after=said.idle_after,
+            start=_place(table, said.start, "start", said.start_us, said.start_offsets),
+            until=_until(table, said),
+            on_error="skip" if said.ignores_errors else said.on_error,  # type: ignore[arg-type]
+            on_lost=said.on_lost,  # type: ignore[arg-type]
+            metadata=tuple(dict.fromkeys(table.columns.metadata.values())),
+            skew=said.skew,
+            away_max=said.away_max,
+            partitions=said.partitions,
+            config=config,
+            **times,
+        )
+        return table.declared(_with_metadata(table, stream))
+
+
+def write_topic(table: Table, said: TopicSink, stream: Stream) -> Query:
+    """The query that delivers to the topic."""
+    key = said.key or table.columns.primary_key
+    with table.text.located(table.given.name):
+        spec = sinks.kafka(
+            said.topic,
+            servers=said.servers,
+            key=key,
+            format=said.format,  # type: ignore[arg-type]
+            mode=said.mode,  # type: ignore[arg-type]
+            config=said.properties,
+        )
+        return stream.deliver(spec, start=said.start, end=said.end)
+
+
+def _message_schema(table: Table) -> dict[str, pa.DataType]:
+    """The columns that messages have."""
+    columns = table.columns
+    return {name: kind for name, kind in columns.types.items() if name not in columns.metadata}
+
+
+def _times(table: Table, said: TopicSource, schema: dict[str, pa.DataType]) -> dict[str, Any]:
+    """``vs``, ``ve`` and the delay; the record's own time may be a METADATA column."""
+    mark = table.columns.watermark
+    if mark is not None and table.columns.metadata.get(mark.name) == _TIMESTAMP:
+        bare = {"vs": _TIMESTAMP, "delay": table.columns.delay_us}
+        ends = table.time_options(None, said.ve, pa.schema(schema), marked=False)
+        return {**bare, **ends}
+    is_own = said.vs is not None and said.vs.name == _TIMESTAMP and _TIMESTAMP not in schema
+    if is_own and mark is None:
+        ends = table.time_options(None, said.ve, pa.schema(schema), marked=False)
+        return {"vs": _TIMESTAMP, **ends}
+    return table.time_options(said.vs, said.ve, pa.schema(schema))
+
+
+def _with_metadata(table: Table, stream: Stream) -> Stream:
+    """The columns METADATA under their names, as the types that they are declared with."""
+    for name, key in table.columns.metadata.items():
+        value = col(f"kafka_{key}")
+        wanted = table.columns.types[name]
+        if stream.schema.field(f"kafka_{key}").type != wanted:
+            value = value.cast(wanted)
+        stream = stream.with_columns(value.alias(name))
+    read = {f"kafka_{key}" for key in table.columns.metadata.values()}
+    extra = sorted(read - set(table.columns.metadata))
+    return stream.drop(*extra) if extra else stream
+
+
+def _until(table: Table, said: TopicSource) -> Any:
+    if said.until in (None, "unbounded"):
+        return None
+    return _place(table, str(said.until), "until", said.until_us, said.until_offsets)
+
+
+def _place(
+    table: Table, mode: str, role: str, time_us: int | None, offsets: dict[int, int] | None
+) -> Any:
+    """Where reading starts or ends: a word, a time, or the offsets of another option."""
+    flinks = "scan.startup" if role == "start" else "scan.bounded"
+    if mode == _TIMESTAMP:
+        if time_us is None:
+            raise table.given.error("", f"{flinks}.timestamp-millis is missing")
+        return time_us
+    if mode == _OFFSETS:
+        if offsets is None:
+            raise table.given.error("", f"{flinks}.specific-offsets is missing")
+        return offsets
+    if mode == "group-offsets":
+        option = f"{flinks}.mode"
+        raise table.given.error(
+            option, "a job keeps its own positions; start at 'earliest-offset', or resume the job"
+        )
+    return _WORDS.get(mode, mode)
+
+
+CONNECTOR = Connector("kafka", Source(TopicSource, read_topic), Sink(TopicSink, write_topic))

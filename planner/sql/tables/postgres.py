@@ -1,0 +1,67 @@
+"""The connector ``postgres``: tables that are written; ``jdbc`` is another name of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from planner.api import sinks
+from planner.logical.table_form import DEFAULT
+from planner.sql.tables.options import choice, names, null_or_text, option
+from planner.sql.tables.table import Connector, Sink
+
+if TYPE_CHECKING:
+    from planner.api.stream import Stream
+    from planner.logical.query import Query
+    from planner.sql.tables.table import Table
+
+_JDBC = "jdbc:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSink:
+    """Options of a table that is written."""
+
+    dsn: str = option("dsn", "url")
+    table: str = option("table", "table-name")
+    mode: str | None = option(
+        "mode", read=choice({"append": "append", "upsert": "upsert"}), default=None
+    )
+    key: tuple[str, ...] = option("key", read=names, default=())
+    username: str | None = option("username", default=None)
+    password: str | None = option("password", default=None)
+    start: str | None = option("start", read=null_or_text, default=DEFAULT)
+    end: str | None = option("end", read=null_or_text, default=DEFAULT)
+
+
+def write_table(table: Table, said: TableSink, stream: Stream) -> Query:
+    """The query that delivers to the table; a primary key makes it an upsert."""
+    key = said.key or table.columns.primary_key
+    mode: Any = said.mode or ("upsert" if key else "append")
+    with table.text.located(table.given.name):
+        spec = sinks.postgres(
+            _dsn(table, said), said.table, mode=mode, key=key if mode == "upsert" else ()
+        )
+        return stream.deliver(spec, start=said.start, end=said.end)
+
+
+def _dsn(table: Table, said: TableSink) -> str:
+    """The address of the database, with the user of the options in it."""
+    dsn = said.dsn.removeprefix(_JDBC)
+    if said.username is None:
+        if said.password is not None:
+            raise table.given.error("password", "a password needs username = '...', too")
+        return dsn
+    if said.password is not None and said.password.startswith("env:"):
+        reason = "give the whole address as dsn = 'env:NAME', the password in it"
+        raise table.given.error("password", reason)
+    parts = urlsplit(dsn)
+    if not parts.scheme or "@" in parts.netloc:
+        raise table.given.error("username", "the address names a user already, or is no URL")
+    secret = "" if said.password is None else f":{quote(said.password, safe='')}"
+    user = f"{quote(said.username, safe='')}{secret}@"
+    return parts._replace(netloc=user + parts.netloc).geturl()
+
+
+CONNECTOR = Connector("postgres", None, Sink(TableSink, write_table))
