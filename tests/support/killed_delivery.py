@@ -1,4 +1,4 @@
-"""A job manager that delivers into a topic, in a process of its own, for tests that kill it."""
+"""A job manager that delivers, in a process of its own, for tests that kill it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
     from planner import Query
 
 
-def delivered(events: Path, topic: str, servers: str) -> Query:
+def delivered(events: Path, place: str, where: str) -> Query:
     """The query of the killed driver, delivered with its times."""
-    return replace(two_exchanges(events), deliveries=(sinks.kafka(topic, servers=servers),))
+    kind, _, name = place.rpartition(":")
+    sink = sinks.postgres(where, name) if kind == "table" else sinks.kafka(name, servers=where)
+    return replace(two_exchanges(events), deliveries=(sink,))
 
 
-def main(events: str, root: str, paced: str, topic: str, servers: str) -> None:
-    """Run, or go on with, the job at ``root``."""
+def main(events: str, root: str, paced: str, place: str, where: str) -> None:
+    """Run, or go on with, the job at ``root``; ``place``: a topic, or ``table:NAME``."""
     if Path(root, "job.json").exists():
         job = jobmanager.resume(root, config=CONFIG, on_status=show)
     else:
         job = jobmanager.run(
-            delivered(Path(events), topic, servers),
+            delivered(Path(events), place, where),
             root=root,
             executor="local",
             hosts=2,
