@@ -93,7 +93,7 @@ class PartitionDelivery:
         self._clock = SystemClock()
         self._is_stopped = False
         self._destination: Destination | None = None
-        #: Rows written since the last commit, and when that ended (monotonic seconds).
+        #: Rows written since the last commit, and when that began (monotonic seconds).
         self._pending_rows = 0
         self._committed_s = float("-inf")
         self._retry_s = limits.retry_pause_s
@@ -200,12 +200,12 @@ class PartitionDelivery:
     def _commit(self) -> None:
         assert self._destination is not None
         progress = DeliveryProgress(self._output.next_seq, self._output.digest)
+        self._committed_s = self._clock.monotonic_s()
         self._destination.commit(progress)
         self._delivered_seq = progress.next_seq
         self._rows += self._pending_rows
         self._commits += 1
         self._pending_rows = 0
-        self._committed_s = self._clock.monotonic_s()
         self._retry_s, self._error = self._limits.retry_pause_s, ""
 
     def _finish(self) -> None:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class DeliveryLimits:
     """Of each partition of a delivery."""
 
-    #: Least time between the end of a commit and the next one. The first row after a silence is
-    #: committed at once; under load rows gather for so long.
-    commit_interval_ms: float = 10.0
+    #: Least time between the beginnings of two commits. The first row after a silence is committed
+    #: at once; under load rows gather for so long.
+    commit_interval_ms: float = 5.0
     #: A commit takes no more rows; more are there where a delivery catches up.
     commit_rows_max: int = 20_000
     #: Progress over items without rows (CTIs) is committed no more often than this.

@@ -30,6 +30,10 @@ def destination(spec: SinkSpec, place: DeliveryPlace) -> Destination:
         InvalidSinkError: nothing here delivers to such a destination.
     """
     if isinstance(spec, KafkaSink):
+        if spec.mode == "headers":
+            from rvertex.sinks.kafka.headers import KafkaHeaders
+
+            return KafkaHeaders(spec, place)
         from rvertex.sinks.kafka.transactions import KafkaTransactions
 
         return KafkaTransactions(spec, place)

@@ -15,6 +15,7 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
+    Message,
     Producer,
     TopicPartition,
 )
@@ -28,6 +29,8 @@ from rvertex.sinks.protocol import DeliveryProgress
 from rvertex.sinks.spec import secret_value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rvertex.sinks.spec import DeliveryPlace, KafkaSink
 
 #: Longest wait for an answer of the brokers to one question.
@@ -61,7 +64,9 @@ class KeptProgress(NamedTuple):
 class ProgressGroup:
     """The consumer group that keeps the progress of one output partition."""
 
-    def __init__(self, sink: KafkaSink, place: DeliveryPlace) -> None:
+    def __init__(
+        self, sink: KafkaSink, place: DeliveryPlace, isolation: str = "read_committed"
+    ) -> None:
         self._topic, self._label = sink.topic, f"topic {sink.topic}"
         self.name = f"streamscope.{place.stream}"
         self.consumer = Consumer(
@@ -69,7 +74,8 @@ class ProgressGroup:
                 **settings(sink),
                 "group.id": self.name,
                 "enable.auto.commit": False,
-                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "isolation.level": isolation,
             },
             logger=_log,
         )
@@ -89,16 +95,76 @@ class ProgressGroup:
             raise DestinationError(self._label, str(found.error))
         if found.offset == OFFSET_INVALID or not found.metadata:
             return KeptProgress(0, None)
-        epoch, digest = str(found.metadata).split()
+        epoch, digest, *seq = str(found.metadata).split()
         if digest == _NO_DIGEST:
             return KeptProgress(int(epoch), None)
-        return KeptProgress(int(epoch), DeliveryProgress(found.offset, bytes.fromhex(digest)))
+        next_seq = int(seq[0]) if seq else found.offset
+        return KeptProgress(int(epoch), DeliveryProgress(next_seq, bytes.fromhex(digest)))
 
     def position(self, epoch: int, progress: DeliveryProgress | None) -> list[TopicPartition]:
         """What is to be kept, as an offset of the group."""
         digest = _NO_DIGEST if progress is None else progress.digest.hex()
         seq = 0 if progress is None else progress.next_seq
         return [TopicPartition(self._topic, 0, seq, metadata=f"{epoch} {digest}")]
+
+    def keep(self, epoch: int, progress: DeliveryProgress | None, ends: dict[int, int]) -> None:
+        """Keep the progress without a transaction, in one act with ``ends`` of the topic.
+
+        Raises:
+            DestinationError: nobody answers; it may be kept all the same.
+        """
+        (position,) = self.position(epoch, progress)
+        text = f"{position.metadata} {position.offset}"
+        kept = [
+            TopicPartition(self._topic, k, end, metadata=text if k == 0 else "")
+            for k, end in ends.items()
+        ]
+        try:
+            self.consumer.commit(offsets=kept, asynchronous=False)
+        except KafkaException as error:
+            raise failed(self._label, error, epoch) from error
+
+    def read_ends(self, partitions: int) -> dict[int, int]:
+        """By partition of the topic the end that was kept; at the very start, where it ends now."""
+        places = [TopicPartition(self._topic, k) for k in range(partitions)]
+        try:
+            found = {p.partition: p.offset for p in self.consumer.committed(places, ANSWER_WAIT_S)}
+            is_new = found[0] == OFFSET_INVALID
+            for k, offset in found.items():
+                if offset == OFFSET_INVALID:  # else the partition was added later
+                    found[k] = self._end(k) if is_new else 0
+        except KafkaException as error:
+            raise failed(self._label, error) from error
+        return found
+
+    def records(self, starts: dict[int, int]) -> Iterator[Message]:
+        """The records from these offsets to the ends of the partitions.
+
+        Raises:
+            DestinationError: they could not be read within ANSWER_WAIT_S.
+        """
+        left = {k for k, start in starts.items() if start < self._end(k)}
+        places = [TopicPartition(self._topic, k, starts[k]) for k in sorted(left)]
+        self.consumer.assign(places)
+        try:
+            while left:  # until each partition has said that it ends
+                message = self.consumer.poll(ANSWER_WAIT_S)
+                if message is None:
+                    raise DestinationError(self._label, "its end cannot be read")
+                error = message.error()
+                if error is None:
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
+                else:
+                    raise DestinationError(self._label, error.str())
+        finally:
+            self.consumer.unassign()
+
+    def _end(self, partition: int) -> int:
+        place = TopicPartition(self._topic, partition)
+        found: tuple[int, int] = self.consumer.get_watermark_offsets(place, ANSWER_WAIT_S)
+        return found[1]
 
     def close(self) -> None:
         """Leave."""

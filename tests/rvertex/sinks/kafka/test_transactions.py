@@ -1,75 +1,21 @@
-"""The suite of destinations on a real Kafka broker, in transactions; answers are lost, too.
+"""The suite of destinations on a real Kafka broker, in transactions.
 
 Cannot catch: a broker that loses what it acknowledged (the one here does not survive a kill).
 """
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import json
-import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from rvertex.sinks.opening import destination
-from rvertex.sinks.spec import DeliveryPlace, KafkaSink
+from rvertex.sinks.spec import KafkaSink
 from tests.rvertex.sinks.conformance import Conformance
-from tests.rvertex.sinks.places import SCHEMA, TYPED, Row
+from tests.rvertex.sinks.kafka.places import BROKERS, KafkaPlace
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from rvertex.sinks.protocol import Destination
     from tests.rvertex.sinks.places import Place
     from tests.support.brokers import Broker
-
-#: By address; the adapter itself goes to other processes.
-BROKERS: dict[str, Broker] = {}
-
-
-@dataclass(frozen=True)
-class KafkaPlace:
-    """A topic of its own."""
-
-    sink: KafkaSink
-    refused: dict[str, str] = field(default_factory=dict)
-
-    def destination(self, partition: int, schema: pa.Schema = SCHEMA) -> Destination:
-        return destination(self.sink, DeliveryPlace(self.sink.topic, "d", partition, 2, schema))
-
-    def rows(self) -> list[Row]:
-        """By partition of the topic, in order."""
-        records = BROKERS[self.sink.servers].read_committed(self.sink.topic)
-        return [json.loads(record.value or b"") for record in records]
-
-    def shown(self, column: str, value: Any) -> Any:
-        return as_json(column, value)
-
-
-def as_json(column: str, value: Any) -> Any:
-    """What a reader of the topic sees of a value of :data:`TYPED`."""
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case decimal.Decimal():
-            return str(value)
-        case datetime.timedelta():
-            return value // datetime.timedelta(microseconds=1)
-        case bytes():
-            return value.hex()
-        case datetime.datetime():
-            kind = TYPED.schema.field(column).type
-            bare = value if kind.tz is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
-            text = bare.isoformat(timespec="seconds" if kind.unit == "s" else "microseconds")
-            return text + ("000" if kind.unit == "ns" else "") + ("Z" if kind.tz else "")
-        case datetime.time():
-            return value.isoformat(timespec="microseconds")
-        case datetime.date():
-            return value.isoformat()
-    return value
 
 
 @pytest.fixture
@@ -78,5 +24,6 @@ def place(broker: Broker, topic: str) -> Place:
     return KafkaPlace(KafkaSink(topic, broker.servers))
 
 
-class TestKafka(Conformance):
-    """In transactions."""
+@pytest.mark.slow
+class TestTransactions(Conformance):
+    """Rows and progress are one transaction."""

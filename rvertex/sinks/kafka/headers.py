@@ -1,0 +1,135 @@
+"""Delivers into a topic without transactions: each record says which item of which stream it is.
+
+A record carries the headers ``stream`` (job, delivery, partition) and ``seq``. An idempotent
+producer keeps the order within a partition of the topic. The progress is the offset of a consumer
+group, as in :mod:`rvertex.sinks.kafka.transactions`, but it follows the rows: so ``open`` reads the
+records behind the positions that were noted with the progress, and what is there already is not
+written again. Nobody can
+fence a writer that was stopped in the middle of a commit and wakes up later: what it still sends
+are repeats. A reader drops a record if its ``seq`` is not above the last of that ``stream`` in that
+partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException, Message, Producer
+
+from rvertex.sinks.errors import DeliveryFencedError, DestinationError
+from rvertex.sinks.kafka import client
+from rvertex.sinks.kafka.records import RecordEncoder
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+    from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
+    from rvertex.sinks.spec import DeliveryPlace, KafkaSink
+
+STREAM, SEQ = "stream", "seq"
+
+
+class KafkaHeaders:
+    """The rows of one output partition in a topic; see :class:`.protocol.Destination`."""
+
+    def __init__(self, sink: KafkaSink, place: DeliveryPlace) -> None:
+        self._sink, self._place = sink, place
+        self._label = f"topic {sink.topic}"
+        self._records = RecordEncoder(sink)
+        self._group: client.ProgressGroup | None = None
+        self._producer: Producer | None = None
+        self._epoch = 0
+        self._partition = self._partitions = 0
+        #: Items that are there already, as they were found behind the noted positions.
+        self._found: set[int] = set()
+        #: By partition of the topic, where what this writer knows of it ends.
+        self._ends: dict[int, int] = {}
+        self._failure: KafkaError | None = None
+        self._pending: list[dict[str, Any]] = []
+
+    def open(self, epoch: int) -> DeliveryProgress | None:
+        """See the protocol."""
+        self._leave()
+        self._epoch, self._failure = epoch, None
+        if self._group is None:
+            self._group = client.ProgressGroup(self._sink, self._place, "read_uncommitted")
+        kept = self._group.read()
+        self._refuse_if_older(kept)
+        self._producer = client.new_producer(self._sink, enable_idempotence=True)
+        self._partitions = client.partition_count(self._producer, self._sink.topic)
+        self._partition = self._place.partition % self._partitions
+        self._ends = self._group.read_ends(self._partitions)
+        stream, self._found = self._place.stream.encode(), set()
+        for message in self._group.records(self._ends):
+            headers = dict(message.headers() or ())
+            if headers.get(STREAM) == stream:
+                self._found.add(int(headers[SEQ]))
+        self._group.keep(epoch, kept.progress, self._ends)
+        return kept.progress
+
+    def write(self, rows: DeliveredRows) -> None:
+        """See the protocol; nothing is sent before the commit."""
+        stream = self._place.stream.encode()
+        for value, key, seq, _ in self._records.of(rows):
+            if seq in self._found:
+                continue
+            headers = [(STREAM, stream), (SEQ, b"%d" % seq)]
+            place: dict[str, Any] = {"partition": self._partition} if key is None else {"key": key}
+            self._pending.append({"value": value, "headers": headers, **place})
+
+    def commit(self, progress: DeliveryProgress) -> None:
+        """See the protocol."""
+        assert self._producer is not None
+        assert self._group is not None
+        self._refuse_if_older(self._group.read())
+        for record in self._pending:
+            self._produce(record)
+        self._pending = []
+        if self._producer.flush(client.ANSWER_WAIT_S):
+            raise DestinationError(self._label, "records were not taken in time")
+        self._poll(0)
+        self._found = {seq for seq in self._found if seq >= progress.next_seq}
+        self._group.keep(self._epoch, progress, self._ends)
+
+    def close(self) -> None:
+        """See the protocol."""
+        self._leave()
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+    def _refuse_if_older(self, kept: client.KeptProgress) -> None:
+        if kept.epoch > self._epoch:
+            raise DeliveryFencedError(self._label, self._epoch)
+
+    def _produce(self, record: dict[str, Any]) -> None:
+        assert self._producer is not None
+        while True:  # until there is room; the brokers take records meanwhile, or time out
+            try:
+                self._producer.produce(self._sink.topic, on_delivery=self._delivered, **record)
+                return
+            except BufferError:
+                self._poll(client.ROOM_WAIT_S)
+            except KafkaException as error:
+                raise client.failed(self._label, error, self._epoch) from error
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failure = error
+            return
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        self._ends[partition] = max(self._ends.get(partition, 0), offset + 1)
+
+    def _poll(self, wait_s: float) -> None:
+        assert self._producer is not None
+        self._producer.poll(wait_s)
+        if self._failure is not None:
+            raise client.failed(self._label, KafkaException(self._failure), self._epoch)
+
+    def _leave(self) -> None:
+        self._pending = []
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer = None
