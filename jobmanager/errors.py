@@ -50,6 +50,18 @@ class NoJobError(UsageError):
 
 
 @error_class
+class NoDeliveryError(UsageError):
+    """Nothing says where the output is to be delivered, or there is none yet."""
+
+    root: str
+
+    message = (
+        "{root}: nothing to deliver: the job has not begun, or its query names no destination; "
+        "--to names one"
+    )
+
+
+@error_class
 class JobFormatError(UsageError):
     """Another version began the job, and stored it otherwise."""
 

@@ -22,6 +22,7 @@ from jobmanager.cli import (
     options,
     requests,
 )
+from jobmanager.cli.deliver import deliver
 from jobmanager.cli.intake import intake
 from jobmanager.cli.leaving import leave
 from jobmanager.cli.requests import status_of
@@ -315,7 +316,7 @@ def list_jobs(
             print(f"jobmanager: {row['error']}", file=sys.stderr)
 
 
-for _verb in (requests.cancel, requests.stop, requests.drain):
+for _verb in (requests.cancel, requests.stop, requests.drain, deliver):
     app.command()(_reports_errors(_verb))
 
 

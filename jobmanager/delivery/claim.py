@@ -1,6 +1,7 @@
 """Claims: exclusive numbered files below a job's root, so that a delivery has one writer.
 
     deliveries/<name>/<partition>/<epoch>     who delivers; created exclusively
+    deliveries/<name>/<partition>/begun       rows are at the destination
 
 The number of the newest file is the epoch of the delivery. A process that was stopped and wakes up
 finds a newer file; the destination refuses it too, as it keeps the epoch with the progress.
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 FOLDER = "deliveries"
+BEGUN = "begun"
 _DIGITS = 10
 #: Claims that others may make between a look and one's own, before it gives up.
 TRIES_MAX = 100
@@ -35,6 +37,8 @@ class DeliveryClaim:
         """``store``: that of the job's root."""
         self._store = store
         self.folder = f"{FOLDER}/{quote(delivery, safe='')}/{partition}"
+        self._begun = f"{self.folder}/{BEGUN}"
+        self._is_begun = False
         self.epoch = 0
 
     def take(self, now_us: int) -> int:
@@ -52,6 +56,17 @@ class DeliveryClaim:
                 self._delete_older()
                 return epoch
         raise StoreError(f"{self._store.uri}/{self.folder}", "others claim this delivery, too")
+
+    def note_begun(self) -> None:
+        """Say in the root that rows are at the destination."""
+        if not self._is_begun:
+            self._store.put(self._begun, b"")
+            self._is_begun = True
+
+    def has_begun(self) -> bool:
+        """Whether that was said, also by processes before this one."""
+        self._is_begun = self._is_begun or self._store.exists(self._begun)
+        return self._is_begun
 
     def is_newest(self) -> bool:
         """Whether nobody has claimed the delivery since."""

@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Literal
 from jobmanager.delivery.output_tap import LOOK_INTERVAL_S
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError, StreamEngineError
-from rvertex.sinks.errors import DeliveryFencedError
+from rvertex.sinks.errors import (
+    DeliveryBegunError,
+    DeliveryFencedError,
+    DeliveryForgottenError,
+)
 from rvertex.sinks.protocol import DeliveryProgress
 
 if TYPE_CHECKING:
@@ -148,8 +152,12 @@ class PartitionDelivery:
         if not self._claim.is_newest():
             raise DeliveryFencedError(self._label, self._claim.epoch)
         if found is None:
+            if self._claim.has_begun():
+                raise DeliveryForgottenError(self._label)
             self._output.seek(self._start_seq, None)
         else:
+            if self._start_seq and not self._commits:
+                raise DeliveryBegunError(self._label, found.next_seq)
             self._output.seek(found.next_seq, found.digest)
             self._delivered_seq = found.next_seq
         self._pending_rows = 0
@@ -188,9 +196,17 @@ class PartitionDelivery:
             if left_s > 0 and self._pending_rows < self._limits.commit_rows_max:
                 return left_s
             self._commit()
-        elif is_idle and self._is_ahead() and since_s >= self._limits.progress_interval_s:
+        elif is_idle and self._is_progress_due(since_s):
             self._commit()
         return LOOK_INTERVAL_S
+
+    def _is_progress_due(self, since_s: float) -> bool:
+        """Whether a commit without rows is due, so long after the last one."""
+        limits = self._limits
+        if self._is_ahead():
+            return since_s >= limits.progress_interval_s
+        is_kept = self._commits > 0 and not self._output.is_checking
+        return is_kept and since_s >= limits.reminder_interval_s
 
     def _is_ahead(self) -> bool:
         """Whether more was read than is delivered, though there may be no rows in it."""
@@ -202,6 +218,7 @@ class PartitionDelivery:
         progress = DeliveryProgress(self._output.next_seq, self._output.digest)
         self._committed_s = self._clock.monotonic_s()
         self._destination.commit(progress)
+        self._claim.note_begun()
         self._delivered_seq = progress.next_seq
         self._rows += self._pending_rows
         self._commits += 1

@@ -58,6 +58,33 @@ class DeliveryUnknownError(OperatingError):
 
 
 @error_class
+class DeliveryForgottenError(UsageError):
+    """The destination has no position of a delivery that has begun."""
+
+    destination: str
+
+    message = (
+        "{destination}: rows were delivered there, but it has no position of this delivery any "
+        "more (Kafka forgets those of groups that are silent for a week). If its rows are gone, "
+        "too, deliver them under another name; else begin after them: "
+        "jobmanager deliver ROOT --name NEW --from SEQ"
+    )
+
+
+@error_class
+class DeliveryBegunError(UsageError):
+    """A beginning was asked for, but the delivery is past it."""
+
+    destination: str
+    seq: int
+
+    message = (
+        "{destination}: this delivery has begun, and is at item {seq}; it goes on there without "
+        "--from, and --name begins another one"
+    )
+
+
+@error_class
 class DeliveryDivergedError(IntegrityError):
     """What is to be delivered is not what was delivered before."""
 

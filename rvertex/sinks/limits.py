@@ -22,6 +22,8 @@ class DeliveryLimits:
     commit_rows_max: int = 20_000
     #: Progress over items without rows (CTIs) is committed no more often than this.
     progress_interval_s: float = 5.0
+    #: Progress that does not change is committed again so often: Kafka forgets old offsets.
+    reminder_interval_s: float = 43_200.0
     #: Pause after the first failure of a destination; it doubles with each further one.
     retry_pause_s: float = 0.1
     retry_pause_max_s: float = 10.0

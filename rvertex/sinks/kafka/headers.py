@@ -63,7 +63,7 @@ class KafkaHeaders:
         for message in self._group.records(self._ends):
             headers = dict(message.headers() or ())
             if headers.get(STREAM) == stream:
-                self._found.add(int(headers[SEQ]))
+                self._found.add(int(headers[SEQ] or b""))
         self._group.keep(epoch, kept.progress, self._ends)
         return kept.progress
 

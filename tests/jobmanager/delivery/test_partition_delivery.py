@@ -59,7 +59,12 @@ def written(items: list[Item], cut: int = 7) -> str:
 
 
 def delivery(
-    uri: str, ledger: Ledger, *, limits: DeliveryLimits = LIMITS, ended: bool = True
+    uri: str,
+    ledger: Ledger,
+    *,
+    limits: DeliveryLimits = LIMITS,
+    ended: bool = True,
+    start_seq: int = 0,
 ) -> PartitionDelivery:
     """The delivery of a stream that nobody writes any more."""
     endpoints, wake = Endpoints(), threading.Event()
@@ -76,6 +81,7 @@ def delivery(
         has_ended=lambda: ended,
         wake=wake,
         limits=limits,
+        start_seq=start_seq,
     )
 
 
@@ -201,3 +207,25 @@ def test_stopping_ends_a_wait() -> None:
     found.stop()
     thread.join(10)
     assert found.state == "stopped"
+
+
+def test_a_destination_that_forgot_is_not_filled_again() -> None:
+    uri, ledger = written(ITEMS), Ledger()
+    delivery(uri, ledger).run()
+    ledger.progress = None
+    again = delivery(uri, ledger)
+    again.run()
+    assert again.state == "failed"
+    assert "has no position of this delivery any more" in again.view().error
+    assert values(ledger.rows) == list(range(ROWS))
+
+
+def test_a_delivery_may_begin_later_but_only_a_new_one() -> None:
+    uri, ledger = written(ITEMS), Ledger()
+    delivery(uri, ledger, start_seq=9).run()
+    assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]
+    assert ledger.progress == DeliveryProgress(len(ITEMS), digest(ITEMS))
+    again = delivery(uri, ledger, start_seq=9)
+    again.run()
+    assert again.state == "failed"
+    assert f"is at item {len(ITEMS)}" in again.view().error

@@ -1,0 +1,122 @@
+"""The verb ``deliver``: the output of a job goes to a destination, from a process of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from jobmanager import logs
+from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.delivery.standalone import deliver as deliver_from
+from planner.api import sinks
+from rstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from rvertex.sinks.spec import KafkaFormat, SinkSpec
+
+To = Annotated[
+    str | None,
+    typer.Option(
+        metavar="kafka:TOPIC|postgres:TABLE|console",
+        help="Where to; by default the destinations that the query names.",
+    ),
+]
+Columns = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="A column of the key; may be repeated.")
+]
+ConfigItems = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="NAME=VALUE", help="A setting of librdkafka."),
+]
+
+
+def deliver(
+    root: options.Root,
+    to: To = None,
+    servers: Annotated[str | None, typer.Option(help="Kafka's bootstrap servers.")] = None,
+    dsn: Annotated[
+        str | None, typer.Option(help="PostgreSQL's connection string; env:NAME hides it.")
+    ] = None,
+    mode: Annotated[
+        Literal["transactions", "headers", "append", "upsert"] | None,
+        typer.Option(help="Of Kafka: transactions (default), headers. Of tables: append, upsert."),
+    ] = None,
+    format: Annotated[
+        Literal["json", "avro", "arrow"], typer.Option(help="Of Kafka's records.")
+    ] = "json",
+    key: Columns = None,
+    config: ConfigItems = None,
+    name: Annotated[
+        str, typer.Option(help="What the delivery is called: it finds its position by that.")
+    ] = "",
+    start: Annotated[
+        int, typer.Option("--from", min=0, help="The item with which a new delivery begins.")
+    ] = 0,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Deliver a job's output, of a running job as it is flushed, of one that has ended as it is."""
+    logs.configure(verbose=verbose)
+    specs: tuple[SinkSpec, ...] = ()
+    if to is not None:
+        specs = (_spec(to, servers, dsn, mode, format, key or [], config or [], name),)
+    is_cancelled = threading.Event()
+    shown: set[str] = set()
+
+    def show(rows: list[dict[str, Any]]) -> None:
+        for line in map(_line, rows):
+            if line not in shown:
+                shown.add(line)
+                print(line, file=sys.stderr, flush=True)
+
+    rows: list[dict[str, Any]] = []
+    try:
+        rows = deliver_from(
+            root,
+            specs,
+            start_seq=start,
+            trust=trust,
+            on_rows=show,
+            is_cancelled=is_cancelled.is_set,
+        )
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    show(rows)
+    if as_json:
+        print(json.dumps({"deliveries": rows}))
+    if any(row["state"] != "finished" for row in rows):
+        raise typer.Exit(1)
+
+
+def _line(row: dict[str, Any]) -> str:
+    reason = f": {row['error']}" if row["error"] else ""
+    return f"{row['delivery']}, partition {row['partition']}: {row['state']}{reason}"
+
+
+def _spec(
+    to: str,
+    servers: str | None,
+    dsn: str | None,
+    mode: str | None,
+    format: KafkaFormat,
+    key: list[str],
+    config: list[str],
+    name: str,
+) -> SinkSpec:
+    kind, _, place = to.partition(":")
+    given: dict[str, Any] = {"key": key, "name": name, **({"mode": mode} if mode else {})}
+    if kind == "kafka" and place and servers:
+        settings = dict(item.split("=", 1) for item in config if "=" in item)
+        return sinks.kafka(place, servers=servers, format=format, config=settings, **given)
+    if kind == "postgres" and place and dsn:
+        return sinks.postgres(dsn, place, **given)
+    if to == "console":
+        return sinks.console(name=name)
+    raise UsageError(
+        f"--to {to}: give kafka:TOPIC with --servers, postgres:TABLE with --dsn, or console"
+    )

@@ -1,0 +1,69 @@
+"""``jobmanager deliver``: over finished jobs, beside others, again from a place.
+
+Cannot catch: a job that runs on another machine.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+import jobmanager
+from jobmanager.cli.main import app
+from jobmanager.delivery.standalone import deliver
+from jobmanager.errors import NoDeliveryError
+from planner import Stream, agg, sinks, tumbling
+from tests.support.jobs import WAIT_S, write_events
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
+    folder = tmp_path_factory.mktemp("finished")
+    events = Stream.from_parquet(str(write_events(folder / "e.parquet", 400)), vs="t", delay="1s")
+    query = events.group_by("key").window(tumbling("4s")).agg(n=agg.count())
+    job = jobmanager.run(query, root=str(folder / "job"), executor="local", fsync=False)
+    job.wait(WAIT_S)
+    return job
+
+
+def test_several_deliveries_read_one_output(finished: jobmanager.Job, tmp_path: Path) -> None:
+    total = finished.status()["events_out"]
+    for name in ("one", "two"):
+        target = tmp_path / name
+        target.mkdir()
+
+        def save(first_seq: int, batch: Any, stream: str, target: Path = target) -> None:
+            name = f"{stream.replace('/', '_')}-{first_seq}"
+            (target / name).write_text(str(batch.num_rows))
+
+        rows = deliver(finished.root, [sinks.function(save, name=name)])
+        assert {row["state"] for row in rows} == {"finished"}
+        assert sum(int(path.read_text()) for path in target.iterdir()) == total
+
+
+def test_nothing_to_deliver_is_said(finished: jobmanager.Job) -> None:
+    with pytest.raises(NoDeliveryError, match="--to names one"):
+        deliver(finished.root)
+
+
+def test_the_command_prints_rows_once(finished: jobmanager.Job) -> None:
+    command = ["deliver", finished.root, "--to", "console", "--json"]
+    first = CliRunner().invoke(app, command)
+    assert first.exit_code == 0, first.output
+    *rows, last = [json.loads(line) for line in first.stdout.splitlines()]
+    assert len(rows) == finished.status()["events_out"]
+    assert {row["state"] for row in last["deliveries"]} == {"finished"}
+    again = CliRunner().invoke(app, command)
+    assert len(again.stdout.splitlines()) == 1
+
+
+def test_a_destination_must_be_whole(finished: jobmanager.Job) -> None:
+    found = CliRunner().invoke(app, ["deliver", finished.root, "--to", "kafka:t"])
+    assert found.exit_code == 2
+    assert "--servers" in found.output
