@@ -103,7 +103,7 @@ def user_code(target: Any, what: str, deterministic: bool | None) -> UserCode:
 
 
 def name_of(target: Any) -> str:
-    """What messages call a function, a class or an object."""
+    """The name of a function, a class or an object in messages."""
     if isinstance(target, functools.partial):
         return name_of(target.func)
     found = getattr(target, "__qualname__", type(target).__qualname__)
@@ -337,7 +337,7 @@ class _Impure:
 
 
 def _forbidden(value: Any) -> str:
-    """What a thing is called, if using it cannot be repeated."""
+    """Name a thing whose use cannot be repeated; "" for all others."""
     try:
         found = _FORBIDDEN.get(value, "")
     except TypeError:  # it cannot be hashed, so it is none of them

@@ -36,7 +36,7 @@ class Expr:
     name: str | None = None
 
     def alias(self, name: str) -> Expr:
-        """The same values under the name ``name``."""
+        """Rename the column to ``name``."""
         return Expr(self.node, name)
 
     def __add__(self, other: ExprLike) -> Expr:
@@ -147,11 +147,11 @@ class Expr:
         return call("between", self, low, high)
 
     def cast(self, to: TypeLike) -> Expr:
-        """As type ``to`` (``"int64"``, ``"timestamp"``, ``float``, ...); a misfit is an error."""
+        """Convert to ``to`` (``"int64"``, ``"timestamp"``, ...); fail where one does not fit."""
         return call("cast", self, to=data_type(to))
 
     def try_cast(self, to: TypeLike) -> Expr:
-        """As :meth:`cast`; null where the value does not fit."""
+        """Convert as :meth:`cast` does; give null where the value does not fit."""
         return call("try_cast", self, to=data_type(to))
 
     def abs(self) -> Expr:

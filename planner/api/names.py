@@ -51,7 +51,7 @@ def resolved(value: ExprLike, schema: pa.Schema) -> Node:
 
 
 def resolved_predicate(value: ExprLike, schema: pa.Schema) -> Node:
-    """The same, for what has to be true or false."""
+    """Resolve a filter's condition, which has to be true or false."""
     node = resolved(value, schema)
     if node.type == pa.null():
         return cast_to(node, pa.bool_())

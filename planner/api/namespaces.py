@@ -90,7 +90,7 @@ class StringFunctions(_Functions[E]):
         return self._call("reverse")
 
     def repeat(self, times: int) -> E:
-        """So many times."""
+        """Repeat the text ``count`` times."""
         return self._call("repeat", times=_count("repeat", times))
 
     def pad_left(self, width: int, fill: str = " ") -> E:
@@ -124,7 +124,7 @@ class StringFunctions(_Functions[E]):
         return self._call("byte_length")
 
     def json_value(self, path: str) -> E:
-        """What stands at a path as ``"$.a.b[0]"`` in a text of JSON, as text."""
+        """Read the value at a path such as ``"$.a.b[0]"`` from a text of JSON, as text."""
         json_steps(path)
         return self._call("json_value", path=path)
 
@@ -193,11 +193,11 @@ class DatetimeFunctions(_Functions[E]):
         return self._call("floor_calendar", unit=unit)
 
     def add_months(self, months: int) -> E:
-        """So many months later; the last day of a month that has no such day."""
+        """Add months; in a month without that day, take its last day."""
         return self._call("add_months", months=int(months))
 
     def format(self, format: str) -> E:
-        """As text, by a format as ``"%Y-%m-%d %H:%M:%S"``."""
+        """Write the time as text by a format such as ``"%Y-%m-%d %H:%M:%S"``."""
         return self._call("format_time", format=format)
 
     def truncate(self, every: Duration) -> E:

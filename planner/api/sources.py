@@ -101,7 +101,7 @@ class FileOptions:
     null_values: Sequence[str] = ("",)
 
     def reader_options(self, format: Format) -> tuple[tuple[str, OptionValue], ...]:
-        """What the reader of that format is told, sorted by name."""
+        """The options of the format's reader, sorted by name."""
         if format != "csv":
             return ()
         return (("delimiter", self.delimiter), ("null_values", ",".join(self.null_values)))

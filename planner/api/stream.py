@@ -216,7 +216,7 @@ class Stream(UserSteps["Stream"], Outputs, KafkaTopics):
         return Stream(Project(self.plan, kept))
 
     def rename(self, names: Mapping[str, str]) -> Stream:
-        """The same columns, some under other names."""
+        """Rename some columns and keep the others."""
         for column, new in names.items():
             naming.require(self.schema, column, "rename")
             checked_name(new)
@@ -259,7 +259,7 @@ class Stream(UserSteps["Stream"], Outputs, KafkaTopics):
         return Stream(join_nodes(self.plan, other.plan, on, left_on, right_on, how, where))
 
     def shift(self, duration: Duration) -> Stream:
-        """The same events later by ``duration``, or earlier if it is negative."""
+        """Move events later by ``duration``, or earlier if it is negative."""
         return self._changed(Shift(duration_us(duration, what="shift")))
 
     def set_duration(self, duration: Duration) -> Stream:

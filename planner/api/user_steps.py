@@ -206,7 +206,7 @@ def _on_error(policy: str) -> OnError:
 
 
 def _undeclared_field(process: type, base: type, declared: set[str]) -> str:
-    """What a process sets on itself that is no declared field, in words; "" if nothing is."""
+    """Name the attributes that a process sets without declaring them as fields; "" if none."""
     for owner in process.__mro__:
         if not issubclass(owner, base) or owner is base:
             continue

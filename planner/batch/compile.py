@@ -200,7 +200,7 @@ def _union(node: logical.Union | logical.Join, inputs: Sequence[Frame]) -> Frame
 
 
 def _changed(below: Frame, times: Times, lifetime_us: int) -> Frame:
-    """The same payload with other lifetimes."""
+    """Change lifetimes and keep the payload."""
     found = below.df.where(times.kept).selectExpr("*", *times.made)
     kept = [*list(below.columns.values())[2:], *below.place]
     df = found.selectExpr(f"{times.vs} as `{VS}`", f"{times.ve} as `{VE}`", *kept)

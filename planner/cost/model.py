@@ -261,7 +261,7 @@ def _of_data_windows(node: logical.DataWindowAgg, below: Estimate) -> Estimate:
 
 
 def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estimate) -> float:
-    """What the node remembers at an instant."""
+    """Estimate the bytes that the node keeps at an instant."""
     match node:
         case logical.Join() | logical.Clip():
             return sum(e.alive_rows * e.row_bytes for e in inputs)

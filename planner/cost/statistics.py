@@ -95,7 +95,7 @@ class Discovery:
         return self._notes[key]
 
     def statistics(self, plan: LogicalNode, look: Look) -> Statistics:
-        """What ``look`` finds out about the sources of the plan."""
+        """Look at each source of the plan with ``look``."""
         known: dict[str, SourceStatistics] = {}
         for node in topological(plan):
             if isinstance(node, Source) and node.spec.log is not None:

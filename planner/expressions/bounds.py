@@ -75,7 +75,7 @@ def bounds_of_type(kind: pa.DataType) -> Bounds | None:
 
 
 def _unchecked(call: Call) -> Bounds:
-    """What the values of a call are between, if numbers had any size."""
+    """Bound the values of a call, as if numbers had any size."""
     if call.function in _PARTS:
         return _PARTS[call.function]
     limits = bounds_of_type(call.type) if call.type is not None else None

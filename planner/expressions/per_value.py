@@ -78,7 +78,7 @@ def by_value(node: Node, carried: Collection[str]) -> Node:
 
 
 def as_dictionary(node: Node) -> Node:
-    """The same, as a dictionary if it is text that is computed by value."""
+    """Type text that is computed by value as a dictionary; leave other nodes alone."""
     if isinstance(node, PerValue) and node.type == pa.string():
         return replace(node, type=pa.dictionary(pa.int32(), pa.string()))
     return node

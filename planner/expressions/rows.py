@@ -98,7 +98,7 @@ class Subset(Rows):
         return self._columns[name]
 
     def value_of(self, call: SharedCall) -> Value:
-        """What is known of all rows is not computed again."""
+        """Take the result of a shared expression from all rows instead of computing it again."""
         if self.shared and call not in self.known and call in getattr(self.batch, "known", ()):
             value = self.batch.known[call]
             is_constant = isinstance(value, pa.Scalar)

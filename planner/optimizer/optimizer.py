@@ -55,7 +55,7 @@ def optimize(plan: Sink, options: PlanOptions, rules: Sequence[Rule] = RULES) ->
 def optimize_step_by_step(
     plan: Sink, options: PlanOptions, rules: Sequence[Rule] = RULES
 ) -> tuple[Sink, tuple[RuleStep, ...]]:
-    """The same, with what each rule changed."""
+    """Optimise, and record what each rule changed."""
     root: LogicalNode = plan
     text = logical_text(root)
     steps: list[RuleStep] = []
@@ -73,6 +73,6 @@ def optimize_step_by_step(
 
 
 def why(rule: Rule) -> str:
-    """What a rule is for: the first sentence of its file."""
+    """The purpose of a rule: the first sentence of its file."""
     text = sys.modules[rule.__module__].__doc__ or ""
     return " ".join(text.split("\n\n")[0].split())

@@ -26,7 +26,7 @@ def _lines(root: LogicalNode) -> Counter[str]:
 
 
 def _moved(before: LogicalNode, after: LogicalNode) -> tuple[str, ...]:
-    """The same nodes in other places."""
+    """List the nodes that a rule has moved without changing them."""
     places = [Counter(_places(root)) for root in (before, after)]
     return tuple((places[1] - places[0]).elements())
 

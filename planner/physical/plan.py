@@ -92,7 +92,7 @@ class PlanTrace:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What ``explain`` and progress reports say about a stage."""
+    """A stage as ``explain`` and progress reports show it."""
 
     name: str
     parallelism: int

@@ -155,7 +155,7 @@ def _is_bounded_by_lifetimes(operator: OperatorSpec, durations: Durations) -> bo
 
 
 def _remedy(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> str:
-    """What would make replay possible."""
+    """Advice: a change that would make replay possible."""
     for operator in vertex.operators:
         if horizon_of(operator, durations) is None:
             if not _is_bounded_by_lifetimes(operator, durations):
@@ -248,5 +248,5 @@ def _durable(vertex: VertexSpec) -> VertexSpec:
 
 
 def _flushed(end: End) -> End:
-    """The same, flushed off the critical path if it was in memory only."""
+    """Flush an end that was in memory only off the critical path."""
     return replace(end, durability="async") if end.durability == "volatile" else end

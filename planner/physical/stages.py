@@ -171,7 +171,7 @@ def _uri(root: str, stream: str) -> str:
 
 
 def summarise(builder: StageBuilder, *, is_sink: bool) -> Stage:
-    """What people want to know about the stage."""
+    """Summarise the stage for ``explain`` and reports."""
     inputs = tuple(
         StageInput(
             upstream=feed.upstream.name,

@@ -131,7 +131,7 @@ class Distinct:
                 yield codes[part], piece, None if seen is None else seen[part]
 
     def _given(self, rows: Rows) -> Iterator[tuple[np.ndarray, pa.Array, np.ndarray | None]]:
-        """The same of events: one row each if the columns are one column, filtered."""
+        """Groups, values and bits of events; one row each if the columns are one, filtered."""
         if not self._seen_bits:
             yield (*rows.valid(self._columns[0]), None)
             return

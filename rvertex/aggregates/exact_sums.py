@@ -233,7 +233,7 @@ class ExactSum:
 
 
 def span_of(kind: pa.DataType) -> int:
-    """What a carry of one stands for, in units of the last place."""
+    """The value of a carry of one, in units of the last place."""
     if pa.types.is_integer(kind):
         return 2**64
     return 10**76 if pa.types.is_decimal256(kind) else 10**38

@@ -86,7 +86,7 @@ class Lane:
 
     @property
     def only_column(self) -> str:
-        """The same, where lanes are never shared."""
+        """The only column of a lane that is not shared."""
         (column,) = self.columns
         return column
 
@@ -165,5 +165,5 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def has_order(kind: pa.DataType) -> bool:
-    """What can be compared: no lists, structs or nulls."""
+    """Whether values of the type can be compared: no lists, structs or nulls."""
     return not (pa.types.is_nested(kind) or pa.types.is_null(kind))

@@ -119,7 +119,7 @@ class Moments(Values):
 
 
 class MergedMoments(Values):
-    """The same of partial results. Of a single one it is that."""
+    """Moments of partial results; a single one stays as it is."""
 
     def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
         counts, means, squares = (numbers(pc.struct_field(values, i)) for i in range(3))

@@ -48,7 +48,7 @@ class AggregateSpec:
 
     @property
     def definition(self) -> AggregateFunction:
-        """What the function is."""
+        """The function's definition in the registry."""
         return FUNCTIONS[self.function]
 
     @property

@@ -76,7 +76,7 @@ class UserFold:
 
 
 def user_results(custom: Custom, states: pa.Array) -> pa.Array:
-    """What the states of windows come to."""
+    """Compute the results of windows from their states."""
     target = custom.target
     found = [
         target.result(target.init() if state is None else state) for state in plain_list(states)

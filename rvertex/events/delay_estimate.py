@@ -39,7 +39,7 @@ def lateness(vs: np.ndarray, ahead: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class DelayEstimate:
-    """What is known before the next row."""
+    """The estimate and what it rests on, before the next row."""
 
     quantile: float
     block_rows: int = BLOCK_ROWS

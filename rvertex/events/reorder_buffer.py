@@ -76,7 +76,7 @@ class SortedRuns:
 
 
 class ArrivalOrder:
-    """The same face, for events that nobody wants sorted: each leaves at the next take."""
+    """A buffer for events that nobody needs sorted: each leaves at the next take."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema

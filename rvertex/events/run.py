@@ -107,7 +107,7 @@ def _with_nulls(column: pa.Array, cuts: list[int]) -> pa.Array:
 
 
 def growing(times: np.ndarray, last: int | None) -> np.ndarray:
-    """Those of non-decreasing ``times`` int64[n] that exceed all before them and ``last``."""
+    """Keep of non-decreasing ``times`` int64[n] those above all before them and ``last``."""
     if len(times) == 0:
         return times
     keep = np.ones(len(times), bool)

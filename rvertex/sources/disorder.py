@@ -123,7 +123,7 @@ def delay_needed(units: Sequence[UnitTimes]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """What the rows of a partition need to leave in order of time."""
+    """How a partition's rows get into order of time, and how many wait for it."""
 
     known: KnownFrontier | None
     #: So many at most are held back at once.

@@ -111,7 +111,7 @@ def _list_local(path: str) -> dict[str, FileVersion]:
 
 
 def _list_remote(path: str) -> dict[str, FileVersion]:
-    """As :func:`_list_local`, through the project's one door to stores."""
+    """List as :func:`_list_local` does, through the project's one door to stores."""
     store = store_of(path)
     found = {n: of_info(info) for n, info in store.infos().items() if not n.endswith(TEMPORARY)}
     if not found and not (store.exists("") and store.size("")):  # a folder has no size

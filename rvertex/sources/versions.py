@@ -97,7 +97,7 @@ def store_of(path: str) -> FsspecBlobs:
 
 
 def of_stat(found: os.stat_result) -> FileVersion:
-    """That of a local file."""
+    """The version of a local file."""
     at_s, rest_ns = divmod(found.st_mtime_ns, _NS)
     try:
         told = f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S}.{rest_ns:09d} UTC"
@@ -107,7 +107,7 @@ def of_stat(found: os.stat_result) -> FileVersion:
 
 
 def of_info(info: Mapping[str, Any]) -> FileVersion:
-    """That of what a store says of a file."""
+    """The version of a file, from its entry in a store."""
     size = info.get("size")
     found = ((name, info[name]) for name in _STAMPS if info.get(name) is not None)
     stamps = tuple((name, _text(value)) for name, value in found)

@@ -38,6 +38,6 @@ class Watched:
             raise SourceChangedError(self.path, None, str(self._version), str(found))
 
     def check_often(self) -> None:
-        """The same where it costs next to nothing."""
+        """Check the version where that costs next to nothing."""
         if self._is_local:
             self.check()

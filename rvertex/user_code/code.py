@@ -55,7 +55,7 @@ class UserCode:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self.identity.partition("#")[0]
 
     def __str__(self) -> str:

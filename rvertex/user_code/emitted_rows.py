@@ -146,7 +146,7 @@ class Emitted:
         return self._waiting.take_below(INF_TIME if frontier == INF_TIME else frontier + 1)
 
     def table(self) -> pa.Table:
-        """What waits, by reference."""
+        """The rows that wait, by reference."""
         return self._waiting.table()
 
     def load(self, table: pa.Table) -> None:

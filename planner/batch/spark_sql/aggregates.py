@@ -56,7 +56,7 @@ class _Asked:
 
     @property
     def name(self) -> str:
-        """What is computed per group is called so."""
+        """The name of the column that is computed per group."""
         return f"a{self.index}"
 
     @property
@@ -80,7 +80,7 @@ class _Asked:
 
 
 def user_function(index: int) -> str:
-    """What the aggregate of that number is called where it is a user's."""
+    """The name of a user's aggregate, by its number."""
     return f"user_aggregate_{index}"
 
 

@@ -29,7 +29,7 @@ _WHOLE_FROM = "4503599627370496D"
 
 
 def spark_type(call: Call) -> str:
-    """What Spark calls the type of the result."""
+    """Spark's name of the result's type."""
     assert call.type is not None, call
     return type_name(call.type)
 

@@ -31,7 +31,7 @@ def failure(message: str) -> str:
 
 
 def _wrong(shown: str | None, reason: str) -> str:
-    """What stands for a value that does not fit: an error, or null where nothing is ``shown``."""
+    """SQL for a value that does not fit: an error, or null where nothing is ``shown``."""
     return "null" if shown is None else failure(f"cannot evaluate {shown}: {reason}")
 
 

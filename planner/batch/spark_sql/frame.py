@@ -32,7 +32,7 @@ class Frame:
 
     @property
     def columns(self) -> dict[str, str]:
-        """What the columns, and the lifetime, are called in Spark SQL."""
+        """The names of the columns and of the lifetime in Spark SQL."""
         named = {name: f"c{i}" for i, name in enumerate(self.schema.names)}
         return {VS: VS, VE: VE, **named}
 

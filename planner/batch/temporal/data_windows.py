@@ -61,7 +61,7 @@ def next_endpoint(keys: Sequence[str]) -> str:
 
 
 def number(keys: Sequence[str], count: int, order: Sequence[str]) -> str:
-    """That of each event's count window."""
+    """The window of each event, for count windows."""
     by = f"order by {', '.join(order)}"
     before = f"row_number() {over(keys, by)} - 1"
     return f"cast(floor(({before}) / {count}) as bigint)"

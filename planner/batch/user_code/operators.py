@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Context:
-    """What an operator is opened with; all that it has are values from outside."""
+    """The context of an operator: it offers values from outside and nothing else."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -42,7 +42,7 @@ class _Context:
 
 
 def operator_rows(spec: UserOperator, events: pa.RecordBatch) -> pa.RecordBatch:
-    """What the operator returns for ``events``, in order, and for the end after them."""
+    """Call the operator with ``events`` in order, then with the end; return all that it gives."""
     name, schema = spec.code.name, event_schema(spec.schema)
     target = _opened(spec)
     results: list[Any] = []

@@ -83,7 +83,7 @@ def _python_events(events: pa.RecordBatch) -> list[Any]:
 
 
 class _Context:
-    """What the process of one key is given."""
+    """The context of the process of one key."""
 
     def __init__(self, name: str, key: Any, output: pa.Schema) -> None:
         self._name, self._output = name, output
@@ -247,7 +247,7 @@ def _is_of(field: StateField, value: Any) -> bool:
 
 
 def _told(error: Exception, given: Any, ctx: _Context) -> str:
-    """What a fatal error says: of which event of which key."""
+    """The text of a fatal error, with the event and its key."""
     if isinstance(error, UserResultError):
         return error.reason
     what = f"timer {given.name!r}" if ctx.in_timer else f"event {shown(given)}"

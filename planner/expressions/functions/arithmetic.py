@@ -142,7 +142,7 @@ def _kernel(values: Sequence[Value], call: Call) -> Value:
 
 
 def _fitting(kernel: Callable[..., Value], values: Sequence[Value], call: Call) -> Value:
-    """What ``kernel`` gives; its error says what to do."""
+    """Call ``kernel``; turn its error into one that says what to do."""
     try:
         return kernel(*values)
     except pa.ArrowInvalid:

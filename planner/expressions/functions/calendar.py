@@ -40,7 +40,7 @@ def _floor(values: Sequence[Value], call: Call) -> Value:
 
 
 def _add_months(values: Sequence[Value], call: Call) -> Value:
-    """The same day some months later; the month's last day where it has no such day."""
+    """Add months to a day; in a month without that day, take its last day."""
     value = values[0]
     if isinstance(value, pa.Scalar):
         return _add_months([pa.array([value.as_py()], value.type)], call)[0]

@@ -42,7 +42,7 @@ def _resolver(result: pa.DataType) -> Callable[[Call], Node | None]:
 
 
 def _check_patterns(call: Call) -> None:
-    """What can never be is the user's mistake, not the data's."""
+    """Refuse options that no row could make right: they are the user's mistake, not the data's."""
     options = dict(call.options)
     for name, value in options.items():
         kind = _OPTIONS.get(name)

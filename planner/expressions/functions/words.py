@@ -160,7 +160,7 @@ def json_steps(path: str) -> list[str | int]:
 
 
 def _json(values: Sequence[Value], call: Call) -> Value:
-    """What is there as text; null for nothing, for JSON's null, and for what is no JSON."""
+    """The value found, as text; null if nothing, JSON's null or broken JSON is there."""
     steps = json_steps(call.option("path"))
     return mapped(values[0], partial(_found_in_json, steps), _TEXT)
 

@@ -129,7 +129,7 @@ class WindowAgg(_Grouped):
         object.__setattr__(self, "schema", schema)
 
     def operator(self) -> WindowAggregate | PartialAggregate | FinalAggregate:
-        """What computes it; it also knows the output's types."""
+        """The operator that computes it; it also knows the output's types."""
         specs = tuple(a.spec for a in self.aggregates)
         make = _PHASES[self.phase]
         return make(self.keys, self.size_us, self.every_us, specs, self.points)
@@ -197,7 +197,7 @@ class DataWindowAgg(_Grouped):
         )
 
     def operator(self) -> DataWindowOperator:
-        """What computes it; it also knows the output's types."""
+        """The operator that computes it; it also knows the output's types."""
         specs = tuple(a.spec for a in self.aggregates)
         match self.window:
             case SessionWindow() if self.phase == "partial":

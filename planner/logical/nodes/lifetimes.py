@@ -42,7 +42,7 @@ class _SameRows(Step):
 
 @dataclass(frozen=True, slots=True)
 class Lifetime(_SameRows):
-    """The same payload with other lifetimes."""
+    """A step that changes lifetimes and keeps the payload."""
 
     change: LifetimeChange
     label: str = ""

@@ -51,7 +51,7 @@ class LogicalNode(ABC):
 
     @abstractmethod
     def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Self:
-        """The same node above other inputs."""
+        """Copy the node with other inputs."""
 
     @abstractmethod
     def describe(self) -> str:

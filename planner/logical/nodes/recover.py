@@ -27,7 +27,7 @@ class RecoveryChoice:
 
 @dataclass(frozen=True, slots=True)
 class Recover(SameEvents):
-    """The same stream; the stage that computes it is recovered as ``choice`` says."""
+    """Passes the stream on and says how to recover the stage that computes it."""
 
     choice: RecoveryChoice
     label: str = ""

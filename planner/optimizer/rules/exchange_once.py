@@ -67,12 +67,12 @@ def exchange_once(root: LogicalNode, options: PlanOptions) -> LogicalNode:
 
 
 def _agreed(asked: list[Demand]) -> Demand:
-    """What all readers of a node ask of it, None if they do not ask the same."""
+    """The demand on which all readers of a node agree; None if they do not."""
     return asked[0] if asked and all(a == asked[0] for a in asked) else None
 
 
 def _asked(node: LogicalNode, demand: Demand) -> tuple[Demand, ...]:
-    """What ``node``, of which ``demand`` is asked, asks of each of its inputs."""
+    """The demand of ``node`` on each of its inputs, given the ``demand`` on itself."""
     match node:
         case WindowAgg(keys=keys) | DataWindowAgg(keys=keys) | Stitch(on=keys):
             part = demand if demand is not None and set(demand) <= set(keys) else keys

@@ -43,7 +43,7 @@ def fold_constants(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
 
 
 def folded(node: Node) -> Node:
-    """The same values by less work; ``node`` itself where there is nothing to gain."""
+    """Compute the same values by less work; return ``node`` itself if nothing is gained."""
     if not isinstance(node, Call) or not is_built_in(node):
         return node
     args = tuple(folded(arg) for arg in node.args)

@@ -185,7 +185,7 @@ def _where(
 
 
 def _key(part: exp.Expr, inner: Scope, outer: Scope, names: Names) -> tuple[Expr, Expr] | None:
-    """What the outer and the inner query have equal."""
+    """The two sides of an equation of the outer and the inner query; None for other conditions."""
     if not isinstance(part, exp.EQ):
         return None
     a, b = part.this, part.args["expression"]

@@ -172,7 +172,7 @@ class _Grouping:
             return windowed.agg(**chosen)
 
     def replacement(self, node: exp.Expr) -> Expr | None:
-        """What stands for a part of the list of columns: an aggregate, a bound, a key."""
+        """The column for a part of the SELECT list: an aggregate, a bound or a key."""
         if is_aggregate(node):
             return col(self.aggregates[node][0])
         if self._is_bound(node):

@@ -96,7 +96,7 @@ def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def and_parts(node: exp.Expr) -> list[exp.Expr]:
-    """What AND connects."""
+    """Split a condition at its ANDs."""
     if isinstance(node, exp.Paren):
         return and_parts(node.this)
     if isinstance(node, exp.And):
@@ -213,7 +213,7 @@ def _without_clashes(
 
 
 def _outputs(left: Stream, right: Stream, shared: list[str]) -> dict[str, str]:
-    """What the join calls each column of the right side."""
+    """The join's name for each column of the right side."""
     mine = set(left.schema.names)
     return {
         name: name if name in shared or name not in mine else f"{name}_right"

@@ -164,7 +164,7 @@ def _where(condition: Expr | None, value: Expr) -> Expr:
 
 
 def said(node: exp.Expr) -> str:
-    """What an aggregate is called in SQL."""
+    """SQL's name of an aggregate."""
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return node.name.upper()
     return node.sql_name() if isinstance(node, exp.Func) else node.sql()

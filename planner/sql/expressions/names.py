@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What is known where a statement stands."""
+    """The names that a statement may use."""
 
     text: SqlText
     streams: Mapping[str, Callable[[], Stream]]

@@ -82,7 +82,7 @@ class Expressions:
         return made
 
     def column(self, node: exp.Expr) -> Expr:
-        """The same, for a column of an answer, which has to have a type."""
+        """Compile a column of an answer, which has to have a type."""
         made = self.compile(node)
         if made.output_type(self.scope.stream.schema) == pa.null():
             reason = "this is always null; give it a type: CAST(NULL AS BIGINT)"

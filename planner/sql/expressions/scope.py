@@ -82,7 +82,7 @@ class Scope:
         return tuple(c for c in self.columns if relation in ("", c.relation))
 
     def with_stream(self, stream: Stream) -> Scope:
-        """The same columns of another stream."""
+        """Show the same columns over another stream."""
         return replace(self, stream=stream)
 
     def _no_column(self, name: str, relation: str) -> str:

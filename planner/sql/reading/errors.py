@@ -24,7 +24,7 @@ _TYPES = {
 
 
 def sql_type(name: str) -> str:
-    """What SQL calls the Arrow type ``name``."""
+    """SQL's name of the Arrow type ``name``."""
     if name.startswith("timestamp"):
         return "TIMESTAMP"
     if name.startswith("duration"):

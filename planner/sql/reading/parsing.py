@@ -92,7 +92,7 @@ class SqlText:
 
     @contextmanager
     def located(self, node: exp.Expr) -> Iterator[None]:
-        """What the fluent interface says to a mistake is said at ``node``."""
+        """Report an error of the fluent interface at the place of ``node``."""
         try:
             yield
         except SqlError:
@@ -114,7 +114,7 @@ class SqlText:
         return (0, 1)
 
     def spelled(self, node: exp.Expr) -> str:
-        """What SQL calls the node: the name or operator as it is written, else all of it."""
+        """The node's name or operator as it is written, else all of its text."""
         if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) and node.name:
             return node.name.upper()
         start, end = self.place(node)

@@ -127,7 +127,7 @@ def _excludes(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, bound: Bound) 
 
 
 def _min_max(found: pq.Statistics) -> tuple[Any, Any] | None:
-    """As Python values; None where Python has none for a time (before year 1, after 9999)."""
+    """Convert to Python values; None for a time that Python lacks (before year 1, after 9999)."""
     try:
         return found.min, found.max
     except (OverflowError, ValueError):

@@ -23,7 +23,7 @@ class SharedDictionaries:
         self._known: dict[str, pa.Array] = {}
 
     def share(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows, as far as possible over the dictionaries of earlier batches."""
+        """Re-encode rows over the dictionaries of earlier batches where that is possible."""
         if not has_dictionaries(batch.schema):
             return batch
         columns = [

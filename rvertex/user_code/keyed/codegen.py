@@ -175,7 +175,7 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What the compiled functions call where it is not the usual case."""
+    """Functions that compiled code calls in rare cases."""
 
     pass_ctis: Callable[[int], None]
     #: The due timers of one slot, before an event of it.

@@ -115,7 +115,7 @@ def _is_its_own_key(kind: pa.DataType) -> bool:
 
 def _fetch(events: KeyedEvents, indices: dict[str, int]) -> Any:
     def fetch(event: Any, name: str) -> Any:
-        """What is not filled."""
+        """Fetch an attribute that nothing has filled yet."""
         if name not in indices:
             raise AttributeError(f"'Event' object has no attribute {name!r}", name=name, obj=event)
         return events.value(indices[name], events.number - events.seq)

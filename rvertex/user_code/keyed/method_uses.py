@@ -36,7 +36,7 @@ def may_say_times(method: Any) -> bool:
 
 
 def _attributes(method: Any, parameter: int) -> set[tuple[str, bool]] | None:
-    """What is read of a parameter, and whether it is called at once; None if more is done."""
+    """The attributes read of a parameter, each with whether it is called; None for other uses."""
     if not isinstance(method, types.FunctionType):
         return None
     if method.__code__.co_argcount != _PARAMETERS:
