@@ -19,7 +19,7 @@ DEPTH ?= 10
 SEED ?= 0
 KINDS ?= all
 TRACE ?= 20
-.PHONY: help deep oldest constraints bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
+.PHONY: help deep oldest constraints bench-destinations bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -62,6 +62,9 @@ bench-steady: setup  ## disk and memory over 100 million events
 
 bench-checkpoint: $(STAMP)  ## what checkpoints of 200 MB of state and flushing cost; JSON on the last line
 	$(BIN)/python benchmarks/bench_checkpoint.py
+
+bench-destinations: $(STAMP)  ## rows and commits per second of PostgreSQL, Parquet and functions; JSON on the last line
+	$(BIN)/python -m benchmarks.bench_destinations
 
 bench-nexmark: setup  ## Nexmark side by side with Spark, DuckDB and the peers installed; JSON on the last line
 	$(BIN)/python benchmarks/bench_nexmark.py

@@ -51,6 +51,17 @@ def test_the_costs_of_operators_are_measured(tmp_path: Path) -> None:
     assert all(found["us"] >= 0 and found["model_us"] > 0 for found in result.values())
 
 
+@pytest.mark.slow
+def test_destinations_are_measured() -> None:
+    command = [sys.executable, "-m", "benchmarks.bench_destinations"]
+    arguments = ["--rows", "20000", "--seconds", "0.1", "--rounds", "1"]
+    done = subprocess.run(
+        [*command, *arguments], cwd=BENCHMARKS.parent, capture_output=True, text=True, check=True
+    )
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert all(found["bulk"]["rows_per_s"] > 0 for found in result.values())
+
+
 def test_bids_do_not_depend_on_how_many_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import bids

@@ -18,6 +18,7 @@ import pytest
 
 from rstream.errors import OperatingError
 from rvertex.sinks.errors import (
+    DeliveryUnknownError,
     DestinationError,
     DestinationSchemaError,
     MissingSecretError,
@@ -31,6 +32,7 @@ from rvertex.sinks.protocol import DeliveredRows
 from rvertex.sinks.spec import DeliveryPlace, PostgresSink
 from tests.rvertex.sinks.conformance import Conformance
 from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress
+from tests.support.cutting_proxy import CuttingProxy
 from tests.support.postgres_server import PostgresServer
 
 if TYPE_CHECKING:
@@ -275,6 +277,32 @@ def test_server_that_does_not_answer(
     stuck.commit(progress(0, 1))
     stuck.close()
     assert postgres.query(f"SELECT v FROM {postgres_schema}.t") == [(1,)]
+
+
+@pytest.mark.parametrize("is_answer", [False, True], ids=["question", "answer"])
+def test_line_is_cut_in_a_commit(
+    postgres: PostgresServer, postgres_schema: str, is_answer: bool
+) -> None:
+    """Only opening again tells whether it took place."""
+    with CuttingProxy(postgres.folder) as proxy:
+        dsn = postgres.dsn.replace(str(postgres.folder), proxy.folder)
+        place = DeliveryPlace("job", "d", 0, 1, KEYED)
+        cut = PostgresDestination(PostgresSink(dsn, f"{postgres_schema}.t"), place)
+        cut.open(1)
+        cut.write(rows_of(0, k=["a"], v=[1]))
+        cut.commit(progress(0, 1))
+        cut.write(rows_of(1, k=["b"], v=[2]))
+        if is_answer:
+            proxy.cut_to_client = b"COMMIT\0"
+        else:
+            proxy.cut_to_server = b"COMMIT\0"
+        with pytest.raises(DeliveryUnknownError):
+            cut.commit(progress(0, 2))
+        proxy.cut_to_client = proxy.cut_to_server = b""
+        assert cut.open(1) == progress(0, 2 if is_answer else 1)
+        cut.close()
+    rows = [(1,), (2,)] if is_answer else [(1,)]
+    assert postgres.query(f"SELECT v FROM {postgres_schema}.t") == rows
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     [
         *("pytest", "tests.rvertex.sinks.conformance", "tests.rvertex.sinks.test_postgres"),
-        *("tests.rvertex.sinks.test_kafka", "tests.rvertex.sinks.test_parquet"),
+        *("tests.rvertex.sinks.kafka.test_transactions", "tests.rvertex.sinks.test_parquet"),
         "tests.rvertex.sinks.test_function",
     ]
 )
