@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 Key = tuple[Expr, Expr]
 
 
-def join(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
-    """The pairs of both sides."""
-    how = _kind(clause, names)
+def join_by(
+    clause: exp.Join, left: Scope, right: Scope, names: Names, how: str, *, pushes: bool = True
+) -> Scope:
+    """The pairs of both sides. ``pushes``: conditions on the right side alone are asked there."""
     if clause.args.get("using"):
-        keys = [_using(part, left, right, names) for part in clause.args["using"]]
+        keys = [using_key(part, left, right, names) for part in clause.args["using"]]
         return _joined(clause, left, right, keys, how, names)
     condition = clause.args.get("on")
     if condition is None:
@@ -42,11 +43,13 @@ def join(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
         raise names.text.error(
             condition, "a join needs an equality between a column of either side in ON"
         )
-    right, rest = _filtered_right(rest, left, right, names)
+    if pushes:
+        right, rest = _filtered_right(rest, left, right, names)
     return _joined(clause, left, right, keys, how, names, where=rest)
 
 
-def _kind(clause: exp.Join, names: Names) -> str:
+def join_kind(clause: exp.Join, names: Names) -> str:
+    """What the fluent interface calls it."""
     side, kind = clause.side.upper(), clause.kind.upper()
     if clause.method or clause.args.get("global_") or clause.args.get("match_condition"):
         raise names.text.error(clause, f"{clause.method or 'this kind of'} JOIN is not supported")
@@ -57,7 +60,9 @@ def _kind(clause: exp.Join, names: Names) -> str:
     if kind == "ANTI" and side in ("", "LEFT"):
         return "anti"
     said = " ".join(word for word in (side, kind) if word)
-    raise names.text.error(clause, f"{said} JOIN is not supported; there are JOIN and LEFT JOIN")
+    raise names.text.error(
+        clause, f"{said} JOIN is not supported; there are JOIN, LEFT, RIGHT and FULL JOIN"
+    )
 
 
 def _filtered_right(
@@ -145,7 +150,8 @@ def _side(node: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
     return found.pop() if len(found) == 1 else "both"
 
 
-def _using(node: exp.Expr, left: Scope, right: Scope, names: Names) -> Key:
+def using_key(node: exp.Expr, left: Scope, right: Scope, names: Names) -> Key:
+    """A column of USING, on both sides."""
     column = exp.column(node.copy())
     column.this.meta.update(node.meta)
     return col(left.column(column, names.text)), col(right.column(column, names.text))

@@ -16,7 +16,15 @@ from planner.api.expressions import col
 from planner.sql.clauses.existence import exists
 from planner.sql.clauses.grouping import group, groups_by_bounds, is_grouped
 from planner.sql.clauses.items import Item, items_of
-from planner.sql.clauses.joins import all_of, and_parts, fails, filtered, join
+from planner.sql.clauses.joins import all_of, fails, filtered
+from planner.sql.clauses.outer_joins import (
+    exists_of_in,
+    exists_of_semi,
+    flattened,
+    is_without_condition,
+    join,
+    with_keys_of_where,
+)
 from planner.sql.clauses.window_tables import (
     joined_windows,
     window_table,
@@ -30,10 +38,9 @@ if TYPE_CHECKING:
     from planner.api.stream import Stream
     from planner.sql.expressions.names import Names
 
-_SELECT_PARTS = ("with_", "expressions", "from_", "joins", "where", "group", "having")
-_TABLE_PARTS = ("this", "alias", "joins")
+_SELECT_PARTS = ("distinct", "with_", "expressions", "from_", "joins", "where", "group", "having")
+_TABLE_PARTS = ("this", "alias", "joins", "version")
 _WHAT = {
-    "distinct": "SELECT DISTINCT",
     "order": "ORDER BY: a stream is ordered by time",
     "limit": "LIMIT",
     "offset": "OFFSET",
@@ -127,14 +134,28 @@ def _select(node: exp.Select, names: Names, *, named: bool) -> Stream:
         raise text.error(node, "SELECT needs FROM")
     if not node.expressions:
         raise text.error(node, "SELECT needs columns")
-    scope = _from(node, names)
-    scope = _where(node.args.get("where"), scope, names)
+    conditions = flattened(node.args.get("where"))
+    count = len(conditions)
+    scope = _from(node, names, conditions)
+    whole = node.args["where"].this if conditions and len(conditions) == count else None
+    scope = _where(conditions, whole, scope, names)
     items = items_of(node, scope, text, named=named)
     if is_grouped(node):
-        return group(node, items, scope, names)
+        return _distinct(node, group(node, items, scope, names), names)
     if node.args.get("having") is not None:
         raise text.error(node.args["having"], "HAVING needs GROUP BY; use WHERE")
-    return _project(items, scope, names)
+    return _distinct(node, _project(items, scope, names), names)
+
+
+def _distinct(node: exp.Select, stream: Stream, names: Names) -> Stream:
+    """Each row once at a time: equal rows whose lifetimes touch or overlap become one."""
+    clause = node.args.get("distinct")
+    if clause is None:
+        return stream
+    if clause.args.get("on"):
+        raise names.text.error(clause, "DISTINCT ON is not supported; there is MAX_BY(x, rank)")
+    with names.text.located(node):
+        return stream.stitch()
 
 
 def _project(items: list[Item], scope: Scope, names: Names) -> Stream:
@@ -151,7 +172,8 @@ def _project(items: list[Item], scope: Scope, names: Names) -> Stream:
     return scope.stream.select(*columns)
 
 
-def _from(node: exp.Select, names: Names) -> Scope:
+def _from(node: exp.Select, names: Names, conditions: list[exp.Expr] | None = None) -> Scope:
+    """The relations of FROM; commas take their keys out of ``conditions``."""
     joins = node.args.get("joins") or ()
     tables = [node.args["from_"].this, *(clause.this for clause in joins)]
     scope = _relation(tables[0], names)
@@ -164,6 +186,11 @@ def _from(node: exp.Select, names: Names) -> Scope:
             raise names.text.error(
                 clause.this, f"{right.relations[0]!r} is there twice; give one another name with AS"
             )
+        if clause.kind.upper() == "SEMI":
+            scope = exists(exists_of_semi(clause, names), scope, names, _from)
+            continue
+        if is_without_condition(clause) and conditions:
+            clause = with_keys_of_where(clause, scope, right, conditions, names)
         window = joined_windows(scope, right)
         scope = replace(join(clause, scope, right, names), window=window)
     return scope
@@ -188,25 +215,27 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
     return scope_of(names.stream(node), node.alias or node.name)
 
 
-def _where(clause: exp.Expr | None, scope: Scope, names: Names) -> Scope:
-    """One filter for all plain conditions; each EXISTS is a join of its own.
+def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, names: Names) -> Scope:
+    """One filter for all plain conditions (``whole`` as written); each EXISTS is a join of its own.
 
     What may fail on what an EXISTS before it keeps out is asked after it.
     """
-    if clause is None:
+    if not conditions:
         return scope
     tests: list[exp.Expr] = []
     first: list[exp.Expr] = []
     last: list[exp.Expr] = []
-    for part in and_parts(clause.this):
+    for part in conditions:
         if _is_exists(part):
             tests.append(part)
+        elif isinstance(part, exp.In) and part.args.get("query") is not None:
+            tests.append(exists_of_in(part, scope, names))
         elif tests and fails(part, scope, names):
             last.append(part)
         else:
             first.append(part)
     if first:
-        scope = filtered(all_of(first) if tests else clause.this, scope, names)
+        scope = filtered(all_of(first) if tests or whole is None else whole, scope, names)
     for test in tests:
         scope = exists(test, scope, names, _from)
     return filtered(all_of(last), scope, names) if last else scope

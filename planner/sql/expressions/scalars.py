@@ -178,7 +178,8 @@ class Expressions:
 
     def _in(self, node: exp.In) -> Expr:
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
-            raise self.text.error(node, "IN takes a list of values; use a JOIN or EXISTS")
+            reason = "IN takes a list of values; IN (SELECT ...) stands in WHERE between ANDs"
+            raise self.text.error(node, f"{reason}, NOT IN (SELECT ...) is NOT EXISTS there")
         value = self.compile(node.this)
         literals: list[Any] = []
         tests: list[Expr] = []

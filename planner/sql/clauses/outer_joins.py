@@ -1,0 +1,186 @@
+"""Joins that are made of others: RIGHT and FULL, tables as of a time, FROM with commas, SEMI.
+
+``RIGHT`` is a ``LEFT`` from the other side. ``FULL`` adds what an anti join gives for the right
+side. ``FOR SYSTEM_TIME AS OF`` pairs an event with the newest row of its key: each row lasts until
+the next of its key, unless it has a lifetime of its own. What stands behind ``IN`` or ``SEMI JOIN``
+is an ``EXISTS``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.api.expressions import Expr, col, lit
+from planner.expressions.nodes import Column
+from planner.logical.event_time import is_event_time
+from planner.sql.clauses.joins import all_of, and_parts, join_by, join_kind, split, using_key
+from planner.sql.expressions.scope import Scope, free_name
+
+if TYPE_CHECKING:
+    from planner.sql.expressions.names import Names
+
+#: Longer than the time axis: an event that is extended by it never ends.
+_FOR_EVER_US = 2**62
+_IN = "subquery_of_in"
+
+
+def join(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
+    """The pairs of both sides, and what has none, as the clause says."""
+    side = clause.side.upper()
+    version = clause.this.args.get("version")
+    if version is not None:
+        return _as_of(clause, left, right, names)
+    if side == "RIGHT" and clause.kind.upper() in ("", "OUTER"):
+        found = _right(clause, left, right, names)
+    elif side == "FULL" and clause.kind.upper() in ("", "OUTER"):
+        found = _full(clause, left, right, names)
+    else:
+        return join_by(clause, left, right, names, join_kind(clause, names))
+    mine = tuple(c for c in found.columns if c.relation in left.relations)
+    theirs = tuple(c for c in found.columns if c.relation not in left.relations)
+    return replace(found, columns=(*mine, *theirs))
+
+
+def _right(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
+    return join_by(clause, right, left, names, "left")
+
+
+def _full(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
+    """The LEFT join, and the right side's events for the time they have no match."""
+    if clause.args.get("using"):
+        raise names.text.error(clause, "FULL JOIN takes ON; COALESCE(a.k, b.k) is its key")
+    pairs = join_by(clause, left, right, names, "left", pushes=False)
+    alone = join_by(clause, right, left, names, "anti", pushes=False)
+    at = {(c.relation, c.name): c.column for c in alone.columns}
+    of = {c.column: at.get((c.relation, c.name)) for c in pairs.columns}
+    columns: list[Expr] = []
+    for field in pairs.stream.schema:
+        source = of.get(field.name)
+        value = lit(None).cast(field.type) if source is None else col(source)
+        columns.append(value.alias(field.name))
+    with names.text.located(clause):
+        return pairs.with_stream(pairs.stream.union(alone.stream.select(*columns)))
+
+
+def _as_of(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
+    """``JOIN t FOR SYSTEM_TIME AS OF a.ts ON ...``."""
+    text, version = names.text, clause.this.args["version"]
+    time = version.args["expression"]
+    if version.args.get("kind") != "AS OF" or time is None:
+        raise text.error(clause.this, "write FOR SYSTEM_TIME AS OF a.ts")
+    is_start = isinstance(time, exp.Anonymous) and time.name.lower() == "vs"
+    if not is_start:
+        is_column = isinstance(time, exp.Column)
+        if not is_column or not is_event_time(left.stream.plan, left.column(time, text)):
+            raise text.error(time, "AS OF takes the time of the left side, or vs()")
+    if not left.stream.plan.is_point:
+        raise text.error(time, "AS OF needs events that are points in time; join them without it")
+    kind = join_kind(clause, names)
+    if right.stream.plan.is_point:
+        right = _versions(clause, left, right, names)
+    return join_by(clause, left, right, names, kind)
+
+
+def _versions(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
+    """Each row of the right side until the next of its key."""
+    if clause.args.get("using"):
+        keys = [using_key(part, left, right, names) for part in clause.args["using"]]
+    else:
+        condition = clause.args.get("on")
+        if condition is None:
+            raise names.text.error(clause, "a join needs ON a.key = b.key")
+        keys, _ = split(condition, left, right, names)
+    on = [key[1].node.name for key in keys if isinstance(key[1].node, Column)]
+    if len(on) != len(keys) or not on:
+        raise names.text.error(clause, "versions are told apart by columns: ON a.key = b.key")
+    with names.text.located(clause):
+        lasting = right.stream.extend(_FOR_EVER_US)
+        return right.with_stream(lasting.clip(lasting, on=on))
+
+
+def is_without_condition(clause: exp.Join) -> bool:
+    """Whether it is ``FROM a, b`` or a CROSS JOIN, whose keys stand in WHERE."""
+    if clause.args.get("on") is not None or clause.args.get("using"):
+        return False
+    return not clause.side and clause.kind.upper() in ("", "CROSS")
+
+
+def with_keys_of_where(
+    clause: exp.Join, left: Scope, right: Scope, conditions: list[exp.Expr], names: Names
+) -> exp.Join:
+    """The clause with ON; what it takes of ``conditions`` is taken out of them."""
+    keys = [part for part in conditions if _is_key(part, left, right)]
+    if not keys:
+        name = right.relations[0] if right.relations else ""
+        raise names.text.error(
+            clause.this, f"no equality in WHERE joins {name!r} to the others: a.key = {name}.key"
+        )
+    for part in keys:
+        conditions.remove(part)
+    made = exp.Join(this=clause.this, on=all_of([part.copy() for part in keys]))
+    made.meta.update(clause.meta)
+    return made
+
+
+def _is_key(part: exp.Expr, left: Scope, right: Scope) -> bool:
+    if not isinstance(part, exp.EQ):
+        return False
+    sides = [_owner(side, left, right) for side in (part.this, part.args["expression"])]
+    return sorted(sides) == ["left", "right"]
+
+
+def _owner(node: exp.Expr, left: Scope, right: Scope) -> str:
+    columns = list(node.find_all(exp.Column))
+    if columns and all(left.candidates(c) and not right.candidates(c) for c in columns):
+        return "left"
+    if columns and all(right.candidates(c) and not left.candidates(c) for c in columns):
+        return "right"
+    return "none"
+
+
+def exists_of_semi(clause: exp.Join, names: Names) -> exp.Expr:
+    """``a SEMI JOIN b ON c`` as the EXISTS that it is."""
+    condition = clause.args.get("on")
+    if condition is None:
+        raise names.text.error(clause, "a SEMI JOIN needs ON a.key = b.key")
+    return _exists(exp.From(this=clause.this.copy()), condition.copy(), clause)
+
+
+def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
+    """``x IN (SELECT y FROM b)`` as an EXISTS over that subquery."""
+    query = node.args["query"]
+    select = query.this if isinstance(query, exp.Subquery) else query
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
+        raise names.text.error(node, "IN takes a SELECT of one column")
+    select = select.copy()
+    (item,) = select.expressions
+    name = item.alias_or_name or free_name("value", set())
+    if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.name == "*"):
+        raise names.text.error(node, "IN takes a SELECT of one column")
+    if not isinstance(item, exp.Alias | exp.Column):
+        select.set("expressions", [exp.Alias(this=item, alias=exp.to_identifier(name))])
+    inner = exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(_IN)))
+    value = node.this.copy()
+    for column in value.find_all(exp.Column):
+        owners = [c.relation for c in outer.columns if c.name == column.name]
+        if owners and not column.table:
+            column.set("table", exp.to_identifier(owners[0]))
+    equal = exp.EQ(this=value, expression=exp.column(name, table=_IN))
+    return _exists(exp.From(this=inner), equal, node)
+
+
+def _exists(from_: exp.From, condition: exp.Expr, at: exp.Expr) -> exp.Expr:
+    select = exp.Select(
+        expressions=[exp.Literal.number(1)], from_=from_, where=exp.Where(this=condition)
+    )
+    made = exp.Exists(this=select)
+    made.meta.update(at.meta)
+    return made
+
+
+def flattened(clause: exp.Expr | None) -> list[exp.Expr]:
+    """The conditions of a WHERE."""
+    return [] if clause is None else and_parts(clause.this)
