@@ -17,6 +17,7 @@ from jobmanager.storage.root import FORMAT
 from planner.explain.json import VERSION
 from rstream.format.codec import FORMAT_VERSION
 from rstream.format.segment_file import READ_VERSIONS
+from rstream.intake.commits import LOG_FORMAT
 from rvertex.checkpoint.codec import MAGIC
 from rvertex.message_codec import PROTOCOL_VERSION
 
@@ -26,6 +27,7 @@ NUMBERS = {
     "job format": str(FORMAT),
     "checkpoint format": str(int(MAGIC[-2:])),
     "segment format": str(FORMAT_VERSION),
+    "log format": str(LOG_FORMAT),
     "protocol": str(PROTOCOL_VERSION),
     "`explain --json`": str(VERSION),
 }
