@@ -69,16 +69,17 @@ class ProgressGroup:
     ) -> None:
         self._topic, self._label = sink.topic, f"topic {sink.topic}"
         self.name = f"streamscope.{place.stream}"
-        self.consumer = Consumer(
-            {
-                **settings(sink),
-                "group.id": self.name,
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": isolation,
-            },
-            logger=_log,
-        )
+        given = {
+            **settings(sink),
+            "group.id": self.name,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+        }
+        try:
+            self.consumer = Consumer(given, logger=_log)
+        except KafkaException as error:
+            raise InvalidSinkError(self._label, error.args[0].str()) from error
 
     def read(self) -> KeptProgress:
         """What is kept.
@@ -175,7 +176,10 @@ def new_producer(sink: KafkaSink, **added: Any) -> Producer:
     """A producer with the user's settings; ``added`` has underscores for dots, and precedence."""
     fixed = {name.replace("_", "."): value for name, value in added.items()}
     usual = {"queue.buffering.max.messages": QUEUE_RECORDS_MAX, "partitioner": "murmur2_random"}
-    return Producer({**usual, **settings(sink), **fixed}, logger=_log)
+    try:
+        return Producer({**usual, **settings(sink), **fixed}, logger=_log)
+    except KafkaException as error:
+        raise InvalidSinkError(f"topic {sink.topic}", error.args[0].str()) from error
 
 
 def settings(sink: KafkaSink) -> dict[str, Any]:

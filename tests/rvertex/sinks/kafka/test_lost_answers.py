@@ -1,0 +1,98 @@
+"""A broker that falls silent in the middle: nobody knows whether a commit took place, until open.
+
+Cannot catch: a request that arrives after its writer's successor has opened (the suite has that).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from rstream.errors import OperatingError
+from rvertex.sinks.errors import InvalidSinkError, MissingSecretError
+from rvertex.sinks.kafka import client
+from rvertex.sinks.spec import KafkaMode, KafkaSink
+from tests.rvertex.sinks.kafka.places import BROKERS, KafkaPlace
+from tests.rvertex.sinks.places import SCHEMA, expected, items, progress
+
+if TYPE_CHECKING:
+    from tests.support.brokers import Broker
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+ROUNDS = 6
+STEP = 5
+
+
+@pytest.mark.parametrize("mode", ["transactions", "headers"])
+def test_broker_frozen_at_any_moment_of_a_commit(
+    own_broker: Broker, mode: KafkaMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "ANSWER_WAIT_S", 1.0)
+    BROKERS[own_broker.servers] = own_broker
+    topic = own_broker.create_topic("t", 2)
+    place = KafkaPlace(KafkaSink(topic, own_broker.servers, mode=mode))
+    destination = place.destination(0)
+    destination.open(1)
+    next_seq, unknown = 0, 0
+    for number in range(ROUNDS):
+        destination.write(items(0, next_seq, next_seq + STEP))
+        timer = threading.Timer(number * 4e-4, own_broker.freeze)
+        timer.start()
+        try:
+            destination.commit(progress(0, next_seq + STEP))
+            timer.join()
+        except OperatingError:
+            unknown += 1
+        own_broker.thaw()
+        found = destination.open(1)
+        assert found in (None, progress(0, next_seq), progress(0, next_seq + STEP))
+        next_seq = 0 if found is None else found.next_seq
+    destination.write(items(0, next_seq, next_seq + STEP))
+    destination.commit(progress(0, next_seq + STEP))
+    destination.close()
+    assert unknown, "no commit was cut"
+    assert place.rows() == expected(0, next_seq + STEP)
+
+
+def test_what_only_people_can_mend_is_said(broker: Broker) -> None:
+    wrong = KafkaSink("t", "env:STREAMSCOPE_NO_SUCH")
+    with pytest.raises(MissingSecretError, match="STREAMSCOPE_NO_SUCH"):
+        KafkaPlace(wrong).destination(0).open(1)
+    unknown = KafkaSink("t", broker.servers, config=(("no.such.setting", "1"),))
+    with pytest.raises(InvalidSinkError, match="no\\.such\\.setting"):
+        KafkaPlace(unknown).destination(0).open(1)
+
+
+def test_arrow_records_hold_many_rows(broker: Broker, topic: str) -> None:
+    place = KafkaPlace(KafkaSink(topic, broker.servers, format="arrow"))
+    destination = place.destination(1, SCHEMA)
+    destination.open(1)
+    destination.write(items(1, 0, 20))
+    destination.commit(progress(1, 20))
+    destination.close()
+    (record,) = broker.read_committed(topic)
+    with pa.ipc.open_stream(record.value) as reader:
+        assert reader.read_all().to_pylist() == expected(1, 20)
+    assert record.partition == 1
+
+
+def test_keys(broker: Broker, topic: str) -> None:
+    """Text as it is, several columns as an object; rows of a key stay together and in order."""
+    for key, first in ((("word",), b"w1"), (("part", "n"), b'{"part":0,"n":1}')):
+        name = broker.create_topic(f"{topic}-{len(key)}", 2)
+        place = KafkaPlace(KafkaSink(name, broker.servers, key=key))
+        destination = place.destination(0)
+        destination.open(1)
+        destination.write(items(0, 0, 40))
+        destination.commit(progress(0, 40))
+        destination.close()
+        records = broker.read_committed(name)
+        assert first in {record.key for record in records}
+        for partition in (0, 1):
+            numbers = [json.loads(r.value or b"")["n"] for r in records if r.partition == partition]
+            assert numbers == sorted(numbers)
+            assert numbers
