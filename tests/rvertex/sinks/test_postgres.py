@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.rvertex.sinks.places import Place
 
 #: Columns that become documents.
-JSON = ("list", "record")
+JSON = ("list", "map", "record")
 SERVER_KILLS = 5
 
 
@@ -75,7 +75,7 @@ class PostgresPlace:
             return json.loads(json_text(value))
         if column == "span":
             return pa.MonthDayNano([0, 0, value // datetime.timedelta(microseconds=1) * 1000])
-        return str(value) if column in ("u64", "money", "wide") else value
+        return str(value) if column in ("u64", "money", "wide", "huge") else value
 
 
 class TestPostgres(Conformance):

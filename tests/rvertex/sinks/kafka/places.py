@@ -49,6 +49,8 @@ def as_json(column: str, value: Any) -> Any:
     match value:
         case float() if not math.isfinite(value):
             return None
+        case list():  # a map is an array of pairs
+            return [list(inner) if isinstance(inner, tuple) else inner for inner in value]
         case decimal.Decimal():
             return str(value)
         case datetime.timedelta():
@@ -61,7 +63,8 @@ def as_json(column: str, value: Any) -> Any:
             text = bare.isoformat(timespec="seconds" if kind.unit == "s" else "microseconds")
             return text + ("000" if kind.unit == "ns" else "") + ("Z" if kind.tz else "")
         case datetime.time():
-            return value.isoformat(timespec="microseconds")
+            is_seconds = TYPED.schema.field(column).type.unit == "s"
+            return value.isoformat(timespec="seconds" if is_seconds else "microseconds")
         case datetime.date():
             return value.isoformat()
     return value
