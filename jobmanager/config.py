@@ -64,8 +64,8 @@ class JobConfig:
     stop_lag_s: float = 2.0
     #: For hosts to leave when a job ends.
     host_stop_wait_s: float = 60.0
-    #: For a root that cannot be reached, before the job manager gives up.
-    store_wait_s: float = 30.0
+    #: For a store that cannot be reached, before the job manager gives up.
+    store_wait_s: float = 300.0
     #: Pause before a root that cannot be reached is tried again; it doubles with each failure.
     store_pause_s: float = 0.25
     store_pause_max_s: float = 5.0

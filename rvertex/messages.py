@@ -153,7 +153,7 @@ class VertexFinished:
 
 @dataclass(frozen=True, slots=True)
 class VertexFailed:
-    """An instance cannot go on. ``family``: usage, operating, integrity or bug."""
+    """An instance cannot go on. ``family``: usage, operating, store, integrity or bug."""
 
     vertex: str
     epoch: int

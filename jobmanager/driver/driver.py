@@ -18,6 +18,7 @@ import contextlib
 import logging
 import queue
 import secrets
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
@@ -83,6 +84,10 @@ PAUSE_MAX_S = 5.0
 ORPHANS_WAIT_S = 15.0
 
 
+#: Lets time pass in a thread that has to wait.
+_pause = threading.Event().wait
+
+
 class Driver:
     """Runs one job to its end; :meth:`run` is called once, from one thread."""
 
@@ -97,6 +102,7 @@ class Driver:
         on_status: Callable[[dict[str, object]], None],
         background: Background | None = None,
         open_control: OpenControl = ControlServer,
+        pause: Callable[[float], object] = _pause,
         check_outputs: CheckOutputs = nothing_to_check,
     ) -> None:
         self._root = root
@@ -120,7 +126,7 @@ class Driver:
         #: When pacing began, for hosts that replace others; the first hosts use their own start.
         self._pace_started_us = 0
         self._is_resumed = False
-        self._keeper = RootKeeper(root, self._log, config, clock)
+        self._keeper = RootKeeper(root, self._log, config, clock, pause, self._write_status)
 
     def cancel(self) -> None:
         """Ask for the end of the job; from any thread."""
@@ -350,7 +356,8 @@ class Driver:
         rows = len(self._manager.vertices) + len(self._manager.hosts)
         wait_s = rows / self._config.status_rows_per_s_max
         self._status_due_s = self._clock.monotonic_s() + wait_s
-        self._on_status(status_of(self._manager, now_us=self._clock.now_us()))
+        status = status_of(self._manager, now_us=self._clock.now_us())
+        self._on_status({**status, "waiting": self._keeper.waiting or status["waiting"]})
 
 
 def _notice_of(

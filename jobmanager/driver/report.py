@@ -45,6 +45,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
     return {
         "state": manager.state,
         "error": manager.error,
+        "waiting": manager.job.waiting if manager.state in OPEN_STATES else "",
         "pid": os.getpid(),
         "machine": socket.gethostname(),
         "written_us": now_us,

@@ -9,6 +9,7 @@ Invariant: before a deletion, the log is durable and the root still this driver'
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from typing import TYPE_CHECKING
@@ -26,15 +27,25 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
 
 _log = logging.getLogger(__name__)
-#: Tries of an action that the job needs; the store retries within each.
-TRIES_MAX = 4
+#: Tries of an action that the job needs before the first pause; the store retries within each.
+TRIES_MIN = 4
 
 
 class RootKeeper:
     """Owned by the driver's thread."""
 
-    def __init__(self, root: JobRoot, log: NoticeLog, config: JobConfig, clock: Clock) -> None:
-        self._root, self._log = root, log
+    def __init__(
+        self,
+        root: JobRoot,
+        log: NoticeLog,
+        config: JobConfig,
+        clock: Clock,
+        pause: Callable[[float], object],
+        report: Callable[[], None],
+    ) -> None:
+        """``pause``: lets time pass in the driver's thread. ``report``: writes a status."""
+        self._report = report
+        self._root, self._log, self._pause = root, log, pause
         self._config, self._clock = config, clock
         #: Files to delete, for reasons that are durable.
         self._obsolete: deque[str] = deque()
@@ -103,17 +114,26 @@ class RootKeeper:
         """Do what the job cannot go on without; a store that fails is tried again.
 
         Raises:
-            OperatingError: it has failed for ``store_wait_s``, or TRIES_MAX times.
+            OperatingError: it has failed for ``store_wait_s``, or as often as that has pauses.
         """
-        since_s = self._clock.monotonic_s()
-        for _ in range(TRIES_MAX - 1):
+        since_s, pause_s = self._clock.monotonic_s(), self._config.store_pause_s
+        tries_max = TRIES_MIN + int(self._config.store_wait_s / self._config.store_pause_max_s)
+        for attempt in range(tries_max - 1):
             try:
-                return action()
+                action()
+                self._note_success()
+                return
             except OperatingError as error:
                 _log.warning("the root cannot be reached: %s", error)
                 if self._clock.monotonic_s() - since_s > self._config.store_wait_s:
                     raise
-        return action()
+                self.waiting = f"store: {error}"
+            if attempt >= TRIES_MIN:
+                with contextlib.suppress(OperatingError):  # it says so to this process at least
+                    self._report()
+                self._pause(pause_s)
+                pause_s = min(2 * pause_s, self._config.store_pause_max_s)
+        action()
 
     def _note_failure(self, now_s: float, error: OperatingError) -> None:
         config = self._config

@@ -79,7 +79,8 @@ def restart(job: JobState, lost: Iterable[str]) -> None:
             job.has_fallen_back = True
         if not vertex.is_new:
             vertex.restarts += 1
-            vertex.fruitless_restarts.append(job.now_us)
+            if not job.waiting:
+                vertex.fruitless_restarts.append(job.now_us)
         if (restarts := _recent_restarts(job, vertex)) > job.config.vertex_restarts_max:
             last = f"; last, {job.trouble}" if job.trouble else ""
             within = f"{restarts - 1} times in vain within {job.config.restart_window_s:g} s"
@@ -253,7 +254,7 @@ def failed(job: JobState, notice: VertexFailed) -> None:
     vertex, name = job.vertices[notice.vertex], notice.vertex
     job.trouble = f"{name}: {notice.message}"
     is_unreadable = notice.family == "checkpoint" and bool(instance.checkpoint)
-    if not is_unreadable and notice.family != "operating":
+    if not is_unreadable and notice.family not in ("operating", "store"):
         job.end("failed", f"{name}: {notice.message}")
         return
     remove(vertex, instance)
@@ -266,8 +267,31 @@ def failed(job: JobState, notice: VertexFailed) -> None:
     if vertex.instances:
         vertex.join_failures += 1
         vertex.due_us = job.now_us + _pause_us(job, vertex.join_failures)
+    elif not job.is_retired(name) and notice.family == "store":
+        _wait_for_store(job, vertex, notice.message)
     elif not job.is_retired(name):
         _restart_failed(job, vertex, notice.message, at_once=is_unreadable)
+
+
+def _wait_for_store(job: JobState, vertex: VertexState, message: str) -> None:
+    """A store failed the only instance: restart it later each time, and give up after a while.
+
+    That is no fault of the vertex, so these restarts do not count against its limits.
+    """
+    job.store_trouble = message
+    if vertex.store_failing_us is None:
+        vertex.store_failing_us = job.now_us
+    vertex.store_failures += 1
+    waited_s = (job.now_us - vertex.store_failing_us) / US_PER_S
+    if waited_s > job.config.store_wait_s:
+        within = (
+            f"its store failed for {waited_s:.0f} s, store_wait_s is {job.config.store_wait_s:g} s"
+        )
+        job.end("failed", f"{vertex.shape.id}: {message} ({within})")
+    elif vertex.store_failures == 1:
+        restart(job, [vertex.shape.id])
+    else:
+        vertex.due_us = job.now_us + _pause_us(job, vertex.store_failures - 1)
 
 
 def _restart_failed(job: JobState, vertex: VertexState, message: str, *, at_once: bool) -> None:

@@ -247,7 +247,7 @@ class JobManager:
         job.now_us = max(job.now_us, now_us)
         hosts.check_limits(job)
         stalled_s = (job.now_us - job.advanced_us) / US_PER_S
-        if stalled_s > job.config.stall_wait_s and not live.is_endless(job):
+        if stalled_s > job.config.stall_wait_s and not job.waiting and not live.is_endless(job):
             busy = "".join(f"; {host.busy}" for host in job.hosts if host.busy)
             job.end("failed", f"no vertex got further for {stalled_s:.0f} s (stall_wait_s){busy}")
         if not job.is_open:

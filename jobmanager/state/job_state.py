@@ -56,6 +56,8 @@ class JobState:
         self.damage = ""
         #: What went wrong last, for the message of a job that gives up.
         self.trouble = ""
+        #: What the store said last to a vertex that could not go on.
+        self.store_trouble = ""
         self.hosts: list[HostState] = []
         self.vertices = {v.id: VertexState(v) for v in topology.vertices.values()}
         self.epoch = 0
@@ -86,6 +88,12 @@ class JobState:
     def is_open(self) -> bool:
         """Whether the job has not ended."""
         return self.state in OPEN_STATES
+
+    @property
+    def waiting(self) -> str:
+        """What the job waits for beside its input; empty if for nothing."""
+        waits = any(v.store_failing_us is not None for v in self.vertices.values())
+        return f"store: {self.store_trouble}" if waits else ""
 
     # ---- what is decided
 

@@ -176,6 +176,9 @@ class VertexState:
     restarts: int = 0
     #: When it was restarted, us UTC, since it last got further than ever before.
     fruitless_restarts: list[int] = field(default_factory=list)
+    #: Since when it fails because of a store, us UTC (None: it got further), and how often it did.
+    store_failing_us: int | None = None
+    store_failures: int = 0
     #: Operating errors of newcomers since one of them last got further than its checkpoint.
     join_failures: int = 0
     #: The furthest any instance has come.
@@ -212,6 +215,7 @@ class VertexState:
         if not self.best or any(a > b for a, b in zip(position, self.best, strict=True)):
             self.best = tuple(map(max, position, self.best)) if self.best else position
             self.fruitless_restarts.clear()
+            self.store_failing_us, self.store_failures = None, 0
             return True
         return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
+from rstream.errors import IntegrityError, OperatingError, StoreError, StreamEngineError, UsageError
 from rvertex.errors import CorruptCheckpointError
 
 
@@ -15,6 +15,8 @@ def family_of(error: Exception) -> str:
             return "usage"
         case IntegrityError():
             return "integrity"
+        case StoreError():
+            return "store"
         case OperatingError():
             return "operating"
         case _:

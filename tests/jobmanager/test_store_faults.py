@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -106,6 +107,35 @@ def test_an_outage_that_ends_in_time(
     job = run(events, root, paced=PACE, on_status=at(500, gate, outage_calls=3))
     assert outcome(job.wait(WAIT_S)) == outcome(expected)
     assert FAULTS.failures == 3
+
+
+@pytest.mark.slow
+def test_a_store_that_is_away_for_longer_than_a_vertex_may_fail(
+    events: Path, expected: dict[str, Any], gate: Gate, root: str
+) -> None:
+    """The job says what it waits for; when that is back, it goes on by itself."""
+    told: list[str] = []
+    goes = at(500, gate, outage_calls=1 << 30)
+
+    def on_status(status: dict[str, Any]) -> None:
+        goes(status)
+        told.append(status["waiting"])
+        if sum(map(bool, told)) == 3:
+            FAULTS.outage_calls = 0
+
+    config = replace(
+        CONFIG,
+        store_wait_s=60.0,
+        store_pause_max_s=0.2,
+        restart_pause_s=0.05,
+        restart_pause_max_s=0.2,
+        vertex_failures_max=1,
+        vertex_restarts_max=1,
+    )
+    status = run(events, root, paced=PACE, on_status=on_status, config=config).wait(WAIT_S)
+    assert outcome(status) == outcome(expected)
+    assert any(what.startswith("store: ") and "nobody answers" in what for what in told)
+    assert told[-1] == ""
 
 
 @pytest.mark.slow

@@ -87,6 +87,7 @@ class ManagerProcess:
             ),
             background=world.background(process),
             open_control=self._open_control,
+            pause=lambda seconds: None,
         )
         self.driver.begin(resumed=self._is_resumed)
 

@@ -82,6 +82,7 @@ class Scene:
             on_status=on_status,
             background=InlineBackground(),
             open_control=self._open,
+            pause=lambda seconds: self.clock.advance(int(seconds * 1e6)),
         )
         self.driver.begin(resumed=False)
         ready = HostReady("h0.0", 0, 1, "m", "grpc://h0.0")

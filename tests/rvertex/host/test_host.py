@@ -358,7 +358,7 @@ def test_a_flush_that_fails_is_told_and_ends(
     manager.wait_for(Progress, has_written("a.0", 1, 20))
     manager.tell("h1", StopVertex("h1", "a.0", 1, flush=True))
     failed = manager.wait_for(VertexFailed)
-    assert failed.family == "operating"
+    assert failed.family == "store"
     assert "no space left" in failed.message
 
 

@@ -1,0 +1,56 @@
+"""A store that is away: the job waits, says so, goes on, and gives up only after a while.
+
+Cannot catch: what hosts make of a store that fails (tests/jobmanager/test_store_faults.py).
+"""
+
+from __future__ import annotations
+
+from jobmanager.driver.report import status_of
+from rvertex.messages import VertexFailed
+from tests.support.scene import Scene
+
+
+def fail(scene: Scene, name: str = "b") -> None:
+    epoch = scene.at(name).epoch
+    scene.obey(scene.tell(VertexFailed(name, epoch, "store", "s3://x/y: nobody answers", "")))
+
+
+def waiting(scene: Scene) -> str:
+    found: str = status_of(scene.manager, now_us=0)["waiting"]
+    return found
+
+
+def test_a_job_waits_for_its_store_and_goes_on() -> None:
+    limits: dict[str, float] = {"restart_pause_s": 1.0, "restart_pause_max_s": 10.0}
+    limits |= {"store_wait_s": 300.0, "host_silence_s": 1e9}
+    scene = Scene(hosts=1, vertex_failures_max=1, vertex_restarts_max=2, **limits)
+    scene.start_all()
+    now_s = 0.0
+    while now_s < 290:
+        if scene.manager.vertices["b"].instances:
+            fail(scene)
+        now_s += 1.0
+        scene.pass_time(now_s)
+        assert scene.manager.state == "running", scene.manager.error
+        assert waiting(scene) == "store: s3://x/y: nobody answers"
+    restarts = scene.manager.vertices["b"].restarts
+    assert 25 < restarts < 40, "with a pause that grows to ten seconds"
+    scene.pass_time(now_s + 20)
+    scene.progress("b", 1, 1)
+    assert waiting(scene) == ""
+    fail(scene)
+    assert waiting(scene), "the wait begins anew"
+    assert scene.manager.state == "running"
+
+
+def test_a_store_that_stays_away_ends_the_job() -> None:
+    scene = Scene(hosts=1, store_wait_s=30.0, host_silence_s=1e9)
+    scene.start_all()
+    for second in range(1, 60):
+        if scene.manager.vertices["b"].instances:
+            fail(scene)
+        scene.pass_time(float(second))
+    assert scene.manager.state == "failed"
+    assert "s3://x/y: nobody answers (its store failed for 3" in scene.manager.error
+    assert "store_wait_s is 30 s" in scene.manager.error
+    assert waiting(scene) == ""
