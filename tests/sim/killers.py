@@ -71,6 +71,7 @@ KILLERS = {
     "the_old_generation_goes_before_the_copy_is_durable": 0,
     "a_notice_between_copy_and_beginning_is_lost": 0,
     "a_replaced_manager_begins_the_log_anew": 82,
+    "the_small_go_before_the_large_is_there": 46,
     "a_copy_forgets_who_ended": 1,
     "a_copy_forgets_which_names_were_given": 42,
 }
