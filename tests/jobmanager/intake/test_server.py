@@ -5,11 +5,16 @@ Cannot catch: what a proxy in front of it changes.
 
 from __future__ import annotations
 
+import http.client
+import json
 import resource
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,6 +25,7 @@ import pytest
 
 from rstream import open_log
 from tests.rooms import ROOT
+from tests.rstream.transport.test_flight import write_certificate
 from tests.support.intake import TOKEN, IntakeProcess, write_config
 from tests.support.pushed import SCHEMA, rows
 
@@ -223,3 +229,19 @@ def test_what_would_serve_strangers_does_not_start(
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_tls_is_that_of_jobs(tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    with IntakeProcess(write_config(tmp_path), STREAMSCOPE_TLS=str(tmp_path)) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        url = f"{server.url}/streams"
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
+        with urllib.request.urlopen(asked, context=trusted, timeout=30) as answer:
+            assert "clicks" in json.load(answer)["streams"]
+        with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            urllib.request.urlopen(asked, context=ssl.create_default_context(), timeout=30)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            server.request("GET", "/health")  # without TLS
