@@ -63,9 +63,13 @@ def decode_one_row_each(
     ``parse`` gives a row for each of its values or raises :class:`Refused`. All values are tried
     at once; if they are refused, halves of them are, until the bad ones stand alone.
     """
-    bad = {i: Bad(NO_VALUE) for i, value in enumerate(values) if value is None}
-    left = np.array([i for i in range(len(values)) if i not in bad], np.int64)
-    present = [value for value in values if value is not None]
+    bad: dict[int, Bad] = {}
+    left = np.arange(len(values))
+    present: Sequence[bytes] = values  # type: ignore[assignment]
+    if None in values:
+        bad = {i: Bad(NO_VALUE) for i, value in enumerate(values) if value is None}
+        left = np.delete(left, list(bad))
+        present = [value for value in values if value is not None]
     pieces: list[pa.RecordBatch] = []
     good: list[np.ndarray] = []
     todo = [(0, len(left))]

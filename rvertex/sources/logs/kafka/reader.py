@@ -11,6 +11,7 @@ Offsets are committed for those who watch a group's lag, and nothing of ours rea
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -200,16 +201,24 @@ class KafkaLog:
         else:
             errors = []
         ends = self._ends_of(errors)
-        if len(self._buffers) == 1:
-            self._put(self._buffers[0], messages, ends.get(self._buffers[0].partition, 0))
-        else:
-            dealt: dict[int, list[Message]] = {p: [] for p in self._of_log}
-            for message in messages:
-                dealt[message.partition()].append(message)
-            for partition, mine in dealt.items():
-                self._put(self._of_log[partition], mine, ends.get(partition, 0))
+        for partition, mine in self._by_partition(messages).items():
+            self._put(self._of_log[partition], mine, ends.pop(partition, 0))
+        for partition, end in ends.items():
+            self._put(self._of_log[partition], [], end)
         for message in errors:
             self._take_error(message)
+
+    def _by_partition(self, messages: list[Message]) -> dict[int, list[Message]]:
+        """The client gives runs of messages of one partition, so they are cut, not dealt out."""
+        if len(self._buffers) == 1:
+            return {self._buffers[0].partition: messages}
+        numbers = np.array([message.partition() for message in messages], np.int64)
+        starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(messages)]
+        dealt: dict[int, list[Message]] = {}
+        for lo, hi in itertools.pairwise(starts):
+            if lo < hi:
+                dealt.setdefault(int(numbers[lo]), []).extend(messages[lo:hi])
+        return dealt
 
     @staticmethod
     def _ends_of(errors: list[Message]) -> dict[int, int]:

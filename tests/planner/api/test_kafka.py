@@ -1,0 +1,135 @@
+"""What users say of a topic becomes a source, or an error that says what to say instead."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import jobmanager
+from planner import Stream, col
+from planner.errors import InvalidPlanError, UnknownColumnError
+from planner.logical.nodes import Source
+
+if TYPE_CHECKING:
+    from rvertex.sources.spec import SourceSpec
+
+AVRO = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "item", "type": ["null", "string"]},
+        {"name": "extra", "type": {"type": "map", "values": "long"}},
+    ],
+}
+
+
+def source(**given: Any) -> SourceSpec:
+    options = {"servers": "b:9092", "schema": {"t": "int64", "x": "double"}, "vs": "t"}
+    stream = Stream.from_kafka("orders", **{**options, "delay": "1s", **given})
+    assert isinstance(stream.plan, Source)
+    return stream.plan.spec
+
+
+def test_a_topic_is_a_live_source() -> None:
+    spec = source(idle="clock", idle_after="5s", on_lost="skip", config={"client.id": "me"})
+    assert spec.log is not None
+    assert (spec.log.idle, spec.log.idle_after_us, spec.log.on_lost) == ("clock", 5_000_000, "skip")
+    assert dict(spec.log.config) == {"bootstrap.servers": "b:9092", "client.id": "me"}
+    assert not spec.log.is_bounded
+    assert spec.columns == spec.schema == pa.schema([("t", pa.int64()), ("x", pa.float64())])
+    assert dict(spec.options) == {"start": "earliest"}
+
+
+def test_what_the_log_knows_is_read_where_it_is_asked_for() -> None:
+    spec = source(metadata=("key", "offset"))
+    assert spec.schema.names == ["t", "x", "kafka_key", "kafka_offset"]
+    spec = source(vs="timestamp")
+    assert spec.vs == "kafka_timestamp"
+    assert spec.columns.names == ["t", "x", "kafka_timestamp"]
+    assert spec.schema.names == ["t", "x"]
+    spec = source(vs="timestamp", schema={"timestamp": "int64"})
+    assert (spec.vs, spec.columns.names) == ("timestamp", ["timestamp"])
+    spec = source(vs=col("t") * 1_000, ve="+5s")
+    assert spec.ve == 5_000_000
+
+
+def test_places_are_written_down_for_planning() -> None:
+    spec = source(start={1: 7, 0: 3}, until="2013-01-01")
+    assert spec.log is not None
+    assert spec.log.is_bounded
+    assert dict(spec.options) == {
+        "start": 'offsets:{"0": 3, "1": 7}',
+        "until": "time:1356998400000000",
+    }
+    assert dict(source(start="latest", away_max="1m").options) == {
+        "start": "latest",
+        "away_max_us": 60_000_000,
+    }
+
+
+def test_avro_has_columns_of_its_own_or_a_registry() -> None:
+    for schema in (AVRO, json.dumps(AVRO)):
+        spec = source(format="avro", schema=schema, vs="at")
+        assert spec.schema == pa.schema([("at", pa.timestamp("us", "UTC")), ("item", pa.string())])
+    spec = source(format="avro", config={"schema.registry.url": "http://r:8081"})
+    assert spec.schema.names == ["t", "x"]
+
+
+def test_bytes_are_one_column() -> None:
+    spec = source(format="bytes", schema=None, vs="timestamp")
+    assert spec.schema == pa.schema([("value", pa.binary())])
+    assert source(format="bytes", schema={"line": "string"}, vs="timestamp").schema.names == [
+        "line"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"delay": None}, "say how far rows of a partition may be out of order"),
+        ({"delay": "auto"}, "what is still to come cannot be looked at"),
+        ({"servers": ""}, 'write it like "localhost:9092"'),
+        ({"schema": None}, "give schema=, the columns of its messages"),
+        ({"schema": {}}, "schema= has no column"),
+        ({"schema": {"kafka_key": "int64"}, "vs": "kafka_key"}, "'kafka_key' is taken"),
+        ({"format": "xml"}, 'one of "json", "avro", "arrow", "bytes"'),
+        ({"format": "avro"}, "the registry that their headers refer to"),
+        (
+            {"format": "avro", "schema": '{"type": "int"}'},
+            "a schema for rows|is not an Avro schema",
+        ),
+        ({"format": "bytes"}, "gives one column"),
+        ({"metadata": ("topic",)}, "metadata='topic': it is one of"),
+        ({"on_error": "ignore"}, 'one of "fail", "skip", "dead_letter"'),
+        ({"on_lost": "ignore"}, 'one of "fail", "skip"'),
+        ({"idle": "never"}, "idle='never'"),
+        ({"late": "keep"}, "late='keep'"),
+        ({"start": {0: -1}}, "give an offset, from 0, for each partition"),
+        ({"start": {}}, "give an offset"),
+        ({"until": "earliest"}, "not a time"),
+        ({"config": {"isolation.level": "read_uncommitted"}}, "reads committed records only"),
+        ({"config": {"bootstrap.servers": "x"}}, "give servers= instead"),
+        ({"config": {"stats_cb": print}}, "holds no functions"),
+        ({"config": {"client.id": None}}, "text or a number"),
+        ({"partitions": 0}, "partitions=0"),
+    ],
+)
+def test_what_cannot_be(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(Exception, match=message) as caught:
+        source(**given)
+    assert isinstance(caught.value, InvalidPlanError | ValueError), caught.value
+
+
+def test_a_time_that_no_column_has() -> None:
+    with pytest.raises(UnknownColumnError):
+        source(vs="when")
+
+
+def test_a_topic_without_an_end_is_not_collected() -> None:
+    stream = Stream.from_kafka("t", servers="b:1", schema={"t": "int64"}, vs="t", delay="1s")
+    with pytest.raises(InvalidPlanError, match=r"topic t grows while it is read; give until="):
+        jobmanager.collect(stream)
