@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import Unit
     from tests.support.brokers import Broker
+    from tests.support.mock_cluster import MockCluster
 
 WAIT_S = 60.0
 POLL_S = 0.01
@@ -31,7 +32,11 @@ def value(t: int, k: str = "a") -> bytes:
 
 
 def topic_spec(
-    broker: Broker, topic: str, *, config: dict[str, str] | None = None, **options: Any
+    broker: Broker | MockCluster,
+    topic: str,
+    *,
+    config: dict[str, str] | None = None,
+    **options: Any,
 ) -> SourceSpec:
     """A source of JSON; ``on_error`` and the like are of its log, others are options."""
     of_log = {name: options.pop(name) for name in ("on_error", "on_lost") if name in options}

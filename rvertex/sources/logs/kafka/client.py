@@ -25,8 +25,8 @@ ASK_S_MAX = 5.0
 #: A topic whose broker gives topics no ids.
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 NO_ANSWER = "no answer"
-_MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_NOENT"}
-_MISSING |= {"UNKNOWN_TOPIC_ID"}
+#: As brokers say it. What the client says itself may only mean that it has not reached one.
+_MISSING = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"}
 _REFUSED = {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "_AUTHENTICATION"}
 _REFUSED |= {
     "CLUSTER_AUTHORIZATION_FAILED",

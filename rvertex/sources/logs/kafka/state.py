@@ -117,6 +117,7 @@ class TopicState:
             self._take_failure(answers, now_s)
             return
         self._missing_since_s = None
+        self._answered_s = now_s
         found = str(answers[0].topic_id)  # type: ignore[attr-defined]
         if found == NO_ID:
             return

@@ -1,7 +1,6 @@
 """The reader of topics on a real broker: order, gaps, ends, bounds, brokers that are away.
 
-Cannot catch: what a broker does that removes old records, or that gives topics ids; this one does
-neither.
+Cannot catch: what a broker does that gives topics ids; this one does not.
 """
 
 from __future__ import annotations
@@ -13,9 +12,12 @@ from rvertex.sources.logs.errors import (
     LogReplacedError,
     LogRowError,
     LogUnreachableError,
+    LostInputError,
 )
 from rvertex.sources.logs.kafka import buffers, reader, state
+from rvertex.sources.spec import Unit
 from tests.support.brokers import Broker, Record, send
+from tests.support.mock_cluster import MockCluster
 from tests.support.topics import reading, topic_spec, value
 
 
@@ -152,6 +154,38 @@ def test_a_topic_that_is_created_anew_is_another_one(broker: Broker, topic: str)
         pytest.raises(LogReplacedError, match="ends at offset 3, but the job"),
     ):
         found.until(8)
+
+
+def test_records_that_were_removed_are_lost_input_and_may_be_passed_over() -> None:
+    mock, rows, pad = MockCluster(), 8_000, "x" * 1_000
+    mock.produce("t", [value(i, pad) for i in range(rows)])
+    spec = topic_spec(mock, "t")
+    with reading(spec, units=(Unit(spec.path, until=rows),)) as found:
+        with pytest.raises(LostInputError, match="position 0 on are gone") as lost:
+            found.until(rows)
+        first = lost.value.first
+        assert 0 < first < rows
+        found.log.skip_to(0, first)
+        found.next[0] = first
+        found.until(rows)
+        assert found.rows[0] == [(i, i) for i in range(first, rows)]
+
+
+def test_a_broker_that_is_stopped_says_nothing_of_its_topics(
+    own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client then has no topics, and says so; a topic is gone only if a broker says so."""
+    monkeypatch.setattr(state, "MISSING_S_MAX", 0.0)
+    monkeypatch.setattr(state, "AWAY_S_MIN", 1.0)
+    own_broker.create_topic("t")
+    own_broker.produce("t", [value(1)])
+    with reading(topic_spec(own_broker, "t")) as found:
+        found.until(1)
+        own_broker.stop()
+        found.wait(lambda: found.step() and "no answer for 2 s" in found.log.waiting)
+        own_broker.start()
+        own_broker.produce("t", [value(2)])
+        found.until(2)
 
 
 def test_a_topic_that_is_gone_is_waited_for_a_while(

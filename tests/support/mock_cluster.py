@@ -1,0 +1,34 @@
+"""The client library's own broker, inside of this process: it removes old records.
+
+It has one partition's few megabytes in memory; what exceeds them is removed, as retention would. It
+knows no transactions, and does not answer questions about topics.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.support.brokers import ANSWER_S_MAX, QUIET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class MockCluster:
+    """Lives as long as this object."""
+
+    def __init__(self) -> None:
+        from confluent_kafka import Producer
+
+        options: dict[str, Any] = {"test.mock.num.brokers": 1, "bootstrap.servers": "-", **QUIET}
+        self._producer = Producer(options)
+        (broker,) = self._producer.list_topics(timeout=ANSWER_S_MAX).brokers.values()
+        self.servers = f"{broker.host}:{broker.port}"
+
+    def produce(self, topic: str, values: Iterable[bytes]) -> None:
+        """Send to partition 0, in many small requests."""
+        for number, value in enumerate(values):
+            self._producer.produce(topic, value, partition=0)
+            if number % 500 == 0:
+                assert self._producer.flush(ANSWER_S_MAX) == 0
+        assert self._producer.flush(ANSWER_S_MAX) == 0
