@@ -264,6 +264,10 @@ class Checkers:
         except AssertionError as error:
             self._world.violate("entries fit the log", str(error))
             return
+        for vertex, entries in entries_of(self.intake).items():
+            paths = [entry.path for entry in entries if entry.kind == "file"]
+            if len(set(paths)) < len(paths):
+                self._world.violate("files are taken once", f"{vertex}: {paths}")
         for (stream, seq), value in sorted(self._seen.items()):
             known = self._workload.expected.get(stream, [])
             if seq >= len(known) or known[seq] != value:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobmanager.storage.root import DRAIN, REQUESTS, STOP
+from jobmanager.storage.root import DRAIN, FINISH, REQUESTS, STOP
 from tests.sim.moments import MOMENTS
 from tests.sim.scheduler import Process
 from tests.sim.storage import FaultyBlobs, root_of
@@ -233,6 +233,16 @@ def stop(world: World) -> None:
     user = Process("user", lambda reason: None)
     root = FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
     root.put(f"{REQUESTS}/{STOP}", b"")
+
+
+def request_finish(world: World) -> None:
+    """A user has the job finish, again and again until it has."""
+    if world.state:
+        return
+    user = Process("user", lambda reason: None)
+    root = FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
+    root.put(f"{REQUESTS}/{FINISH}", b"")
+    world.scheduler.after(5.0, None, partial(request_finish, world))
 
 
 def straggler(world: World) -> None:

@@ -13,14 +13,22 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import event_schema
+from rvertex.sources.logs.folder import ROW_BITS, FolderLog, partition_of_file
 from rvertex.sources.logs.protocol import LogEnd, LogRows
+from rvertex.sources.versions import FileVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from rstream.clock import Clock
+    from rstream.log.background import Background
+    from rvertex.sources.logs.entries import LogEntry
+    from rvertex.sources.logs.folder import _Partition
     from rvertex.sources.spec import SourcePartition
     from tests.sim.scheduler import Process, Scheduler
 
+#: The version of a file that nobody writes any more.
+WHOLE = FileVersion(1 << 30, ())
 PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 
 
@@ -36,6 +44,16 @@ class LiveRow:
 
 
 @dataclass(frozen=True)
+class LiveFile:
+    """It is seen from ``at_s`` on, and complete at ``whole_s``."""
+
+    path: str
+    at_s: float
+    whole_s: float
+    rows: tuple[LiveRow, ...]
+
+
+@dataclass(frozen=True)
 class LiveLog:
     """The rows of each partition, and the positions at which the bounded read of them ends."""
 
@@ -43,6 +61,25 @@ class LiveLog:
     ends: tuple[int, ...]
     #: When the last partition has its end.
     over_s: float
+
+    #: Instead of partitions: a folder that grows.
+    files: tuple[LiveFile, ...] = ()
+
+    def file_rows(self, entries: Sequence[LogEntry], partition: int) -> LogRows:
+        """All rows of the files that were entered into a partition."""
+        positions: list[int] = []
+        rows: list[LiveRow] = []
+        following = 0
+        for entry in entries:
+            if entry.kind == "file" and entry.partition == partition:
+                found = self.file(entry.path).rows
+                rows += found
+                positions += range(entry.position, entry.position + len(found))
+                following = entry.position + (1 << ROW_BITS)
+        return LogRows(np.array(positions, np.int64), events_of(rows), following)
+
+    def file(self, path: str) -> LiveFile:
+        return next(file for file in self.files if file.path == path)
 
     def rows(self, partition: int, first: int, now_s: float, rows_max: int) -> LogRows:
         """What stands from ``first`` on and is there; at the very end also the gap behind it."""
@@ -52,11 +89,14 @@ class LiveLog:
         if len(found) == len(there) and now_s >= self.over_s:
             following = self.ends[partition]
         positions = np.array([row.position for row in found], np.int64)
-        vs = np.array([row.vs for row in found], np.int64)
-        values = [np.array([getattr(r, name) for r in found], np.int64) for name in ("k", "x")]
-        columns = [pa.array(column) for column in (vs, vs + 1, *values)]
-        batch = pa.RecordBatch.from_arrays(columns, schema=event_schema(PAYLOAD))
-        return LogRows(positions, batch, following)
+        return LogRows(positions, events_of(found), following)
+
+
+def events_of(rows: Sequence[LiveRow]) -> pa.RecordBatch:
+    vs = np.array([row.vs for row in rows], np.int64)
+    values = [np.array([getattr(r, name) for r in rows], np.int64) for name in ("k", "x")]
+    columns = [pa.array(column) for column in (vs, vs + 1, *values)]
+    return pa.RecordBatch.from_arrays(columns, schema=event_schema(PAYLOAD))
 
 
 class LiveReader:
@@ -117,3 +157,48 @@ class LiveReader:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+class LiveFolder(FolderLog):
+    """The reader of growing folders, over files of the simulated world."""
+
+    def __init__(
+        self,
+        log: LiveLog,
+        world: Scheduler,
+        process: Process,
+        source: SourcePartition,
+        positions: Sequence[int],
+        fetched: dict[tuple[str, int], int],
+        clock: Clock,
+        wake: Callable[[], None],
+        background: Background,
+    ) -> None:
+        super().__init__(source, positions, clock, wake, background)
+        self._log, self._world, self._process, self._fetched = log, world, process, fetched
+        for number, position in zip((u.stream for u in source.units), positions, strict=True):
+            fetched[process.name, number] = position
+
+    def read(self, partition: int, rows_max: int) -> LogRows | None:
+        rows = super().read(partition, rows_max)
+        if rows is not None:
+            number = self._partitions[partition].number
+            self._fetched[self._process.name, number] = rows.next_position
+        return rows
+
+    def _list(self) -> dict[str, FileVersion] | str:
+        now_s = self._world.now_s
+        mine = {p.number for p in self._partitions}
+        return {
+            f.path: WHOLE if now_s >= f.whole_s else FileVersion(int((now_s - f.at_s) * 1e4), ())
+            for f in self._log.files
+            if f.at_s <= now_s and partition_of_file(f.path, self._count) in mine
+        }
+
+    def _read_file(self, mine: _Partition) -> pa.RecordBatch | None:
+        path, version = mine.files[mine.read_to >> ROW_BITS]
+        if version != WHOLE:
+            self._world.violate("files are taken whole", f"{path}: {version}")
+        row = mine.read_to & ((1 << ROW_BITS) - 1)
+        rows = self._log.file(path).rows[row : row + self._world.random.randint(1, 5)]
+        return events_of(rows) if rows else None

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from rvertex.checkpoint.intake import Intake
 from rvertex.host.log_feed import LogFeed
+from rvertex.sources.logs.folder import FolderLog
 from rvertex.vertex.idle import PartitionFacts
 from rvertex.vertex.log_channel import LogChannel
+from rvertex.vertex.log_input import LogInput
 from tests.sim.planting import Mutant
 
 if TYPE_CHECKING:
@@ -85,6 +87,28 @@ def a_state_forgets_its_entries() -> Mutant:
     return Mutant(LogChannel, "load", load, CRASHES, live=True)
 
 
+def a_file_is_taken_twice() -> Mutant:
+    """A successor does not know which files were entered before its checkpoint."""
+    original = LogInput.files
+
+    def files(self: Any) -> list[LogEntry]:
+        taken = {entry.path for entry in original(self)}
+        return [e for e in original(self) if e in self._fresh_files] if taken else []
+
+    return Mutant(LogInput, "files", files, CRASHES, live=True)
+
+
+def a_file_is_entered_before_it_is_whole() -> Mutant:
+    """One scan is enough."""
+    original = FolderLog._compare
+
+    def compare(self: Any, scanned: Any) -> None:
+        self._seen = scanned if isinstance(scanned, dict) else {}
+        original(self, scanned)
+
+    return Mutant(FolderLog, "_compare", compare, live=True)
+
+
 LIVE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_choice_is_not_written_down,
     a_choice_is_written_down_after_its_use,
@@ -93,4 +117,6 @@ LIVE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     the_cut_off_use_rows,
     entries_go_with_any_checkpoint,
     a_state_forgets_its_entries,
+    a_file_is_taken_twice,
+    a_file_is_entered_before_it_is_whole,
 )

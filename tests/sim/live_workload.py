@@ -16,9 +16,10 @@ from planner import Stream, agg, col, tumbling
 from planner.logical.nodes import Source
 from planner.physical.lower import lower
 from rvertex.checkpoint.intake import decode_blob
+from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY, folder_units
 from rvertex.sources.spec import LogSpec, SourceSpec, Unit
 from rvertex.vertex.rvertex import RVertex
-from tests.sim.live_log import PAYLOAD, LiveLog, LiveRow
+from tests.sim.live_log import PAYLOAD, LiveFile, LiveLog, LiveRow
 from tests.sim.scheduler import START_US
 from tests.sim.workload import (
     MS,
@@ -44,13 +45,16 @@ INTAKE = "job/intake/"
 _CHECKSUM_BYTES = 16
 IDLE_AFTER_US = 300 * MS
 LEASE_S = 0.3
+#: Of the jobs, how many read a growing folder.
+FOLDER_SHARE = 0.3
 
 
 @lru_cache(maxsize=WORKLOADS_MAX)
 def make_live_workload(seed: int) -> Workload:
     """The live job of a seed."""
     random = Random(seed * 7_919 + 17)
-    log = _log(random)
+    log = _folder(random) if random.random() < FOLDER_SHARE else _log(random)
+    is_bounded = not log.files and random.random() < 0.5
     spec = SourceSpec(
         format="json",
         path="live",
@@ -61,10 +65,13 @@ def make_live_workload(seed: int) -> Workload:
         log=LogSpec(
             idle=random.choice(["follow", "follow", "follow", "clock", "wait"]),
             idle_after_us=IDLE_AFTER_US,
-            is_bounded=True,
+            is_bounded=is_bounded,
         ),
+        options=((PARTITIONS, random.choice([1, 2])), (POLL_EVERY, 200 * MS)),
     )
-    units = tuple(Unit("live", stream=k, until=end) for k, end in enumerate(log.ends))
+    ends = [end if is_bounded else None for end in log.ends]
+    units = tuple(Unit("live", stream=k, until=end) for k, end in enumerate(ends))
+    units = folder_units(spec) if log.files else units
     stream = Stream(Source(spec, random.choice([1, 1, 2, len(units)]), "live"))
     shape = random.choice([_windows, _rows])
     plan = lower(
@@ -86,6 +93,7 @@ def make_live_workload(seed: int) -> Workload:
         random.choice([1, 2, 3]),
         {},
         log,
+        None if is_bounded else log.over_s + 1.0,
     )
 
 
@@ -118,6 +126,22 @@ def _log(random: Random) -> LiveLog:
         partitions.append(tuple(rows))
         ends.append(position)
     return LiveLog(tuple(partitions), tuple(ends), over_s)
+
+
+def _folder(random: Random) -> LiveLog:
+    """Files that come over some ten seconds, each written for a while."""
+    over_s = random.uniform(6.0, 15.0)
+    files, at_s = [], 0.0
+    while at_s < over_s:
+        number, whole_s = len(files), at_s + random.choice([0.0, 0.1, 1.0])
+        times = [START_US + int(at_s * 1e6) + random.randint(0, 500) * MS for _ in range(20)]
+        rows = tuple(
+            LiveRow(at_s, 0, time, random.randint(0, 4), random.randint(-50, 50))
+            for time in times[: random.randint(1, 20)]
+        )
+        files.append(LiveFile(f"live/{number:03d}.json", at_s, whole_s, rows))
+        at_s += random.choice([0.05, 0.3, 0.8, 3.0])
+    return LiveLog((), (), over_s, tuple(files))
 
 
 def entries_of(puts: Mapping[str, bytes]) -> dict[str, list[LogEntry]]:
@@ -153,7 +177,8 @@ def _run_source(
     assert spec.source is not None
     vertex.log.decide(entries)
     for k, unit in enumerate(spec.source.units):
-        vertex.log.offer(k, log.rows(unit.stream, 0, log.over_s, 1_000_000))
+        rows = log.rows(unit.stream, 0, log.over_s, 1_000_000) if not log.files else None
+        vertex.log.offer(k, rows or log.file_rows(entries, k))
     while (result := vertex.execute()) is not None:
         for stream, items in zip(spec.output_streams, result.outputs, strict=True):
             if items is not None:

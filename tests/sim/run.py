@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rstream.log.overlap import seal
 from tests.sim.checkers import Checkers
-from tests.sim.faults import KINDS, inject
+from tests.sim.faults import KINDS, inject, request_finish
 from tests.sim.live_workload import make_live_workload
 from tests.sim.scheduler import Process, Scheduler
 from tests.sim.storage import Disk, FaultyBlobs, root_of
@@ -80,6 +81,8 @@ def _simulate(seed: int, kinds: Sequence[str], workload: Workload) -> Outcome:
     checkers.disk = disk
     world = World(seed, workload, disk, scheduler)
     faults = inject(world, kinds) if kinds else []
+    if workload.finish_s is not None:
+        scheduler.after(workload.finish_s, None, partial(request_finish, world))
     world.run()
     checkers.look()
     if not scheduler.violations:

@@ -57,6 +57,8 @@ class Workload:
     expected: dict[str, list[int]]
     #: What a live job reads.
     log: LiveLog | None = None
+    #: When a user has it finish, virtual seconds; None: it ends by itself.
+    finish_s: float | None = None
 
     def features(self) -> set[str]:
         """Which strategies and durabilities it has, and what else is not in every job."""

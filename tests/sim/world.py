@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rstream.errors import OperatingError
 from rvertex.host.host import Host, HostSpec
-from tests.sim.live_log import LiveReader
+from tests.sim.live_log import LiveFolder, LiveReader
 from tests.sim.managers import ManagerProcess
 from tests.sim.network import ControlLink, Network, SimReader, StreamService
 from tests.sim.scheduler import Process, Scheduler, SimBackground, SimClock, idle_s
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rstream.log.background import Background
     from rstream.store.protocol import BlobStore
+    from rvertex.sources.logs.protocol import LogReader
     from rvertex.sources.spec import SourcePartition
     from tests.sim.watched import WatchedManager
     from tests.sim.workload import Workload
@@ -90,11 +91,14 @@ class SimWiring:
 
     def open_log(
         self, source: SourcePartition, positions: Sequence[int], wake: Callable[[], None]
-    ) -> LiveReader:
+    ) -> LogReader:
         log = self._world.workload.log
         assert log is not None
         world, fetched = self._world.scheduler, self._world.disk.fetched
-        return LiveReader(log, world, self._process, source, positions, fetched)
+        given = log, world, self._process, source, positions, fetched
+        if log.files:
+            return LiveFolder(*given, self.clock, wake, self.background)
+        return LiveReader(*given)
 
     def close(self) -> None:
         self.background.close()
