@@ -240,9 +240,9 @@ class TakeCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What the partitions of a stage's logs have reached that are not idle."""
+    """For a source vertex, what the logs of its stage have reached elsewhere that are not idle."""
 
-    stage: str
+    vertex: str
     time_us: int
 
 

@@ -13,6 +13,8 @@ from rstream.types import MIN_TIME
 from rvertex.messages import Confirm, EndSource, Reached
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobmanager.state.job_state import JobState
     from jobmanager.state.records import InstanceState, VertexState
     from rvertex.messages import Progress
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 def confirm(job: JobState, report: Progress) -> None:
     """Answer the report of a host that holds its slot, if it has a source of live logs."""
     vertices = [job.vertices[r.vertex] for r in report.vertices if r.vertex in job.vertices]
-    if any(vertex.shape.is_live for vertex in vertices):
-        job.tell(report.host, Confirm(report.host, report.sent_us, _reached(job)))
+    mine = [vertex for vertex in vertices if vertex.shape.is_live]
+    if mine:
+        job.tell(report.host, Confirm(report.host, report.sent_us, _reached(job, mine)))
 
 
 def end_sources(job: JobState) -> None:
@@ -44,19 +47,30 @@ def is_endless(job: JobState) -> bool:
     return any(v.shape.is_live and not v.is_finished for v in job.vertices.values())
 
 
-def _reached(job: JobState) -> tuple[Reached, ...]:
-    """By stage with live logs, the least frontier of the partitions that are not idle.
+def _reached(job: JobState, mine: Sequence[VertexState]) -> tuple[Reached, ...]:
+    """For each of these, the least frontier of the partitions of its siblings that are not idle.
 
-    A stage is left out if all of its partitions are idle, or nothing is known of one of them.
+    A vertex is left out if its siblings are all idle; it never follows itself.
     """
-    least: dict[str, int] = {}
-    for vertex in job.vertices.values():
-        if not vertex.shape.is_live or vertex.is_finished:
-            continue
-        leader = vertex.leader
-        times = [log.frontier for log in leader.logs if log.state == "active"] if leader else []
-        if leader is None or not leader.logs:
-            times = [MIN_TIME]
-        for time in times:
-            least[vertex.shape.stage] = min(time, least.get(vertex.shape.stage, time))
-    return tuple(Reached(stage, time) for stage, time in least.items())
+    frontiers = {v.shape.id: _frontier(v) for v in job.vertices.values() if v.shape.is_live}
+    found: list[Reached] = []
+    for vertex in mine:
+        others = [
+            time
+            for sibling in job.vertices.values()
+            if sibling.shape.stage == vertex.shape.stage and sibling is not vertex
+            if (time := frontiers.get(sibling.shape.id)) is not None
+        ]
+        if others:
+            found.append(Reached(vertex.shape.id, min(others)))
+    return tuple(found)
+
+
+def _frontier(vertex: VertexState) -> int | None:
+    """Of its partitions that are not idle; None: there are none. Unknown: nothing is reached."""
+    if vertex.is_finished:
+        return None
+    leader = vertex.leader
+    if leader is None or not leader.logs:
+        return MIN_TIME
+    return min((log.frontier for log in leader.logs if log.state == "active"), default=None)

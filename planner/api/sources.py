@@ -199,22 +199,20 @@ def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions
     return Source(spec, checked_partitions(partitions), "items")
 
 
-def stream_source(
-    uri: str,
-    vs: TimeColumn | None,
-    ve: TimeColumn | Duration | None,
-    delay: Duration,
-    late: LatePolicy,
-) -> Source:
+def stream_source(uri: str, given: FileOptions) -> Source:
     """A source node over the streams of another job, or over a log of rows that were pushed."""
     if holds_log(uri):
-        if vs is None:
+        if given.vs is None:
             raise InvalidPlanError(
                 f"{uri} is a log of pushed rows, which have no time of their own: say which column "
                 'is the start of an event, as vs="time" (or vs="received_at", when it came)'
             )
-        return file_source("log", uri, FileOptions(vs, ve, delay, late))
-    if (vs, ve, delay, late) != (None, None, AUTO, "drop"):
+        return file_source("log", uri, given)
+    if given.follow:
+        raise InvalidPlanError(
+            f"{uri} is what a job has written: it cannot be followed, only logs of pushed rows can"
+        )
+    if given != FileOptions(None):
         raise InvalidPlanError(
             f"{uri} is what a job has written: its rows have their times, so vs=, ve=, delay= and "
             "late= are for logs of pushed rows"

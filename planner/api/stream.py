@@ -170,6 +170,9 @@ class Stream(UserSteps["Stream"], Outputs, KafkaTopics):
         ve: TimeColumn | Duration | None = None,
         delay: Duration = "auto",
         late: LatePolicy = "drop",
+        follow: bool = False,
+        idle: Idle = "follow",
+        idle_after: Duration = "2s",
     ) -> Stream:
         """What another job has written: each row with its exact lifetime, CTIs where they were.
 
@@ -177,10 +180,12 @@ class Stream(UserSteps["Stream"], Outputs, KafkaTopics):
         (``.../part-0-*``), or the folder of a durable stream inside of a job.
 
         Or the rows of a log that :class:`rstream.Appender` or ``jobmanager intake`` has taken, as
-        many as there are when the job is planned. Such a log needs ``vs``; ``ve``, ``delay`` and
-        ``late`` are as for :meth:`from_parquet`. Its column ``received_at`` says when a row came.
+        many as there are when the job is planned, or with ``follow=True`` as they come. Such a log
+        needs ``vs``; ``ve``, ``delay``, ``late``, ``idle`` and ``idle_after`` are as for
+        :meth:`from_parquet`. Its column ``received_at`` says when a row came.
         """
-        return Stream(stream_source(str(uri), vs, ve, delay, late))
+        given = FileOptions(vs, ve, delay, late, None, None, follow, idle, idle_after)
+        return Stream(stream_source(str(uri), given))
 
     @property
     def schema(self) -> pa.Schema:

@@ -120,7 +120,7 @@ class HostEnvironment:
         self.wake = wake
         #: When the newest report was made that the job manager has confirmed; monotonic seconds.
         self.confirmed_s = -math.inf
-        #: By stage, what its live logs have reached elsewhere.
+        #: By source vertex, what the live logs of its stage have reached elsewhere.
         self.reached: dict[str, int] = {}
         self._locations: dict[str, Locate] = {}
         self._local: dict[tuple[str, int], RStream] = {}
@@ -132,7 +132,7 @@ class HostEnvironment:
     def confirm(self, confirmed: Confirm) -> None:
         """The job manager still counts on this host."""
         self.confirmed_s = max(self.confirmed_s, confirmed.sent_us / 1e6)
-        self.reached = {found.stage: found.time_us for found in confirmed.reached}
+        self.reached = {found.vertex: found.time_us for found in confirmed.reached}
 
     def locate(self, location: Locate) -> None:
         """Remember where the streams of a vertex are written; older versions are ignored."""

@@ -57,7 +57,7 @@ class LogFeed:
         assert log is not None
         assert source.spec.log is not None
         self._vertex, self._log, self._intake, self._env = vertex, log, intake, env
-        self._stage, self._spec, self._rules = vertex.spec.stage, source.spec, source.spec.log
+        self._spec, self._rules = source.spec, source.spec.log
         self._started_s = env.clock.monotonic_s()
         self._decided_s = self._started_s
         self._partitions = [_Partition(self._started_s) for _ in log.channels]
@@ -185,7 +185,9 @@ class LogFeed:
         if now_s - self._decided_s < DECIDE_EVERY_S:
             return []
         self._decided_s = now_s
-        moment = Moment(now_s, self._env.clock.now_us(), self._env.reached.get(self._stage))
+        moment = Moment(
+            now_s, self._env.clock.now_us(), self._env.reached.get(self._vertex.spec.id)
+        )
         found = promises(
             self._rules.idle,
             self._facts(),

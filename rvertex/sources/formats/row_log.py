@@ -97,8 +97,7 @@ class LogUnits:
                 if items is None:
                     raise SourceVanishedError(unit.path, f"seq {reader.next_seq} is not there")
                 left -= items.batch.num_rows
-                columns = [_column(items.batch, name) for name in self._names]
-                yield pa.RecordBatch.from_arrays(columns, names=self._names)
+                yield declared_columns(items.batch, self._names)
         except (CorruptLogError, CorruptSegmentError) as error:
             raise CorruptSourceError(unit.path, None, error.reason) from error
         except (SequenceDiscardedError, SequenceLostError, StoreError) as error:
@@ -112,6 +111,11 @@ class LogUnits:
 
     def close(self) -> None:
         """Nothing is held between units."""
+
+
+def declared_columns(items: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
+    """These columns of items of a log."""
+    return pa.RecordBatch.from_arrays([_column(items, name) for name in names], names=names)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:

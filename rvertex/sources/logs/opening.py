@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rvertex.sources.discover import discover
+from rvertex.sources.logs.appended import AppendedLog, appended_units
 from rvertex.sources.logs.folder import FolderLog, folder_units
 from rvertex.sources.logs.kafka.positions import topic_units
 from rvertex.sources.logs.kafka.reader import KafkaLog
@@ -27,7 +28,9 @@ def discover_units(spec: SourceSpec) -> tuple[Unit, ...]:
     """
     if spec.log is None:
         return discover(spec)
-    return topic_units(spec) if spec.format == "kafka" else folder_units(spec)
+    if spec.format == "kafka":
+        return topic_units(spec)
+    return appended_units(spec) if spec.format == "log" else folder_units(spec)
 
 
 def open_log(
@@ -43,4 +46,6 @@ def open_log(
     """
     if source.spec.format == "kafka":
         return KafkaLog(source, positions, clock, wake)
+    if source.spec.format == "log":
+        return AppendedLog(source, positions, clock, wake, background)
     return FolderLog(source, positions, clock, wake, background)

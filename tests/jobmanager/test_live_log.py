@@ -1,0 +1,66 @@
+"""Jobs over logs of pushed rows while rows are pushed: the same answer as over all of them at once.
+
+Cannot catch: what a server in front of the log does (tests/jobmanager/intake).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import jobmanager
+from planner import Query, Stream, agg, tumbling
+from planner.errors import InvalidPlanError
+from rstream import Appender
+from tests.support.jobs import with_limits
+from tests.support.live import Watch, answer_rows, finish, has_read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = pa.schema([("t", pa.int64()), ("key", pa.int64())])
+QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
+ROWS = 500
+
+
+def counts(uri: str, *, follow: bool) -> Query:
+    events = Stream.from_rstream(uri, vs="t", delay="1s", follow=follow, idle_after="100ms")
+    window = events.group_by("key").window(tumbling("500ms"))
+    return window.agg(n=agg.count(), last=agg.max("t")).to_parquet()
+
+
+def rows(number: int) -> pa.RecordBatch:
+    times = [number * 1_000_000 + k * 1_999 for k in range(ROWS)]
+    return pa.RecordBatch.from_pydict({"t": times, "key": [t % 5 for t in times]}, schema=SCHEMA)
+
+
+def test_pushed_rows_are_read_as_they_come_also_by_a_successor(tmp_path: Path) -> None:
+    uri, root, watch = str(tmp_path / "log"), tmp_path / "job", Watch()
+    with Appender(uri, SCHEMA) as log:
+        log.append(rows(0))
+        query = counts(uri, follow=True)
+        job = jobmanager.run(query, root=str(root), executor="local", config=QUICK, on_status=watch)
+        for number in (1, 2):
+            watch.until(has_read(number * ROWS))
+            log.append(rows(number))
+        watch.until(has_read(3 * ROWS))
+        job.cancel()
+        job.wait(30)
+        log.append(rows(3))
+        job = jobmanager.resume(str(root), on_status=watch, config=QUICK)
+        watch.until(has_read(4 * ROWS))
+        (partition,) = watch.status["vertices"][0]["logs"]
+        assert partition["holds_back"] or partition["state"] == "idle"
+        assert finish(job)["state"] == "finished"
+    whole = jobmanager.run(
+        counts(uri, follow=False), root=str(tmp_path / "whole"), executor="local"
+    )
+    whole.wait(60)
+    assert answer_rows(job) == answer_rows(whole)
+
+
+def test_the_output_of_a_job_is_not_followed(tmp_path: Path) -> None:
+    with pytest.raises(InvalidPlanError, match="cannot be followed"):
+        Stream.from_rstream(str(tmp_path), follow=True)
