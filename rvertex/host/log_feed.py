@@ -185,9 +185,8 @@ class LogFeed:
         if now_s - self._decided_s < DECIDE_EVERY_S:
             return []
         self._decided_s = now_s
-        moment = Moment(
-            now_s, self._env.clock.now_us(), self._env.reached.get(self._vertex.spec.id)
-        )
+        others_us = self._env.reached.get(self._vertex.spec.id)
+        moment = Moment(now_s, self._env.clock.now_us(), others_us)
         found = promises(
             self._rules.idle,
             self._facts(),

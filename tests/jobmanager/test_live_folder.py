@@ -35,6 +35,7 @@ def batch_rows(folder: Path, root: Path) -> list[dict[str, object]]:
     return answer_rows(job)
 
 
+@pytest.mark.slow
 def test_files_that_come_are_read_once_also_by_a_successor(tmp_path: Path) -> None:
     folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
     folder.mkdir()
@@ -59,6 +60,7 @@ def test_files_that_come_are_read_once_also_by_a_successor(tmp_path: Path) -> No
     assert answer_rows(job) == batch_rows(folder, tmp_path / "batch")
 
 
+@pytest.mark.slow
 def test_a_silent_partition_holds_nothing_back(tmp_path: Path) -> None:
     """All files but the first go to one of two partitions; windows close all the same."""
     folder, watch = tmp_path / "in", Watch()

@@ -36,6 +36,7 @@ def rows(number: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"t": times, "key": [t % 5 for t in times]}, schema=SCHEMA)
 
 
+@pytest.mark.slow
 def test_pushed_rows_are_read_as_they_come_also_by_a_successor(tmp_path: Path) -> None:
     uri, root, watch = str(tmp_path / "log"), tmp_path / "job", Watch()
     with Appender(uri, SCHEMA) as log:
