@@ -40,7 +40,10 @@ FENCES = {
     "s3fs": ("rstream/store/blobs.py",),
     "confluent_kafka": ("rvertex/sources/logs/kafka/client.py", "rvertex/sinks/*"),
     "polars": ("rvertex/sources/logs/decode/avro_blocks.py",),
-    "fastavro": ("rvertex/sources/logs/decode/avro_rows.py",),
+    "fastavro": (
+        "rvertex/sources/logs/decode/avro_rows.py",
+        "rvertex/sinks/kafka/avro_rows.py",
+    ),
     "networkx": ("planner/physical/plan.py",),
     "sqlglot": ("planner/sql/*",),
     "starlette": ("jobmanager/intake/app.py",),

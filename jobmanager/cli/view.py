@@ -114,6 +114,9 @@ def vertex_table(
         table.add_row(*(cells[name] for name in columns))
         for cells in [*_log_cells(row), *_instance_cells(row)]:
             table.add_row(*(cells.get(name, "") for name in columns))
+    for row in status.get("deliveries", ()):
+        cells = _delivery_cells(row)
+        table.add_row(*(cells.get(name, "") for name in columns))
     return table
 
 
@@ -131,6 +134,16 @@ def _log_cells(row: dict[str, Any]) -> list[dict[str, str]]:
         }
         for log in row.get("logs", [])
     ]
+
+
+def _delivery_cells(row: dict[str, Any]) -> dict[str, str]:
+    """A line for a partition of a delivery: what it has delivered, and what is left of it."""
+    return {
+        "vertex": f"to {row['delivery']}, {row['partition']}",
+        "state": row["state"],
+        "events in": f"{row['lag_items']:,} left",
+        "out": f"{row['rows']:,}",
+    }
 
 
 def _instance_cells(row: dict[str, Any]) -> list[dict[str, str]]:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from planner.durations import duration_us
 from planner.user_code import user_code
+from rstream.items.batch import item_schema
 from rvertex.sinks.errors import InvalidSinkError
+from rvertex.sinks.kafka.avro_rows import avro_schema as schema_of_records
 from rvertex.sinks.spec import ConsoleSink, FunctionSink, KafkaSink, ParquetSink, PostgresSink
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from planner.durations import Duration
+    from planner.logical.query import Query
     from rvertex.sinks.spec import KafkaFormat, KafkaMode, PostgresMode
 
 
@@ -87,6 +90,14 @@ def parquet(
     A file is written when ``roll`` has gone by since the last one, or ``roll_rows`` rows have come.
     """
     return ParquetSink(path, duration_us(roll) / 1e6, roll_rows, name)
+
+
+def avro_schema(query: Query) -> str:
+    """The Avro schema, as JSON, of the records that ``to_kafka(..., format="avro")`` writes."""
+    form = query.plan.form
+    if form is None:
+        raise InvalidSinkError("avro", "the query has technical columns, so nothing delivers it")
+    return schema_of_records("avro", form.file_schema(item_schema(query.schema)))
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:

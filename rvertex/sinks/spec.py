@@ -97,8 +97,6 @@ class KafkaSink:
         check_choice(self.label, "format", self.format, ("json", "avro", "arrow"))
         check_choice(self.label, "mode", self.mode, ("transactions", "headers"))
         check_columns(self.label, "key", self.key, schema)
-        if self.format == "avro":
-            raise InvalidSinkError(self.label, "format='avro' is not there yet: take json or arrow")
         if self.key and self.format == "arrow":
             reason = "format='arrow' packs many rows in a record; key= is for a row in a record"
             raise InvalidSinkError(self.label, reason)

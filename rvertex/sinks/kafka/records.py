@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from rvertex.sinks.kafka.avro_rows import AvroEncoder
 from rvertex.sinks.kafka.json_rows import json_rows, json_values
 
 if TYPE_CHECKING:
@@ -33,17 +33,29 @@ class Record(NamedTuple):
 class RecordEncoder:
     """Makes the records of one delivery."""
 
-    def __init__(self, sink: KafkaSink) -> None:
+    def __init__(self, sink: KafkaSink, schema: pa.Schema) -> None:
+        """``schema``: the columns of the rows.
+
+        Raises:
+            InvalidSinkError: the format has no type for a column.
+        """
         self._sink = sink
+        self._avro = AvroEncoder(sink.label, schema) if sink.format == "avro" else None
 
     def of(self, rows: DeliveredRows) -> Iterator[Record]:
         """The records of these rows, in their order."""
         if self._sink.format == "arrow":
             yield from _arrow_records(rows)
             return
-        values = json_rows(rows.table).cast(pa.binary()).to_pylist()
+        values = self._values(rows.table)
         for value, key, seq in zip(values, self._keys(rows.table), rows.seqs.tolist(), strict=True):
             yield Record(value, key, seq, seq + 1)
+
+    def _values(self, table: pa.RecordBatch) -> list[bytes]:
+        if self._avro is not None:
+            return self._avro.values(table)
+        texts: list[bytes] = json_rows(table).cast(pa.binary()).to_pylist()
+        return texts
 
     def _keys(self, table: pa.RecordBatch) -> list[bytes | None]:
         """A column's text as it is, other values as JSON; several columns as an object."""
@@ -58,11 +70,6 @@ class RecordEncoder:
             return [_as_bytes(value) for value in column.to_pylist()]
         texts = json_values(column).to_pylist()
         return [None if text is None else text.strip('"').encode() for text in texts]
-
-
-def schema_text(schema: pa.Schema) -> str:
-    """The columns and types of records, for messages."""
-    return json.dumps({field.name: str(field.type) for field in schema})
 
 
 def _arrow_records(rows: DeliveredRows) -> Iterator[Record]:

@@ -29,7 +29,7 @@ class KafkaTransactions:
     def __init__(self, sink: KafkaSink, place: DeliveryPlace) -> None:
         self._sink, self._place = sink, place
         self._label = f"topic {sink.topic}"
-        self._records = RecordEncoder(sink)
+        self._records = RecordEncoder(sink, place.schema)
         self._group: client.ProgressGroup | None = None
         self._producer: Producer | None = None
         self._epoch = 0

@@ -41,7 +41,6 @@ def test_a_query_has_its_deliveries_and_the_plan_too(tmp_path: Path) -> None:
         (sinks.kafka("t", servers="s", key="gone"), "no column 'gone'"),
         (sinks.kafka("t", servers="s", mode="both"), "choose one of transactions, headers"),  # type: ignore[arg-type]
         (sinks.kafka("t", servers="s", key="k", format="arrow"), "packs many rows"),
-        (sinks.kafka("t", servers="s", format="avro"), "not there yet"),
         (sinks.postgres("d", "t", mode="upsert"), "takes key="),
     ],
 )

@@ -1,0 +1,38 @@
+"""Rows as Avro: fastavro's own reader gives the values back."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from rvertex.sinks.errors import InvalidSinkError
+from rvertex.sinks.kafka.avro_rows import AvroEncoder, avro_schema
+from tests.rvertex.sinks.places import TYPED
+
+#: Without a type in Avro.
+REFUSED = ("u64", "span", "fine")
+#: Whose readers have other objects: seconds as microseconds, float32 as the nearest double.
+OTHER = ("zoned",)
+
+
+def test_every_type_comes_back() -> None:
+    table = TYPED.drop_columns([*REFUSED, *OTHER])
+    schema = fastavro.parse_schema(json.loads(avro_schema("t", table.schema)))
+    values = AvroEncoder("t", table.schema).values(table)
+    found = [fastavro.schemaless_reader(io.BytesIO(value), schema, None) for value in values]
+    assert found == table.to_pylist()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_column_without_a_type_is_named(name: str) -> None:
+    with pytest.raises(InvalidSinkError, match=f"no type for column '{name}'"):
+        AvroEncoder("t", TYPED.select([name]).schema)
+
+
+def test_a_name_that_avro_does_not_allow_is_refused() -> None:
+    with pytest.raises(InvalidSinkError, match="rename the column"):
+        avro_schema("t", pa.schema([("a-b", pa.int64())]))
