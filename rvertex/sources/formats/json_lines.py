@@ -119,8 +119,19 @@ def parse_json(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
     if not chunk.strip():
         return (schema or pa.schema([])).empty_table()
     check_levels(chunk)
+    _check_nulls(chunk)
     read = pajson.ReadOptions(use_threads=False, block_size=len(chunk) + 1)
     return pajson.read_json(pa.BufferReader(chunk), read_options=read, parse_options=parse)
+
+
+def _check_nulls(chunk: bytes) -> None:
+    """Refuse a row that is null: at the beginning it would end the process (pyarrow 26.0.1).
+
+    Raises:
+        pyarrow.ArrowInvalid: there is one.
+    """
+    if chunk.lstrip().startswith(b"null") or b"\nnull" in chunk:
+        raise pa.ArrowInvalid("a row is null, and no object")
 
 
 def refused_column(line: bytes, columns: pa.Schema) -> pa.Field | None:

@@ -1,0 +1,26 @@
+"""A row of JSON that is null is refused by name; Arrow's reader would end the process.
+
+Cannot catch: another text that ends it.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from rvertex.sources.formats.json_lines import parse_json
+
+SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, None])
+@pytest.mark.parametrize(
+    "text", [b"null", b" \n null\n", b'null\n{"n":1}\n', b'{"n":1}\nnull\n', b"null null", b"nullx"]
+)
+def test_a_row_that_is_null_is_refused(text: bytes, schema: pa.Schema | None) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="a row is null"):
+        parse_json(text, schema)
+
+
+def test_null_values_are_read() -> None:
+    assert parse_json(b'{"n":null,"s":"\\nnull"}\n', SCHEMA)["s"].to_pylist() == ["\nnull"]
