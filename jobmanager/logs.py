@@ -1,14 +1,26 @@
-"""Structured logs: one JSON object a line, quiet unless asked for."""
+"""Structured logs: one JSON object a line, quiet unless asked for.
+
+They go to standard error. With :data:`LOG_FILE` in the environment they go to that file, which
+rotates, so that a job that runs for months fills no disk with them.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
+from logging.handlers import RotatingFileHandler
 
+from rstream.errors import UsageError
 from rvertex.messages import VertexFailed
 
+#: The environment variable that names the file for logs.
+LOG_FILE = "STREAMSCOPE_LOG_FILE"
+#: It is begun anew when it is so long, and so many former ones are kept.
+LOG_BYTES_MAX = 16 << 20
+LOG_FILES_MAX = 4
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
@@ -43,11 +55,27 @@ def note(logger: logging.Logger, notice: object) -> None:
 
 
 def configure(*, verbose: bool) -> None:
-    """Send this project's logs to standard error: warnings, or everything."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Send this project's logs to standard error, or to their file: warnings, or everything.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    handler = _handler()
     handler.setFormatter(JsonFormatter())
     for name in ("rstream", "rvertex", "planner", "jobmanager"):
         logger = logging.getLogger(name)
+        for former in logger.handlers:
+            former.close()
         logger.handlers = [handler]
         logger.setLevel(logging.INFO if verbose else logging.WARNING)
         logger.propagate = False
+
+
+def _handler() -> logging.Handler:
+    path = os.environ.get(LOG_FILE)
+    if not path:
+        return logging.StreamHandler(sys.stderr)
+    try:
+        return RotatingFileHandler(path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_MAX)
+    except OSError as error:
+        raise UsageError(f"{LOG_FILE}={path}: {error.strerror}") from error

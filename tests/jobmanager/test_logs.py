@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line on standard error, quiet unless asked for."""
+"""Logs: one JSON object a line on standard error or in a file, quiet unless asked for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobmanager import logs
+from rstream import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +64,27 @@ def test_configured_twice_logs_once(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(verbose=False)
     logging.getLogger("rvertex").warning("once")
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_file_of_logs_rotates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "LOG_BYTES_MAX", 2_000)
+    with monkeypatch.context() as here:
+        here.setenv(logs.LOG_FILE, str(tmp_path / "driver.log"))
+        logs.configure(verbose=True)
+        for k in range(200):
+            logging.getLogger("jobmanager").info("notice %d", k)
+    logs.configure(verbose=False)
+    files = sorted(tmp_path.iterdir())
+    assert [f.name for f in files] == ["driver.log", *(f"driver.log.{k}" for k in range(1, 5))]
+    assert all(f.stat().st_size <= 2_000 for f in files)
+    last = json.loads(files[0].read_text().splitlines()[-1])
+    assert last["message"] == "notice 199"
+
+
+def test_a_file_that_cannot_be_written_is_a_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as here:
+        here.setenv(logs.LOG_FILE, str(tmp_path / "no" / "driver.log"))
+        with pytest.raises(UsageError, match=r"STREAMSCOPE_LOG_FILE=.*: No such file or directory"):
+            logs.configure(verbose=False)
