@@ -4,8 +4,8 @@
 event's start and include nulls; ``user`` sees nulls too. All others skip nulls and are null where
 there is nothing, but ``count_distinct`` is 0. NaN is greater than every number.
 
-``quantile``, and ``user`` without ``merge``, see all values of a window at once: rows are exchanged
-as they are, not as partial results, and wait until their window closes.
+``quantile``, ``array_agg`` and its like, and ``user`` without ``merge``, see all values of a window
+at once: rows are exchanged as they are, not as partial results, and wait until their window closes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner.api.expressions import Expr, call, col
+from planner.api.expressions import Expr, call, col, when
 from planner.errors import InvalidPlanError
 from planner.user_code import user_code
 from rstream.items.batch import VS
@@ -95,6 +95,28 @@ def min_by(column: str | Expr, by: str | Expr) -> Agg:
     return _ranked("min_by", column, by)
 
 
+def any_value(column: str | Expr) -> Agg:
+    """The earliest value that is not null."""
+    value = col(column) if isinstance(column, str) else column
+    return min_by(value, when(value.is_not_null()).then(0).otherwise(None))
+
+
+def bool_and(column: str | Expr) -> Agg:
+    """Whether all values are true."""
+    return _of("min", column)
+
+
+def bool_or(column: str | Expr) -> Agg:
+    """Whether one of the values is true."""
+    return _of("max", column)
+
+
+def count_if(condition: str | Expr) -> Agg:
+    """How many events meet a condition."""
+    asked = col(condition) if isinstance(condition, str) else condition
+    return count(when(asked).then(1).otherwise(None))
+
+
 def variance(column: str | Expr, *, ddof: int = 1) -> Agg:
     """The sample variance, in float64: squared deviations from the mean over ``n - ddof``.
 
@@ -116,6 +138,23 @@ def count_distinct(column: str | Expr) -> Agg:
 def top_k(column: str | Expr, k: int) -> Agg:
     """The ``k`` greatest values, greatest first, as a list; all of them if there are fewer."""
     return _of("top_k", column, _int_between("top_k", "k", k, 1, _TOP_MAX))
+
+
+def array_agg(column: str | Expr) -> Agg:
+    """All values as a list, in the order of the events, nulls included."""
+    return _of("array_agg", column)
+
+
+def collect(column: str | Expr) -> Agg:
+    """All values that are not null as a list, in the order of the events."""
+    return _of("collect", column)
+
+
+def string_agg(column: str | Expr, separator: str = ",") -> Agg:
+    """All texts that are not null, in the order of the events, with ``separator`` between them."""
+    if not isinstance(separator, str):
+        raise InvalidPlanError(f"string_agg(..., {separator!r}): the separator is a text")
+    return _of("string_agg", column, separator)
 
 
 def quantile(column: str | Expr, q: float) -> Agg:

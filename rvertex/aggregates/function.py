@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from rvertex.aggregates.accumulators import Accumulator
 
-#: What a function is told besides its column: ddof, k, q, or the user's object.
-Argument = int | float | Custom | None
+#: What a function is told besides its column: ddof, k, q, a separator, or the user's object.
+Argument = int | float | str | Custom | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from rvertex.aggregates import (
     arrow_accumulators,
     distinct,
     holistic,
+    listed,
     mergeable,
     sums,
 )
@@ -18,6 +19,6 @@ if TYPE_CHECKING:
 
 FUNCTIONS: dict[str, AggregateFunction] = {
     function.name: function
-    for module in (sums, arrow_accumulators, arg_values, mergeable, distinct, holistic)
+    for module in (sums, arrow_accumulators, arg_values, mergeable, distinct, holistic, listed)
     for function in module.FUNCTIONS
 }

@@ -9,7 +9,7 @@ import pytest
 
 from planner import Stream, sql
 from tests.spark.batches import assert_twins
-from tests.support.catalogue import scalars
+from tests.support.catalogue import aggregates, scalars
 from tests.support.catalogue.entry import streams
 
 pytestmark = pytest.mark.spark
@@ -23,5 +23,14 @@ def test_functions(part: int) -> None:
     entries = SHOWN[part::4]
     listed = ", ".join(f"{entry.ours} AS v{at}" for at, entry in enumerate(entries))
     stream = sql(f"SELECT n, {listed} FROM t", streams())
+    assert isinstance(stream, Stream)
+    assert_twins(stream)
+
+
+def test_aggregates() -> None:
+    shown = [e for e in aggregates.ENTRIES if e.hint is None]
+    values = [e.ours.partition(" AS a, ")[2].partition(" AS v FROM ")[0] for e in shown]
+    listed = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values))
+    stream = sql(f"SELECT k, {listed} FROM t GROUP BY k, TUMBLE('1 minute')", streams())
     assert isinstance(stream, Stream)
     assert_twins(stream)

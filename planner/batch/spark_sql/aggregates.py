@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from planner.batch.spark_sql.casts import cast, failure
 from planner.batch.spark_sql.let_bindings import let
-from planner.batch.spark_sql.types import physical, type_name
+from planner.batch.spark_sql.types import physical, text, type_name
 from rstream.items.batch import VS
 from rvertex.aggregates.user_defined import Custom
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
     from planner.batch.spark_sql.frame import Frame
     from planner.logical.nodes import Aggregate
+
+
+#: The rows with a value, of a list of structs.
+_OF_VALID = "filter({}, row -> row.x is not null)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,11 @@ class _Asked:
     @property
     def kind(self) -> pa.DataType:
         return self.below.schema.field(self.source).type
+
+    @property
+    def joining(self) -> str:
+        """A list of texts with the separator between them."""
+        return f"array_join({{}}, {text(str(self.aggregate.argument))})"
 
     @property
     def shown(self) -> str:
@@ -168,6 +177,15 @@ def _ranked(asked: _Asked) -> Take:
     return Take({name: f"collect_list(struct({column} as x, {place} as place))"}, let(rank, first))
 
 
+def _listed(asked: _Asked, chosen: str, result: str = "{}") -> Take:
+    """All values by time and place; without places those of one time by value."""
+    fields = ", ".join((*asked.below.order, f"{asked.column} as x"))
+    rows = f"array_sort({chosen.format(asked.name)})"
+    values = f"transform({rows}, row -> row.x)"
+    made = let(values, lambda x: f"if(size({x}) = 0, null, {result.format(x)})")
+    return Take({asked.name: f"collect_list(struct({fields}))"}, made)
+
+
 def _ambiguous(shown: str) -> str:
     return failure(
         f"{shown}: several events of a window start together with different values; "
@@ -204,6 +222,9 @@ WRITERS: dict[str, Callable[[_Asked], Take]] = {
         "collect_list({})",
         "if(size({0}) = 0, null, slice(sort_array({0}, false), 1, {argument}))",
     ),
+    "array_agg": lambda asked: _listed(asked, "{}"),
+    "collect": lambda asked: _listed(asked, _OF_VALID),
+    "string_agg": lambda asked: _listed(asked, _OF_VALID, asked.joining),
     "quantile": lambda asked: asked.take("percentile(cast({} as double), {argument}D)"),
     "user": _of_user,
 }

@@ -33,19 +33,34 @@ _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.StddevSamp: ("", agg.stddev),
     exp.StddevPop: ("STDDEV_POP", lambda x: agg.stddev(x, ddof=0)),
     exp.Median: ("MEDIAN", lambda x: agg.quantile(x, 0.5)),
+    exp.AnyValue: ("ANY_VALUE", agg.any_value),
+    exp.LogicalAnd: ("BOOL_AND", agg.bool_and),
+    exp.LogicalOr: ("BOOL_OR", agg.bool_or),
+    exp.CountIf: ("COUNT_IF", agg.count_if),
+    exp.ArrayAgg: ("ARRAY_AGG", agg.array_agg),
+    exp.FirstValue: ("", agg.first),
+    exp.LastValue: ("", agg.last),
+    exp.ApproxDistinct: ("APPROX_COUNT_DISTINCT", agg.count_distinct),
 }
 #: Those that sqlglot has no node for, and how many literals they take.
 _NAMED: dict[str, tuple[Callable[..., Agg], int]] = {
     "product": (agg.product, 0),
     "top_k": (agg.top_k, 1),
+    "every": (agg.bool_and, 0),
+    "some": (agg.bool_or, 0),
+    "percentile": (agg.quantile, 1),
+    "collect_list": (agg.collect, 0),
+    "string_agg": (agg.string_agg, 1),
+    "listagg": (agg.string_agg, 1),
 }
 #: They see nulls, so a condition cannot be made of them.
-_SEE_NULLS = (exp.First, exp.Last)
+_SEE_NULLS = (exp.First, exp.Last, exp.FirstValue, exp.LastValue, exp.ArrayAgg)
 KNOWN = ", ".join(
     (
         "COUNT",
         *(name for name, _ in _OF_ONE.values() if name),
         "QUANTILE",
+        "PERCENTILE_CONT",
         *(name.upper() for name in _NAMED),
         *("MAX_BY", "MIN_BY"),
     )
@@ -54,7 +69,7 @@ KNOWN = ", ".join(
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether the node is an aggregate, with its FILTER."""
-    return isinstance(node, exp.AggFunc | exp.Filter)
+    return isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup)
 
 
 def has_aggregate(node: exp.Expr) -> bool:
@@ -94,8 +109,10 @@ class Aggregates:
             condition = self.before.compile(node.args["expression"].this)
             node = node.this
             sees_nulls = isinstance(node, _SEE_NULLS) or self._own(node) is not None
-            if sees_nulls or not isinstance(node, exp.AggFunc):
+            if sees_nulls or not isinstance(node, exp.AggFunc | exp.WithinGroup):
                 raise text.error(node, f"{said(node)} takes no FILTER; use WHERE or CASE")
+        if type(node) is exp.WithinGroup:
+            return self._within_group(node, condition)
         for part in node.iter_expressions():
             if has_aggregate(part):
                 raise text.error(part, "an aggregate cannot stand inside of another")
@@ -103,6 +120,10 @@ class Aggregates:
             return self._count(node, condition)
         if type(node) is exp.AnonymousAggFunc and node.name:
             return self._by_name(node, condition)
+        if type(node) is exp.GroupConcat:
+            said_by = node.args.get("separator")
+            separator = "," if said_by is None else plain_value(said_by, text)
+            return self._made(node, lambda x: agg.string_agg(x, separator), node.this, condition)
         if type(node) is exp.Quantile:
             q = plain_value(node.args["quantile"], text)
             return self._made(node, lambda x: agg.quantile(x, q), node.this, condition)
@@ -126,6 +147,16 @@ class Aggregates:
         if value is not None and not isinstance(value, exp.Star):
             return self._made(node, agg.count, value, condition)
         return agg.count() if condition is None else agg.count(_where(condition, lit(1)))
+
+    def _within_group(self, node: exp.Expr, condition: Expr | None) -> Agg:
+        """``PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x [DESC])``."""
+        text, order = self.before.text, node.args["expression"]
+        if type(node.this) is not exp.PercentileCont or len(order.expressions) != 1:
+            raise text.error(node, "write PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)")
+        (by,) = order.expressions
+        q = plain_value(node.this.this, text)
+        asked = 1 - q if by.args.get("desc") else q
+        return self._made(node, lambda x: agg.quantile(x, asked), by.this, condition)
 
     def _ranked(self, node: exp.ArgMax | exp.ArgMin, condition: Expr | None) -> Agg:
         make = agg.max_by if isinstance(node, exp.ArgMax) else agg.min_by

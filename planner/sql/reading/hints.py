@@ -16,9 +16,7 @@ _NOW = "an answer follows from its input alone; the event's own times are vs() a
 _CHANCE = "an answer follows from its input alone"
 _EACH = "a list becomes rows with Stream.explode in Python"
 _OVER = "aggregate with GROUP BY and a window"
-_ALL = "MIN(CASE WHEN c THEN 1 ELSE 0 END) = 1 tells whether it holds for all"
-_ANY = "COUNT(*) FILTER (WHERE c) > 0 tells whether it holds for one"
-_COLLECT = "TOP_K(x, k) gives the greatest k; others are aggregates of your own in Python"
+_COLLECT = "ARRAY_AGG(x) and COLLECT_LIST(x) give lists"
 _QUANTILE = "write QUANTILE(x, 0.5)"
 _PART = "write EXTRACT(HOUR FROM t)"
 _TEXT = "write CAST(x AS VARCHAR), and EXTRACT for parts of times"
@@ -93,18 +91,15 @@ HINTS: dict[str, str] = {
         ("PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_DISC", "PERCENTILE_APPROX"), _QUANTILE
     ),
     **dict.fromkeys(("APPROX_QUANTILE", "APPROX_PERCENTILE", "APPROX_QUANTILES"), _QUANTILE),
-    **dict.fromkeys(("ANY_VALUE", "FIRST_VALUE", "ARBITRARY"), "write FIRST(x)"),
+    **dict.fromkeys(("ARBITRARY",), "write ANY_VALUE(x)"),
     **dict.fromkeys(("IGNORE NULLS", "RESPECT NULLS"), "WHERE x IS NOT NULL leaves nulls out"),
-    "LAST_VALUE": "write LAST(x)",
-    **dict.fromkeys(("COUNT_IF", "COUNTIF"), "write COUNT(*) FILTER (WHERE c)"),
+    "COUNTIF": "write COUNT_IF(c)",
     **dict.fromkeys(("SUM_IF", "SUMIF"), "write SUM(x) FILTER (WHERE c)"),
-    **dict.fromkeys(("BOOL_AND", "LOGICAL_AND", "EVERY"), _ALL),
-    **dict.fromkeys(("BOOL_OR", "LOGICAL_OR", "SOME"), _ANY),
     **dict.fromkeys(
-        ("ARRAY_AGG", "COLLECT_LIST", "COLLECT_SET", "LIST", "STRING_AGG", "LISTAGG", "COLLECT"),
+        ("COLLECT_SET", "LIST", "COLLECT"),
         _COLLECT,
     ),
-    "GROUP_CONCAT": _COLLECT,
+    "GROUP_CONCAT": "write STRING_AGG(x, ',')",
     **dict.fromkeys(("MAX_N", "MIN_N"), "write TOP_K(x, k)"),
     **dict.fromkeys(("MODE", "CORR", "SKEWNESS", "KURTOSIS"), "write an aggregate in Python"),
     **dict.fromkeys(("EXPLODE", "UNNEST", "POSEXPLODE", "INLINE"), _EACH),

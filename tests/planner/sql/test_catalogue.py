@@ -9,10 +9,15 @@ from __future__ import annotations
 import pytest
 
 from planner import SqlError, sql
-from tests.support.catalogue import queries, scalars, windows
+from tests.support.catalogue import aggregates, queries, scalars, windows
 from tests.support.catalogue.entry import Entry, asked, ducks, ours, streams
 
-ENTRIES: tuple[Entry, ...] = (*scalars.ENTRIES, *queries.ENTRIES, *windows.ENTRIES)
+ENTRIES: tuple[Entry, ...] = (
+    *scalars.ENTRIES,
+    *aggregates.ENTRIES,
+    *queries.ENTRIES,
+    *windows.ENTRIES,
+)
 
 
 def test_names_are_different() -> None:
