@@ -1,12 +1,14 @@
-"""The functions ``quantile``, which needs all values of a window at once, and ``user``.
+"""The functions that need all values of a window at once: ``quantile``, lists, and ``user``.
 
 A :class:`Holistic` lane gets the rows of closed windows in one update, in sequence order, and keeps
 no state between updates. So its result cannot depend on how the input was cut, and sums within it
 run over the whole window in sequence order.
 
 ``quantile``: exact; the value at place ``q * (n - 1)`` of the sorted values, between two
-places by linear interpolation (type 7 of Hyndman and Fan). ``user``: see
-:class:`rvertex.aggregates.user_defined.UserAggregate`; with ``merge`` it is not holistic.
+places by linear interpolation (type 7 of Hyndman and Fan). ``array_agg`` keeps nulls; ``collect``
+leaves them out, and is null where nothing is left, as is ``string_agg``, whose argument is what
+stands between two texts. ``user``: see :class:`rvertex.aggregates.user_defined.UserAggregate`; with
+``merge`` it is not holistic.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rvertex.aggregates.function import AggregateFunction, LaneKind, is_number
 from rvertex.aggregates.user_defined import Custom, UserFold, result_column, user_results
@@ -85,6 +88,26 @@ class UserAtOnce(Holistic):
         return result_column(self._custom, found)
 
 
+class Listed(Holistic):
+    """The values as a list, in sequence order; ``keeps_nulls``, or null where none is left."""
+
+    def __init__(self, column: str, kind: pa.DataType, *, keeps_nulls: bool) -> None:
+        super().__init__(column, kind)
+        self._keeps_nulls = keeps_nulls
+
+    def made(self, rows: Rows) -> pa.Array:
+        if self._keeps_nulls:
+            codes, values = rows.codes, rows.column(self._column)
+        else:
+            codes, values = rows.valid(self._column)
+        order = np.argsort(codes, kind="stable")
+        ends = np.searchsorted(codes[order], np.arange(rows.groups + 1))
+        empty = pa.array(np.diff(ends) == 0)
+        taken = values.take(pa.array(order)).cast(self._kind.value_type)
+        lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), taken, type=self._kind)
+        return pc.if_else(empty, pa.scalar(None, self._kind), lists)
+
+
 def _quantile(codes: np.ndarray, column: pa.Array, groups: int, q: float) -> pa.Array:
     values = doubles(column)
     # NaN sorts last in numpy: above every number.
@@ -135,6 +158,29 @@ def _user_result(merged: Merged) -> pa.Array:
     return user_results(custom, merged.value) if custom.merges else merged.value
 
 
+def _list_lane(name: str, *, keeps_nulls: bool) -> LaneKind:
+    def opened(lane: Lane) -> Accumulator:
+        return Listed(lane.only_column, lane.type, keeps_nulls=keeps_nulls)
+
+    return LaneKind(
+        name,
+        lane_type=lambda kind, _: pa.list_(kind),
+        accumulator=opened,
+        merger=_no_partial_rows,
+        keeps_argument=False,
+    )
+
+
+def _joined(merged: Merged) -> pa.Array:
+    separator = merged.argument
+    assert isinstance(separator, str), merged
+    return pc.binary_join(merged.value, separator)
+
+
+def _always(_: Argument) -> bool:
+    return True
+
+
 _QUANTILE = LaneKind(
     "quantile",
     lane_type=lambda *_: pa.float64(),
@@ -147,6 +193,7 @@ _USER = LaneKind(
     accumulator=_opened_user,
     merger=lambda lane: UserFold(lane.name, _custom(lane.argument), merges=True),
 )
+_VALUES = _list_lane("values", keeps_nulls=False)
 FUNCTIONS = (
     AggregateFunction("quantile", (_QUANTILE,), takes=is_number, is_holistic=lambda _: True),
     AggregateFunction(
@@ -155,5 +202,16 @@ FUNCTIONS = (
         result_type=lambda _, argument: _custom(argument).target.type,
         finish=_user_result,
         is_holistic=lambda argument: not _custom(argument).merges,
+    ),
+    AggregateFunction("array_agg", (_list_lane("list", keeps_nulls=True),), is_holistic=_always),
+    AggregateFunction("collect", (_VALUES,), is_holistic=_always),
+    AggregateFunction(
+        "string_agg",
+        (_VALUES,),
+        takes=lambda kind: bool(pa.types.is_string(kind) or pa.types.is_large_string(kind)),
+        needs="text",
+        result_type=lambda *_: pa.string(),
+        finish=_joined,
+        is_holistic=_always,
     ),
 )

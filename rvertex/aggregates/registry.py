@@ -9,7 +9,6 @@ from rvertex.aggregates import (
     arrow_accumulators,
     distinct,
     holistic,
-    listed,
     mergeable,
     sums,
 )
@@ -19,6 +18,6 @@ if TYPE_CHECKING:
 
 FUNCTIONS: dict[str, AggregateFunction] = {
     function.name: function
-    for module in (sums, arrow_accumulators, arg_values, mergeable, distinct, holistic, listed)
+    for module in (sums, arrow_accumulators, arg_values, mergeable, distinct, holistic)
     for function in module.FUNCTIONS
 }
