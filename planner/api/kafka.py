@@ -32,6 +32,7 @@ from rvertex.sources.logs.decode.messages import METADATA, TIMESTAMP
 from rvertex.sources.logs.kafka.options import SERVERS, owned
 from rvertex.sources.logs.kafka.positions import START, UNTIL
 from rvertex.sources.logs.kafka.reader import AWAY_MAX_US
+from rvertex.sources.logs.kafka.subjects import registered_columns
 from rvertex.sources.spec import LatePolicy, LogSpec, OnBadRow, OnLost, SourceSpec
 
 if TYPE_CHECKING:
@@ -215,6 +216,8 @@ def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:
         values = schema_of(given.schema)
     elif given.format == "bytes":
         values = _VALUE
+    elif given.format == "avro" and REGISTRY_URL in given.config:
+        values = registered_columns(topic, given.config)
     else:
         raise InvalidPlanError(
             f"from_kafka({topic!r}, format={given.format!r}): give schema=, the columns of its "

@@ -5,13 +5,19 @@ Cannot catch: what a broker loses when it is killed, and brokers that give topic
 
 from __future__ import annotations
 
+import io
+import json
+import uuid
 from typing import TYPE_CHECKING
 
+import fastavro
+import pyarrow as pa
 import pytest
 
 import jobmanager
+from planner import Stream, col
 from rvertex.sources.logs.kafka import buffers, reader
-from tests.support.feed import Feed, answer
+from tests.support.feed import SCHEMA, Feed, answer
 from tests.support.jobs import with_limits
 from tests.support.live import Watch, finish
 
@@ -151,3 +157,47 @@ def test_a_topic_that_is_created_anew_fails_the_job(broker: Broker, tmp_path: Pa
     feed.write(0, 0, rows=3)
     with pytest.raises(jobmanager.JobFailedError, match="was deleted and created anew"):
         job.wait(60)
+
+
+AVRO = {
+    "type": "record",
+    "name": "Event",
+    "fields": [{"name": "t", "type": "long"}, {"name": "key", "type": ["null", "long"]}],
+}
+EVENTS = [{"t": 1_000 * i, "key": i % 3} for i in range(100)]
+
+
+def test_every_format_gives_the_same_rows(broker: Broker) -> None:
+    found = {}
+    for format, schema, values in (
+        ("json", SCHEMA, [json.dumps(event).encode() for event in EVENTS]),
+        ("avro", AVRO, [avro_bytes(event) for event in EVENTS]),
+        ("arrow", SCHEMA, [arrow_bytes(EVENTS[lo : lo + 30]) for lo in range(0, 100, 30)]),
+    ):
+        topic = broker.create_topic(f"{format}-{uuid.uuid4().hex[:8]}")
+        broker.produce(topic, values)
+        stream = Stream.from_kafka(
+            topic,
+            servers=broker.servers,
+            schema=schema,
+            format=format,  # type: ignore[arg-type]
+            vs="t",
+            delay=0,
+            until="latest",
+        )
+        found[format] = jobmanager.collect(stream.filter(col("key") > 0)).to_pylist()
+    assert len(found["json"]) == 66
+    assert found["json"] == found["avro"] == found["arrow"]
+
+
+def avro_bytes(event: dict[str, int]) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(dict(AVRO)), event)
+    return stream.getvalue()
+
+
+def arrow_bytes(events: list[dict[str, int]]) -> bytes:
+    sink, batch = io.BytesIO(), pa.RecordBatch.from_pylist(events)
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()

@@ -1,0 +1,27 @@
+"""The columns of a topic whose messages refer to a schema registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rvertex.sources.logs.decode.avro_schema import arrow_columns
+from rvertex.sources.logs.decode.choose import REGISTRY_URL, REGISTRY_USER_INFO
+from rvertex.sources.logs.decode.registry import SchemaRegistry
+from rvertex.sources.logs.kafka.options import resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+
+def registered_columns(topic: str, config: Mapping[str, str]) -> pa.Schema:
+    """Columns for the newest schema of the topic's values, which the registry calls TOPIC-value.
+
+    Raises:
+        LogNotFoundError, LogUnreachableError: naming the registry.
+        MissingVariableError: the environment lacks a value.
+    """
+    given = resolved({k: v for k, v in config.items() if k in (REGISTRY_URL, REGISTRY_USER_INFO)})
+    registry = SchemaRegistry(given[REGISTRY_URL], given.get(REGISTRY_USER_INFO, ""))
+    return arrow_columns(registry.latest(f"{topic}-value"))[0]

@@ -1,0 +1,92 @@
+"""Schemas are asked for once, over HTTP; a registry that does not answer is an error that waits."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from planner import Stream
+from rvertex.sources.logs.decode.registry import SchemaRegistry
+from rvertex.sources.logs.errors import LogNotFoundError, LogUnreachableError
+from tests.support.brokers import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RECORD = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}
+ANSWERS = {
+    "/schemas/ids/1": {"schema": json.dumps(RECORD)},
+    "/schemas/ids/2": {"schema": "message M {}", "schemaType": "PROTOBUF"},
+    "/schemas/ids/3": {"schema": '"string"'},
+    "/subjects/orders-value/versions/latest": {"schema": json.dumps(RECORD), "id": 1},
+    "/subjects/a%2Fb-value/versions/latest": {"schema": json.dumps(RECORD), "id": 1},
+}
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    """Answers from a table; what is asked is kept with the credentials."""
+
+    asked: list[tuple[str, str | None]]
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path, self.headers.get("Authorization")))
+        if self.path == "/schemas/ids/5":
+            self.send_error(503)
+        elif self.path in ANSWERS:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(ANSWERS[self.path]).encode())
+        else:
+            self.send_error(404)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def server() -> Iterator[http.server.ThreadingHTTPServer]:
+    Answering.asked = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_schema_is_asked_for_once(server: http.server.ThreadingHTTPServer) -> None:
+    registry = SchemaRegistry(f"http://127.0.0.1:{server.server_port}/", "me:secret")
+    assert registry.schema(1) == registry.schema(1) == RECORD
+    assert Answering.asked == [("/schemas/ids/1", "Basic bWU6c2VjcmV0")]
+    assert [registry.schema(number) for number in (2, 3, 4)] == [None, None, None]
+    assert registry.latest("a/b-value") == RECORD
+    with pytest.raises(LogNotFoundError, match="no Avro record for the subject b-value"):
+        registry.latest("b-value")
+
+
+def test_columns_are_those_of_the_newest_schema(server: http.server.ThreadingHTTPServer) -> None:
+    url = f"http://127.0.0.1:{server.server_port}"
+    stream = Stream.from_kafka(
+        "orders",
+        servers="b:1",
+        vs="x",
+        delay="1s",
+        format="avro",
+        config={"schema.registry.url": url},
+    )
+    assert stream.plan.schema == pa.schema([("x", pa.int64())])
+
+
+def test_a_registry_that_does_not_answer_is_named(server: http.server.ThreadingHTTPServer) -> None:
+    registry = SchemaRegistry(f"http://127.0.0.1:{server.server_port}")
+    for _ in range(2):
+        with pytest.raises(LogUnreachableError, match="HTTP 503"):
+            registry.schema(5)
+    with pytest.raises(LogUnreachableError, match="refused"):
+        SchemaRegistry(f"http://127.0.0.1:{free_port()}").schema(1)
