@@ -11,6 +11,9 @@ TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars conflu
 CODE := streamscope.py rstream rvertex planner jobmanager
 LINTED := $(CODE) tests examples benchmarks docs
 PYTEST := $(BIN)/python -m pytest -q
+# Per cent of branches and lines of the pure rooms, and the tests that are counted.
+COVERAGE_MIN := 92
+PURE_TESTS := $(addprefix tests/,rvertex planner rstream jobmanager/state jobmanager/manager)
 
 .DEFAULT_GOAL := help
 RUNS ?= 100
@@ -19,7 +22,7 @@ DEPTH ?= 10
 SEED ?= 0
 KINDS ?= all
 TRACE ?= 20
-.PHONY: help deep oldest constraints bench-destinations bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
+.PHONY: help coverage deep oldest constraints bench-destinations bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -33,6 +36,11 @@ test: setup lint fast  ## everything: lint, types, all tests
 	$(PYTEST) -n auto --dist loadgroup -m "spark or slow"
 
 check: $(STAMP) lint fast  ## the fast part: lint, types, tests without Spark
+
+coverage: $(STAMP)  ## which branches of the pure rooms the fast tests take; fails below the floor
+	$(BIN)/python -m coverage run --branch --include="$$($(BIN)/python -m tests.rooms)" \
+	  -m pytest -q -m "not spark and not slow" $(PURE_TESTS)
+	$(BIN)/python -m coverage report --fail-under=$(COVERAGE_MIN) --sort=cover --skip-covered --show-missing
 
 oldest: $(STAMP)  ## the fast tests on the oldest dependencies that setup.cfg allows
 	rm -rf $(OLDEST) && $(BIN)/python -m venv $(OLDEST)
