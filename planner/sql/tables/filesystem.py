@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from planner.api.sources import AUTO, FileOptions, file_source
 from planner.api.stream import Stream
 from planner.logical.table_form import DEFAULT
@@ -21,11 +23,10 @@ from planner.sql.tables.options import (
     option,
     truth,
 )
-from planner.sql.tables.table import Connector, Sink, Source
+from planner.sql.tables.table import STREAM, Connector, Sink, Source
 from rvertex.sources.discover import infer_schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from sqlglot import exp
 
     from planner.logical.query import Query
@@ -101,6 +102,8 @@ def read_files(table: Table, said: FileSource) -> Stream:
         found = infer_schema(format_, said.path, plain.reader_options(format_))
     table.check_columns(found)
     types = table.columns.types
+    if table.word != STREAM:
+        types = {name: _as_written(found, name, kind) for name, kind in types.items()}
     times = table.time_options(said.vs, said.ve, _with_types(found, types))
     given = replace(plain, **times, schema=types or None)
     with table.text.located(table.given.name):
@@ -150,6 +153,13 @@ def _fixed_source(table: Table, said: FileSource, format_: Format) -> Stream:
         if format_ == "text":
             return Stream.from_text(said.path, partitions=said.partitions)
         return Stream.from_rstream(said.path)
+
+
+def _as_written(found: pa.Schema, name: str, kind: pa.DataType) -> pa.DataType:
+    """The type; a time that is written without a zone is read without one."""
+    there = found.field(name).type if name in found.names else kind
+    is_time = pa.types.is_timestamp(kind) and pa.types.is_timestamp(there)
+    return pa.timestamp("us") if is_time and there.tz is None else kind
 
 
 def _with_types(found: pa.Schema, types: dict[str, pa.DataType]) -> pa.Schema:

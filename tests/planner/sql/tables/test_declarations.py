@@ -34,7 +34,7 @@ def bids(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(bids: Path, **options: object) -> Stream:
-    schema = {"price": "float64", "ts": "timestamp", "note": "string"}
+    schema = {"price": "float64", "ts": pa.timestamp("us"), "note": "string"}
     given = {"vs": "ts", "delay": "5s", "schema": schema, **options}
     return Stream.from_csv(str(bids / "bids.csv"), **given)  # type: ignore[arg-type]
 
