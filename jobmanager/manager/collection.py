@@ -107,11 +107,17 @@ def checkpoint_taken(job: JobState, notice: CheckpointTaken) -> None:
 
 
 def record_checkpoint(job: JobState, notice: CheckpointTaken) -> CheckpointRef | None:
-    """Know it from now on; None if it is of no use, because what it would read may be gone."""
-    job.vertices[notice.vertex].parts.update(dict.fromkeys(notice.parts))
+    """Know it from now on; None if it is of no use, because what it would read may be gone.
+
+    Then its own parts go with it, but not the entries of journals that it names: restarts from the
+    checkpoints before it need them.
+    """
     job.checkpointed_us = max(job.checkpointed_us, notice.taken_us)
     ref = CheckpointRef.announced(notice)
-    return ref if job.tracker.add(notice.vertex, ref) else None
+    is_kept = job.tracker.add(notice.vertex, ref)
+    parts = (part for part in notice.parts if is_kept or not is_shared(part))
+    job.vertices[notice.vertex].parts.update(dict.fromkeys(parts))
+    return ref if is_kept else None
 
 
 def collect_now_and_then(job: JobState) -> None:

@@ -9,7 +9,8 @@ again for the same.
 
 Invariants: (1) an entry has no effect before it is durable; (2) at most one blob is on its way;
 (3) a blob is named, and so deleted, with the first checkpoint in which all its entries took effect,
-but never the newest. Source: ADR 32.
+but never the newest; (4) a state says which blob is the first that it needs: no earlier one is
+read, as it may be what a zombie wrote in the place of one that was deleted. Source: ADR 32.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Intake:
         stored.add_done_callback(lambda _: wake())
 
     def durable(self) -> tuple[LogEntry, ...]:
-        """Entries that have become durable since the last call.
+        """Entries that have become durable since the last call; they take effect now.
 
         Raises:
             OvertakenError: another instance has begun.
@@ -98,17 +99,13 @@ class Intake:
         entries, stored = self._pending
         stored.result()
         self._pending = None
+        self._log.decide(entries, self._unnamed[-1][0])
         return entries
 
     def names(self) -> tuple[str, ...]:
         """The blobs whose entries all took effect, but not the newest."""
-        done = [channel.entries for channel in self._log.channels]
-        names = []
-        for number, *entries in self._unnamed[:-1]:
-            if any(mine > here for mine, here in zip(entries, done, strict=True)):
-                break
-            names.append(self._journal.name(number))
-        return tuple(names)
+        first = self._log.first_blob
+        return tuple(self._journal.name(n) for n, *_ in self._unnamed[:-1] if n < first)
 
     def announced(self, names: Sequence[str]) -> None:
         """A checkpoint that names these is known to the job manager."""
@@ -137,16 +134,16 @@ def _open(journal: Journal, log: LogInput, epoch: int) -> Intake:
     journal.append(number, _encode(epoch, []))
     told = [channel.entries for channel in log.channels]
     blobs: list[tuple[int, ...]] = []
-    found: list[LogEntry] = []
+    # What a predecessor that hung wrote where a blob had been deleted lies before these.
+    numbers = [n for n in numbers if n >= log.first_blob]
     for at, data in zip(numbers, journal.read(numbers), strict=True):
         entries = decode_blob(data)
         for entry in entries:
             if entry.index > told[entry.partition]:
                 raise CorruptJournalError(journal.name(at), "an entry before it is gone")
             told[entry.partition] = max(told[entry.partition], entry.index + 1)
-        found += entries
+        log.decide(entries, at)
         blobs.append((at, *told))
-    log.decide(found)
     return Intake(journal, log, epoch, number + 1, [*blobs, (number, *told)])
 
 

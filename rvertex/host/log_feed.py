@@ -85,7 +85,6 @@ class LogFeed:
         return worked
 
     def _take_effect(self, entries: tuple[LogEntry, ...]) -> None:
-        self._log.decide(entries)
         for k, mine in enumerate(self._partitions):
             mine.lost_until = None
             self._catch_up(k)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorState
     from rvertex.sources.spec import SourcePartition
 
-_FILES, _ENTRY = "files", "entry"
+_FILES, _ENTRY, _BLOB = "files", "entry", "blob"
 _FILES_SCHEMA = pa.schema([(_ENTRY, pa.binary())])
 
 
@@ -75,6 +75,9 @@ class LogInput:
         #: "file" entries that took effect, one batch each time.
         self._files = pa.Table.from_batches([], schema=_FILES_SCHEMA)
         self._fresh_files: list[LogEntry] = []
+        #: By blob, how many entries of each partition there are up to its end; and the next blob.
+        self._blobs: dict[int, list[int]] = {}
+        self._next_blob = 0
         #: The last CTI that was released.
         self._last_cti: int = MIN_TIME
 
@@ -120,14 +123,30 @@ class LogInput:
         assert isinstance(items, LogRows), items
         self.channels[channel].offer(items)
 
-    def decide(self, entries: Iterable[LogEntry]) -> None:
-        """Entries that are durable; those that took effect before are passed over."""
+    def decide(self, entries: Iterable[LogEntry], blob: int = 0) -> None:
+        """Entries that are durable; those that took effect before are passed over.
+
+        ``blob``: the number under which they were written down.
+        """
         for entry in entries:
+            told = self._blobs.setdefault(blob, [0] * len(self.channels))
+            told[entry.partition] = max(told[entry.partition], entry.index + 1)
             channel = self.channels[entry.partition]
             if entry.kind == "file" and entry.index >= channel.entries:
                 self._fresh_files.append(entry)
             channel.decide(entry)
             channel.apply_due()
+        self._next_blob = max(self._next_blob, blob + 1)
+
+    @property
+    def first_blob(self) -> int:
+        """All entries of the blobs before this one took effect."""
+        done = [channel.entries for channel in self.channels]
+        for blob, told in list(self._blobs.items()):
+            if any(mine > here for mine, here in zip(told, done, strict=True)):
+                return blob
+            del self._blobs[blob]
+        return self._next_blob
 
     def end(self) -> None:
         """There are no more rows in any partition."""
@@ -195,7 +214,7 @@ class LogInput:
             for name, rows in ((LATE, channel.late), (DEAD_LETTERS, channel.dead)):
                 if rows:
                     tables[f"{name}.{k}"] = pa.Table.from_batches(rows)
-        return joined_states(states, self._header(), tables)
+        return joined_states(states, {**self._header(), _BLOB: self.first_blob}, tables)
 
     def load(self, state: OperatorState, consumed: tuple[int, ...]) -> None:
         """Continue from a snapshot; entries beyond it are to be told anew."""
@@ -208,6 +227,7 @@ class LogInput:
         self._last_cti = state.header["last_cti"]
         self._files = state.tables.get(_FILES, self._files)
         self._fresh_files = []
+        self._blobs, self._next_blob = {}, state.header.get(_BLOB, 0)
         assert self.consumed == consumed, (self.consumed, consumed)
 
     def files(self) -> list[LogEntry]:

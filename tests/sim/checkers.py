@@ -110,7 +110,7 @@ class Checkers:
             if self._workload.log is None:
                 self.as_uninterrupted(stream, lo, content)
         elif path.startswith(INTAKE):
-            self.intake[path] = data
+            self.intake.setdefault(path, data)  # what a zombie puts where one was deleted is void
             self.promises_stand_behind_what_was_fetched(path, data)
 
     def on_delete(self, path: str) -> None:

@@ -34,6 +34,8 @@ def a_choice_is_not_written_down() -> Mutant:
         stored: Future[str] = Future()
         stored.set_result("")
         self._pending = tuple(entries), stored
+        self._unnamed.append((self._number, *self._told))
+        self._number += 1
 
     return Mutant(Intake, "write", write, CRASHES, live=True)
 
@@ -43,7 +45,7 @@ def a_choice_is_written_down_after_its_use() -> Mutant:
     original = Intake.write
 
     def write(self: Any, entries: Sequence[LogEntry], background: Any, wake: Any) -> None:
-        self._log.decide(entries)
+        self._log.decide(entries, self._number)
         original(self, entries, background, wake)
 
     kinds = (*CRASHES, "slow_store")
