@@ -69,9 +69,11 @@ def _type(label: str, name: str, kind: pa.DataType) -> Any:
         case pa.TimestampType(unit=unit) if unit != "ns":
             local = "" if kind.tz is not None else "local-"
             return {"type": "long", "logicalType": f"{local}timestamp-micros"}
-        case pa.Decimal128Type():
+        case pa.Decimal128Type() | pa.Decimal256Type():
             size = {"precision": kind.precision, "scale": kind.scale}
             return {"type": "bytes", "logicalType": "decimal", **size}
+        case pa.FixedSizeBinaryType():
+            return "bytes"
         case pa.DictionaryType():
             return _type(label, name, kind.value_type)
         case pa.ListType() | pa.LargeListType():
@@ -100,5 +102,8 @@ _PLAIN: dict[pa.DataType, Any] = {
     **dict.fromkeys((pa.string(), pa.large_string()), "string"),
     **dict.fromkeys((pa.binary(), pa.large_binary()), "bytes"),
     pa.date32(): {"type": "int", "logicalType": "date"},
-    pa.time64("us"): {"type": "long", "logicalType": "time-micros"},
+    **dict.fromkeys(
+        (pa.time64("us"), pa.time32("ms"), pa.time32("s")),
+        {"type": "long", "logicalType": "time-micros"},
+    ),
 }

@@ -14,13 +14,12 @@ from rvertex.sinks.kafka.avro_rows import AvroEncoder, avro_schema
 from tests.rvertex.sinks.places import TYPED
 
 #: Without a type in Avro.
-REFUSED = ("u64", "span", "fine")
-#: Whose readers have other objects: seconds as microseconds, float32 as the nearest double.
-OTHER = ("zoned",)
+REFUSED = ("u64", "span", "fine", "map")
 
 
 def test_every_type_comes_back() -> None:
-    table = TYPED.drop_columns([*REFUSED, *OTHER])
+    kept = [name for name in TYPED.schema.names if name not in REFUSED]
+    table = TYPED.select(kept)
     schema = fastavro.parse_schema(json.loads(avro_schema("t", table.schema)))
     values = AvroEncoder("t", table.schema).values(table)
     found = [fastavro.schemaless_reader(io.BytesIO(value), schema, None) for value in values]
