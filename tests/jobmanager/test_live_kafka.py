@@ -10,7 +10,6 @@ import json
 import uuid
 from typing import TYPE_CHECKING
 
-import fastavro
 import pyarrow as pa
 import pytest
 
@@ -191,6 +190,7 @@ def test_every_format_gives_the_same_rows(broker: Broker) -> None:
 
 
 def avro_bytes(event: dict[str, int]) -> bytes:
+    fastavro = pytest.importorskip("fastavro", reason="Avro is an extra")
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(dict(AVRO)), event)
     return stream.getvalue()

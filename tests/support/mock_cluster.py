@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.brokers import ANSWER_S_MAX, QUIET
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ class MockCluster:
     """Lives as long as this object."""
 
     def __init__(self) -> None:
+        pytest.importorskip("confluent_kafka", reason="Kafka is an extra")
         from confluent_kafka import Producer
 
         options: dict[str, Any] = {"test.mock.num.brokers": 1, "bootstrap.servers": "-", **QUIET}

@@ -103,17 +103,25 @@ class Client:
         return Pending({0: found[self.topic]})
 
     def ask_offsets(
-        self, partitions: Iterable[int], at: Literal["earliest", "latest"] | int
+        self,
+        partitions: Iterable[int],
+        at: Literal["earliest", "latest"] | int,
+        *,
+        is_committed: bool = True,
     ) -> Pending:
-        """Ask for offsets: "earliest", "latest" (committed), or at a time in ms."""
+        """Ask for offsets: "earliest", "latest", or at a time in ms.
+
+        ``is_committed``: the latest is where the first open transaction begins.
+        """
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
         specs: Any = OffsetSpec
         spec = specs.for_timestamp(at) if isinstance(at, int) else getattr(specs, at)()
         asked = {TopicPartition(self.topic, p): spec for p in partitions}
+        level = "READ_COMMITTED" if is_committed else "READ_UNCOMMITTED"
         found = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=ASK_S_MAX
+            asked, isolation_level=IsolationLevel[level], request_timeout=ASK_S_MAX
         )
         return Pending({where.partition: future for where, future in found.items()})
 

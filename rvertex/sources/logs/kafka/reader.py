@@ -120,7 +120,9 @@ class KafkaLog:
     def end(self, partition: int) -> LogEnd | None:
         buffer = self._buffers[partition]
         found = self._state.ends.get(buffer.partition)
-        return found if found is not None and found.position == buffer.given else None
+        if found is None or found.position != buffer.given:
+            return None
+        return None if buffer.partition in self._state.open else found
 
     def skip_to(self, partition: int, position: int) -> None:
         with self._has_room:

@@ -6,7 +6,7 @@ written before it and is missing from it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rvertex.sources.logs.errors import (
     LogNotFoundError,
@@ -52,7 +52,8 @@ class TopicState:
         self._partitions = partitions
         self._topic_id = topic_id
         self._away_s_max = away_s_max
-        self._ends: Pending | None = None
+        #: The ends of what is committed, and of all that was written.
+        self._ends: tuple[Pending, Pending] | None = None
         self._ends_asked_s = -ENDS_EVERY_S
         self._fetched: Mapping[int, int] = {}
         self._identity: Pending | None = None
@@ -62,6 +63,8 @@ class TopicState:
         self._shrunk = 0
         self._trouble = ""
         self.ends: dict[int, LogEnd] = {}
+        #: Partitions with records that are not committed yet, so their ends are none.
+        self.open: set[int] = set()
         #: Why reading cannot go on.
         self.error: StreamEngineError | None = None
 
@@ -81,28 +84,34 @@ class TopicState:
         """Take in answers, and ask what is due; ``fetched``: the next position by partition."""
         self._client.poll()
         now_s = self._clock.monotonic_s()
-        if self._ends is not None and self._ends.done():
-            self._take_ends(self._ends.answers(0), now_s)
+        if self._ends is not None and all(pending.done() for pending in self._ends):
+            self._take_ends(self._ends[0].answers(0), self._ends[1].answers(0), now_s)
             self._ends = None
         if self._identity is not None and self._identity.done():
             self._take_identity(self._identity.answers(0), now_s)
             self._identity = None
         if self._ends is None and now_s >= self._ends_asked_s + ENDS_EVERY_S:
             self._ends_asked_s, self._fetched = now_s, dict(fetched)
-            self._ends = self._client.ask_offsets(self._partitions, "latest")
+            committed = self._client.ask_offsets(self._partitions, "latest")
+            written = self._client.ask_offsets(self._partitions, "latest", is_committed=False)
+            self._ends = committed, written
         if self._identity is None and now_s >= self._identity_asked_s + IDENTITY_EVERY_S:
             self._identity_asked_s = now_s
             self._identity = self._client.ask_topic()
         self._check_limits(now_s)
 
-    def _take_ends(self, answers: dict[int, object] | Failure, now_s: float) -> None:
-        if isinstance(answers, Failure):
-            self._take_failure(answers, now_s)
+    def _take_ends(
+        self, answers: dict[int, Any] | Failure, written: dict[int, Any] | Failure, now_s: float
+    ) -> None:
+        for failed in (answers, written):
+            if isinstance(failed, Failure):
+                self._take_failure(failed, now_s)
+        if isinstance(answers, Failure) or isinstance(written, Failure):
             return
         self._answered_s, self._trouble = now_s, ""
         for partition, answer in answers.items():
-            position = int(answer.offset)  # type: ignore[attr-defined]
-            self.ends[partition] = LogEnd(position, self._ends_asked_s)
+            self.ends[partition] = LogEnd(int(answer.offset), self._ends_asked_s)
+        self.open = {p for p, end in self.ends.items() if int(written[p].offset) > end.position}
         shrunk = [p for p, end in self.ends.items() if end.position < self._fetched[p]]
         self._shrunk = self._shrunk + 1 if shrunk else 0
         if self._shrunk >= SHRUNK_TIMES:
@@ -112,13 +121,13 @@ class TopicState:
                 f"read it up to offset {self._fetched[first]}"
             )
 
-    def _take_identity(self, answers: dict[int, object] | Failure, now_s: float) -> None:
+    def _take_identity(self, answers: dict[int, Any] | Failure, now_s: float) -> None:
         if isinstance(answers, Failure):
             self._take_failure(answers, now_s)
             return
         self._missing_since_s = None
         self._answered_s = now_s
-        found = str(answers[0].topic_id)  # type: ignore[attr-defined]
+        found = str(answers[0].topic_id)
         if found == NO_ID:
             return
         if self._topic_id and found != self._topic_id:

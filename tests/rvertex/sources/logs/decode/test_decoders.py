@@ -9,7 +9,6 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
-import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.decode.avro_schema import AvroSchema
     from rvertex.sources.logs.decode.decoded import Decoder
 
+fastavro = pytest.importorskip("fastavro", reason="Avro is an extra")
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("x", pa.float64())])
 WRITER: AvroSchema = {
     "type": "record",

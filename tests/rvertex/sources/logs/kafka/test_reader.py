@@ -56,10 +56,13 @@ def test_only_what_is_committed_is_read_and_markers_are_gaps(broker: Broker, top
     with reading(topic_spec(broker, topic)) as found:
         found.until(5)
         assert found.rows[0] == [(0, 1), (4, 3)]
-        found.wait(lambda: found.log.end(0) is not None)
+        found.wait(lambda: found.log.end(1) is not None)
         assert found.next[0] == 5, "the open transaction begins there"
+        assert found.log.lag(0) == 0
+        assert found.log.end(0) is None, "its rows are to come"
         producer.commit_transaction(10)
         found.until(7)
+        found.wait(lambda: found.log.end(0) is not None)
         assert found.rows[0][2:] == [(5, 4)]
 
 
