@@ -68,6 +68,7 @@ KILLERS = {
     "a_partition_is_silent_though_rows_were_fetched": 3,
     "the_cut_off_use_rows": 1,
     "entries_go_with_any_checkpoint": 8,
+    "rows_overtake_an_entry_on_its_way": 6,
     "the_old_generation_goes_before_the_copy_is_durable": 0,
     "a_notice_between_copy_and_beginning_is_lost": 0,
     "a_replaced_manager_begins_the_log_anew": 82,

@@ -55,7 +55,7 @@ def a_choice_is_written_down_after_its_use() -> Mutant:
 
 def rows_overtake_an_entry_on_its_way() -> Mutant:
     """A partition is read on while an entry of it is not durable."""
-    kinds = ("slow_store",)
+    kinds = ("slow_store", "straggler")
     return Mutant(Intake, "holds", lambda self, partition: False, kinds, live=True)
 
 
