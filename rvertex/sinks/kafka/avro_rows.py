@@ -102,8 +102,8 @@ _PLAIN: dict[pa.DataType, Any] = {
     **dict.fromkeys((pa.string(), pa.large_string()), "string"),
     **dict.fromkeys((pa.binary(), pa.large_binary()), "bytes"),
     pa.date32(): {"type": "int", "logicalType": "date"},
-    **dict.fromkeys(
-        (pa.time64("us"), pa.time32("ms"), pa.time32("s")),
-        {"type": "long", "logicalType": "time-micros"},
-    ),
+    **{
+        kind: {"type": "long", "logicalType": "time-micros"}
+        for kind in (pa.time64("us"), pa.time32("ms"), pa.time32("s"))
+    },
 }
