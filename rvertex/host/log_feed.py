@@ -46,6 +46,8 @@ class _Partition:
     ahead: LogRows | None = None
     #: It lacks rows up to this position, and an entry says so.
     lost_until: int | None = None
+    #: It ends here, once it has been read so far.
+    closes_at: int | None = None
 
 
 class LogFeed:
@@ -60,17 +62,24 @@ class LogFeed:
         self._spec, self._rules = source.spec, source.spec.log
         self._started_s = env.clock.monotonic_s()
         self._decided_s = self._started_s
+        #: From then on a predecessor that hangs uses no more rows.
+        self._alone_s = self._started_s + _LEASES_BEFORE * env.limits.lease_s
         self._partitions = [_Partition(self._started_s) for _ in log.channels]
         #: Where each partition's reader goes on.
         self._read_to = [channel.position for channel in log.channels]
         self._reader: LogReader = env.open_log(source, tuple(self._read_to))
         if isinstance(self._reader, FileLog):
             self._reader.enter(log.files())
-        self._is_finishing = False
+        #: When the partitions were told to end.
+        self._finish_s: float | None = None
 
     def finish(self) -> None:
-        """End every partition at what was read of it, as soon as that may be decided."""
-        self._is_finishing = True
+        """End every partition where its log ends by now, as soon as that may be decided.
+
+        Not at what was read of it: a predecessor may have read more, and put out what follows.
+        """
+        if self._finish_s is None:
+            self._finish_s = self._env.clock.monotonic_s()
 
     def poll(self, note_input: Callable[[int], None]) -> bool:
         """Read, decide and offer what can be now; whether anything was."""
@@ -146,14 +155,13 @@ class LogFeed:
         """Write down what is to be decided now, if anything."""
         entries = self._files()
         now_s = self._env.clock.monotonic_s()
-        wait_s = _LEASES_BEFORE * self._env.limits.lease_s
-        if not entries and now_s - self._started_s >= wait_s and self._has_lease():
+        if not entries and now_s >= self._alone_s and self._has_lease():
             entries = self._ends() or self._losses() or self._promises(now_s)
         if entries:
             self._intake.write(entries, self._env.background, self._env.wake)
 
     def _files(self) -> list[LogEntry]:
-        if not isinstance(self._reader, FileLog) or self._is_finishing:
+        if not isinstance(self._reader, FileLog) or self._finish_s is not None:
             return []
         told = [self._intake.next_index(k) for k in range(len(self._partitions))]
         entries = []
@@ -165,13 +173,17 @@ class LogFeed:
         return entries
 
     def _ends(self) -> list[LogEntry]:
-        if not self._is_finishing:
+        if self._finish_s is None:
             return []
-        return [
-            LogEntry("end", k, self._intake.next_index(k), channel.position)
-            for k, channel in enumerate(self._log.channels)
-            if not channel.is_ended
-        ]
+        entries = []
+        since_s = max(self._finish_s, self._alone_s)
+        for k, (mine, channel) in enumerate(zip(self._partitions, self._log.channels, strict=True)):
+            if mine.closes_at is None:
+                mine.closes_at = self._reader.closing_position(k, since_s)
+            is_due = mine.closes_at is not None and channel.position >= mine.closes_at
+            if is_due and not channel.is_ended:
+                entries.append(LogEntry("end", k, self._next(k), channel.position))
+        return entries
 
     def _losses(self) -> list[LogEntry]:
         return [

@@ -103,6 +103,32 @@ def test_a_job_that_is_resumed_goes_on_at_its_offsets(broker: Broker, tmp_path: 
 
 
 @pytest.mark.slow
+def test_a_job_that_is_to_finish_ends_where_the_topic_ends_not_where_it_happens_to_be(
+    own_broker: Broker, tmp_path: Path
+) -> None:
+    """A predecessor has read, and put out, more than its successor when that is told to finish."""
+    feed, watch = Feed(own_broker, 2), Watch()
+    feed.write(0, 0)
+    feed.write(1, 0)
+    never = with_limits(checkpoint_interval_s=None, lease_s=0.5)
+    job = jobmanager.run(
+        feed.query(), root=str(tmp_path), executor="local", config=never, on_status=watch
+    )
+    watch.until(feed.was_read)
+    job.cancel()
+    job.wait(30)
+    with own_broker.frozen():
+        job = jobmanager.resume(str(tmp_path), config=never, on_status=watch)
+        watch.until(lambda status: status["state"] == "running")
+        resumed_s = watch.status["elapsed_s"]
+        assert job._driver is not None
+        job._driver.finish()
+        watch.until(lambda status: status["elapsed_s"] > resumed_s + 2)
+    assert job.wait(60)["events_in"] == feed.sent
+    assert answer(job) == feed.expected()
+
+
+@pytest.mark.slow
 def test_a_broker_that_freezes_and_one_that_is_started_anew_are_waited_for(
     own_broker: Broker, tmp_path: Path
 ) -> None:

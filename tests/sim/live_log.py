@@ -6,6 +6,7 @@ ends once all it has fetched was given. It never fails: the log is the one thing
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -148,6 +149,11 @@ class LiveReader:
         number, first = self._numbers[partition], self._positions[partition]
         rows = self._log.rows(number, first, self._world.now_s, 1)
         return LogEnd(rows.next_position, self._world.now_s)
+
+    def closing_position(self, partition: int, since_s: float) -> int | None:
+        assert since_s <= self._world.now_s, since_s
+        number, first = self._numbers[partition], self._positions[partition]
+        return self._log.rows(number, first, self._world.now_s, sys.maxsize).next_position
 
     def skip_to(self, partition: int, position: int) -> None:
         self._positions[partition], self._buffers[partition] = position, None

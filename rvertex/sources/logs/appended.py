@@ -137,6 +137,11 @@ class AppendedLog:
         assert partition == 0, partition
         return None if self._ahead is not None else self._end
 
+    def closing_position(self, partition: int, since_s: float) -> int | None:
+        """See LogReader: where nothing more was found."""
+        end = self.end(partition)
+        return end.position if end is not None and end.seen_s >= since_s else None
+
     def skip_to(self, partition: int, position: int) -> None:
         """See LogReader."""
         assert partition == 0, partition

@@ -242,6 +242,11 @@ class FolderLog:
             return None
         return LogEnd(mine.end, self._seen_s)
 
+    def closing_position(self, partition: int, since_s: float) -> int | None:
+        """See LogReader: behind the files that were entered, which all who read it know."""
+        del since_s
+        return self._partitions[partition].end
+
     def skip_to(self, partition: int, position: int) -> None:
         """See LogReader."""
         mine = self._partitions[partition]

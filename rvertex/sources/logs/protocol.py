@@ -108,6 +108,14 @@ class LogReader(Protocol):
         """What the log last said of its end, if all rows before it were given by ``read``."""
         ...
 
+    def closing_position(self, partition: int, since_s: float) -> int | None:
+        """Where a partition may end that is to end now; None: it is not known yet.
+
+        The log has said so at ``since_s`` (monotonic clock) or later: whoever read the partition
+        before that time has read no row from there on.
+        """
+        ...
+
     def skip_to(self, partition: int, position: int) -> None:
         """Go on at ``position``; what was fetched before it is dropped."""
         ...

@@ -124,6 +124,10 @@ class KafkaLog:
             return None
         return None if buffer.partition in self._state.open else found
 
+    def closing_position(self, partition: int, since_s: float) -> int | None:
+        found = self._state.ends.get(self._buffers[partition].partition)
+        return found.position if found is not None and found.seen_s >= since_s else None
+
     def skip_to(self, partition: int, position: int) -> None:
         with self._has_room:
             self._buffers[partition].skip_to(position)
