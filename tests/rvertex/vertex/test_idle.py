@@ -43,12 +43,12 @@ def asked(
 
 def test_an_idle_partition_follows_the_slowest_that_is_not() -> None:
     active = facts(50, silent_s=0.1), facts(40, silent_s=0.1)
-    assert asked(facts(10), *active) == {0: 42 * S}
+    assert asked(facts(10), *active) == {0: 40.5 * S}
 
 
 def test_it_promises_again_when_half_of_its_grant_is_used() -> None:
-    assert asked(facts(41.5), facts(40, silent_s=0.1)) == {}
-    assert asked(facts(40.9), facts(40, silent_s=0.1)) == {0: 42 * S}
+    assert asked(facts(40.4), facts(40, silent_s=0.1)) == {}
+    assert asked(facts(40.9), facts(40, silent_s=0.1)) == {0: 40.5 * S}
 
 
 @pytest.mark.parametrize("delay_us", [0, 50_000, 100_000, 4 * S])
@@ -76,7 +76,7 @@ def test_who_is_not_idle_promises_nothing(partition: PartitionFacts) -> None:
 def test_if_all_are_idle_time_stands_unless_others_of_the_stage_are_not() -> None:
     assert asked(facts(10), facts(40)) == {}
     elsewhere = Moment(NOW.now_s, NOW.now_us, others_us=60 * S)
-    assert asked(facts(10), facts(40), moment=elsewhere) == {0: 62 * S, 1: 62 * S}
+    assert asked(facts(10), facts(40), moment=elsewhere) == {0: 60.5 * S, 1: 60.5 * S}
 
 
 def test_by_the_clock_or_not_at_all() -> None:
