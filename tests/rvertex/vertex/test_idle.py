@@ -47,8 +47,8 @@ def test_an_idle_partition_follows_the_slowest_that_is_not() -> None:
 
 
 def test_it_promises_again_when_half_of_its_grant_is_used() -> None:
-    assert asked(facts(40.4), facts(40, silent_s=0.1)) == {}
-    assert asked(facts(40.9), facts(40, silent_s=0.1)) == {0: 40.5 * S}
+    assert asked(facts(40.3), facts(40, silent_s=0.1)) == {}
+    assert asked(facts(40.2), facts(40, silent_s=0.1)) == {0: 40.5 * S}
 
 
 @pytest.mark.parametrize("delay_us", [0, 50_000, 100_000, 4 * S])
