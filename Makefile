@@ -22,7 +22,7 @@ DEPTH ?= 10
 SEED ?= 0
 KINDS ?= all
 TRACE ?= 20
-.PHONY: help coverage deep oldest constraints bench-destinations bench-nexmark bench-peers mutants sim sim-mutants setup java demo test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
+.PHONY: help coverage deep oldest constraints bench-destinations bench-nexmark bench-peers mutants sim sim-mutants setup java demo live test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -31,6 +31,9 @@ setup: java $(STAMP)  ## check Java, make .venv (only if needed)
 
 demo: setup  ## the main job on real flights, end to end on Spark
 	$(BIN)/python examples/flights.py
+
+live: setup  ## flights as they happen: broker, live job, failures, exactly-once delivery; two minutes
+	$(BIN)/python examples/live.py
 
 test: setup lint fast  ## everything: lint, types, all tests
 	$(PYTEST) -n auto --dist loadgroup -m "spark or slow"

@@ -1,0 +1,364 @@
+"""``make live``: flights as they happen, through failures, delivered exactly once.
+
+Starts a broker, replays the flights of 2013 into it, runs ``live_query.py`` on Spark and shows what
+arrives in the topic ``delays``, read committed. On the way it kills a worker, freezes the broker,
+and kills the driver and resumes the job. At the end it compares the topic with the batch answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as pads
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from flights import inputs
+from live_feed import PARTITIONS
+from live_query import DELAYS, FLIGHTS, WEATHER, delays
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+import streamscope as ss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HERE = Path(__file__).parent
+BROKER_START_S = 20.0
+#: How long the job may take to deliver the rest once the year is over.
+FINISH_S = 90.0
+STATUS_WAIT_S = 60.0
+FROZEN_S = 3.0
+READ_S = 30.0
+TOPICS = {FLIGHTS: PARTITIONS, WEATHER: 1, DELAYS: PARTITIONS}
+SHOWN_ROWS = 8
+MINUTE = timedelta(minutes=1)
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Run the demo; exit code 1 if the topic is not the batch answer."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=40.0, help="how long the year takes")
+    parser.add_argument("--executor", choices=["spark", "local"], default="spark")
+    args = parser.parse_args()
+    console = Console()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    inputs()
+    folder = Path(tempfile.mkdtemp(prefix="streamscope-live-"))
+    began = time.monotonic()
+    with ExitStack() as cleanup:
+        cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+        broker = Broker(folder / "broker")
+        cleanup.callback(broker.stop)
+        job = LiveJob(folder / "job", broker.servers, args.executor)
+        cleanup.callback(job.kill)
+        arrived = Arrivals(broker.servers)
+        cleanup.callback(arrived.stop)
+        job.start()
+        job.wait_running()
+        feed = subprocess.Popen(
+            [sys.executable, str(HERE / "live_feed.py"), broker.servers, str(args.seconds)],
+            stdout=subprocess.PIPE,
+        )
+        cleanup.callback(feed.kill)
+        troubles = [
+            (0.25, "a worker was killed", job.kill_worker),
+            (0.5, f"the broker was frozen for {FROZEN_S:.0f} s", broker.freeze),
+            (0.7, "the driver was killed and the job resumed", job.kill_and_resume),
+        ]
+        show_until(feed, arrived, troubles, args.seconds, console)
+        if feed.wait() != 0:
+            raise SystemExit("the feed failed")
+        job.finish()
+        console.print(f"{time.monotonic() - began:.0f} s; comparing with the batch answer ...")
+        expected = batch_answer(folder)
+        found = all_rows(broker.servers)
+        verdict = compare(found, expected)
+    console.print(verdict)
+    if not verdict.startswith("equal"):
+        raise SystemExit(1)
+
+
+class Broker:
+    """A broker process of the demo's own, with its topics."""
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        self.servers = f"127.0.0.1:{port}"
+        folder.mkdir(parents=True)
+        command = [str(Path(sys.executable).parent / "noida-db"), "start", "--only", "kafka"]
+        command += ["--kafka-port", str(port), "--data-dir", str(folder)]
+        self._log = (folder.parent / "broker.log").open("wb")
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        wait_for(lambda: is_up(admin), BROKER_START_S, "the broker to start")
+        for future in admin.create_topics([NewTopic(t, n, 1) for t, n in TOPICS.items()]).values():
+            future.result(BROKER_START_S)
+
+    def freeze(self) -> None:
+        """Nothing answers for a while."""
+        self._process.send_signal(signal.SIGSTOP)
+        time.sleep(FROZEN_S)
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+
+class LiveJob:
+    """The job as a process, as ``jobmanager run`` starts it."""
+
+    def __init__(self, root: Path, servers: str, executor: str) -> None:
+        self._root = root
+        self._executor = executor
+        self._environment = {**os.environ, "LIVE_SERVERS": servers}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = (root.parent / "job.log").open("wb")
+
+    def start(self) -> None:
+        """Run the query."""
+        query, options = str(HERE / "live_query.py"), ["--executor", self._executor]
+        self._launch("run", query, "--root", str(self._root), *options)
+
+    def wait_running(self) -> None:
+        """Wait until every vertex runs."""
+        wait_for(lambda: self._status().get("state") == "running", STATUS_WAIT_S, "the job to run")
+
+    def kill_worker(self) -> None:
+        """SIGKILL one of the processes that vertices run in."""
+        pids = {v["pid"] for v in self._status()["vertices"] if v.get("pid")}
+        others = pids - {self._process.pid if self._process else 0}
+        if others:
+            os.kill(min(others), signal.SIGKILL)
+
+    def kill_and_resume(self) -> None:
+        """SIGKILL the driver; a new one goes on."""
+        self.kill()
+        self._launch("resume", str(self._root))
+
+    def finish(self) -> None:
+        """Have the sources end where they are, and wait until all is delivered."""
+        self._jobmanager("stop", "--finish", str(self._root))
+        assert self._process is not None
+        if self._process.wait(FINISH_S) != 0:
+            raise SystemExit(f"the job failed:\n{tail(Path(self._log.name))}")
+
+    def kill(self) -> None:
+        """SIGKILL the driver."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _launch(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "jobmanager", *arguments]
+        self._process = subprocess.Popen(
+            command, env=self._environment, stdout=self._log, stderr=self._log
+        )
+
+    def _status(self) -> Row:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise SystemExit(f"the job ended:\n{tail(Path(self._log.name))}")
+        answer = self._jobmanager("status", str(self._root), "--json")
+        status: Row = json.loads(answer.splitlines()[-1]) if answer.strip() else {}
+        return status
+
+    def _jobmanager(self, *arguments: str) -> str:
+        command = [sys.executable, "-m", "jobmanager", *arguments]
+        done = subprocess.run(command, env=self._environment, capture_output=True, check=False)
+        return done.stdout.decode()
+
+
+class Arrivals:
+    """What a consumer that reads committed messages sees in the topic ``delays``."""
+
+    def __init__(self, servers: str) -> None:
+        self._consumer = committed_reader(servers)
+        self._rows: list[Row] = []
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def newest(self, n: int) -> list[Row]:
+        """The last rows that arrived."""
+        return self._rows[-n:]
+
+    def count(self) -> int:
+        """How many rows arrived."""
+        return len(self._rows)
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._stopped.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _read(self) -> None:
+        while not self._stopped.is_set():
+            for message in self._consumer.consume(1000, timeout=0.1):
+                error = message.error()
+                if error is None:
+                    self._rows.append(json.loads(message.value()))
+                elif error.code() != KafkaError._PARTITION_EOF and error.fatal():
+                    raise SystemExit(str(error))
+
+
+def committed_reader(servers: str) -> Consumer:
+    """A consumer of what is committed in the topic ``delays``, from its beginning."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "table",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(DELAYS, k, 0) for k in range(TOPICS[DELAYS])])
+    return consumer
+
+
+def all_rows(servers: str) -> list[Row]:
+    """The whole topic, read anew."""
+    consumer = committed_reader(servers)
+    rows: list[Row] = []
+    unread = set(range(TOPICS[DELAYS]))
+    until = time.monotonic() + READ_S
+    while unread and time.monotonic() < until:
+        for message in consumer.consume(1000, timeout=0.5):
+            error = message.error()
+            if error is None:
+                rows.append(json.loads(message.value()))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(message.partition())
+    consumer.close()
+    return rows
+
+
+def show_until(
+    feed: subprocess.Popen[bytes],
+    arrived: Arrivals,
+    troubles: list[tuple[float, str, Callable[[], None]]],
+    seconds: float,
+    console: Console,
+) -> None:
+    """Show what arrives until the feed ends, and make each trouble when its time has come."""
+    began = time.monotonic()
+    events: list[str] = []
+    with Live(console=console, refresh_per_second=4) as live:
+        while feed.poll() is None:
+            elapsed = time.monotonic() - began
+            if troubles and elapsed > troubles[0][0] * seconds:
+                _, text, act = troubles.pop(0)
+                act()
+                events.append(f"{elapsed:5.1f} s: {text}")
+            live.update(table_of(arrived, events))
+            time.sleep(0.2)
+    for _, text, act in troubles:
+        act()
+        console.print(text)
+
+
+def table_of(arrived: Arrivals, events: list[str]) -> Table:
+    """The newest windows and what happened to the job."""
+    title = f"topic {DELAYS}: {arrived.count():,} windows, read committed"
+    table = Table(title=title, caption="\n".join(events))
+    columns = ("window_start", "origin", "sky", "flights", "cancelled", "mean_delay")
+    for name in columns:
+        table.add_column(name, justify="left" if name in columns[:3] else "right")
+    for row in arrived.newest(SHOWN_ROWS):
+        table.add_row(*(shown(row.get(name)) for name in columns))
+    return table
+
+
+def shown(value: object) -> str:
+    """A cell of the table."""
+    return f"{value:.1f}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def batch_answer(folder: Path) -> list[Row]:
+    """The same windows over the files that the feed replays."""
+    data = inputs()
+    flights = ss.Stream.from_parquet(
+        str(data / "flights.parquet"), vs=ss.col("time_hour") + ss.col("minute") * MINUTE
+    )
+    weather = ss.Stream.from_parquet(str(data / "weather.parquet"), vs="time_hour", ve="+1h")
+    query = delays(flights, weather).to_parquet(str(folder / "expected"))
+    ss.run(query, root=str(folder / "batch"), executor="local").wait()
+    rows: list[Row] = pads.dataset(folder / "expected").to_table().to_pylist()
+    return rows
+
+
+def compare(found: list[Row], expected: list[Row]) -> str:
+    """A sentence that begins with "equal" if both are the same rows, each once."""
+    left, right = (sorted(map(key_of, rows)) for rows in (found, expected))
+    if left == right:
+        return f"equal: {len(left):,} windows, each exactly once"
+    missing, extra = len(set(right) - set(left)), len(left) - len(set(left) & set(right))
+    told = f"{len(left):,} arrived, {len(right):,} expected, {missing} missing, {extra} extra"
+    return f"NOT EQUAL: {told}"
+
+
+def key_of(row: Row) -> str:
+    """A row as text that is equal if all values are."""
+    times = {k: moment(v) for k, v in row.items() if k in ("window_start", "window_end")}
+    # JSON has one kind of number, and a reader of 5.0 may find 5.
+    values = {k: float(v) if isinstance(v, int) else v for k, v in row.items()}
+    return json.dumps({**values, **times}, sort_keys=True)
+
+
+def moment(value: object) -> str:
+    """A time of a message, or of a table, as text."""
+    time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return time.replace(tzinfo=None).isoformat()
+
+
+def is_up(admin: AdminClient) -> bool:
+    """Whether the broker answers."""
+    with suppress(KafkaException):
+        return bool(admin.list_topics(timeout=1).brokers)
+    return False
+
+
+def wait_for(is_true: Callable[[], bool], limit_s: float, what: str) -> None:
+    """Look until it is true."""
+    until = time.monotonic() + limit_s
+    while not is_true():
+        if time.monotonic() > until:
+            raise SystemExit(f"waited {limit_s:.0f} s for {what}")
+        time.sleep(0.2)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def tail(log: Path) -> str:
+    """The last lines of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The flights of 2013 as they happen: two topics in, windows of the main demo out, exactly once.
+
+``python examples/live.py`` starts a broker and all that feeds it, and runs this query;
+``jobmanager run examples/live_query.py`` runs it on a broker of yours at ``LIVE_SERVERS``.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+
+import streamscope as ss
+
+FLIGHTS, WEATHER, DELAYS = "flights", "weather", "delays"
+#: Flights come in the order in which they left: up to 22 hours after their scheduled time. A
+#: partition that was silent may come back a little below what its siblings have reached.
+FLIGHTS_DELAY, WEATHER_DELAY = "30h", "1h"
+FLIGHT = pa.schema(
+    [
+        pa.field("origin", pa.string()),
+        pa.field("scheduled", pa.timestamp("us", "UTC")),
+        pa.field("dep_delay", pa.int64()),
+    ]
+)
+WEATHER_REPORT = pa.schema(
+    [
+        pa.field("origin", pa.string()),
+        pa.field("time_hour", pa.timestamp("us", "UTC")),
+        pa.field("visib", pa.float64()),
+    ]
+)
+
+
+def query() -> ss.Query:
+    """The live query, delivered into the topic ``delays``."""
+    servers = os.environ.get("LIVE_SERVERS", "127.0.0.1:9092")
+    flights = ss.Stream.from_kafka(
+        FLIGHTS, servers=servers, schema=FLIGHT, vs="scheduled", delay=FLIGHTS_DELAY
+    )
+    weather = ss.Stream.from_kafka(
+        WEATHER,
+        servers=servers,
+        schema=WEATHER_REPORT,
+        vs="time_hour",
+        ve="+1h",
+        delay=WEATHER_DELAY,
+    )
+    return delays(flights, weather).to_kafka(DELAYS, servers=servers, key=["origin"])
+
+
+def delays(flights: ss.Stream, weather: ss.Stream) -> ss.Stream:
+    """Flights joined with the weather at their airport, over a day every six hours."""
+    cancelled = ss.when(ss.col("dep_delay").is_null()).then(1).otherwise(0)
+    return (
+        flights.join(weather.select("origin", "visib"), on="origin")
+        .with_columns(sky=ss.when(ss.col("visib") < 3).then("poor").otherwise("good"))
+        .group_by("origin", "sky")
+        .window(ss.hopping("24h", "6h"))
+        .agg(
+            flights=ss.agg.count(),
+            cancelled=ss.agg.sum(cancelled),
+            mean_delay=ss.agg.mean("dep_delay"),
+            max_delay=ss.agg.max("dep_delay"),
+        )
+    )
