@@ -1,4 +1,4 @@
-"""Whether a job can be told to finish: its sources would have to end where they are."""
+"""Whether a job can be told to finish: its sources would have to end."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Job:
         """Ask the job to stop; :meth:`wait` returns when it has. ``resume`` goes on with it.
 
         Its vertices take a last checkpoint, and what they wrote becomes durable. ``finish``: its
-        sources end where they are instead, so that windows close and the job finishes.
+        sources end where their logs end by now, so that windows close and the job finishes.
 
         Raises:
             CannotFinishError: a source cannot end before its input does.
