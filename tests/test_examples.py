@@ -187,3 +187,14 @@ def test_the_digest_is_the_same_on_spark(tmp_path: Path) -> None:
     local = run_flights(tmp_path, "--root", "local", "--executor", "local")
     assert spark["output_digest"] == local["output_digest"] != ""
     assert spark["events_out"] == local["events_out"] == 5_082
+
+
+@pytest.mark.slow
+def test_live_flights_arrive_exactly_once() -> None:
+    """Through a broker that freezes and a driver that is killed; the script compares the topic."""
+    command = [sys.executable, str(EXAMPLES / "live.py"), "--executor", "local"]
+    done = subprocess.run(
+        [*command, "--seconds", "12"], capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "equal: 5,082 windows, each exactly once" in done.stdout

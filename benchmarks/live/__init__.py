@@ -1,0 +1,1 @@
+"""Live: from a broker's topic through a query into another topic, exactly once."""
