@@ -120,7 +120,7 @@ def test_a_store_that_is_away_for_longer_than_a_vertex_may_fail(
     def on_status(status: dict[str, Any]) -> None:
         goes(status)
         told.append(status["waiting"])
-        if sum(map(bool, told)) == 3:
+        if sum(map(bool, told)) >= 3:  # again, should a call under way count on
             FAULTS.outage_calls = 0
 
     config = replace(
