@@ -219,7 +219,7 @@ class Driver:
         """
         self._keeper.look_after(self._manager, self._take_request, self._write_due_status)
         if self._keeper.waiting:
-            with contextlib.suppress(OperatingError):  # who watches in this process is told at least
+            with contextlib.suppress(OperatingError):  # whoever watches in this process is told
                 self._write_due_status()
 
     def _take_request(self, request: str) -> None:
