@@ -50,6 +50,8 @@ DeliveryState = Literal[
     "fenced",  # another process delivers
     "failed",
 ]
+#: A commit is at most so many intervals late while there is more to read.
+INTERVALS_MAX = 4
 #: States that a delivery does not leave.
 ENDED: tuple[DeliveryState, ...] = ("finished", "stopped", "fenced", "failed")
 
@@ -192,9 +194,12 @@ class PartitionDelivery:
         """Commit what is due; gives how long there is nothing to do unless there is news."""
         since_s = self._clock.monotonic_s() - self._committed_s
         if self._pending_rows:
-            left_s = self._limits.commit_interval_ms / 1e3 - since_s
-            if left_s > 0 and self._pending_rows < self._limits.commit_rows_max:
-                return left_s
+            interval_s = self._limits.commit_interval_ms / 1e3
+            # While there is more to read it goes into the same commit: a tail gives small pieces,
+            # and a commit for each would fall behind.
+            wait_s = interval_s if is_idle else INTERVALS_MAX * interval_s
+            if since_s < wait_s and self._pending_rows < self._limits.commit_rows_max:
+                return max(interval_s - since_s, 0.0)
             self._commit()
         elif is_idle and self._is_progress_due(since_s):
             self._commit()
