@@ -23,6 +23,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import noida_db
 import pyarrow.dataset as pads
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -102,7 +103,8 @@ class Broker:
         port = free_port()
         self.servers = f"127.0.0.1:{port}"
         folder.mkdir(parents=True)
-        command = [str(Path(sys.executable).parent / "noida-db"), "start", "--only", "kafka"]
+        # Not the script on the path: that runs this program as a child of its own.
+        command = [str(Path(noida_db.__file__).parent / "noida-db"), "start", "--only", "kafka"]
         command += ["--kafka-port", str(port), "--data-dir", str(folder)]
         self._log = (folder.parent / "broker.log").open("wb")
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
