@@ -45,6 +45,11 @@ def delays(folder: Path) -> ss.Query:
         delay="22h",
     )
     weather = ss.Stream.from_parquet(str(folder / "weather.parquet"), vs="time_hour", ve="+1h")
+    return windows(flights, weather).to_parquet()
+
+
+def windows(flights: ss.Stream, weather: ss.Stream) -> ss.Stream:
+    """The answer of :func:`delays`, wherever its two streams come from."""
     cancelled = ss.when(ss.col("dep_delay").is_null()).then(1).otherwise(0)
     return (
         flights.join(weather.select("origin", "visib"), on="origin")
@@ -57,7 +62,6 @@ def delays(folder: Path) -> ss.Query:
             mean_delay=ss.agg.mean("dep_delay"),
             max_delay=ss.agg.max("dep_delay"),
         )
-        .to_parquet()
     )
 
 

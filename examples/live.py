@@ -19,17 +19,17 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import flights
 import noida_db
 import pyarrow.dataset as pads
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from flights import inputs
 from live_feed import PARTITIONS
-from live_query import DELAYS, FLIGHTS, WEATHER, delays
+from live_query import DELAYS, FLIGHTS, WEATHER
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -48,7 +48,6 @@ FROZEN_S = 3.0
 READ_S = 30.0
 TOPICS = {FLIGHTS: PARTITIONS, WEATHER: 1, DELAYS: PARTITIONS}
 SHOWN_ROWS = 8
-MINUTE = timedelta(minutes=1)
 Row = dict[str, Any]
 
 
@@ -60,7 +59,7 @@ def main() -> None:
     args = parser.parse_args()
     console = Console()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
-    inputs()
+    flights.inputs()
     folder = Path(tempfile.mkdtemp(prefix="streamscope-live-"))
     began = time.monotonic()
     with ExitStack() as cleanup:
@@ -299,14 +298,9 @@ def shown(value: object) -> str:
 
 def batch_answer(folder: Path) -> list[Row]:
     """The same windows over the files that the feed replays."""
-    data = inputs()
-    flights = ss.Stream.from_parquet(
-        str(data / "flights.parquet"), vs=ss.col("time_hour") + ss.col("minute") * MINUTE
-    )
-    weather = ss.Stream.from_parquet(str(data / "weather.parquet"), vs="time_hour", ve="+1h")
-    query = delays(flights, weather).to_parquet(str(folder / "expected"))
-    ss.run(query, root=str(folder / "batch"), executor="local").wait()
-    rows: list[Row] = pads.dataset(folder / "expected").to_table().to_pylist()
+    job = ss.run(flights.query(), root=str(folder / "batch"), executor="local")
+    job.wait()
+    rows: list[Row] = pads.dataset(job.output).to_table().to_pylist()
     return rows
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 import pyarrow as pa
+from flights import windows
 
 import streamscope as ss
 
@@ -46,21 +47,4 @@ def query() -> ss.Query:
         ve="+1h",
         delay=WEATHER_DELAY,
     )
-    return delays(flights, weather).to_kafka(DELAYS, servers=servers, key=["origin"])
-
-
-def delays(flights: ss.Stream, weather: ss.Stream) -> ss.Stream:
-    """Flights joined with the weather at their airport, over a day every six hours."""
-    cancelled = ss.when(ss.col("dep_delay").is_null()).then(1).otherwise(0)
-    return (
-        flights.join(weather.select("origin", "visib"), on="origin")
-        .with_columns(sky=ss.when(ss.col("visib") < 3).then("poor").otherwise("good"))
-        .group_by("origin", "sky")
-        .window(ss.hopping("24h", "6h"))
-        .agg(
-            flights=ss.agg.count(),
-            cancelled=ss.agg.sum(cancelled),
-            mean_delay=ss.agg.mean("dep_delay"),
-            max_delay=ss.agg.max("dep_delay"),
-        )
-    )
+    return windows(flights, weather).to_kafka(DELAYS, servers=servers, key=["origin"])
