@@ -218,9 +218,6 @@ class Driver:
             JobRunningError: another job manager has taken over.
         """
         self._keeper.look_after(self._manager, self._take_request, self._write_due_status)
-        if self._keeper.waiting:
-            with contextlib.suppress(OperatingError):  # whoever watches in this process is told
-                self._write_due_status()
 
     def _take_request(self, request: str) -> None:
         self._notices.put(_notice_of(request))

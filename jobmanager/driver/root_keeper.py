@@ -107,6 +107,7 @@ class RootKeeper:
             self._note_failure(now, error)
             if now - self._failing_s > self._config.store_wait_s:
                 raise
+            self._tell()
         else:
             self._note_success()
 
@@ -129,11 +130,15 @@ class RootKeeper:
                     raise
                 self.waiting = f"store: {error}"
             if attempt >= TRIES_MIN:
-                with contextlib.suppress(OperatingError):  # it says so to this process at least
-                    self._report()
+                self._tell()
                 self._pause(pause_s)
                 pause_s = min(2 * pause_s, self._config.store_pause_max_s)
         action()
+
+    def _tell(self) -> None:
+        """Say what it waits for, to this process at least."""
+        with contextlib.suppress(OperatingError):
+            self._report()
 
     def _note_failure(self, now_s: float, error: OperatingError) -> None:
         config = self._config
