@@ -21,8 +21,11 @@ N ?= 300
 DEPTH ?= 10
 SEED ?= 0
 KINDS ?= all
+KILLS ?= 300
 TRACE ?= 20
-.PHONY: help coverage deep oldest constraints bench-destinations bench-nexmark bench-peers mutants sim sim-mutants setup java demo live test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-scaling bench-thousand golden docs clean
+MINUTES ?= 60
+RATE ?= 20000
+.PHONY: help coverage deep oldest constraints bench-destinations bench-nexmark bench-peers mutants sim sim-mutants setup java demo live test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-live bench-scaling bench-thousand soak golden docs clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -80,7 +83,7 @@ bench-destinations: $(STAMP)  ## rows and commits per second of PostgreSQL, Parq
 bench-nexmark: setup  ## Nexmark side by side with Spark, DuckDB and the peers installed; JSON on the last line
 	$(BIN)/python benchmarks/bench_nexmark.py
 
-bench-peers: $(STAMP)  ## install Flink, Bytewax and Pathway, each into its own environment below .venvs
+bench-peers: $(STAMP)  ## install Flink, Bytewax, Pathway and Quix Streams, each into its own environment below .venvs
 	$(BIN)/python benchmarks/bench_peers.py
 
 sim: $(STAMP)  ## simulate whole jobs under faults: make sim RUNS=100 SEED=0 KINDS=all
@@ -89,14 +92,24 @@ sim: $(STAMP)  ## simulate whole jobs under faults: make sim RUNS=100 SEED=0 KIN
 mutants: $(STAMP)  ## plant small mistakes by machine and test each: make mutants N=300 SEED=1; hours
 	$(BIN)/python -m tests.mutation --count $(N) --seed $(SEED)
 
+.PHONY: live-kills
+live-kills: setup  ## kill and freeze live jobs on Spark at random: make live-kills KILLS=300 SEED=0; half an hour
+	$(BIN)/python -m tests.kills --kills $(KILLS) --seed $(SEED) $(if $(LOG),--log $(LOG)) $(if $(CLUSTER),--cluster)
+
 sim-mutants: $(STAMP)  ## plant bugs one by one; the simulation must catch each
 	$(BIN)/python -m tests.sim.mutants
+
+soak: setup  ## a live job for an hour under load, a fault a minute; fails if anything grows: make soak MINUTES=60 RATE=20000
+	$(BIN)/python benchmarks/bench_soak.py --minutes $(MINUTES) --rate $(RATE)
 
 bench-recovery: setup  ## workers killed under an open-loop load, beside Spark's streaming and Flink; eight minutes; JSON
 	$(BIN)/python benchmarks/bench_recovery.py
 
 bench-latency: setup  ## open-loop latency at 1 k to 500 k events/s, beside Spark's streaming; JSON
 	$(BIN)/python benchmarks/bench_latency.py
+
+bench-live: setup  ## Kafka to Kafka, exactly once, beside a bare loop and the peers installed; eight minutes; JSON
+	$(BIN)/python benchmarks/bench_live.py
 
 bench-scaling: $(STAMP)  ## cost per event as data, keys, windows, vertices and state grow; JSON on the last line
 	$(BIN)/python benchmarks/bench_scaling.py

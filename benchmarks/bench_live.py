@@ -1,176 +1,158 @@
-"""Latency from a topic into another topic, exactly once, beside the floor of the same sitting.
+"""Kafka to Kafka, exactly once: latency and throughput beside the floor and beside other engines.
 
-A generator process produces events when they are due; a consumer that reads committed messages
-notes when each answer can be read. The floor is a bare loop that consumes and produces in
-transactions with the same rhythm of commits, without a query. Windows count from their end. Other
-engines are not in it yet. The last line is one JSON object
-``{query: {rate: {"floor" | "ours": {p50_ms, p99_ms, rows, cpu_s_per_million}}}}``.
+Latency: one generator process sends events when they are due, at rising rates; it counts from when
+an event was due (a window: from its end) until a consumer of committed messages has the answer. The
+floor consumes and produces in transactions of the same rhythm, without an engine. Throughput: a
+backlog is read, beside what consuming and parsing alone does. Each system runs with the best
+guarantee it has, which the report names, and every answer is compared with the right one. Peers
+come from ``make bench-peers``; one that is not there is told. The last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
-import resource
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from live.load import SIDE_TOPIC, TOPIC  # noqa: E402
-from live.ours import DUE, QUERIES, start  # noqa: E402
+from live.latency import MOST_RATE, swept  # noqa: E402
+from live.systems import SYSTEMS, System  # noqa: E402
+from live.throughput import backlog, drained, parsed_alone  # noqa: E402
 
 from tests.support.brokers import Broker  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
-    import streamscope as ss
-
-PARTITIONS, KEYS = 2, 100
-#: The rhythm of commits of both: that of deliveries unless a job says otherwise.
-COMMIT_MS = 5
-READ_AFTER_S = 2.0
-#: Events of the first moments do not count.
-WARM_S = 2.0
-RUNNING_S_MAX = 90.0
+QUERIES = ("filter", "window", "join")
+FORMATS = ("json", "avro", "arrow")
+#: Avro's writer is slow; the rates need fewer rows than that of JSON.
+SHARES = {"json": 1.0, "avro": 0.4, "arrow": 4.0}
+NOT_INSTALLED = "not installed: make bench-peers"
+SPARK = "Spark's connector for Kafka is in no package of PyPI; its jars come from Maven alone"
 
 
 def main() -> None:
-    """Measure all and print a table, then JSON."""
+    """Measure all, print tables, then JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rates", type=int, nargs="*", default=[1_000, 10_000])
-    parser.add_argument("--queries", nargs="*", choices=list(QUERIES), default=list(QUERIES))
-    parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--rates", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--queries", nargs="*", choices=QUERIES, default=list(QUERIES))
+    parser.add_argument("--systems", nargs="*", choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--formats", nargs="*", choices=FORMATS, default=list(FORMATS))
+    parser.add_argument("--seconds", type=float, default=2.5, help="of load at each rate")
+    parser.add_argument("--most", type=int, default=MOST_RATE, help="offered last; 0: nothing")
+    parser.add_argument("--rows", type=int, default=600_000, help="of the backlog of JSON")
+    parser.add_argument("--wait-ms", type=int, default=50, help="of windows that drop late rows")
     parser.add_argument("--executor", choices=["spark", "local"], default="spark")
+    parser.add_argument("--out", type=Path, help="where the JSON goes besides")
     args = parser.parse_args()
-    result: dict[str, dict[int, dict[str, Any]]] = {}
-    for query in args.queries:
-        for rate in args.rates:
-            cells = result.setdefault(query, {}).setdefault(rate, {})
-            with tempfile.TemporaryDirectory(prefix="streamscope-live-") as folder:
-                cells["floor"] = measured(query, rate, args.seconds, Path(folder), None)
-            with tempfile.TemporaryDirectory(prefix="streamscope-live-") as folder:
-                place = {"executor": args.executor}
-                if args.executor == "spark":
-                    place |= {"master": "local[4]"}
-                cells["ours"] = measured(query, rate, args.seconds, Path(folder), place)
-            print(query, rate, json.dumps(cells), flush=True)
-    print(json.dumps(result))
-
-
-def measured(
-    query: str, rate: int, seconds: float, folder: Path, place: dict[str, Any] | None
-) -> dict[str, Any]:
-    """One run over a broker of its own; ``place``: where our job runs, None for the floor."""
-    broker = Broker(folder / "broker")
-    (folder / "broker").mkdir()
-    broker.start()
-    used = cpu_s()
-    try:
-        broker.create_topic(TOPIC, PARTITIONS)
-        broker.create_topic(SIDE_TOPIC, 1)
-        out = broker.create_topic("out", 1)
-        due = DUE[query] if place is not None else "at"
-        system = floor(broker, out) if place is None else ours(query, broker, folder, place)
-        with system, reading(broker, out, due, folder) as found:
-            sides = load(broker, SIDE_TOPIC, 1, 200, seconds) if query == "join" else None
-            told = json.loads(load(broker, TOPIC, PARTITIONS, rate, seconds).communicate()[0])
-            if sides is not None:
-                sides.communicate()
-            time.sleep(READ_AFTER_S)
-        rows = np.load(found)
-    finally:
-        broker.stop()
-    rows = rows[rows[:, 1] > told["started_us"] + WARM_S * 1e6]
-    late_ms = (rows[:, 0] - rows[:, 1]) / 1e3
-    p50, p99 = np.percentile(late_ms, [50, 99]) if len(rows) else (None, None)
-    return {
-        "p50_ms": None if p50 is None else round(float(p50), 1),
-        "p99_ms": None if p99 is None else round(float(p99), 1),
-        "rows": len(rows),
-        "generator_behind_ms": told["behind_ms"],
-        "cpu_s_per_million": round((cpu_s() - used - told["cpu_s"]) / told["rows"] * 1e6, 1),
+    started_s = time.time()
+    systems = [SYSTEMS[name] for name in args.systems]
+    result = {
+        "load_before": round(os.getloadavg()[0], 1),
+        "guarantees": {system.name: system.guarantee for system in systems} | {"spark": SPARK},
+        "latency": {query: latencies(query, systems, args) for query in args.queries},
+        "throughput": {form: throughputs(form, systems, args) for form in args.formats},
     }
+    result |= {"load_after": round(os.getloadavg()[0], 1), "took_s": int(time.time() - started_s)}
+    text = json.dumps(result)
+    if args.out is not None:
+        args.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(text)
 
 
-@contextlib.contextmanager
-def floor(broker: Broker, out: str) -> Iterator[None]:
-    """The bare loop."""
-    process = child("live.floor", broker.servers, TOPIC, out, str(COMMIT_MS))
-    assert process.stdout is not None
-    process.stdout.readline()
-    try:
-        yield
-    finally:
-        process.communicate()
+def latencies(
+    query: str, systems: Sequence[System], args: argparse.Namespace
+) -> dict[str, dict[str, Any]]:
+    """Every system that has the query."""
+    print(f"\n{query}: p50 / p99 ms, processor us an event", flush=True)
+    found = {}
+    for system in systems:
+        if query not in system.queries:
+            continue
+        if system.is_installed:
+            with tempfile.TemporaryDirectory(prefix="streamscope-live-") as folder:
+                found[system.name] = swept(
+                    system,
+                    query,
+                    args.rates,
+                    args.seconds,
+                    Path(folder),
+                    args.executor,
+                    args.most,
+                    args.wait_ms,
+                )
+        else:
+            found[system.name] = {"problem": NOT_INSTALLED}
+        print(latency_line(system.name, found[system.name]), flush=True)
+    return found
 
 
-@contextlib.contextmanager
-def ours(query: str, broker: Broker, folder: Path, place: dict[str, Any]) -> Iterator[None]:
-    """The running job."""
-    job = start(query, broker.servers, out="out", root=str(folder / "job"), place=place)
-    wait_running(job)
-    try:
-        yield
-    finally:
-        job.cancel()
-        job.wait(60)
-        shutil.rmtree(folder / "job", ignore_errors=True)
+def latency_line(name: str, found: dict[str, Any]) -> str:
+    """One row of the table."""
+    if "problem" in found:
+        return f"  {name:8} {found['problem']}\n{found.get('told', '')}".rstrip()
+    cells = [
+        f"{rate:>7,}/s {one['p50_ms']:.1f} / {one['p99_ms']:.1f}, {one['cpu_us_per_event']:.0f} us"
+        if one["kept_up"] and one["p50_ms"] is not None
+        else f"{rate:>7,}/s did not keep up"
+        for rate, one in found["rates"].items()
+    ]
+    wrong = "" if found["right"] else f"  WRONG: {found['missing']} missing, {found['wrong']} wrong"
+    end = f"sustains {found['sustained_per_s']:,}/s, {found['peak_bytes'] / 1e6:.0f} MB{wrong}"
+    return f"  {name:8} " + "; ".join([*cells, end])
 
 
-def wait_running(job: ss.Job) -> None:
-    """Until every vertex runs."""
-    until = time.monotonic() + RUNNING_S_MAX
-    while job.status()["state"] != "running" or not job.status().get("vertices"):
-        if time.monotonic() > until:
-            raise TimeoutError(f"the job does not run after {RUNNING_S_MAX:g} s: {job.status()}")
-        time.sleep(0.1)
-    time.sleep(3)  # a source decides nothing before two leases have passed
+def throughputs(
+    form: str, systems: Sequence[System], args: argparse.Namespace
+) -> dict[str, dict[str, Any]]:
+    """Consume and parse alone before and after ours, then peers, which are fed JSON only."""
+    print(f"\nbacklog of {form}: events/s, processor us an event", flush=True)
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="streamscope-live-") as name:
+        folder = Path(name)
+        (folder / "broker").mkdir()
+        broker = Broker(folder / "broker")
+        broker.start()
+        try:
+            filled = backlog(broker, form, int(args.rows * SHARES[form]))
+            found["alone"] = parsed_alone(broker, filled[0], form)
+            for system in systems:
+                if system.name == "floor" or (form != "json" and system.name != "ours"):
+                    continue
+                found[system.name] = {"problem": NOT_INSTALLED}
+                if system.is_installed:
+                    (folder / system.name).mkdir()
+                    found[system.name] = drained(
+                        system, broker, filled, form, folder / system.name, args.executor
+                    )
+                if system.name == "ours":
+                    found["alone, again"] = parsed_alone(broker, filled[0], form)
+        finally:
+            broker.stop()
+    for name, one in found.items():
+        print(throughput_line(name, one, found), flush=True)
+    return found
 
 
-@contextlib.contextmanager
-def reading(broker: Broker, out: str, field: str, folder: Path) -> Iterator[Path]:
-    """The consumer; the file that it writes at the end."""
-    found = folder / "read.npy"
-    process = child("live.reading", broker.servers, out, "600", field, str(found))
-    assert process.stdout is not None
-    process.stdout.readline()
-    try:
-        yield found
-    finally:
-        process.communicate()
-
-
-def load(
-    broker: Broker, topic: str, partitions: int, rate: int, seconds: float
-) -> subprocess.Popen[bytes]:
-    """The generator."""
-    numbers = (partitions, rate, seconds, KEYS)
-    return child("live.load", broker.servers, topic, *map(str, numbers))
-
-
-def child(module: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """A process of a module of this benchmark; it ends when its standard input is closed."""
-    environment = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"}
-    command = [sys.executable, "-m", module, *arguments]
-    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-
-def cpu_s() -> float:
-    """Processor time of this process and of its children that have ended."""
-    uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(use.ru_utime + use.ru_stime for use in uses)
+def throughput_line(name: str, one: dict[str, Any], found: dict[str, Any]) -> str:
+    """One row of the table, with the share of what consuming and parsing alone does."""
+    if "problem" in one:
+        return f"  {name:12} {one['problem']}\n{one.get('told', '')}".rstrip()
+    alone = [found[key]["per_s"] for key in ("alone", "alone, again") if key in found]
+    share = one["per_s"] / (sum(alone) / len(alone)) if one["per_s"] else 0
+    wrong = "" if one.get("right", True) else "  WRONG"
+    return (
+        f"  {name:12} {one['per_s'] or 0:>10,}/s  {share:5.0%} of alone  "
+        f"{one['cpu_us_per_event']} us{wrong}"
+    )
 
 
 if __name__ == "__main__":

@@ -14,9 +14,12 @@ VENVS = Path(__file__).parent.parent / ".venvs"
 #: Environment -> what is installed (tried with Python 3.11).
 PEERS = {
     "flink": ["apache-flink==2.3.0"],
-    "bytewax": ["bytewax==0.21.1", "pyarrow", "numpy"],
+    "bytewax": ["bytewax[kafka]==0.21.1", "orjson", "pyarrow", "numpy"],
     "pathway": ["pathway==0.33.0", "pyarrow", "numpy"],
+    "quix": ["quixstreams==3.28.1", "orjson"],
 }
+#: Folder -> a package of which only files are wanted: Flink's connector for Kafka.
+FILES = {"flink-kafka": "shigawire-apache-flink-libraries==2.0.0.post1"}
 INSTALL_WAIT_S = 1_200
 
 
@@ -27,14 +30,29 @@ def install(name: str, packages: list[str]) -> str:
     if stamp.exists() and stamp.read_text() == repr(packages):
         return ""
     venv.create(folder, with_pip=True, clear=True)
+    return _pip(folder, folder / "bin" / "python", packages, repr(packages))
+
+
+def unpack(name: str, package: str) -> str:
+    """Put a package's files into a folder, without what it depends on; what went wrong."""
+    folder = VENVS / name
+    stamp = folder / ".installed"
+    if stamp.exists() and stamp.read_text() == package:
+        return ""
+    return _pip(
+        folder, Path(sys.executable), ["--no-deps", "--target", str(folder), package], package
+    )
+
+
+def _pip(folder: Path, python: Path, arguments: list[str], stamp: str) -> str:
     done = subprocess.run(
-        [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input",
-         "--disable-pip-version-check", *packages],
+        [python, "-m", "pip", "install", "--quiet", "--no-input",
+         "--disable-pip-version-check", *arguments],
         capture_output=True, text=True, check=False, timeout=INSTALL_WAIT_S,
     )  # fmt: skip
     if done.returncode:
         return done.stderr.strip().rpartition("\n")[2] or f"pip ended with {done.returncode}"
-    stamp.write_text(repr(packages))
+    (folder / ".installed").write_text(stamp)
     return ""
 
 
@@ -42,10 +60,15 @@ def main() -> int:
     """Install all; the number of those that could not be."""
     failed = 0
     for name, packages in PEERS.items():
-        problem = install(name, packages)
-        print(f"{name}: {problem or 'installed'}", flush=True)
-        failed += bool(problem)
+        failed += _told(name, install(name, packages))
+    for name, package in FILES.items():
+        failed += _told(name, unpack(name, package))
     return failed
+
+
+def _told(name: str, problem: str) -> bool:
+    print(f"{name}: {problem or 'installed'}", flush=True)
+    return bool(problem)
 
 
 if __name__ == "__main__":

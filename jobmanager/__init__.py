@@ -2,9 +2,12 @@
 
 from jobmanager.batch.validate import Comparison, collect_batch
 from jobmanager.config import JobConfig
-from jobmanager.driver.collecting import collect
-from jobmanager.driver.job import Job, resume, run
+from jobmanager.driver.job import Job
+from jobmanager.driver.running.collecting import collect
+from jobmanager.driver.running.rows import head, show
+from jobmanager.driver.running.run import resume, run
 from jobmanager.errors import (
+    BadRowsWarning,
     JobExistsError,
     JobFailedError,
     JobFormatError,
@@ -16,6 +19,7 @@ from jobmanager.errors import (
 from jobmanager.storage.side_output import read_dead_letters, read_late
 
 __all__ = [
+    "BadRowsWarning",
     "Comparison",
     "Job",
     "JobConfig",
@@ -28,8 +32,10 @@ __all__ = [
     "OutputTakenError",
     "collect",
     "collect_batch",
+    "head",
     "read_dead_letters",
     "read_late",
     "resume",
     "run",
+    "show",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rstream.limits import MIB
 from rvertex.host.environment import HostLimits
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 #: ``retain_us`` of a job that deletes nothing.
 KEEP_ALL = -1
+AtEnd = Literal["wait", "stop", "finish"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,21 @@ class JobConfig:
     join_wait_s: float = 30.0
     #: Checkpoints and channels are kept this long after they became obsolete, us; or KEEP_ALL.
     retain_us: int = 0
+    #: Of the output and of side outputs (late rows, dead letters) is kept what was written so long
+    #: ago at most, us; 0: what no delivery needs any more is not kept; or KEEP_ALL.
+    retention_us: int = KEEP_ALL
+    side_retention_us: int = KEEP_ALL
+    #: How often it is looked what of them may go.
+    retention_look_s: float = 2.0
+    #: A delivery of another process that has not told its position for so long counts as given up.
+    reader_wait_s: float = 7 * 86_400.0
     #: For the last checkpoints of a job that is to stop; then it stops without them.
     stop_wait_s: float = 60.0
     #: For a vertex of such a job to consume what was written before its writers' checkpoints.
     stop_lag_s: float = 2.0
+    #: What a job does when it has worked up all that its live logs held: it waits for more, or it
+    #: stops with its state kept, or it ends them.
+    at_end: AtEnd = "wait"
     #: For hosts to leave when a job ends.
     host_stop_wait_s: float = 60.0
     #: For a store that cannot be reached, before the job manager gives up.
@@ -81,6 +93,11 @@ class JobConfig:
     reports_per_s_max: float = 1_000.0
     #: Vertices and hosts that are written into statuses: where they are many, less often.
     status_rows_per_s_max: float = 8_000.0
+
+    def until_end(self, at_end: AtEnd) -> JobConfig:
+        """The same, for a job that works up what is there and then does this."""
+        host = replace(self.host, until_end=at_end != "wait")
+        return replace(self, at_end=at_end, host=host)
 
     def host_limits(self, hosts: int) -> HostLimits:
         """The limits of each of so many hosts."""

@@ -9,6 +9,10 @@ class LateRowsWarning(UserWarning):
     """Rows of a source were late, so that they are not in the answer as they were."""
 
 
+class BadRowsWarning(UserWarning):
+    """Rows of a source could not be read as events, so that they are not in the answer."""
+
+
 @error_class
 class JobExistsError(UsageError):
     """The root already holds a job. ``note``: what else is to be known of it, or empty."""
@@ -254,3 +258,62 @@ class CannotFinishError(UsageError):
     reason: str
 
     message = "the job at {root} cannot be told to finish: {reason}; stop it without --finish"
+
+
+@error_class
+class CannotPublishError(UsageError):
+    """A complete answer cannot be put into a folder."""
+
+    path: str
+    reason: str
+
+    message = "to_parquet({path!r}): the answer cannot be put there: {reason}"
+
+
+@error_class
+class NoSuchVertexError(UsageError):
+    """The job has no such vertex."""
+
+    root: str
+    vertex: str
+    vertices: str
+
+    message = "{root} has no vertex {vertex}; it has {vertices}"
+
+
+@error_class
+class NotContinuedError(UsageError):
+    """A job that was not begun as one that is continued."""
+
+    root: str
+
+    message = (
+        "{root} holds a job that was begun without --continue: its sources end with the files it "
+        "was planned with. Begin one that is continued with another root"
+    )
+
+
+@error_class
+class DaysOverError(UsageError):
+    """A job that was continued day by day has been finished."""
+
+    root: str
+
+    message = (
+        "{root} holds a job that has finished: its windows were closed, so no rows can follow. Run "
+        "the query over all files with another root"
+    )
+
+
+@error_class
+class QueryChangedError(UsageError):
+    """The query of a job that is continued is not the one it was begun with."""
+
+    root: str
+    change: str
+
+    message = (
+        "{root}: the query has changed since the job was begun: {change}. The job's state belongs "
+        "to the query as it was: leave out the query to go on with that, or run the new one over "
+        "all files with another root"
+    )

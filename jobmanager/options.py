@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rvertex.vertex.spec import Strategy
 
-ALL = "all"
+ALL, DELIVERED = "all", "delivered"
 STRATEGIES = ("checkpoint", "replay", "replication")
 _US_PER_S = 1_000_000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|kB|KB|MB|GB|KiB|MiB|GiB)?")
@@ -43,6 +43,13 @@ class RunOptions(TypedDict, total=False):
     checkpoint_bytes: int | str | None
     #: How long what recovery no longer needs is kept: a duration, or "all".
     retain: Duration | None
+    #: How long the output is kept: a duration, "delivered" (what no delivery needs goes), or "all".
+    retention: Duration | None
+    #: How long late rows and dead letters are kept; by default as ``retention``, if a duration.
+    side_retention: Duration | None
+    #: Merge small files of the output while the job runs; None: if it is endless, and the output
+    #: lies in its root.
+    compact_output: bool | None
     #: Compare all that is written twice; channels are then flushed, from the job's beginning on.
     verify: bool | None
     #: Sync what is announced as durable to a local disk; False: a loss of power may cost it.
@@ -76,6 +83,13 @@ def recorded(options: RunOptions) -> RunOptions:
         known["checkpoint_bytes"] = _bytes(size)
     if retain is not None and retain != ALL:
         known["retain"] = duration_us(retain, what="retain (or 'all')")
+    kept, aside = options.get("retention"), options.get("side_retention")
+    if kept is not None and kept not in (ALL, DELIVERED):
+        known["retention"] = positive_duration_us(kept, what="retention (or 'all')")
+    if aside is not None and aside not in (ALL, DELIVERED):
+        known["side_retention"] = positive_duration_us(aside, what="side_retention (or 'all')")
+    if aside == DELIVERED:
+        raise UsageError("late rows and dead letters are not delivered: give side_retention a time")
     return known
 
 
@@ -101,7 +115,42 @@ def applied(config: JobConfig, options: RunOptions) -> JobConfig:
     if retain is not None:
         retain_us = KEEP_ALL if retain == ALL else duration_us(retain, what="retain")
         config = replace(config, retain_us=retain_us)
+    kept_us = _retention_us(known.get("retention"))
+    side_us = _retention_us(known.get("side_retention"))
+    if kept_us is not None:
+        config = replace(config, retention_us=kept_us, side_retention_us=kept_us or KEEP_ALL)
+    if side_us is not None:
+        config = replace(config, side_retention_us=side_us)
     return replace(config, host=host)
+
+
+def _retention_us(given: Duration | None) -> int | None:
+    if given is None:
+        return None
+    if given == ALL:
+        return KEEP_ALL
+    return 0 if given == DELIVERED else duration_us(given, what="retention")
+
+
+def for_plan(config: JobConfig, options: RunOptions, plan: PhysicalPlan) -> JobConfig:
+    """The configuration with what follows from the plan.
+
+    An output folder that the user has named is for other systems, which may take a new file for
+    new rows: unless he says so, it is not compacted.
+
+    Raises:
+        UsageError: the output is to be kept until it is delivered, and nothing delivers it.
+    """
+    if config.retention_us == 0 and not plan.deliveries:
+        raise UsageError(
+            "retention='delivered' keeps what a delivery still needs, and the query names none: "
+            "add .to_kafka(...) or another one, or give a duration such as retention='7d'"
+        )
+    asked = options.get("compact_output")
+    if asked is None:
+        sources = [v.source.spec.log for v in plan.vertices if v.source is not None]
+        asked = any(sources) and plan.output.startswith(f"{plan.root.rstrip('/')}/")
+    return replace(config, host=replace(config.host, compact_output=asked))
 
 
 def configured(

@@ -1,6 +1,7 @@
 """Queries: written in Python, checked as they are written, planned as a DAG of vertices."""
 
 from planner.api import agg, sinks
+from planner.api.agg import asc, desc
 from planner.api.expressions import (
     Expr,
     coalesce,
@@ -9,6 +10,7 @@ from planner.api.expressions import (
     greatest,
     least,
     lit,
+    struct,
     ve,
     vs,
     when,
@@ -54,12 +56,14 @@ __all__ = [
     "Window",
     "WindowedStream",
     "agg",
+    "asc",
     "coalesce",
     "col",
     "concat_ws",
     "count_window",
     "cti",
     "cumulating",
+    "desc",
     "event",
     "greatest",
     "hopping",
@@ -69,6 +73,7 @@ __all__ = [
     "sinks",
     "snapshot",
     "sql",
+    "struct",
     "tumbling",
     "udf",
     "ve",

@@ -74,6 +74,20 @@ class SequenceDiscardedError(UsageError):
 
 
 @error_class
+class OutputCollectedError(UsageError):
+    """A read of an output below what its retention keeps."""
+
+    stream: str
+    seq: int
+    first_seq: int
+
+    message = (
+        "output {stream}: seq {seq} is gone, its retention keeps it from seq {first_seq} on; begin "
+        "there (subscribe(start=...), deliver --from {first_seq})"
+    )
+
+
+@error_class
 class SequenceNotReadyError(UsageError):
     """A registration past the end of what has been written."""
 

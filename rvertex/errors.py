@@ -182,13 +182,15 @@ class SourceRowError(IntegrityError):
     column: str | None
     value: str
     reason: str
+    #: What the user can do, as the end of the message.
+    remedy: str = ""
 
     def __str__(self) -> str:
         line = "" if self.line is None else f" (line {self.line})"
         column = "" if self.column is None else f", column {self.column!r}"
         return (
             f"source {self.path}: data row {self.row}{line}, counted from 1{column}: "
-            f"{self.reason}: {self.value}"
+            f"{self.reason}: {self.value}{self.remedy}"
         )
 
 

@@ -35,6 +35,8 @@ class Counts:
     poisoned_events: int = field(default=0, repr=False)
     #: How late rows of its source came (:mod:`rvertex.vertex.lateness_counts`).
     lateness: bytes = field(default=b"", repr=False)
+    #: Rows of its source that could not become events and were passed over.
+    bad_rows: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class LogProgress:
     #: Positions that the log no longer had, and rows that could not be decoded.
     lost: int
     dead: int
+    #: All was taken that the log held when this instance looked for its end.
+    at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,8 @@ class StartVertex:
     checkpoint: str
     checkpoint_slot: int
     checkpoint_slots: int
+    #: By output, what its reader is known to have consumed: these items come again as they were.
+    consumed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,72 @@ def test_a_thousand_executors_are_simulated(tmp_path: Path) -> None:
     assert all(row["processors_in_all"] > 0 for row in result.values() if "vertices" in row)
 
 
+@pytest.mark.slow
+def test_answers_between_topics_are_timed_and_right(tmp_path: Path) -> None:
+    arguments = ["--rates", "500", "--seconds", "1.2", "--most", "0", "--rows", "20000"]
+    few = ["--queries", "window", "--formats", "json", "arrow", "--executor", "local"]
+    known = ["--systems", "floor", "ours"]
+    result = result_of("bench_live.py", *arguments, *few, *known, folder=tmp_path, timeout_s=240)
+    windows = result["latency"]["window"]["ours"]
+    assert windows["right"], windows
+    assert 0 < windows["rates"]["500"]["p50_ms"] <= windows["rates"]["500"]["p99_ms"]
+    for form in ("json", "arrow"):
+        found = result["throughput"][form]
+        assert found["ours"]["right"], found
+        assert found["ours"]["finished"], found
+        assert found["alone"]["per_s"] > 0
+
+
+@pytest.mark.parametrize("query", ["filter", "scarce", "window", "join"])
+def test_the_answers_of_the_live_benchmark_are_known(
+    query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from live.events import ALWAYS, Step, expected, judged
+
+    steps = [Step(0, 1_000_000, 3_000, 2_000, 200), Step(1, 2_100_000, 500, 300, 200)]
+    right = expected(query, steps)
+    assert sorted(map(tuple, right.tolist())) == sorted(plain_answer(query, steps))
+    assert judged(query, right[::-1], steps, 0, ALWAYS).right
+    other = right.copy()
+    other[0], other[1] = other[2], (0, 0, *other[1, 2:])
+    verdict = judged(query, other, steps, 0, ALWAYS)
+    assert (verdict.missing, verdict.wrong) == (2, 1)  # one twice, one gone below the time
+
+
+def plain_answer(query: str, steps: list[Any]) -> list[tuple[int, ...]]:
+    """What a query has to answer, event by event."""
+    events = [row for step in steps for row in zip(*map(list, step.events()), strict=True)]
+    sides = [row for step in steps for row in zip(*map(list, step.sides()), strict=True)]
+    if query == "join":
+        return [
+            (at, key, amount, side)
+            for at, key, amount in events
+            for since, other, side in sides
+            if other == key and since <= at < since + 1_000_000
+        ]
+    if query == "window":
+        windows: dict[tuple[int, int], list[int]] = {}
+        for at, key, amount in events:
+            windows.setdefault((at // 10_000 * 10_000 + 10_000, key), []).append(amount)
+        return [(*window, len(found), sum(found)) for window, found in windows.items()]
+    return [row for row in events if (row[2] % 2 == 0 if query == "filter" else row[2] < 100)]
+
+
+def test_rows_of_any_system_are_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from live.events import rows_of
+
+    ours = b'{"window_start":"2026-11-23T02:00:00.000Z","window_end":"2026-11-23T02:00:00.010Z",'
+    others = b'{"window_end":1795399200010000,'
+    fields = b'"key":7,"n":2,"total":9}'
+    assert rows_of("window", [ours + fields]).tolist() == [[1_795_399_200_010_000, 7, 2, 9]]
+    assert rows_of("window", [others + fields]).tolist() == [[1_795_399_200_010_000, 7, 2, 9]]
+    taken_back = b'{"at":1,"key":2,"amount":4,"diff":-1,"time":3}'
+    assert rows_of("filter", [taken_back]).tolist() == [[1, -1, -1]]
+    assert rows_of("filter", []).shape == (0, 3)
+
+
 def test_scripted_hosts_start_every_vertex_and_survive_a_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

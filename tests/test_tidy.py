@@ -35,11 +35,14 @@ TOP_LEVEL = {
 }
 #: One door per outside system; files that may import it.
 FENCES = {
-    "pyspark": ("rvertex/host/spark.py", "planner/batch/compile.py", "jobmanager/spark_daemon.py"),
+    "pyspark": (
+        *("rvertex/host/spark.py", "planner/batch/compile.py", "jobmanager/spark_daemon.py"),
+        "jobmanager/delivery/answer.py",
+    ),
     "fsspec": ("rstream/store/blobs.py",),
     "s3fs": ("rstream/store/blobs.py",),
     "confluent_kafka": ("rvertex/sources/logs/kafka/client.py", "rvertex/sinks/*"),
-    "polars": ("rvertex/sources/logs/decode/avro_blocks.py",),
+    "polars": ("rvertex/sources/logs/decode/avro_blocks.py", "jobmanager/delivery/answer.py"),
     "fastavro": (
         "rvertex/sources/logs/decode/avro_rows.py",
         "rvertex/sinks/kafka/avro_rows.py",

@@ -1,40 +1,35 @@
-"""The load of the live benchmark: one process that produces events when they are due.
+"""The generator: one process that sends events when they are due, whatever becomes of them.
 
-Event ``i`` is due ``i / rate`` seconds after the start, and says so: its field ``at`` is that wall
-time in microseconds, and its event time too. So a row's latency is when it was read less the ``at``
-that it has, whatever the generator, the broker and the system did in between.
-``python -m live.load SERVERS TOPIC PARTITIONS RATE SECONDS KEYS`` prints one JSON line.
+``python -m live.load SERVERS`` reads a JSON object a line, ``{"number", "rate", "seconds",
+"sides_per_s"}``, prints when that step starts, in microseconds, sends it and prints what it sent
+(:class:`live.events.Step`), how far behind it fell and what processor time it took. It ends with
+its standard input.
 """
 
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 from confluent_kafka import Producer
 
-TOPIC, SIDE_TOPIC = "events", "sides"
-SEED = 20_261_122
-FLUSH_WAIT_S = 60.0
+from live.events import PARTITIONS, SIDE_TOPIC, TOPIC, Step, value_of
+
+#: What the broker has not taken so long after a step is given up: it was more than it can take.
+FLUSH_WAIT_S = 0.5
+#: Values are made before the first one is due; that takes about so long for each.
+_MAKING_S = 4e-6
+_LEAD_S, _LEAD_S_MIN = 0.3, 0.05
 _TICK_S = 0.001
-#: Fills a value up to 90 bytes or so.
-_PAD = "x" * 20
+#: A step ends so long after its time, and tells what it has sent.
+_LATE_S_MAX = 0.2
 
 
-def value_of(at_us: int, key: int, amount: int) -> bytes:
-    """One message: about 90 bytes of JSON."""
-    return b'{"at":%d,"key":%d,"amount":%d,"pad":"%s"}' % (at_us, key, amount, _PAD.encode())
-
-
-def main(servers: str, topic: str, partitions: int, rate: int, seconds: float, keys: int) -> None:
-    """Produce ``rate * seconds`` events; partition ``i % partitions`` gets event ``i``."""
-    rows = int(rate * seconds)
-    random = np.random.default_rng(SEED)
-    key = random.integers(0, keys, rows).tolist()
-    amount = random.integers(0, 10_000, rows).tolist()
+def main(servers: str) -> None:
+    """Send steps until the input ends."""
     producer = Producer(
         {
             "bootstrap.servers": servers,
@@ -43,39 +38,68 @@ def main(servers: str, topic: str, partitions: int, rate: int, seconds: float, k
             "log_level": 0,
         }
     )
-    started = time.time()
-    sent = 0
-    behind_s = 0.0
-    while sent < rows:
-        due = min(rows, int((time.time() - started) * rate) + 1)
-        for i in range(sent, due):
-            at_us = int((started + i / rate) * 1_000_000)
-            producer.produce(topic, value_of(at_us, key[i], amount[i]), partition=i % partitions)
-        sent = due
+    for line in sys.stdin:
+        planned, due_us, messages = made(json.loads(line))
+        print(planned.started_us, flush=True)
+        print(json.dumps(sent(producer, planned, due_us, messages)), flush=True)
+
+
+def made(order: dict[str, int]) -> tuple[Step, np.ndarray, list[dict[str, object]]]:
+    """A step that begins soon: its messages are made before the first one is due."""
+    rows = int(order["rate"] * order["seconds"])
+    lead_s = _LEAD_S + rows * _MAKING_S
+    while True:  # ends when the lead is enough: it doubles
+        # Windows of 10 ms begin with the step.
+        started_us = round(round(time.time() + lead_s, 2) * 1_000_000)
+        sides_per_s = order.get("sides_per_s", 0)
+        planned = Step(order["number"], started_us, order["rate"], rows, sides_per_s)
+        due_us, messages = messages_of(planned)
+        if time.time() < started_us / 1e6 - _LEAD_S_MIN:
+            return planned, due_us, messages
+        lead_s *= 2
+
+
+def sent(
+    producer: Producer, planned: Step, due_us: np.ndarray, messages: list[dict[str, object]]
+) -> dict[str, object]:
+    """Send a step on time; what was sent."""
+    starts_s = planned.started_us / 1e6
+    used_s = time.process_time()
+    until_s = starts_s + planned.rows / planned.rate + _LATE_S_MAX
+    done, behind_s = 0, 0.0
+    while done < len(messages) and (now_s := time.time()) < until_s:
+        ready = int(np.searchsorted(due_us, now_s * 1e6, side="right"))
+        if ready > done:
+            behind_s = max(behind_s, now_s - due_us[done] / 1e6)
+            for topic in (TOPIC, SIDE_TOPIC):
+                batch = [m for m in messages[done:ready] if m["topic"] is topic]
+                if batch:
+                    producer.produce_batch(topic, batch)
+            done = ready
         producer.poll(0)
-        behind_s = max(behind_s, time.time() - started - sent / rate)
         time.sleep(_TICK_S)
+    used_s = time.process_time() - used_s
     left = producer.flush(FLUSH_WAIT_S)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    print(
-        json.dumps(
-            {
-                "rows": rows,
-                "left": left,
-                "started_us": int(started * 1_000_000),
-                "behind_ms": round(behind_s * 1000, 1),
-                "cpu_s": round(used.ru_utime + used.ru_stime, 2),
-            }
-        )
-    )
+    producer.purge()
+    events = sum(message["topic"] is TOPIC for message in messages[:done])
+    step = replace(planned, rows=max(1, events))
+    behind_ms = round(behind_s * 1000, 1)
+    return {"step": step.told(), "behind_ms": behind_ms, "cpu_s": used_s, "left": left}
+
+
+def messages_of(step: Step) -> tuple[np.ndarray, list[dict[str, object]]]:
+    """When each message is due, and the messages, in that order."""
+    made = []
+    for topic, columns in ((TOPIC, step.events()), (SIDE_TOPIC, step.sides())):
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        made += [
+            (row[0], {"topic": topic, "partition": i % PARTITIONS, "value": value_of(*row)})
+            for i, row in enumerate(rows)
+        ]
+    if step.sides_per_s:
+        made.sort(key=lambda pair: (pair[0], pair[1]["topic"] is TOPIC))
+    return np.array([due for due, _ in made]), [message for _, message in made]
 
 
 if __name__ == "__main__":
-    main(
-        sys.argv[1],
-        sys.argv[2],
-        int(sys.argv[3]),
-        int(sys.argv[4]),
-        float(sys.argv[5]),
-        int(sys.argv[6]),
-    )
+    main(sys.argv[1])

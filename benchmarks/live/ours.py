@@ -1,62 +1,75 @@
-"""Our three queries between two topics, and the job that runs one of them."""
+"""Our queries between two topics, and the process that runs one of them."""
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 import streamscope as ss
-from live.load import SIDE_TOPIC, TOPIC
+from live.ending import at_end
+from live.events import AVRO, EVENT, SCARCE_BELOW, SIDE_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+STOP_WAIT_S = 30.0
 WINDOW = "10ms"
-EVENT = pa.schema(
-    [pa.field("at", pa.int64()), pa.field("key", pa.int64()), pa.field("amount", pa.int64())]
-)
-#: By query the field of its rows that says when they were due.
-DUE = {"filter": "at", "window": "window_end", "join": "at"}
+MASTER = "local[4]"
 
 
-def events(servers: str, topic: str, start: str) -> ss.Stream:
-    """The live topic; its rows are in order of time, as the generator is one process."""
+def events(order: dict[str, str], topic: str) -> ss.Stream:
+    """A topic; its rows are in order of time, as the generator is one process."""
+    schema: Any = AVRO if order["format"] == "avro" else EVENT
     return ss.Stream.from_kafka(
-        topic, servers=servers, schema=EVENT, vs="at", delay="0s", start=start
-    )
+        topic, servers=order["servers"], schema=schema, format=order["format"], vs="at", delay="0s"
+    )  # type: ignore[call-overload]
 
 
-def filter_query(servers: str, out: str) -> ss.Query:
+def filtered(order: dict[str, str]) -> ss.Stream:
     """Half of the events pass."""
-    kept = events(servers, TOPIC, "latest").filter(ss.col("amount") % 2 == 0)
-    return kept.to_kafka(out, servers=servers)
+    kept = events(order, order["topic"]).filter(ss.col("amount") % 2 == 0)
+    return kept.select("at", "key", "amount")
 
 
-def window_query(servers: str, out: str) -> ss.Query:
+def scarce(order: dict[str, str]) -> ss.Stream:
+    """One event in a hundred passes."""
+    kept = events(order, order["topic"]).filter(ss.col("amount") < SCARCE_BELOW)
+    return kept.select("at", "key", "amount")
+
+
+def windowed(order: dict[str, str]) -> ss.Stream:
     """Windows of 10 ms by 100 keys, behind an exchange."""
-    windows = (
-        events(servers, TOPIC, "latest")
-        .group_by("key")
-        .window(ss.tumbling(WINDOW))
-        .agg(n=ss.agg.count(), total=ss.agg.sum("amount"))
-    )
-    return windows.to_kafka(out, servers=servers)
+    windows = events(order, order["topic"]).group_by("key").window(ss.tumbling(WINDOW))
+    return windows.agg(n=ss.agg.count(), total=ss.agg.sum("amount"))
 
 
-def join_query(servers: str, out: str) -> ss.Query:
+def joined(order: dict[str, str]) -> ss.Stream:
     """Events with what was valid for their key at their time."""
-    sides = events(servers, SIDE_TOPIC, "earliest").select("key", side="amount").set_duration("1s")
-    return events(servers, TOPIC, "latest").join(sides, on="key").to_kafka(out, servers=servers)
+    sides = events(order, SIDE_TOPIC).select("key", side=ss.col("amount")).set_duration("1s")
+    return events(order, order["topic"]).join(sides, on="key")
 
 
-QUERIES: dict[str, Callable[[str, str], ss.Query]] = {
-    "filter": filter_query,
-    "window": window_query,
-    "join": join_query,
+QUERIES: dict[str, Callable[[dict[str, str]], ss.Stream]] = {
+    "filter": filtered,
+    "scarce": scarce,
+    "window": windowed,
+    "join": joined,
 }
 
 
-def start(query: str, servers: str, out: str, root: str, place: dict[str, Any]) -> ss.Job:
-    """The running job."""
-    return ss.run(QUERIES[query](servers, out), root=root, **place)
+def main(order: dict[str, str]) -> None:
+    """Run the job until the input ends."""
+    query = QUERIES[order["query"]](order).to_kafka(order["out"], servers=order["servers"])
+    place: dict[str, Any] = {"executor": order["executor"]}
+    if order["executor"] == "spark":
+        place["master"] = MASTER
+    job = ss.run(query, root=str(Path(order["folder"]) / "job"), **place)
+    at_end().wait()
+    job.cancel()
+    job.wait(STOP_WAIT_S)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,26 +1,77 @@
-"""Reads the output topic, committed messages only, and notes when each was read.
+"""Reads the output topic, committed messages only, and notes when each could be read.
 
-``python -m live.reading SERVERS TOPIC SECONDS FIELD OUT`` writes a NumPy file with two columns:
-when a row was read and the wall time that its ``FIELD`` names, both in microseconds. It ends
-``SECONDS`` after it was started, or when its standard input is closed.
+``python -m live.reading SERVERS TOPIC`` reads a word a line: ``count`` prints how many messages
+there were, ``save PATH`` writes a NumPy file of when each was read, in microseconds, and a
+second file, ``PATH.values``, of the messages a line each. It ends with its standard input.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from confluent_kafka import Consumer, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 _CONSUME_MAX = 10_000
 _CONSUME_S = 0.02
 
 
-def main(servers: str, topic: str, seconds: float, field: str, out: str) -> None:
-    """Read until the time is over."""
+class Reading:
+    """What was read, message by message."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.at_us: list[np.ndarray] = []
+        self.values: list[bytes] = []
+
+    def add(self, messages: list[Message]) -> None:
+        """Messages that were read now."""
+        now_us = time.time_ns() // 1000
+        values = [m.value() for m in messages if m.error() is None]
+        with self.lock:
+            self.at_us.append(np.full(len(values), now_us))
+            self.values += values
+
+    def save(self, path: Path) -> None:
+        """Both files; the second one is there first."""
+        with self.lock:
+            at_us, values = np.concatenate([np.empty(0, np.int64), *self.at_us]), self.values[:]
+        Path(f"{path}.values").write_bytes(b"\n".join(values))
+        np.save(path, at_us)
+
+
+def main(servers: str, topic: str) -> None:
+    """Read until the input ends."""
+    consumer = consumer_of(servers, topic)
+    reading, stopped = Reading(), threading.Event()
+
+    def read() -> None:
+        while not stopped.is_set():  # ends with the input
+            reading.add(consumer.consume(_CONSUME_MAX, _CONSUME_S))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for line in sys.stdin:
+        word, _, path = line.strip().partition(" ")
+        if word == "save":
+            reading.save(Path(path))
+        print(len(reading.values), flush=True)
+    stopped.set()
+    thread.join()
+    consumer.close()
+
+
+def consumer_of(
+    servers: str, topic: str, partitions: list[int] | None = None, **config: object
+) -> Consumer:
+    """Reads partitions of a topic, by default all, from their beginnings."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -29,31 +80,15 @@ def main(servers: str, topic: str, seconds: float, field: str, out: str) -> None
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 5,
             "log_level": 0,
+            **config,
         }
     )
-    partitions = consumer.list_topics(topic, 10).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, k, 0) for k in partitions])
-    stopped = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), stopped.set()), daemon=True).start()
-    print("ready", flush=True)
-    until = time.monotonic() + seconds
-    read: list[tuple[int, bytes]] = []
-    while time.monotonic() < until and not stopped.is_set():
-        messages = consumer.consume(_CONSUME_MAX, _CONSUME_S)
-        now_us = time.time_ns() // 1000
-        read += [(now_us, m.value()) for m in messages if m.error() is None]
-    consumer.close()
-    rows = [(at, moment_of(json.loads(value)[field])) for at, value in read]
-    np.save(out, np.array(rows, dtype=np.int64).reshape(-1, 2))
-
-
-def moment_of(value: object) -> int:
-    """Microseconds since 1970 of a field: a number, or a time as text."""
-    if isinstance(value, int):
-        return value
-    text = str(value).removesuffix("Z").removesuffix("+00:00").replace(" ", "T")
-    return int(np.datetime64(text, "us").astype(np.int64))
+    there = consumer.list_topics(topic, 10).topics[topic].partitions
+    consumer.assign(
+        [TopicPartition(topic, k, 0) for k in there if partitions is None or k in partitions]
+    )
+    return consumer
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4], sys.argv[5])
+    main(sys.argv[1], sys.argv[2])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from jobmanager.batch.validate import collect_batch
-from jobmanager.driver.job import DEFAULT_JOBS_FOLDER
+from jobmanager.driver.running.run import DEFAULT_JOBS_FOLDER
 from jobmanager.storage.output_claim import claim_output, mark_success
 from jobmanager.storage.root import display_uri
 from rstream import RStream, open_store

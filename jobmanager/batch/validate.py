@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from jobmanager.config import JobConfig
-from jobmanager.driver.collecting import collect
+from jobmanager.driver.running.collecting import collect
 from jobmanager.options import configured
 from planner import Query, Stream
 from planner.batch.spark_sql import physical

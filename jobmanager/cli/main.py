@@ -16,19 +16,27 @@ import typer
 from rich.console import Console
 
 from jobmanager import logs
-from jobmanager.batch.run import run_batch
 from jobmanager.batch.validate import validate as run_both
 from jobmanager.cli import (
+    days,
     options,
     requests,
 )
+from jobmanager.cli.batch import print_batch
 from jobmanager.cli.deliver import deliver
 from jobmanager.cli.intake import intake
 from jobmanager.cli.leaving import leave
+from jobmanager.cli.logs import logs as show_logs
 from jobmanager.cli.requests import status_of
-from jobmanager.cli.view import ProgressView, print_lost_rows, state_line, vertex_table
+from jobmanager.cli.view import (
+    ProgressView,
+    print_lost_rows,
+    starting,
+    state_line,
+    vertex_table,
+)
 from jobmanager.config import JobConfig
-from jobmanager.driver import job as jobs
+from jobmanager.driver.running import run as jobs
 from jobmanager.errors import JobFailedError
 from jobmanager.options import configured
 from jobmanager.storage.garbage import collect_garbage
@@ -58,6 +66,8 @@ SUMMARY = (
     "events_out",
     "late_events",
     "late",
+    "bad_rows",
+    "bad",
     "poisoned_events",
     "restarts",
     "elapsed_s",
@@ -101,9 +111,11 @@ def _fail(error: StreamEngineError, *, as_json: bool) -> NoReturn:
 @app.command()
 @_reports_errors
 def run(
-    target: options.Target,
+    target: options.TargetOrRoot = None,
     root: Annotated[str | None, typer.Option(help="Folder of the job (any fsspec uri).")] = None,
-    executor: options.ExecutorOption = "spark",
+    continue_root: options.ContinueRoot = None,
+    finish: options.FinishDays = False,
+    executor: options.ExecutorOrBefore = None,
     master: options.Master = None,
     parallelism: options.ParallelismOrAuto = 2,
     hosts: options.Hosts = None,
@@ -113,6 +125,9 @@ def run(
     checkpoint_interval: options.CheckpointInterval = None,
     checkpoint_bytes: options.CheckpointBytes = None,
     retain: options.Retain = None,
+    retention: options.Retention = None,
+    side_retention: options.SideRetention = None,
+    compact_output: options.CompactOutput = None,
     verify: options.Verify = None,
     fsync: options.Fsync = None,
     batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
@@ -120,19 +135,20 @@ def run(
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Run a query to its end and show its progress."""
+    """Run a query to its end, or with --continue day by day, and show its progress."""
     logs.configure(verbose=verbose)
-    query = load_query(target, settings or ())
+    days.check_call(target, root, continue_root, batch=batch)
+    query = None if target is None else load_query(target, settings or ())
     if batch:
-        if parallelism == "auto":
-            raise UsageError("--parallelism auto is for streams; give --batch a number")
-        done = run_batch(query, root=root, master=master, parallelism=parallelism)
-        print(json.dumps(done) if as_json else f"{done['events_out']:,} events: {done['output']}")
+        print_batch(query, root, master, parallelism, as_json=as_json)
         return
-    with ProgressView() as view:
+    before = days.events_before(continue_root)
+    with ProgressView(starting(executor)) as view:
         job = jobs.run(
             query,
-            root=root,
+            root=continue_root or root,
+            continue_=continue_root is not None,
+            finish=finish,
             executor=executor,
             master=master,
             parallelism=parallelism,
@@ -144,12 +160,24 @@ def run(
             checkpoint_interval=checkpoint_interval,
             checkpoint_bytes=checkpoint_bytes,
             retain=retain,
+            retention=retention,
+            side_retention=side_retention,
+            compact_output=compact_output,
             verify=verify,
             fsync=fsync,
-            query_file=query_file(target),
+            query_file=None if target is None else query_file(target),
         )
         is_interrupted = _follow(job)
-    _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
+    is_day = continue_root is not None and job.status()["state"] == "stopped" and not as_json
+    _print_end(job, before if is_day else None, as_json=as_json, is_interrupted=is_interrupted)
+
+
+def _print_end(job: Job, before: int | None, *, as_json: bool, is_interrupted: bool) -> None:
+    """``before``: of a job that is continued, the events of the days before."""
+    if before is None:
+        _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
+    else:
+        days.print_day(job, before)
 
 
 app.command(name="sql", help="Run a query written in SQL: run FILE.sql under another name.")(run)
@@ -169,6 +197,9 @@ def resume(
     checkpoint_interval: options.CheckpointInterval = None,
     checkpoint_bytes: options.CheckpointBytes = None,
     retain: options.Retain = None,
+    retention: options.Retention = None,
+    side_retention: options.SideRetention = None,
+    compact_output: options.CompactOutput = None,
     verify: options.Verify = None,
     fsync: options.Fsync = None,
     trust: options.Trust = False,
@@ -178,7 +209,7 @@ def resume(
 ) -> None:
     """Go on with a job that was stopped or cancelled, failed, or whose job manager died."""
     logs.configure(verbose=verbose)
-    with ProgressView() as view:
+    with ProgressView(starting(executor)) as view:
         job = jobs.resume(
             root,
             executor=executor,
@@ -190,6 +221,9 @@ def resume(
             checkpoint_interval=checkpoint_interval,
             checkpoint_bytes=checkpoint_bytes,
             retain=retain,
+            retention=retention,
+            side_retention=side_retention,
+            compact_output=compact_output,
             verify=verify,
             fsync=fsync,
             trust=trust,
@@ -316,7 +350,7 @@ def list_jobs(
             print(f"jobmanager: {row['error']}", file=sys.stderr)
 
 
-for _verb in (requests.cancel, requests.stop, requests.drain, deliver):
+for _verb in (requests.cancel, requests.stop, requests.drain, deliver, show_logs):
     app.command()(_reports_errors(_verb))
 
 

@@ -12,6 +12,23 @@ from planner.physical.recovery import REPLICAS_MAX
 Target = Annotated[
     str, typer.Argument(metavar="FILE.py[:NAME] | FILE.sql", help="Where the query is.")
 ]
+TargetOrRoot = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FILE.py[:NAME] | FILE.sql", help="Where the query is; --continue can do without."
+    ),
+]
+ContinueRoot = Annotated[
+    str | None,
+    typer.Option(
+        "--continue",
+        metavar="ROOT",
+        help="Day by day: read the files that came since the last run of ROOT; state is kept.",
+    ),
+]
+FinishDays = Annotated[
+    bool, typer.Option("--finish", help="With --continue: the last day; open windows close.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="What ${NAME} is in the paths of FILE.sql."),
@@ -21,6 +38,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; the last line 
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log every notice to standard error.")]
 ExecutorOption = Annotated[
     Literal["spark", "local"], typer.Option(help="Spark tasks, or threads of this process.")
+]
+ExecutorOrBefore = Annotated[
+    Literal["spark", "local"] | None,
+    typer.Option(
+        help="Spark tasks, or threads of this process; by default spark, or as the day before."
+    ),
 ]
 Master = Annotated[
     str | None,
@@ -73,6 +96,23 @@ AcceptChangedInputs = Annotated[
 Retain = Annotated[
     str | None,
     typer.Option(metavar="DURATION|all", help="Keep what recovery no longer needs for so long."),
+]
+Retention = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION|delivered|all", help="Keep the output for so long, or until delivered."
+    ),
+]
+SideRetention = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION|all", help="Keep late rows and dead letters for so long."),
+]
+CompactOutput = Annotated[
+    bool | None,
+    typer.Option(
+        "--compact-output/--no-compact-output",
+        help="Merge small files of the output; by default if it is endless and lies in the root.",
+    ),
 ]
 Fsync = Annotated[
     bool | None,

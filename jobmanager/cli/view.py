@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -26,12 +28,17 @@ _MIB = 1 << 20
 _COLUMNS = ("vertex", "state", "epoch", "host", "pid", "events in", "out", "CTI lag")
 _WIDE_COLUMNS = ("recovery", "events/s", "tail MiB", "durable seq")
 _WIDE_CHARS = 110
+#: What is left out where there is no room, in this order; and what stands between two columns.
+_DISPENSABLE = ("durable seq", "recovery", "tail MiB", "pid", "epoch", "events/s", "host", "out")
+_BETWEEN_CHARS = 3
 
 
 class ProgressView:
     """Shows each status it is given; rates are over the time between two shown statuses."""
 
-    def __init__(self) -> None:
+    def __init__(self, doing: str = "") -> None:
+        """``doing``: what happens before the first status, for a terminal."""
+        self._doing = doing
         self._console = Console(stderr=True)
         self._live: Live | None = None
         if self._console.is_terminal:
@@ -43,6 +50,8 @@ class ProgressView:
 
     def __enter__(self) -> ProgressView:
         if self._live is not None:
+            if self._doing:
+                self._live.update(Spinner("dots", text=Text(self._doing)))
             self._live.start()
         return self
 
@@ -67,6 +76,7 @@ class ProgressView:
         self._is_ended = not is_open
         rates = self._rates(status, now)
         self._shown_s = now
+        status = {**status, "error": ""}  # whoever waits for the job tells it, once
         if self._live is not None:
             self._live.update(vertex_table(status, rates, width=self._console.width))
         else:
@@ -90,10 +100,16 @@ class ProgressView:
         return rates
 
 
+def starting(executor: str | None) -> str:
+    """What a user waits for before a job is there."""
+    engine = "threads of this process" if executor == "local" else "Spark (some seconds)"
+    return f"looking at the input, planning, starting {engine} ..."
+
+
 def vertex_table(
     status: dict[str, Any], rates: dict[str, float] | None = None, *, width: int
 ) -> Table:
-    """One row per vertex; fewer columns if ``width`` is less than 110 characters.
+    """One row per vertex; on less than 110 characters fewer columns, and then as many as fit.
 
     Its replicas, twins and newcomers, and instances that leave a host, have rows below it, by role.
     "durable seq" is that of the output stream that is least far.
@@ -105,19 +121,31 @@ def vertex_table(
     table = Table(
         title=Text(title), title_justify="left", box=SIMPLE, pad_edge=False, padding=(0, 1)
     )
-    columns = [*_COLUMNS, *(_WIDE_COLUMNS if width >= _WIDE_CHARS else ())]
+    rows: list[dict[str, str]] = []
+    for row in status["vertices"]:
+        rows.append(_cells(row, None if rates is None else rates[row["vertex"]]))
+        rows += [*_log_cells(row), *_instance_cells(row)]
+    rows += [_delivery_cells(row) for row in status.get("deliveries", ())]
+    columns = _fitting(rows, width)
     for name in columns:
         is_word = name in ("vertex", "state", "host", "recovery")
         table.add_column(name, justify="left" if is_word else "right", no_wrap=True)
-    for row in status["vertices"]:
-        cells = _cells(row, None if rates is None else rates[row["vertex"]])
-        table.add_row(*(cells[name] for name in columns))
-        for cells in [*_log_cells(row), *_instance_cells(row)]:
-            table.add_row(*(cells.get(name, "") for name in columns))
-    for row in status.get("deliveries", ()):
-        cells = _delivery_cells(row)
+    for cells in rows:
         table.add_row(*(cells.get(name, "") for name in columns))
     return table
+
+
+def _fitting(rows: list[dict[str, str]], width: int) -> list[str]:
+    """The columns that fit: half a number would be another number."""
+    columns = [*_COLUMNS, *(_WIDE_COLUMNS if width >= _WIDE_CHARS else ())]
+    needed = {
+        name: max([len(name), *(len(cells.get(name, "")) for cells in rows)]) for name in columns
+    }
+    for name in _DISPENSABLE:
+        if sum(needed[column] + _BETWEEN_CHARS for column in columns) <= width:
+            break
+        columns = [column for column in columns if column != name]
+    return columns
 
 
 def _log_cells(row: dict[str, Any]) -> list[dict[str, str]]:
@@ -202,6 +230,18 @@ def print_lost_rows(status: dict[str, Any]) -> None:
     """The last lines of a result: rows that are not in the answer as they were read."""
     for line in lost_lines(status):
         print(line)
+    for row in status.get("kept", ()):
+        if row["kept_from_seq"]:
+            print(kept_line(row))
+
+
+def kept_line(row: dict[str, Any]) -> str:
+    """From where on a stream is kept that retention has shortened."""
+    text = f"{row['output']}, partition {row['partition']}: kept from seq {row['kept_from_seq']}"
+    at_us = row["kept_from_us"]
+    if at_us is None:
+        return text
+    return f"{text}, written since {datetime.fromtimestamp(at_us // 1_000_000, UTC):%F %T} UTC"
 
 
 def state_line(status: dict[str, Any]) -> str:
@@ -217,8 +257,9 @@ def in_one_line(message: str) -> str:
 
 def _lost_rows(status: dict[str, Any]) -> str:
     """Rows that are not in the answer, where there are any."""
-    kinds = {"late": status.get("late_events", 0), "poisoned": status.get("poisoned_events", 0)}
-    return "".join(f", {n:,} {kind}" for kind, n in kinds.items() if n)
+    kinds = {"late": "late_events", "bad": "bad_rows", "poisoned": "poisoned_events"}
+    counts = {kind: status.get(key, 0) for kind, key in kinds.items()}
+    return "".join(f", {n:,} {kind}" for kind, n in counts.items() if n)
 
 
 def _waiting(status: dict[str, Any]) -> str:

@@ -14,15 +14,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobmanager.delivery.output_tap import READ_ITEMS_MAX, OutputTap
+from rstream.errors import OutputCollectedError
 from rstream.items.digest import StreamDigest
 from rstream.log.prefix_digest import PrefixDigest
-from rstream.store.blobs import open_store
 from rvertex.sinks.errors import DeliveryDivergedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobmanager.delivery.output_tap import Endpoints
+    from jobmanager.delivery.wiring import DeliveryWiring
     from rstream import Items
 
 
@@ -38,12 +39,15 @@ class CheckedOutput:
         endpoints: Endpoints,
         secret: str,
         wake: Callable[[], None],
+        wiring: DeliveryWiring,
         destination: str,
     ) -> None:
         """``destination``: for messages."""
-        self._destination = destination
-        self._prefix = PrefixDigest(open_store(uri))
-        self._tap = OutputTap(vertex, stream, uri, 0, endpoints, secret, wake, self._attached)
+        self._destination, self._stream = destination, stream
+        self._prefix = PrefixDigest(wiring.open_store(uri))
+        self._tap = OutputTap(
+            vertex, stream, uri, 0, endpoints, secret, wake, wiring, self._attached
+        )
         self.next_seq = 0
         #: What the items below ``next_seq`` must have, None if that is to be found out.
         self._expected: StreamDigest | None = StreamDigest()
@@ -83,6 +87,7 @@ class CheckedOutput:
 
         Raises:
             DeliveryDivergedError: what is there is not what was read, or delivered, before.
+            OutputCollectedError: retention has deleted the next items.
         """
         items = self._tap.read(has_ended, READ_ITEMS_MAX if self.is_checking else max_items)
         while items is not None and self.is_checking:
@@ -107,6 +112,8 @@ class CheckedOutput:
             self._expected = self._read
         # The last item is read in any case: it may be the end of the output.
         self._prefix.reach(max(self.next_seq - 1, 0))
+        if self._prefix.seq > self.next_seq:
+            raise OutputCollectedError(self._stream, self.next_seq, self._prefix.seq)
         self._read = self._prefix.digest.copy()
         self._is_checked = False
         if self.next_seq == 0:

@@ -2,6 +2,7 @@
 
     deliveries/<name>/<partition>/<epoch>     who delivers; created exclusively
     deliveries/<name>/<partition>/begun       rows are at the destination
+    deliveries/<name>/<partition>/from        where it begins, if not at the first item
 
 The number of the newest file is the epoch of the delivery. A process that was stopped and wakes up
 finds a newer file; the destination refuses it too, as it keeps the epoch with the progress.
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 FOLDER = "deliveries"
 BEGUN = "begun"
+FROM = "from"
 _DIGITS = 10
 #: Claims that others may make between a look and one's own, before it gives up.
 TRIES_MAX = 100
@@ -67,6 +69,20 @@ class DeliveryClaim:
         """Whether that was said, also by processes before this one."""
         self._is_begun = self._is_begun or self._store.exists(self._begun)
         return self._is_begun
+
+    def begins(self, start_seq: int) -> int:
+        """Where the delivery begins: as whoever opened it first said, or ``start_seq`` from now on.
+
+        Noted before anything is delivered, so that each partition of a delivery that died early is
+        taken up where it was to begin.
+        """
+        path = f"{self.folder}/{FROM}"
+        if start_seq and self._store.put_new(path, b"%d" % start_seq):
+            return start_seq
+        try:
+            return int(self._store.get(path) or 0)
+        except FileNotFoundError:
+            return 0
 
     def is_newest(self) -> bool:
         """Whether nobody has claimed the delivery since."""

@@ -8,24 +8,24 @@ command ``jobmanager deliver`` runs them, or others, over the same root. Both bu
 
 from __future__ import annotations
 
-import threading
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.delivery.checked_output import CheckedOutput
 from jobmanager.delivery.claim import DeliveryClaim
 from jobmanager.delivery.clean_rows import CleanRows
 from jobmanager.delivery.partition_delivery import ENDED, PartitionDelivery
-from rstream.clock import SystemClock
+from jobmanager.delivery.wiring import ThreadWiring
 from rstream.items.batch import item_schema
 from rvertex.sinks.limits import limits_of
-from rvertex.sinks.opening import destination
 from rvertex.sinks.spec import DeliveryPlace, check_names, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jobmanager.delivery.output_tap import Endpoints
+    from jobmanager.delivery.wiring import DeliveryWiring, Signal, Task
     from planner.physical.plan import PhysicalPlan
     from rstream.format.table import TableForm
     from rstream.store.protocol import BlobStore
@@ -48,6 +48,7 @@ class Deliveries:
         has_ended: Callable[[], bool],
         limits: DeliveryLimits,
         start_seq: int = 0,
+        wiring: DeliveryWiring | None = None,
     ) -> None:
         """``store``: that of the job's root. ``has_ended``: nobody writes the output any more.
 
@@ -56,9 +57,9 @@ class Deliveries:
         """
         self._endpoints, self._secret, self._store = endpoints, secret, store
         self._has_ended, self._limits, self._start_seq = has_ended, limits, start_seq
-        self._job_id = job_id
-        self._threads: list[threading.Thread] = []
-        self._wakes: list[threading.Event] = []
+        self._job_id, self._wiring = job_id, wiring or ThreadWiring()
+        self._tasks: list[Task] = []
+        self._wakes: list[Signal] = []
         self._parts: list[tuple[str, int, PartitionDelivery]] = []
         check_names(specs)
         for spec in specs:
@@ -73,7 +74,7 @@ class Deliveries:
             place = DeliveryPlace(
                 self._job_id, name, k, len(streams), rows.schema, self._store.child(claim.folder)
             )
-            wake = threading.Event()
+            wake = self._wiring.signal()
             output = CheckedOutput(
                 writers[stream],
                 stream,
@@ -81,16 +82,18 @@ class Deliveries:
                 endpoints=self._endpoints,
                 secret=self._secret,
                 wake=wake.set,
+                wiring=self._wiring,
                 destination=f"{name}, partition {k}",
             )
             part = PartitionDelivery(
                 label=f"{name}, partition {k}",
-                connect=_Connection(spec, place),
+                connect=partial(self._wiring.destination, spec, place),
                 output=output,
                 rows=rows,
                 claim=claim,
                 has_ended=self._has_ended,
                 wake=wake,
+                clock=self._wiring.clock,
                 limits=limits_of(spec, self._limits),
                 start_seq=self._start_seq,
             )
@@ -101,9 +104,7 @@ class Deliveries:
         """Start the threads."""
         for wake, (name, k, part) in zip(self._wakes, self._parts, strict=True):
             self._endpoints.listen(id(part), wake.set)
-            thread = threading.Thread(target=part.run, name=f"deliver-{name}-{k}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._tasks.append(self._wiring.start(f"deliver-{name}-{k}", part.run))
 
     def wake(self) -> None:
         """Have all look again whether the job has ended."""
@@ -117,11 +118,11 @@ class Deliveries:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until all threads have ended; whether they have."""
-        clock = SystemClock()
+        clock = self._wiring.clock
         ends_s = clock.monotonic_s() + timeout_s
-        for thread in self._threads:
-            thread.join(max(ends_s - clock.monotonic_s(), 0))
-        is_over = not any(thread.is_alive() for thread in self._threads)
+        for task in self._tasks:
+            task.join(max(ends_s - clock.monotonic_s(), 0))
+        is_over = not any(task.is_alive() for task in self._tasks)
         if is_over:
             for _, _, part in self._parts:
                 self._endpoints.listen(id(part), None)
@@ -132,13 +133,22 @@ class Deliveries:
         """Whether none will deliver anything more."""
         return all(part.state in ENDED for _, _, part in self._parts)
 
-    def failures(self) -> list[str]:
-        """What to tell of those that have failed or were stopped."""
+    def positions(self) -> dict[int, int]:
+        """By partition the least position of all deliveries; 0 before a destination has told."""
+        found: dict[int, int] = {}
+        for _, k, part in self._parts:
+            seq = part.view().delivered_seq
+            found[k] = min(seq, found.get(k, seq))
+        return found
+
+    def failures(self, *, but_stopped: bool = False) -> list[str]:
+        """What to tell of those that have failed or were stopped, or of the former alone."""
+        states = ("failed",) if but_stopped else ("failed", "stopped")
         views = [(name, k, part.view()) for name, k, part in self._parts]
         return [
             f"delivery {name}, partition {k}: {view.error or view.state}"
             for name, k, view in views
-            if view.state in ("failed", "stopped")
+            if view.state in states
         ]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -147,16 +157,6 @@ class Deliveries:
             {"delivery": name, "partition": k, **asdict(part.view())}
             for name, k, part in self._parts
         ]
-
-
-class _Connection:
-    """Makes the destination of one partition, anew for each try."""
-
-    def __init__(self, spec: SinkSpec, place: DeliveryPlace) -> None:
-        self._spec, self._place = spec, place
-
-    def __call__(self) -> Any:
-        return destination(self._spec, self._place)
 
 
 def output_form(plan: PhysicalPlan) -> TableForm | None:

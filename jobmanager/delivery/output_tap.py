@@ -16,15 +16,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rstream import open_reader
-from rstream.clock import SystemClock
+from rstream.errors import OutputCollectedError, SequenceDiscardedError, SequenceLostError
 from rstream.items.batch import CTI, VS, kinds
-from rstream.transport.flight import RemoteReader
+from rstream.log.durable import DurableLog
+from rstream.transport.receive import PushedReader
 from rstream.types import INF_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jobmanager.delivery.wiring import DeliveryWiring
     from rstream import Items, StreamReader
+    from rstream.store.protocol import BlobStore
     from rvertex.messages import Locate
 
 READ_ITEMS_MAX = 1 << 16
@@ -88,13 +91,15 @@ class OutputTap:
         endpoints: Endpoints,
         secret: str,
         wake: Callable[[], None],
+        wiring: DeliveryWiring,
         on_attach: Callable[[int], int] = int,
     ) -> None:
         """``on_attach``: given the next seq whenever it attaches, it says where to begin."""
-        self._vertex, self._stream, self._uri = vertex, stream, uri
+        self._vertex, self._stream = vertex, stream
+        self._store = wiring.open_store(uri)
         self._endpoints, self._secret, self._wake = endpoints, secret, wake
         self._on_attach = on_attach
-        self._clock = SystemClock()
+        self._wiring, self._clock = wiring, wiring.clock
         self._reader: StreamReader | None = None
         #: The instance that the reader is attached to, None for Parquet.
         self._endpoint: tuple[int, str] | None = None
@@ -108,13 +113,21 @@ class OutputTap:
         self.next_seq, self.is_over, self._attached_s = seq, False, float("-inf")
 
     def read(self, has_ended: bool, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """The next items; None if there are none now. ``has_ended``: nobody writes any more."""
+        """The next items; None if there are none now. ``has_ended``: nobody writes any more.
+
+        Raises:
+            OutputCollectedError: retention has deleted them.
+        """
         if self.is_over:
             return None
         reader = self._current(has_ended)
         if reader is None:
             return None
-        items = reader.read_next(max_items)
+        try:
+            items = reader.read_next(max_items)
+        except SequenceDiscardedError:  # collected meanwhile: ask anew where to begin
+            self.close()
+            return None
         if items is None:
             return None
         self.next_seq = items.next_seq
@@ -144,7 +157,7 @@ class OutputTap:
 
     def _is_good(self, writers: Writers) -> bool:
         """Whether the reader may go on; one that broke first gives what it has received."""
-        if isinstance(self._reader, RemoteReader) and self._reader.is_broken:
+        if isinstance(self._reader, PushedReader) and self._reader.is_broken:
             return self._reader.wait(0)
         return self._reader is not None and self._endpoint in writers.endpoints
 
@@ -156,22 +169,33 @@ class OutputTap:
         return endpoints[(endpoints.index(self._endpoint) + 1) % len(endpoints)]
 
     def _attach(self, endpoint: tuple[int, str] | None) -> None:
+        is_unsure = self._reader is None or isinstance(
+            getattr(self._reader, "failure", None), SequenceLostError
+        )
         self.close()
         self._endpoint, self._attached_s = endpoint, self._clock.monotonic_s()
-        self.next_seq = self._on_attach(self.next_seq)
+        self.next_seq = self._begin(self.next_seq, is_unsure=is_unsure)
         if endpoint is None:
-            self._reader = open_reader(self._uri, self.next_seq)
+            self._reader = open_reader(self._store, self.next_seq)
             return
         epoch, address = endpoint
-        self._reader = RemoteReader(
-            address,
-            self._secret,
-            self._stream,
-            epoch,
-            self.next_seq,
-            store=self._uri,
-            on_change=self._wake,
+        self._reader = self._wiring.read_remote(
+            address, self._secret, self._stream, epoch, self.next_seq, self._store, self._wake
         )
+
+    def _begin(self, seq: int, *, is_unsure: bool) -> int:
+        """Where to begin to read; asked again if that was collected meanwhile."""
+        begin = self._on_attach(seq)
+        while is_unsure and begin < (first_seq := first_kept(self._store)):
+            before, begin = begin, self._on_attach(seq)
+            if begin == before:
+                raise OutputCollectedError(self._stream, seq, first_seq)
+        return begin
+
+
+def first_kept(store: BlobStore) -> int:
+    """Where a stream begins that users read; 0 if nothing was collected of it."""
+    return DurableLog(store, store.uri).mark
 
 
 def _is_end(items: Items) -> bool:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from jobmanager.delivery.output_tap import LOOK_INTERVAL_S
-from rstream.clock import SystemClock
 from rstream.errors import OperatingError, StreamEngineError
 from rvertex.sinks.errors import (
     DeliveryBegunError,
@@ -28,13 +27,14 @@ from rvertex.sinks.errors import (
 from rvertex.sinks.protocol import DeliveryProgress
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
 
     from jobmanager.delivery.checked_output import CheckedOutput
     from jobmanager.delivery.claim import DeliveryClaim
     from jobmanager.delivery.clean_rows import CleanRows
+    from jobmanager.delivery.wiring import Signal
     from rstream import Items
+    from rstream.clock import Clock
     from rvertex.sinks.limits import DeliveryLimits
     from rvertex.sinks.protocol import Destination
 
@@ -82,7 +82,8 @@ class PartitionDelivery:
         rows: CleanRows,
         claim: DeliveryClaim,
         has_ended: Callable[[], bool],
-        wake: threading.Event,
+        wake: Signal,
+        clock: Clock,
         limits: DeliveryLimits,
         start_seq: int = 0,
     ) -> None:
@@ -96,7 +97,7 @@ class PartitionDelivery:
         self._wake = wake
         self._limits = limits
         self._start_seq = start_seq
-        self._clock = SystemClock()
+        self._clock = clock
         self._is_stopped = False
         self._destination: Destination | None = None
         #: Rows written since the last commit, and when that began (monotonic seconds).
@@ -153,13 +154,14 @@ class PartitionDelivery:
         found = self._destination.open(self._claim.epoch)
         if not self._claim.is_newest():
             raise DeliveryFencedError(self._label, self._claim.epoch)
+        begins = self._claim.begins(self._start_seq if found is None else 0)
+        if self._start_seq and self._start_seq != begins:
+            raise DeliveryBegunError(self._label, begins if found is None else found.next_seq)
         if found is None:
             if self._claim.has_begun():
                 raise DeliveryForgottenError(self._label)
-            self._output.seek(self._start_seq, None)
+            self._output.seek(begins, None)
         else:
-            if self._start_seq and not self._commits:
-                raise DeliveryBegunError(self._label, found.next_seq)
             self._output.seek(found.next_seq, found.digest)
             self._delivered_seq = found.next_seq
         self._pending_rows = 0
@@ -177,8 +179,10 @@ class PartitionDelivery:
             if self._output.is_over:
                 self._finish()
                 return
-            if items is None and has_ended and not self._pending_rows:
-                break
+            if items is None and has_ended:
+                if self._pending_rows and not self._output.is_checking:
+                    self._commit()
+                break  # what would be checked or delivered never comes
             if items is None:
                 self._wake.wait(wait_s)
         self.state = "stopped"
@@ -193,6 +197,8 @@ class PartitionDelivery:
     def _commit_if_due(self, *, is_idle: bool) -> float:
         """Commit what is due; gives how long there is nothing to do unless there is news."""
         since_s = self._clock.monotonic_s() - self._committed_s
+        if self._output.is_checking:  # the writer was replaced after rows were written
+            return LOOK_INTERVAL_S
         if self._pending_rows:
             interval_s = self._limits.commit_interval_ms / 1e3
             # While there is more to read it goes into the same commit: a tail gives small pieces,
@@ -210,13 +216,11 @@ class PartitionDelivery:
         limits = self._limits
         if self._is_ahead():
             return since_s >= limits.progress_interval_s
-        is_kept = self._commits > 0 and not self._output.is_checking
-        return is_kept and since_s >= limits.reminder_interval_s
+        return self._commits > 0 and since_s >= limits.reminder_interval_s
 
     def _is_ahead(self) -> bool:
         """Whether more was read than is delivered, though there may be no rows in it."""
-        is_ahead = self._output.next_seq > self._delivered_seq
-        return is_ahead and not self._output.is_checking
+        return self._output.next_seq > self._delivered_seq
 
     def _commit(self) -> None:
         assert self._destination is not None

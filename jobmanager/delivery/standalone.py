@@ -7,26 +7,34 @@ whose process died does not stop it.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.delivery.deliveries import Deliveries
 from jobmanager.delivery.output_tap import Endpoints
+from jobmanager.delivery.positions import tell_position
+from jobmanager.delivery.wiring import ThreadWiring
 from jobmanager.errors import NoDeliveryError
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.root import JobRoot, display_uri
 from jobmanager.storage.shown import shown_status
-from rstream.clock import SystemClock
+from rstream.errors import OperatingError
 from rvertex.messages import Locate
 from rvertex.sinks.limits import DeliveryLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from jobmanager.delivery.wiring import DeliveryWiring
+    from planner.physical.plan import PhysicalPlan
+    from rstream.clock import Clock
     from rvertex.sinks.spec import SinkSpec
 
 #: How often it is looked whether the job still runs, and the caller is told how far it is.
 TICK_S = 0.5
+#: How often it tells its position to the job, which keeps what it still needs.
+TELL_EVERY_S = 5.0
 
 
 def deliver(
@@ -55,26 +63,67 @@ def deliver(
     specs = tuple(destinations) or (() if plan is None else plan.deliveries)
     if plan is None or not specs:
         raise NoDeliveryError(display_uri(job_root.uri))
+    return deliver_plan(
+        plan,
+        specs,
+        job_root,
+        settings["id"],
+        start_seq=start_seq,
+        limits=limits or DeliveryLimits(),
+        on_rows=on_rows,
+        is_cancelled=is_cancelled,
+        wiring=ThreadWiring(),
+    )
+
+
+def deliver_plan(
+    plan: PhysicalPlan,
+    specs: Sequence[SinkSpec],
+    root: JobRoot,
+    job_id: str,
+    *,
+    start_seq: int,
+    limits: DeliveryLimits,
+    on_rows: Callable[[list[dict[str, Any]]], None],
+    is_cancelled: Callable[[], bool],
+    wiring: DeliveryWiring,
+) -> list[dict[str, Any]]:
+    """As :func:`deliver`, of the job in ``root``, whose plan is known."""
     endpoints, is_written = Endpoints(), threading.Event()
-    for vertex in set(plan.writers().values()):
+    for vertex in sorted(set(plan.writers().values())):
         endpoints.note(Locate(vertex, 1, ()))
     deliveries = Deliveries(
         specs,
         plan,
-        job_id=settings["id"],
-        store=job_root.store,
+        job_id=job_id,
+        store=root.store,
         endpoints=endpoints,
         secret="",
         has_ended=is_written.is_set,
-        limits=limits or DeliveryLimits(),
+        limits=limits,
         start_seq=start_seq,
+        wiring=wiring,
     )
+    told_s = _tell(root, deliveries, wiring.clock)
     deliveries.start()
-    clock = SystemClock()
     while not deliveries.wait(TICK_S):  # until all are done
-        if shown_status(job_root, clock.now_us())["state"] not in OPEN_STATES:
-            is_written.set()
+        with contextlib.suppress(OperatingError):  # a store that is away is looked at again
+            if shown_status(root, wiring.clock.now_us())["state"] not in OPEN_STATES:
+                is_written.set()
         if is_cancelled():
             deliveries.stop()
+        if wiring.clock.monotonic_s() >= told_s + TELL_EVERY_S:
+            told_s = _tell(root, deliveries, wiring.clock)
         on_rows(deliveries.rows())
+    _tell(root, deliveries, wiring.clock)
     return deliveries.rows()
+
+
+def _tell(root: JobRoot, deliveries: Deliveries, clock: Clock) -> float:
+    """Tell how far they are; gives when."""
+    for row in deliveries.rows():
+        with contextlib.suppress(OperatingError):  # told again soon
+            tell_position(
+                root.store, row["delivery"], row["partition"], row["delivered_seq"], clock.now_us()
+            )
+    return clock.monotonic_s()

@@ -39,6 +39,7 @@ from jobmanager.state.messages import (
     HostLost,
     JobResumed,
     JobStarted,
+    OutputObsolete,
     OutputWhole,
     Record,
     Refuse,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rstream.log.background import Background
     from rvertex.host.executor import Executor
+    from rvertex.messages import Mark
 
 _log = logging.getLogger(__name__)
 #: Work that keeps the driver from listening for longer than this is not the hosts' silence.
@@ -128,6 +130,11 @@ class Driver:
         self._is_resumed = False
         self._keeper = RootKeeper(root, self._log, config, clock, pause, self._write_status)
 
+    @property
+    def works_up(self) -> bool:
+        """Whether the job stops by itself once it has worked up what is there."""
+        return self._config.at_end == "stop"
+
     def cancel(self) -> None:
         """Ask for the end of the job; from any thread."""
         self._notices.put(CancelRequested())
@@ -139,6 +146,10 @@ class Driver:
     def stop(self) -> None:
         """Ask the job to stop with its state kept; from any thread."""
         self._notices.put(StopRequested())
+
+    def collect_output(self, marks: tuple[Mark, ...]) -> None:
+        """Nobody needs what lies below the marks; from any thread."""
+        self._notices.put(OutputObsolete(marks))
 
     def run(self, *, resumed: bool) -> None:
         """Start (or take over) the job and serve it until it has ended."""

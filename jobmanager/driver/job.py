@@ -1,59 +1,37 @@
-"""Running queries: :func:`run`, :func:`resume`, and the :class:`Job` they give.
-
-This is the composition root: the only place where a plan, an executor, a root and a driver meet.
-"""
+"""The :class:`Job` that users hold: a driver in a thread of this process, its status, its end."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-import time
-import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
-from jobmanager.config import JobConfig
+from jobmanager.delivery.answer import Answer
 from jobmanager.delivery.output_tap import Endpoints
-from jobmanager.driver.driver import Driver
-from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_for_job
+from jobmanager.delivery.publishing import publish
 from jobmanager.driver.finishing import check_can_finish
-from jobmanager.driver.job_deliveries import JobDeliveries
-from jobmanager.driver.notes import FINISHED, Notes, warn_of
+from jobmanager.driver.notes import Notes
+from jobmanager.driver.report import status_html
 from jobmanager.driver.subscription import Subscription
-from jobmanager.errors import JobFailedError, OutputTakenError, as_job_failure
-from jobmanager.manager.manager import JobManager
-from jobmanager.options import (
-    RunOptions,
-    applied,
-    configured,
-    merged,
-    planned,
-    recorded,
-)
-from jobmanager.state.topology import Topology
-from jobmanager.storage.output_check import OutputCheck
-from jobmanager.storage.output_claim import (
-    claim_output,
-    complete_output,
-    is_complete,
-)
-from jobmanager.storage.ownership import give_back, owned
-from jobmanager.storage.places import plan_at_absolute_paths, unplaced
-from jobmanager.storage.query_file import changed_note
-from jobmanager.storage.root import JobRoot, display_uri
-from planner import Query, Stream
-from planner.physical.lower import lower
+from jobmanager.errors import JobFailedError, as_job_failure
+from jobmanager.storage.output_claim import complete_output, tidy_output
+from jobmanager.storage.ownership import give_back
+from jobmanager.storage.root import display_uri
 from rstream.clock import SystemClock
-from rstream.errors import OperatingError, StreamEngineError, UsageError
+from rstream.errors import OperatingError
 
 if TYPE_CHECKING:
-    from jobmanager.storage.query_file import QueryFile
-    from planner.cost.options import Parallelism
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from jobmanager.driver.driver import Driver
+    from jobmanager.driver.job_deliveries import JobDeliveries
+    from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
-    from rvertex.host.executor import Executor
 
 StatusCallback = Callable[[dict[str, Any]], None]
-DEFAULT_JOBS_FOLDER = "streamscope-jobs"
 #: An interrupt that arrives just as a wait begins is noticed when that ends.
 _WAIT_SLICE_S = 0.5
 
@@ -67,13 +45,14 @@ class Job:
         plan: PhysicalPlan,
         on_status: StatusCallback | None,
         *,
+        job_id: str,
         status: dict[str, Any] | None = None,
         created_s: float = 0.0,
         notes: Notes | None = None,
     ) -> None:
         self.root = display_uri(root.uri)
         self.plan = plan
-        self._root = root
+        self._root, self._job_id = root, job_id
         self._on_status = on_status
         self._status = status or {"job": root.name, "state": "starting", "error": ""}
         self._notes = (notes or Notes()).to_json()
@@ -94,6 +73,10 @@ class Job:
     def output(self) -> str:
         """The folder of the answer."""
         return display_uri(self.plan.output)
+
+    def _repr_html_(self) -> str:
+        """The status, as notebooks show it."""
+        return status_html(self.status())
 
     def status(self) -> dict[str, Any]:
         """The latest status; see ``jobmanager status``."""
@@ -125,14 +108,14 @@ class Job:
     def subscribe(
         self, *, start: Mapping[int, int] | None = None, progress: bool = False
     ) -> Subscription:
-        """The output as it becomes visible, from the first event on: an iterator of Arrow batches.
+        """The output as it becomes visible, from what is kept on: an iterator of Arrow batches.
 
         It goes on through failures without gap or repeat, and ends with the job; of a job that has
         ended it gives what is durable. ``start``: by partition, the seq to begin with
         (``positions`` of an earlier subscription). ``progress``: CTIs too.
         """
         driver = self._driver
-        return Subscription(
+        found = Subscription(
             self.plan,
             endpoints=Endpoints() if driver is None else driver.endpoints,
             secret="" if driver is None else driver.secret,
@@ -141,6 +124,41 @@ class Job:
             start=start or {},
             progress=progress,
         )
+        if self._deliveries is not None:
+            self._deliveries.keep_for(found)
+        return found
+
+    def to_batches(self, *, wait: bool = True) -> Iterator[pa.RecordBatch]:
+        """The answer in pieces that are read as they are asked for; see :meth:`to_arrow`."""
+        return self._answer(wait=wait).batches()
+
+    def to_arrow(self, *, wait: bool = True) -> pa.Table:
+        """The answer as a table, with the columns and rows of :meth:`Stream.to_parquet`.
+
+        It waits until the job has ended. ``wait=False``: what is durable by now, of a job that runs
+        a little more with each call. Rows are those of one partition after the other.
+
+        Raises:
+            JobFailedError: the job has failed.
+        """
+        return self._answer(wait=wait).to_arrow()
+
+    def to_pandas(self, *, wait: bool = True) -> Any:
+        """The answer as a DataFrame of pandas; see :meth:`to_arrow`."""
+        return self._answer(wait=wait).to_pandas()
+
+    def to_polars(self, *, wait: bool = True) -> Any:
+        """The answer as a DataFrame of Polars; see :meth:`to_arrow`."""
+        return self._answer(wait=wait).to_polars()
+
+    def to_spark(self, *, wait: bool = True) -> Any:
+        """The answer as a DataFrame of the Spark session that is active; see :meth:`to_arrow`."""
+        return self._answer(wait=wait).to_spark()
+
+    def _answer(self, *, wait: bool) -> Answer:
+        if wait:
+            self.wait()
+        return Answer(self.plan)
 
     def wait(self, timeout_s: float | None = None) -> dict[str, Any]:
         """Wait until the job has ended and give its last status.
@@ -165,7 +183,7 @@ class Job:
             try:
                 deliveries.start()
                 driver.run(resumed=resumed)
-                self._finish(deliveries)
+                self._finish(driver, deliveries)
             except BaseException as error:
                 self._crash = error
                 self._status = {**self._status, "state": "failed", "error": str(error)}
@@ -199,10 +217,14 @@ class Job:
             self._on_status(self.status())
         self._root.write_status(self._status)
 
-    def _finish(self, deliveries: JobDeliveries) -> None:
+    def _finish(self, driver: Driver, deliveries: JobDeliveries) -> None:
         if self._computed["state"] == "finished":
             complete_output(self.plan, self._status)
+            publish(self.plan, self._job_id)
             deliveries.finish(self._report_again)
+        elif self._computed["state"] == "stopped" and driver.works_up:
+            tidy_output(self.plan)
+            deliveries.drain(self._report_again)
         else:
             deliveries.stop()
         if self.plan.deliveries:
@@ -217,178 +239,3 @@ class Job:
         with contextlib.suppress(OperatingError):  # the next tick, or resume, tries again
             self._root.check_owner()
             self._take_status({**self._computed, "written_us": self._clock.now_us()})
-
-
-def run(
-    query: Query | Stream,
-    *,
-    root: str | None = None,
-    executor: ExecutorName = "spark",
-    master: str | None = None,
-    parallelism: Parallelism | None = None,
-    hosts: int | None = None,
-    paced: float | None = None,
-    config: JobConfig | None = None,
-    on_status: StatusCallback | None = None,
-    query_file: QueryFile | None = None,
-    **options: Unpack[RunOptions],
-) -> Job:
-    """Start a job and return at once.
-
-    ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new
-    one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage;
-    "auto": per stage what the cost model recommends, which follows from the data alone. ``master``:
-    without it, that of the active SparkContext, of spark-submit, or of Spark's configuration.
-    ``paced``: replay the sources this many times faster than real time. ``options``: how it
-    recovers, checks and remembers (:class:`jobmanager.options.RunOptions`). ``query_file``: where
-    the query was read from; ``resume`` says if the file has changed since.
-
-    Raises:
-        UsageError: what is wrong with the query, the root or the output, before anything runs.
-    """
-    config = applied(configured(config or JobConfig(), parallelism, hosts, paced), options)
-    job_root = JobRoot(root or f"{DEFAULT_JOBS_FOLDER}/{_fresh_name()}")
-    check_executor(executor, job_root.uri)
-    query = _query_of(query)
-    clock, job_id = SystemClock(), uuid.uuid4().hex
-    created_s, now_us = clock.monotonic_s(), clock.now_us()
-    if not config.host.fsync:
-        job_root.without_fsync()
-    job_root.check_free(now_us)
-    plan = _lowered(query, job_root, config)
-    plan = planned(plan, options, is_new=True)
-    try:
-        runner = open_for_job(plan, executor, master, config, job_id)
-    except OutputTakenError:
-        job_root.check_free(now_us)  # it may be another run of this root that was faster
-        raise
-    settings = {
-        "job": job_root.name,
-        "id": job_id,
-        "created_us": now_us,
-        "parallelism": config.parallelism,
-        "executor": executor,
-        "master": master_of(runner, master),
-        "paced": config.host.pace or None,
-        "options": recorded(options),
-        "output": unplaced(plan.output, plan.root),
-        "plan": plan.plan_hash,
-        "query_file": None if query_file is None else query_file.to_json(),
-    }
-    with owned(job_root):
-        job_root.create(query, settings, now_us=now_us)
-        job = Job(job_root, plan, on_status, created_s=created_s, notes=Notes(plan.notes))
-        return _launch(job, runner, config, job_id, resumed=False)
-
-
-def resume(
-    root: str,
-    *,
-    executor: ExecutorName | None = None,
-    master: str | None = None,
-    hosts: int | None = None,
-    config: JobConfig | None = None,
-    on_status: StatusCallback | None = None,
-    trust: bool = False,
-    accept_changed_inputs: bool = False,
-    **options: Unpack[RunOptions],
-) -> Job:
-    """Go on with a job that was stopped, cancelled, failed, or lost its job manager.
-
-    A job that has finished stays as it is; nothing is started for it. It goes on with the query as
-    it was when it began, and with the input files of its plan: one that has changed since is
-    refused, unless you ``accept_changed_inputs``, as you have only mended rows that it could not
-    read. ``trust``: run the code in the root though others may have written there.
-
-    Raises:
-        NoJobError: the root holds no job.
-        UntrustedRootError: others may have written there.
-        BrokenFileError: a file that is needed is gone or broken.
-        JobFormatError: it holds one of another version.
-        JobRunningError: a live job manager works on it.
-    """
-    job_root = JobRoot(root, trust=trust)
-    job_root.check_trusted()
-    settings = job_root.readable_settings()
-    config = configured(config or JobConfig(), settings["parallelism"], hosts, settings["paced"])
-    options = merged(settings.get("options", {}), options)
-    config = applied(config, options)
-    if not config.host.fsync:
-        job_root.without_fsync()
-    check_executor(executor or settings["executor"], job_root.uri)
-    file_note = changed_note(settings.get("query_file"))
-    if (finished := _finished(job_root, file_note)) is not None:
-        return finished
-    created_s, job_id = SystemClock().monotonic_s(), settings["id"]
-    with owned(job_root):
-        for request in job_root.requests():
-            job_root.forget_request(request)
-        try:
-            plan = job_root.read_plan()
-            has_started = plan is not None
-            notes: tuple[str, ...] = ()
-            if plan is None:
-                plan = _lowered(job_root.read_query(), job_root, config)
-            else:
-                plan, notes = job_root.with_inputs(plan, accepts_changes=accept_changed_inputs)
-            plan = planned(plan, options, is_new=not has_started)
-            name, old = executor or settings["executor"], settings["master"]
-            runner = open_for_job(plan, name, master, config, job_id, old, has_claimed=has_started)
-        except StreamEngineError as error:
-            job_root.record_failure(str(error), SystemClock().now_us())
-            raise
-        told = Notes((*plan.notes, *notes), file_note)
-        job = Job(job_root, plan, on_status, created_s=created_s, notes=told)
-        return _launch(job, runner, config, job_id, resumed=has_started)
-
-
-def _query_of(given: Query | Stream) -> Query:
-    query = given.to_parquet() if isinstance(given, Stream) else given
-    if not isinstance(query, Query):
-        raise UsageError(f"run() takes a Query or a Stream, not {given!r}")
-    return query
-
-
-def _lowered(query: Query, root: JobRoot, config: JobConfig) -> PhysicalPlan:
-    uri, is_paced = display_uri(root.uri), config.host.pace > 0
-    plan = lower(query, root=uri, parallelism=config.parallelism, is_paced=is_paced)
-    return plan_at_absolute_paths(plan)
-
-
-def _finished(root: JobRoot, file_note: str | None) -> Job | None:
-    """The job if it has finished, and its output is marked as complete and still is."""
-    status, plan = root.read_status(), root.read_plan()
-    if plan is None or status.get("state") != "finished" or not is_complete(plan.output):
-        return None
-    if not OutputCheck(plan).is_intact():
-        return None
-    notes = Notes((*plan.notes, FINISHED), file_note)
-    return Job(root, plan, None, status=status, notes=notes)
-
-
-def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resumed: bool) -> Job:
-    try:
-        claim_output(job.plan.output, job.root, job_id, has_claimed=resumed)
-        if not resumed:
-            job._root.write_plan(job.plan)  # from here on the root holds a job that has started
-        driver = Driver(
-            root=job._root,
-            manager=JobManager(Topology(job.plan.vertices), config, checks_output=True),
-            executor=runner,
-            config=config,
-            clock=SystemClock(),
-            on_status=job._take_status,
-            check_outputs=OutputCheck(job.plan),
-        )
-        deliveries = JobDeliveries(job.plan, job._root, job_id, driver, config)
-    except StreamEngineError as error:
-        job._root.record_failure(str(error), SystemClock().now_us())
-        raise
-    if job._on_status is None:
-        warn_of(job._notes["notes"])  # may raise, so nothing runs yet
-    job._start(driver, deliveries, resumed=resumed)
-    return job
-
-
-def _fresh_name() -> str:
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"

@@ -8,15 +8,19 @@ where the destinations say.
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.delivery.deliveries import Deliveries
+from jobmanager.delivery.retention import OutputRetention
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobmanager.config import JobConfig
+    from jobmanager.delivery.wiring import DeliveryWiring
     from jobmanager.driver.driver import Driver
+    from jobmanager.driver.subscription import Subscription
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
 
@@ -25,11 +29,19 @@ class JobDeliveries:
     """The deliveries of one driver; none is there if the plan names none."""
 
     def __init__(
-        self, plan: PhysicalPlan, root: JobRoot, job_id: str, driver: Driver, config: JobConfig
+        self,
+        plan: PhysicalPlan,
+        root: JobRoot,
+        job_id: str,
+        driver: Driver,
+        config: JobConfig,
+        wiring: DeliveryWiring | None = None,
     ) -> None:
         self._plan, self._config = plan, config
         self._is_written = threading.Event()
         self._is_cancelled = threading.Event()
+        #: The job has stopped, and what it has written by then is being delivered.
+        self._drains = False
         #: By partition the greatest seq that was reported of the output.
         self._ends = dict.fromkeys(range(len(plan.sink_streams())), 0)
         self._deliveries = Deliveries(
@@ -41,11 +53,29 @@ class JobDeliveries:
             secret=driver.secret,
             has_ended=self._is_written.is_set,
             limits=config.delivery,
+            wiring=wiring,
+        )
+        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
+        self._retention = OutputRetention(
+            plan, root.store, config, needed=self._needed, tell=driver.collect_output
         )
 
     def start(self) -> None:
         """Start them; they wait for the output."""
         self._deliveries.start()
+        self._retention.start()
+
+    def keep_for(self, subscription: Subscription) -> None:
+        """Collect nothing that it has not read, as long as it is open."""
+        self._subscriptions.add(subscription)
+
+    def _needed(self) -> dict[int, int]:
+        """By partition the least seq that a delivery or a subscription of this process needs."""
+        found = self._deliveries.positions()
+        for subscription in list(self._subscriptions):
+            positions = subscription.positions if subscription.is_open else {}
+            found |= {k: min(seq, found.get(k, seq)) for k, seq in positions.items()}
+        return found
 
     def cancel(self) -> None:
         """Have :meth:`finish` end soon; from any thread."""
@@ -60,28 +90,36 @@ class JobDeliveries:
                 self._deliveries.stop()
             report()
 
+    def drain(self, report: Callable[[], None]) -> None:
+        """Wait until all is delivered of an output that is not complete, and goes on later."""
+        self._drains = True
+        self.finish(report)
+
     def stop(self) -> None:
         """End them: the output will not be complete."""
         self._is_written.set()
+        self._retention.stop()
         self._deliveries.stop()
         self._deliveries.wait(self._config.delivery.stop_wait_s)
 
     def view(self, status: dict[str, Any]) -> dict[str, Any]:
         """What of the driver's ``status`` is otherwise because of them, and their rows."""
+        kept = self._retention.rows()
+        told = {"kept": kept} if kept else {}
         if not self._plan.deliveries:
-            return {}
+            return told
         self._note_ends(status)
         rows = [{**row, "lag_items": self._lag(row)} for row in self._deliveries.rows()]
-        return {"deliveries": rows, **self._state(status["state"])}
+        return {"deliveries": rows, **told, **self._state(status["state"])}
 
     def _state(self, state: str) -> dict[str, str]:
-        if state != "finished":
+        if state != "finished" and not (state == "stopped" and self._drains):
             return {}
         if not self._deliveries.is_done:
             return {"state": "running"}
         if self._is_cancelled.is_set():
             return {"state": "cancelled"}
-        failures = self._deliveries.failures()
+        failures = self._deliveries.failures(but_stopped=self._drains)
         return {"state": "failed", "error": "; ".join(failures)} if failures else {}
 
     def _lag(self, row: dict[str, Any]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.durations import format_us
+from rvertex.sources.files import SEVERAL
 from rvertex.vertex.lateness_counts import LatenessCounts
 
 if TYPE_CHECKING:
@@ -33,10 +34,28 @@ def late_sources(vertices: Iterable[VertexState]) -> list[dict[str, Any]]:
     return [_source(stage, rows) for stage, rows in stages.items() if _late(rows)]
 
 
+def bad_sources(vertices: Iterable[VertexState]) -> list[dict[str, Any]]:
+    """For each source with bad rows: how many, and what became of them. Only JSON types."""
+    stages: dict[str, list[VertexState]] = {}
+    for vertex in vertices:
+        if vertex.counts.bad_rows:
+            stages.setdefault(vertex.shape.stage, []).append(vertex)
+    found = []
+    for stage, rows in stages.items():
+        spec = rows[0].shape.source
+        assert spec is not None, stage
+        bad = sum(v.counts.bad_rows for v in rows)
+        good = sum(v.counts.events_in for v in rows)
+        where = {"source": stage, "path": _path(spec)}
+        found.append({**where, "rows": good + bad, "bad": bad, "policy": spec.on_bad_row})
+    return found
+
+
 def lost_lines(status: dict[str, Any]) -> list[str]:
     """What to tell a person at the end, a line for each source and each reason."""
     root = status.get("root", "")
     lines = [_late_line(found, root) for found in status.get("late", [])]
+    lines += [_bad_line(found, root) for found in status.get("bad", [])]
     poisoned = status.get("poisoned_events", 0)
     if poisoned:
         lines.append(
@@ -60,7 +79,7 @@ def _source(stage: str, vertices: list[VertexState]) -> dict[str, Any]:
     late_max = rows * _LATE_PERCENT // 100
     return {
         "source": stage,
-        "path": spec.shown if spec.log is not None else spec.path,
+        "path": _path(spec),
         "is_live": spec.log is not None,
         "rows": rows,
         "late": late,
@@ -88,6 +107,22 @@ def _late_line(found: dict[str, Any], root: str) -> str:
         f"({found['source']}) came later than delay={found['delay']} allows and were "
         f'{became[found["policy"]]}; delay="{format_us(found["delay_for_all_us"])}" would have '
         f"kept all{most}{hint}"
+    )
+
+
+def _path(spec: SourceSpec) -> str:
+    return spec.shown if spec.log is not None or SEVERAL in spec.path else spec.path
+
+
+def _bad_line(found: dict[str, Any], root: str) -> str:
+    kept = ""
+    if found["policy"] == "dead_letter" and root:
+        kept = f"; jobmanager.read_dead_letters({root!r}, {found['source']!r}) has them"
+    elif found["policy"] == "skip":
+        kept = '; on_bad_row="dead_letter" keeps them, with the reasons'
+    return (
+        f"bad rows: {found['bad']:,} of {found['rows']:,} rows of {found['path']} "
+        f"({found['source']}) could not be read as events and were left out{kept}"
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.log_report import held_back_by, logs_of
-from jobmanager.driver.lost_rows import late_sources
+from jobmanager.driver.lost_rows import bad_sources, late_sources, lost_lines
 from jobmanager.manager.hosts import drain_refusals
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.records import HostState
@@ -53,6 +54,8 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "events_out": sum(v.counts.events_out for v in states if v.shape.is_sink),
         "late_events": sum(v.counts.late_events for v in states),
         "late": late_sources(states),
+        "bad_rows": sum(v.counts.bad_rows for v in states),
+        "bad": bad_sources(states),
         "poisoned_events": sum(v.counts.poisoned_events for v in states),
         "restarts": sum(v.restarts for v in states),
         "output_digest": output_digest(manager),
@@ -95,6 +98,7 @@ def _vertex(manager: JobManager, vertex: VertexState, newest_us: int) -> dict[st
         "events_in": vertex.counts.events_in,
         "events_out": vertex.counts.events_out,
         "late_events": vertex.counts.late_events,
+        "bad_rows": vertex.counts.bad_rows,
         "poisoned_events": vertex.counts.poisoned_events,
         "cti_us": vertex.cti,
         "cti_lag_s": _lag_s(vertex, newest_us),
@@ -171,3 +175,20 @@ def _host(
         "address": host.address,
         "cannot_drain": why_not(host) if is_open else "the job has ended",
     }
+
+
+def status_html(status: dict[str, Any]) -> str:
+    """A status as a table for notebooks: the job, then its vertices."""
+    title = f"{status.get('job', '')}: {status['state']}"
+    error = f"<p>{escape(status['error'])}</p>" if status.get("error") else ""
+    about = "".join(f"<li>{escape(line)}</li>" for line in lost_lines(status))
+    keys = ("vertex", "state", "events_in", "events_out", "late_events", "bad_rows")
+    rows = [[str(v.get(key, "")) for key in keys] for v in status.get("vertices", ())]
+    cells = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+    head = "".join(f"<th>{key.replace('_', ' ')}</th>" for key in keys)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    place = escape(str(status.get("root", "")))
+    return (
+        f"<b>{escape(title)}</b> <code>{place}</code>{error}"
+        f"<table><tr>{head}</tr>{body}</table><ul>{about}</ul>"
+    )

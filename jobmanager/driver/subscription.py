@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import pyarrow as pa
 
-from jobmanager.delivery.output_tap import LOOK_INTERVAL_S, OutputTap
+from jobmanager.delivery.output_tap import LOOK_INTERVAL_S, OutputTap, first_kept
+from jobmanager.delivery.wiring import ThreadWiring
 from rstream.items.batch import EVENT, KIND, SEQ, kinds
 
 if TYPE_CHECKING:
@@ -50,10 +51,17 @@ class Subscription:
         progress: bool,
     ) -> None:
         self._wake = threading.Event()
-        writers = plan.writers()
+        writers, wiring = plan.writers(), ThreadWiring()
         self._taps = [
             OutputTap(
-                writers[stream], stream, uri, start.get(k, 0), endpoints, secret, self._wake.set
+                writers[stream],
+                stream,
+                uri,
+                first_kept(wiring.open_store(uri)) if k not in start else start[k],
+                endpoints,
+                secret,
+                self._wake.set,
+                wiring,
             )
             for k, (stream, uri) in enumerate(plan.sink_streams())
         ]
@@ -62,6 +70,7 @@ class Subscription:
         self._raise_failure = raise_failure
         self._progress = progress
         self._turn = 0
+        self.is_open = True
         endpoints.listen(id(self), self._wake.set)
 
     @property
@@ -95,6 +104,7 @@ class Subscription:
 
     def close(self) -> None:
         """Stop reading."""
+        self.is_open = False
         self._endpoints.listen(id(self), None)
         for tap in self._taps:
             tap.close()

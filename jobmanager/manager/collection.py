@@ -73,6 +73,11 @@ def release_volatile(job: JobState, vertices: Iterable[str]) -> None:
     _tell_marks(job, marks)
 
 
+def output_obsolete(job: JobState, marks: Iterable[Mark]) -> None:
+    """Have the writers of the answer and of side outputs collect what retention does not hold."""
+    _tell_marks(job, {mark.stream: mark.seq for mark in marks if mark.seq})
+
+
 def _tell_marks(job: JobState, marks: dict[str, int]) -> None:
     """Tell every instance that has such a stream in memory, once."""
     told: dict[int, list[Mark]] = {}

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from jobmanager.errors import NotDeterministicError
 from jobmanager.manager.live import tell_end
 from jobmanager.state.job_state import US_PER_S
+from jobmanager.state.messages import Feed
 from jobmanager.state.placement import slots_for_restart
 from jobmanager.state.records import InstanceState, count_recent
 from jobmanager.state.recovery import plan_restarts
 from rstream.types import MIN_TIME
-from rvertex.messages import Endpoint, Locate, StartVertex, StopVertex
+from rvertex.messages import Endpoint, Locate, StartVertex, StopVertex, VertexFinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from jobmanager.state.job_state import JobState
     from jobmanager.state.records import HostState, VertexState
     from jobmanager.state.tracker import CheckpointRef
-    from rvertex.messages import VertexFailed, VertexFinished, VertexStarted
+    from rvertex.messages import VertexFailed, VertexStarted
 
 # ---- opening
 
@@ -60,10 +61,27 @@ def order(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
     instance.state, instance.host = "starting", host.name
     name, epoch, slots = vertex.shape.id, instance.epoch, vertex.shape.recovery.replicas
     _locate_inputs(job, vertex, host)
+    slot, consumed = instance.checkpoint_slot, _consumed(job, vertex)
     job.tell(
         host.name,
-        StartVertex(host.name, name, epoch, instance.checkpoint, instance.checkpoint_slot, slots),
+        StartVertex(host.name, name, epoch, instance.checkpoint, slot, slots, consumed),
     )
+
+
+def _consumed(job: JobState, vertex: VertexState) -> tuple[int, ...]:
+    """By output of a live source, up to where its reader is known to have consumed it."""
+    if not vertex.shape.log_partitions:
+        return ()
+    found = []
+    for stream in vertex.shape.outputs:
+        reader = stream.reader
+        if reader is None:
+            found.append(0)
+            continue
+        seqs = [ref.inputs[reader.index] for ref in job.tracker.refs(reader.vertex)]
+        live = job.vertices[reader.vertex].instances
+        found.append(max(*seqs, *(i.consumed[reader.index] for i in live), 0))
+    return tuple(found)
 
 
 def restart(job: JobState, lost: Iterable[str]) -> None:
@@ -149,6 +167,7 @@ def stop(job: JobState, vertex: VertexState, instance: InstanceState, *, flush: 
         name = vertex.shape.id
         job.tell(instance.host, StopVertex(instance.host, name, instance.epoch, flush))
     remove(vertex, instance)
+    _say_that_it_has_finished(job, vertex)
 
 
 def lose_slot(job: JobState, slot: int) -> None:
@@ -163,6 +182,21 @@ def lose_slot(job: JobState, slot: int) -> None:
     for vertex in hit:
         if vertex not in dead:
             publish(job, vertex)
+            _say_that_it_has_finished(job, vertex)
+
+
+def _say_that_it_has_finished(job: JobState, vertex: VertexState) -> None:
+    """The instance that was to write again what was lost is gone, and all others had finished.
+
+    Nobody else would say so, and nobody can join them. A successor learns it from the log. What a
+    reader still lacks it asks for again.
+    """
+    is_over = bool(vertex.instances) and all(i.state == "finished" for i in vertex.instances)
+    if is_over and not vertex.is_finished:
+        name, one = vertex.shape.id, vertex.instances[0]
+        counts, digests = vertex.counts, vertex.digests
+        end = VertexFinished(name, one.epoch, one.consumed, one.outputs, digests, counts)
+        job.out.append(Feed(end))
 
 
 def stop_obsolete(job: JobState) -> None:
@@ -267,6 +301,7 @@ def failed(job: JobState, notice: VertexFailed) -> None:
     if vertex.instances:
         vertex.join_failures += 1
         vertex.due_us = job.now_us + _pause_us(job, vertex.join_failures)
+        _say_that_it_has_finished(job, vertex)
     elif not job.is_retired(name) and notice.family == "store":
         _wait_for_store(job, vertex, notice.message)
     elif not job.is_retired(name):

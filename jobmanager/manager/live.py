@@ -1,4 +1,4 @@
-"""Live sources: leases of their hosts, and the end of their logs. Pure.
+"""Live sources: leases of their hosts, the end of their logs, and when all of it is done. Pure.
 
 The job manager answers each report of a host that has a source of live logs. The answer names the
 time of the report by the host's own clock: from then on, not from when the answer arrives, the
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobmanager.state.job_state import US_PER_S
+from jobmanager.state.messages import FinishRequested, StopRequested
 from rstream.types import MIN_TIME
 from rvertex.messages import Confirm, EndSource, Reached
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from jobmanager.state.job_state import JobState
     from jobmanager.state.records import InstanceState, VertexState
+    from jobmanager.state.topology import StreamShape
     from rvertex.messages import Progress
 
 
@@ -45,6 +48,56 @@ def tell_end(job: JobState, vertex: VertexState, instance: InstanceState) -> Non
 def is_endless(job: JobState) -> bool:
     """Whether vertices may wait for input for any time."""
     return any(v.shape.is_live and not v.is_finished for v in job.vertices.values())
+
+
+def request_at_end(job: JobState) -> StopRequested | FinishRequested | None:
+    """What a job asks of itself that is to work up what is there, once it has."""
+    if job.config.at_end == "wait" or job.is_finishing or not _has_worked_all_up(job):
+        return None
+    return StopRequested() if job.config.at_end == "stop" else FinishRequested()
+
+
+def _has_worked_all_up(job: JobState) -> bool:
+    """Whether all sources are at their ends, and nobody will do anything more about it.
+
+    A report tells what a vertex had consumed and written at one moment. So if sources are at their
+    ends, and each reader has consumed what its writer had written, what was written is all. What a
+    MERGE holds back for other inputs is never consumed: then it counts that nobody got further.
+    """
+    for vertex in job.vertices.values():
+        if vertex.is_finished:
+            continue
+        leader = vertex.leader
+        if leader is None or leader.state != "running" or not _is_at_end(vertex, leader):
+            return False
+    if all(_has_consumed_all(job, vertex) for vertex in job.vertices.values()):
+        return True
+    is_quiet = job.now_us - job.advanced_us > job.config.stop_lag_s * US_PER_S
+    return is_quiet and not any(host.busy for host in job.hosts)
+
+
+def _is_at_end(vertex: VertexState, leader: InstanceState) -> bool:
+    """Whether it has no source, or one of live logs that it has read."""
+    if not vertex.shape.is_source:
+        return True
+    return bool(leader.logs) and all(log.at_end for log in leader.logs)
+
+
+def _has_consumed_all(job: JobState, vertex: VertexState) -> bool:
+    leader = vertex.leader
+    if vertex.is_finished or vertex.shape.is_source or leader is None:
+        return vertex.is_finished or leader is not None
+    streams = zip(vertex.shape.inputs, leader.consumed, strict=True)
+    return all(seq >= _written(job, stream) for stream, seq in streams)
+
+
+def _written(job: JobState, stream: StreamShape) -> int:
+    """How many items the writer of a stream has written, as far as it was heard."""
+    writer = job.vertices[stream.writer.vertex]
+    if writer.is_finished:
+        return writer.ends[stream.writer.index]
+    leader = writer.leader
+    return 0 if leader is None else leader.outputs[stream.writer.index]
 
 
 def _reached(job: JobState, mine: Sequence[VertexState]) -> tuple[Reached, ...]:

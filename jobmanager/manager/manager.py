@@ -38,6 +38,7 @@ from jobmanager.state.messages import (
     JobResumed,
     JobStarted,
     OutputDamaged,
+    OutputObsolete,
     OutputRestored,
     OutputWhole,
     Record,
@@ -184,6 +185,8 @@ class JobManager:
                 damage.output_lost(job, notice)
             case OutputDamaged():
                 damage.output_damaged(job, notice)
+            case OutputObsolete(marks=marks):
+                collection.output_obsolete(job, marks)
             case OutputRestored():
                 damage.output_restored(job, notice)
             case OutputWhole():
@@ -258,5 +261,7 @@ class JobManager:
         if job.state == STOPPING:
             stopping.check(job)
             return
+        if (request := live.request_at_end(job)) is not None:
+            job.out.append(Feed(request))
         joining.ask_again(job)
         self._stragglers.find(job)

@@ -1,8 +1,8 @@
 """Notices to the job manager and instructions from it.
 
 Notices (past tense) are the only way into :class:`jobmanager.manager.manager.JobManager`,
-instructions (imperative) the only way out. All notices but ``Progress``, ``HostBusy`` and ``Tick``
-are logged.
+instructions (imperative) the only way out. All notices but ``Progress``, ``HostBusy``,
+``OutputObsolete`` and ``Tick`` are logged.
 """
 
 from __future__ import annotations
@@ -177,6 +177,13 @@ class StateCopied:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputObsolete:
+    """Nobody needs what lies below these marks of streams that users read."""
+
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -254,6 +261,7 @@ ShellNotice = (
     | OutputRestored
     | CheckpointsKept
     | StateCopied
+    | OutputObsolete
     | Tick
 )
 Notice = HostNotice | ShellNotice
@@ -263,7 +271,7 @@ Notice = HostNotice | ShellNotice
 class Feed:
     """Hand the job manager's own finding back to it as a notice, so that it is logged."""
 
-    notice: ShellNotice
+    notice: Notice
 
 
 Instruction = StartHost | Tell | Refuse | Feed | Record | DeleteFiles | CheckOutput | EndJob
@@ -273,4 +281,4 @@ LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(
 
 def is_logged(notice: Notice) -> bool:
     """Whether a job manager that takes over must see this notice."""
-    return not isinstance(notice, Progress | HostBusy | Tick)
+    return not isinstance(notice, Progress | HostBusy | OutputObsolete | Tick)

@@ -8,6 +8,7 @@ files.
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,13 @@ from jobmanager.storage.documents import (
 from jobmanager.storage.output_check import SUCCESS
 from rstream.log.overlap import remove_overlap, seal
 from rstream.store.blobs import open_store
-from rstream.store.part_files import place_of
-from rvertex.sources.formats.rstream import CLAIM
+from rstream.store.part_files import place_of, split_part
+from rvertex.sources.formats.rstream import CLAIM, CLAIM_SCHEMA, CLAIM_STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
 
     from planner.physical.plan import PhysicalPlan
 
@@ -63,17 +66,30 @@ def refuse_taken_output(uri: str, job: str, job_id: str, *, has_claimed: bool = 
     return False
 
 
-def claim_output(uri: str, job: str, job_id: str, *, has_claimed: bool = False) -> None:
+def claim_output(
+    uri: str,
+    job: str,
+    job_id: str,
+    *,
+    streams: Sequence[str] = (),
+    columns: pa.Schema | None = None,
+    has_claimed: bool = False,
+) -> None:
     """Claim the folder for ``job`` (its root's uri); a second claim by the same job is fine.
 
-    ``job_id`` tells it from another job that had the same root before.
+    ``job_id`` tells it from another job that had the same root before. ``streams`` (their places)
+    and ``columns`` (payload) are for those who follow the output while it grows.
 
     Raises:
         OutputTakenError, BrokenClaimError: see :func:`refuse_taken_output`.
     """
     if refuse_taken_output(uri, job, job_id, has_claimed=has_claimed):
         return
-    store, claim = open_store(uri), json_document({"job": job, "id": job_id})
+    said: dict[str, Any] = {"job": job, "id": job_id}
+    if columns is not None:
+        said[CLAIM_STREAMS] = [split_part(stream)[1] for stream in streams]
+        said[CLAIM_SCHEMA] = base64.b64encode(columns.serialize().to_pybytes()).decode()
+    store, claim = open_store(uri), json_document(said)
     if has_claimed:
         store.put(CLAIM, claim)
     elif not store.put_new(CLAIM, claim):
@@ -87,11 +103,16 @@ def is_complete(uri: str) -> bool:
 
 def complete_output(plan: PhysicalPlan, status: Mapping[str, Any]) -> None:
     """Leave each row of a finished job's streams in one file, and mark the output as complete."""
+    tidy_output(plan)
+    summary = {key: status[key] for key in ("job", "events_out", "output_digest")}
+    mark_success(plan.output, summary, [uri for _, uri in plan.sink_streams()])
+
+
+def tidy_output(plan: PhysicalPlan) -> None:
+    """Leave each row of a job's streams in one file; while nobody writes them."""
     sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
     for _, uri in (*plan.sink_streams(), *sides):
         remove_overlap(uri)
-    summary = {key: status[key] for key in ("job", "events_out", "output_digest")}
-    mark_success(plan.output, summary, [uri for _, uri in plan.sink_streams()])
 
 
 def mark_success(uri: str, summary: dict[str, Any], streams: Sequence[str] = ()) -> None:

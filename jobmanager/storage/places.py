@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.physical.plan import PhysicalPlan
+    from rvertex.sources.spec import SourcePartition
     from rvertex.vertex.spec import VertexSpec
 
 #: Stands for the root; no scheme, so no uri of another place begins with it.
@@ -56,4 +57,14 @@ def _vertex(vertex: VertexSpec, change: Callable[[str], str]) -> VertexSpec:
         vertex,
         inputs=tuple(replace(channel, uri=change(channel.uri)) for channel in vertex.inputs),
         outputs=tuple(replace(e, uris=tuple(map(change, e.uris))) for e in vertex.outputs),
+        source=None if vertex.source is None else _source(vertex.source, change),
     )
+
+
+def _source(source: SourcePartition, change: Callable[[str], str]) -> SourcePartition:
+    """Tables of the caller's, of which the root has a copy, move with it."""
+    if source.spec.given != "copy":
+        return source
+    units = tuple(replace(unit, path=change(unit.path)) for unit in source.units)
+    spec = replace(source.spec, path=change(source.spec.path))
+    return replace(source, spec=spec, units=units)

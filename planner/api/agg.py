@@ -20,9 +20,12 @@ from planner.api.expressions import Expr, call, col, when
 from planner.errors import InvalidPlanError
 from planner.user_code import user_code
 from rstream.items.batch import VS
+from rvertex.aggregates.ranked.top_rows import KINDS, TopOrder
 from rvertex.aggregates.user_defined import Custom
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from rvertex.aggregates.function import Argument
     from rvertex.aggregates.user_defined import UserAggregate
 
@@ -36,6 +39,31 @@ class Agg:
     function: str
     expr: Expr | None
     argument: Argument = None
+    #: The rows themselves are aggregated: what makes the column, given those of the stream.
+    of_rows: Callable[[Sequence[str]], Expr] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """What rows are ordered by, and which way; see :func:`asc` and :func:`desc`."""
+
+    expr: Expr
+    is_descending: bool
+    nulls_first: bool = False
+
+
+#: What may stand where rows are ordered.
+OrderLike = str | Expr | Ordering
+
+
+def asc(column: str | Expr, *, nulls_first: bool = False) -> Ordering:
+    """From the least to the greatest, with nulls at the end unless ``nulls_first``."""
+    return Ordering(col(column) if isinstance(column, str) else column, False, nulls_first)
+
+
+def desc(column: str | Expr, *, nulls_first: bool = False) -> Ordering:
+    """From the greatest to the least, with nulls at the end unless ``nulls_first``."""
+    return Ordering(col(column) if isinstance(column, str) else column, True, nulls_first)
 
 
 def _of(function: str, column: str | Expr, argument: Argument = None) -> Agg:
@@ -138,6 +166,40 @@ def count_distinct(column: str | Expr) -> Agg:
 def top_k(column: str | Expr, k: int) -> Agg:
     """The ``k`` greatest values, greatest first, as a list; all of them if there are fewer."""
     return _of("top_k", column, _int_between("top_k", "k", k, 1, _TOP_MAX))
+
+
+def top_rows(
+    n: int,
+    by: OrderLike | Sequence[OrderLike],
+    *,
+    columns: Sequence[str] | None = None,
+    rank: str = "row_number",
+) -> Agg:
+    """The first ``n`` rows by an order, as a list of structs: ``place``, ``position``, columns.
+
+    ``by``: columns, whose greatest come first, or :func:`asc` and :func:`desc` of them. Rows that
+    are equal in all of it come in the order of the events. ``columns``: those of the rows that are
+    kept; None: all. ``rank="rank"`` takes every row that fewer than ``n`` come before, so also more
+    of equal ones; ``"dense_rank"`` the rows of the ``n`` first distinct values. ``place`` is that
+    rank, from 1 on, and ``position`` numbers the rows of the list.
+    """
+    if rank not in KINDS:
+        raise InvalidPlanError(f"top_rows(rank={rank!r}): there are {', '.join(KINDS)}")
+    several = [by] if isinstance(by, str | Expr | Ordering) else list(by)
+    if not several:
+        raise InvalidPlanError('top_rows(by=...) says what rows are ordered by, as by="price"')
+    orders = [part if isinstance(part, Ordering) else desc(part) for part in several]
+    rows = _int_between("top_rows", "n", n, 1, _TOP_MAX)
+    order = TopOrder(rank, rows, tuple((o.is_descending, o.nulls_first) for o in orders))
+
+    def made(names: Sequence[str]) -> Expr:
+        kept = list(names if columns is None else columns)
+        keys = {f"by{i}": o.expr for i, o in enumerate(orders)}
+        row = call("struct", *(col(name) for name in kept), names=tuple(kept))
+        fields = {**keys, "vs": col(VS), "row": row}
+        return call("struct", *fields.values(), names=tuple(fields))
+
+    return Agg("top_rows", None, str(order), made)
 
 
 def array_agg(column: str | Expr) -> Agg:

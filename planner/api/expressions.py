@@ -244,6 +244,10 @@ class Expr:
             raise InvalidPlanError(f"item({place!r}): a place is a whole number from 0 on")
         return call("item", self, place=place)
 
+    def field(self, name: str_) -> Expr:
+        """The field of a struct; null where the struct is."""
+        return call("field", self, name=name)
+
     @property
     def str(self) -> StringFunctions[Expr]:
         """Functions of strings."""
@@ -302,7 +306,7 @@ def call(function: str, *args: object, **options: OptionValue) -> Expr:
 
 
 def col(name: str) -> Expr:
-    """The column ``name``; ``_vs`` and ``_ve`` are the event's lifetime in int64 microseconds."""
+    """A column, or a field as ``"meta.ua"``; ``_vs`` and ``_ve``: the lifetime in int64 us."""
     if not isinstance(name, str):
         raise InvalidPlanError(f"col() takes the name of a column, not {name!r}")
     return Expr(Column(name))
@@ -344,6 +348,11 @@ def _of_some(function: str, values: tuple[ExprLike, ...]) -> Expr:
     if not values:
         raise InvalidPlanError(f"{function}() takes at least one value")
     return call(function, *values)
+
+
+def struct(**fields: ExprLike) -> Expr:
+    """A struct of these fields."""
+    return call("struct", *fields.values(), names=tuple(fields))
 
 
 def lit_or(value: ExprLike) -> Expr:

@@ -67,9 +67,9 @@ def resolved_columns(
     pairs: list[tuple[str, Node]] = []
     for column in columns:
         if isinstance(column, str):
-            pairs.append((column, resolved(Expr(Column(column)), schema)))
+            pairs.append((_last(column, schema), resolved(Expr(Column(column)), schema)))
         elif isinstance(column, Expr):
-            pairs.append((_name_of(column), resolved(column, schema)))
+            pairs.append((_name_of(column, schema), resolved(column, schema)))
         else:
             raise InvalidPlanError(f"{column!r} is not a column name or an expression")
     pairs += [(name, resolved(value, schema)) for name, value in named.items()]
@@ -134,9 +134,14 @@ def converted(plan: LogicalNode, types: Mapping[str, pa.DataType]) -> LogicalNod
     return Project(plan, tuple((name, cast_to(c, types[name])) for name, c in fields))
 
 
-def _name_of(expr: Expr) -> str:
+def _name_of(expr: Expr, schema: pa.Schema) -> str:
     if expr.name is not None:
         return expr.name
     if isinstance(expr.node, Column):
-        return expr.node.name
+        return _last(expr.node.name, schema)
     raise InvalidPlanError(f"{expr} needs a name: pass it as name=..., or use .alias(...)")
+
+
+def _last(name: str, schema: pa.Schema) -> str:
+    """A column's own name; of a field of a struct, as ``meta.ua``, that of the field."""
+    return name if name in schema.names else name.rpartition(".")[2]

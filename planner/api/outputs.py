@@ -7,17 +7,17 @@ A sink is an rStream with a ``TableForm``: :mod:`rvertex.host.environment` opens
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from planner.api import sinks
 from planner.durations import Duration, positive_duration_us
-from planner.errors import InvalidPlanError
+from planner.errors import InvalidPlanError, UnknownColumnError
 from planner.logical.nodes import LogicalNode, Sink
-from planner.logical.query import Query
+from planner.logical.query import Publishing, Query
 from planner.logical.table_form import DEFAULT, table_form
 from rstream.items.batch import item_schema
 from rvertex.sinks.spec import check_names
-from rvertex.sources.versions import absolute
+from rvertex.sources.versions import absolute, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from rstream.format.table import TableForm
     from rvertex.sinks.spec import KafkaFormat, KafkaMode, PostgresMode, SinkSpec
+
+
+OutputMode = Literal["append", "overwrite", "error"]
 
 
 class Outputs:
@@ -38,6 +41,8 @@ class Outputs:
         self,
         path: str | None = None,
         *,
+        mode: OutputMode = "error",
+        partition_by: str | Sequence[str] = (),
         start: str | None = DEFAULT,
         end: str | None = DEFAULT,
         technical_columns: bool = False,
@@ -50,7 +55,16 @@ class Outputs:
         give other names; None leaves a column out where the rest tells it, as a column ``vs()``
         tells the start and a window of fixed size the end. ``technical_columns``: a row for every
         item instead, CTIs included, with ``_seq, _kind, _vs, _ve``.
+
+        ``mode="error"``: the folder is the job's own, and new. ``mode="append"``: it may have files
+        of others; rows are added while the job runs, each once. ``mode="overwrite"``: when the job
+        has finished, its rows take the place of all that a local folder holds, at once.
+        ``partition_by``: columns whose values name folders (``day=2026-03-01``); a new or replaced
+        local folder gets them when the job has finished.
         """
+        names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        if mode != "error" or names:
+            return self._beside(path, mode, names, start, end, cti_every)
         place = None if path is None else str(path)
         if not technical_columns:
             return self._query(place, cti_every, table_form(self.plan, start, end))
@@ -110,6 +124,43 @@ class Outputs:
     def to_console(self) -> Query:
         """Print the answer where the job manager runs."""
         return self.deliver(sinks.console())
+
+    def _beside(
+        self,
+        path: str | None,
+        mode: OutputMode,
+        names: tuple[str, ...],
+        start: str | None,
+        end: str | None,
+        cti_every: Duration | None,
+    ) -> Query:
+        """The answer in the job's folder, and from there in another one."""
+        if mode not in ("append", "overwrite", "error"):
+            raise InvalidPlanError(f'mode={mode!r}: it is one of "append", "overwrite", "error"')
+        if path is None:
+            raise InvalidPlanError(f"to_parquet(mode={mode!r}) needs the path of the folder")
+        if mode == "append":
+            if names:
+                raise InvalidPlanError(
+                    'partition_by= is for mode="overwrite" and "error": what is appended while a '
+                    "job runs becomes visible file by file, and so would not be of one act"
+                )
+            return self.deliver(sinks.parquet(str(path)), start=start, end=end, cti_every=cti_every)
+        place = local_path(str(path))
+        if place is None:
+            raise InvalidPlanError(
+                f"to_parquet({str(path)!r}): a store of objects cannot replace a folder at once; "
+                'give a local folder, or mode="append"'
+            )
+        form = table_form(self.plan, start, end)
+        columns = form.file_schema(item_schema(self.plan.schema)).names
+        for name in names:
+            if name not in columns:
+                raise UnknownColumnError(name, tuple(columns), "partition_by=")
+        if len(names) == len(columns):
+            raise InvalidPlanError("partition_by= leaves no column for the files")
+        query = self._query(None, cti_every, form)
+        return replace(query, publishing=Publishing(place, mode, names))
 
     def _query(self, uri: str | None, cti_every: Duration | None, form: TableForm | None) -> Query:
         every = None if cti_every is None else positive_duration_us(cti_every, what="cti_every")

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import pyarrow as pa
 
 from planner.api.expressions import Expr
 from planner.durations import Duration, Time, duration_us, positive_duration_us, time_us
 from planner.errors import InvalidPlanError, UnknownColumnError
-from planner.expressions.nodes import Node, resolve
+from planner.expressions.nodes import Column, Node, resolve
 from planner.expressions.types import schema_of
 from planner.logical.nodes import Source
 from rstream.items.batch import CTI, EVENT, KIND, RESERVED, VE, VS, item_schema
 from rstream.store.part_files import split_part
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.discover import infer_schema
+from rvertex.sources.files import SEVERAL
 from rvertex.sources.formats.row_log import holds_log
 from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY
+from rvertex.sources.logs.written import growing_streams
 from rvertex.sources.spec import (
+    ON_BAD_ROW,
     DelayOrigin,
     Format,
     Idle,
     LatePolicy,
     LogSpec,
+    OnBadRow,
     OptionValue,
     SourceSpec,
 )
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
 
 #: A ``pa.Schema``, or a dict from column name to type.
 SchemaLike: TypeAlias = Any
+#: A file, a folder or a pattern such as "data/2026-*/*.csv", or several of these.
+Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 TimeColumn = str | Expr
 PARTITIONS_MAX = 1024
 #: The delay is found by looking at all times when the job is planned.
@@ -96,34 +103,41 @@ class FileOptions:
     idle_after: Duration = "2s"
     #: How often a folder is looked at.
     poll_every: Duration = "1s"
+    #: What becomes of rows that cannot become events.
+    on_bad_row: OnBadRow = "fail"
     #: CSV only.
     delimiter: str = ","
     null_values: Sequence[str] = ("",)
 
     def reader_options(self, format: Format) -> tuple[tuple[str, OptionValue], ...]:
         """The options of the format's reader, sorted by name."""
-        if format != "csv":
-            return ()
-        return (("delimiter", self.delimiter), ("null_values", ",".join(self.null_values)))
+        options: dict[str, OptionValue] = {}
+        if format == "csv":
+            options = {"delimiter": self.delimiter, "null_values": ",".join(self.null_values)}
+        if self.on_bad_row != "fail":
+            options[ON_BAD_ROW] = self.on_bad_row
+        return tuple(sorted(options.items()))
 
 
 #: Of lines of text: they are in order.
 TEXT = FileOptions(vs=None, delay="0s")
 
 
-def file_source(format: Format, path: str, given: FileOptions) -> Source:
+def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     """A source node over files; looks at the first of them for its columns."""
+    path, shown = _path_of(paths)
     options = given.reader_options(format)
     log = _log_spec(given) if given.follow else None
     columns = _overridden(infer_schema(format, path, options), given.schema, path)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
+    checked_on_bad_row(given.on_bad_row)
     origin, delay_us, quantile = delay_of(given.delay)
     if given.late not in ("drop", "adjust", "error"):
         raise InvalidPlanError(f'late={given.late!r}: it is one of "drop", "adjust", "error"')
     spec = SourceSpec(
         format=format,
-        path=absolute(path),
-        shown=path,
+        path=SEVERAL.join(absolute(one) for one in path.split(SEVERAL)),
+        shown=shown,
         schema=payload,
         columns=columns,
         vs=None if given.vs is None else time_source(given.vs, columns, "vs"),
@@ -136,7 +150,17 @@ def file_source(format: Format, path: str, given: FileOptions) -> Source:
         log=log,
         casts=tuple(schema_of(given.schema).names) if given.schema is not None else (),
     )
-    return Source(spec, checked_partitions(given.partitions), label_of(path))
+    return Source(spec, checked_partitions(given.partitions), label_of(path.split(SEVERAL)[0]))
+
+
+def _path_of(paths: Paths) -> tuple[str, str]:
+    """One path or several as a source has them, and as people read them."""
+    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    names = [os.fspath(path) for path in several]
+    if not names or any(SEVERAL in name for name in names):
+        raise InvalidPlanError(f"{paths!r}: give a file, a folder, a pattern, or a list of these")
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return SEVERAL.join(names), names[0] + more
 
 
 def _log_spec(given: FileOptions) -> LogSpec:
@@ -146,7 +170,22 @@ def _log_spec(given: FileOptions) -> LogSpec:
             f"follow=True with delay={given.delay!r}: what is still to come cannot be looked at; "
             'say how far rows may be out of order, such as delay="10s"'
         )
-    return LogSpec(idle=checked_idle(given.idle), idle_after_us=idle_after_us(given.idle_after))
+    return LogSpec(
+        idle=checked_idle(given.idle),
+        idle_after_us=idle_after_us(given.idle_after),
+        on_error=given.on_bad_row,
+    )
+
+
+def checked_on_bad_row(policy: OnBadRow) -> OnBadRow:
+    """What becomes of bad rows.
+
+    Raises:
+        InvalidPlanError: there is no such policy.
+    """
+    if policy not in get_args(OnBadRow):
+        raise InvalidPlanError(f'on_bad_row={policy!r}: it is one of "fail", "skip", "dead_letter"')
+    return policy
 
 
 def checked_idle(idle: Idle) -> Idle:
@@ -208,18 +247,20 @@ def stream_source(uri: str, given: FileOptions) -> Source:
                 'is the start of an event, as vs="time" (or vs="received_at", when it came)'
             )
         return file_source("log", uri, given)
-    if given.follow:
+    if given != FileOptions(None, follow=given.follow):
         raise InvalidPlanError(
-            f"{uri} is what a job has written: it cannot be followed, only logs of pushed rows can"
+            f"{uri} is what a job has written: its rows have their times and its CTIs say how far "
+            "it is, so vs=, ve=, delay=, late= and idle= are for logs of pushed rows"
         )
-    if given != FileOptions(None):
-        raise InvalidPlanError(
-            f"{uri} is what a job has written: its rows have their times, so vs=, ve=, delay= and "
-            "late= are for logs of pushed rows"
-        )
-    columns = infer_schema("rstream", uri)
+    columns = growing_streams(uri).columns if given.follow else infer_schema("rstream", uri)
     spec = SourceSpec(
-        format="rstream", path=absolute(uri), schema=columns, columns=columns, vs=None, late="error"
+        format="rstream",
+        path=absolute(uri),
+        schema=columns,
+        columns=columns,
+        vs=None,
+        late="error",
+        log=LogSpec(idle="wait") if given.follow else None,
     )
     return Source(spec, None, label_of(split_part(uri)[0]))
 
@@ -266,6 +307,8 @@ def _overridden(found: pa.Schema, given: SchemaLike | None, path: str) -> pa.Sch
 
 
 def time_source(source: TimeColumn, columns: pa.Schema, role: str) -> str | Node:
+    if isinstance(source, str) and source not in columns.names and "." in source:
+        source = Expr(Column(source))
     if isinstance(source, str):
         if source not in columns.names:
             raise UnknownColumnError(source, tuple(columns.names), f"{role}=")

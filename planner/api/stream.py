@@ -7,27 +7,19 @@ is reported at the line that made it. Nothing runs here.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from html import escape
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from planner.api import names as naming
-from planner.api.aggregation import aggregated
+from planner.api.grouped.steps import OrderedSteps, RunningGroups, Windows
 from planner.api.hints import hinted
+from planner.api.inputs.files import FileInputs
+from planner.api.inputs.frames import FrameInputs
+from planner.api.inputs.kafka import KafkaTopics
 from planner.api.joins import clip_nodes, join_nodes
-from planner.api.kafka import KafkaTopics
 from planner.api.outputs import Outputs
-from planner.api.sources import (
-    TEXT,
-    Cti,
-    Event,
-    FileOptions,
-    SchemaLike,
-    TimeColumn,
-    file_source,
-    items_source,
-    stream_source,
-)
 from planner.api.user_steps import GroupedUserSteps, UserSteps
 from planner.durations import Duration, duration_us, positive_duration_us
 from planner.errors import InvalidPlanError
@@ -46,6 +38,7 @@ from planner.logical.nodes import (
 from planner.logical.nodes import Stitch as StitchNode
 from planner.logical.nodes.recover import recovery_choice
 from planner.logical.query import Query, column_list
+from planner.logical.text import logical_text
 from planner.logical.windows import AnyWindow
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
@@ -54,11 +47,9 @@ from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from planner.api.agg import Agg
     from planner.api.expressions import Expr, ExprLike
-    from rvertex.sources.spec import Idle, LatePolicy
 
 __all__ = ["GroupedStream", "Query", "Stream", "WindowedStream"]
 
@@ -66,126 +57,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Stream(UserSteps["Stream"], Outputs, KafkaTopics):
+class Stream(
+    UserSteps["Stream"], OrderedSteps["Stream"], Outputs, FileInputs, FrameInputs, KafkaTopics
+):
     """A stream of events with lifetimes and payload columns."""
 
     plan: LogicalNode
 
     def _stream_of(self, plan: LogicalNode) -> Stream:
         return Stream(plan)
-
-    @staticmethod
-    def from_parquet(
-        path: str,
-        *,
-        vs: TimeColumn,
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration = "auto",
-        late: LatePolicy = "drop",
-        partitions: int | None = None,
-        schema: SchemaLike | None = None,
-        follow: bool = False,
-        idle: Idle = "follow",
-        idle_after: Duration = "2s",
-        poll_every: Duration = "1s",
-    ) -> Stream:
-        """Rows of a Parquet file or of a folder of such files.
-
-        ``vs`` is the column (or expression) of the event's start; ``ve`` that of its end, a length
-        such as ``"+1h"``, or None for point events. Rows may be in any order: ``delay="auto"``
-        looks at all times once, when the job is planned, and no row is late. A ``delay`` that is
-        given says how far rows may be out of order; later ones are dropped
-        (:func:`jobmanager.read_late` has them), adjusted or an error as ``late`` says.
-        ``delay="p99"`` estimates it: as much as 99 % of the 16,384 rows before needed, anew every
-        1,024 rows of a partition; the first 1,024 wait for each other. ``schema`` overrides
-        column types.
-
-        ``follow=True``: the folder grows, and the job reads each file once, as it comes and is
-        complete; it looks every ``poll_every``. The ``delay`` must be given then. ``partitions``
-        read different files side by side. One that had no file for ``idle_after`` no longer holds
-        time back: it promises what the others have reached (``idle="follow"``), or the wall clock
-        less the delay (``"clock"``), or nothing (``"wait"``).
-        """
-        live = follow, idle, idle_after, poll_every
-        given = FileOptions(vs, ve, delay, late, partitions, schema, *live)
-        return Stream(file_source("parquet", str(path), given))
-
-    @staticmethod
-    def from_csv(
-        path: str,
-        *,
-        vs: TimeColumn,
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration = "auto",
-        late: LatePolicy = "drop",
-        partitions: int | None = None,
-        schema: SchemaLike | None = None,
-        delimiter: str = ",",
-        null_values: Sequence[str] = ("",),
-        follow: bool = False,
-        idle: Idle = "follow",
-        idle_after: Duration = "2s",
-        poll_every: Duration = "1s",
-    ) -> Stream:
-        """Rows of CSV files with a header line; see :meth:`from_parquet`."""
-        live = follow, idle, idle_after, poll_every
-        csv = FileOptions(vs, ve, delay, late, partitions, schema, *live, delimiter, null_values)
-        return Stream(file_source("csv", str(path), csv))
-
-    @staticmethod
-    def from_json(
-        path: str,
-        *,
-        vs: TimeColumn,
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration = "auto",
-        late: LatePolicy = "drop",
-        partitions: int | None = None,
-        schema: SchemaLike | None = None,
-        follow: bool = False,
-        idle: Idle = "follow",
-        idle_after: Duration = "2s",
-        poll_every: Duration = "1s",
-    ) -> Stream:
-        """Objects of JSON-lines files; see :meth:`from_parquet`."""
-        live = follow, idle, idle_after, poll_every
-        given = FileOptions(vs, ve, delay, late, partitions, schema, *live)
-        return Stream(file_source("json", str(path), given))
-
-    @staticmethod
-    def from_text(path: str, *, partitions: int | None = None) -> Stream:
-        """Lines of text files in column ``line``; line n (over all files) starts at n us."""
-        return Stream(file_source("text", str(path), replace(TEXT, partitions=partitions)))
-
-    @staticmethod
-    def from_items(schema: SchemaLike, items: Iterable[Event | Cti], partitions: int = 1) -> Stream:
-        """The given ``event(...)`` and ``cti(...)`` items, in this order."""
-        return Stream(items_source(schema, items, partitions=partitions))
-
-    @staticmethod
-    def from_rstream(
-        uri: str,
-        *,
-        vs: TimeColumn | None = None,
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration = "auto",
-        late: LatePolicy = "drop",
-        follow: bool = False,
-        idle: Idle = "follow",
-        idle_after: Duration = "2s",
-    ) -> Stream:
-        """What another job has written: each row with its exact lifetime, CTIs where they were.
-
-        ``uri`` is the folder of a finished job's answer, one vertex's part of it
-        (``.../part-0-*``), or the folder of a durable stream inside of a job.
-
-        Or the rows of a log that :class:`rstream.Appender` or ``jobmanager intake`` has taken, as
-        many as there are when the job is planned, or with ``follow=True`` as they come. Such a log
-        needs ``vs``; ``ve``, ``delay``, ``late``, ``idle`` and ``idle_after`` are as for
-        :meth:`from_parquet`. Its column ``received_at`` says when a row came.
-        """
-        given = FileOptions(vs, ve, delay, late, None, None, follow, idle, idle_after)
-        return Stream(stream_source(str(uri), given))
 
     @property
     def schema(self) -> pa.Schema:
@@ -349,6 +229,13 @@ class Stream(UserSteps["Stream"], Outputs, KafkaTopics):
     def __repr__(self) -> str:
         return f"Stream({column_list(self.schema)})"
 
+    def _repr_html_(self) -> str:
+        """The columns and the plan, as notebooks show them; nothing is run."""
+        rows = [f"<tr><td>{escape(f.name)}</td><td>{f.type}</td></tr>" for f in self.schema]
+        plan = escape(logical_text(self.plan))
+        head = "<tr><th>column</th><th>type</th></tr>"
+        return f"<table>{head}{''.join(rows)}</table><pre>{plan}</pre>"
+
     def pipe(self, function: Callable[[Stream], T]) -> T:
         """``function(self)``, to keep chains in reading order."""
         return function(self)
@@ -358,7 +245,7 @@ class Stream(UserSteps["Stream"], Outputs, KafkaTopics):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedStream(GroupedUserSteps[Stream]):
+class GroupedStream(GroupedUserSteps[Stream], RunningGroups[Stream]):
     """A stream by key, waiting for its windows."""
 
     plan: LogicalNode
@@ -376,25 +263,14 @@ class GroupedStream(GroupedUserSteps[Stream]):
             )
         return WindowedStream(self.plan, self.keys, window)
 
-    def agg(self, *_unnamed: Agg, **_aggregates: Agg) -> NoReturn:
-        """Refused: a stream has no end, so an aggregate needs a window."""
-        raise InvalidPlanError(
-            "agg(...) needs to know over which time: add .window(...) before it, such as "
-            ".window(tumbling('10s')), hopping(...), session(...), snapshot() or count_window(...)"
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class WindowedStream:
+class WindowedStream(Windows[Stream]):
     """A stream by key and window, waiting for its aggregates."""
 
     plan: LogicalNode
     keys: tuple[str, ...]
     spec: AnyWindow
 
-    def agg(self, *unnamed: Agg, **aggregates: Agg) -> Stream:
-        """One event per key and window that has events, alive as long as the window.
-
-        The columns are the keys, then ``aggregates`` in the order given.
-        """
-        return Stream(aggregated(self.plan, self.keys, self.spec, aggregates, unnamed))
+    def _stream_of(self, plan: LogicalNode) -> Stream:
+        return Stream(plan)

@@ -160,6 +160,10 @@ def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
             return _snapshots(node, *inputs)
         case logical.Stitch():
             return _stitched(node, *inputs)
+        case logical.Distinct():
+            return _deduplicated(node, *inputs)
+        case logical.Sorted():
+            return _placeless(*inputs)
         case logical.Exchange() | logical.Recover() | logical.Sink():
             return inputs[0]
         case _:
@@ -349,6 +353,21 @@ def _stitched(node: logical.Stitch, below: Frame) -> Frame:
         *(f"{t.result} as c{i}" for i, t in enumerate(takes)),
     )
     return Frame(df, node.schema, below.lifetime_us)
+
+
+def _deduplicated(node: logical.Distinct, below: Frame) -> Frame:
+    """The starts at which an event of its key is kept, and there the first."""
+    if not below.has_place:
+        reason = "which event is the first is known to the stream only"
+        raise UnsupportedInBatchError("deduplicate", reason)
+    keys = [below.columns[name] for name in node.on]
+    cuts = below.df.groupBy(*keys).agg(expr(f"{data_windows.cuts(node.within_us)} as _cuts"))
+    cuts = cuts.selectExpr(*(f"{key} as s{key}" for key in keys), "explode(_cuts) as _cut")
+    on = expr(" and ".join([*(f"{key} <=> s{key}" for key in keys), f"{VS} = _cut"]))
+    first = f"row_number() {data_windows.over([*keys, VS], f'order by {PLACE}')}"
+    rows = below.df.join(cuts, on=on, how="inner").selectExpr("*", f"{first} as _first")
+    kept = rows.where("_first = 1").selectExpr(*below.columns.values(), *below.place)
+    return replace(below, df=kept)
 
 
 def _counted(node: logical.DataWindowAgg, count: int, below: Frame) -> Frame:

@@ -20,6 +20,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import LateRowError
 from rvertex.events.delay_estimate import BLOCK_ROWS, BLOCKS_MAX
 from rvertex.sources import open_reader, partition_count
+from rvertex.sources.formats.rows.bad_rows import without_bad
 from rvertex.sources.logs.kafka.bounded import read_whole
 from rvertex.sources.logs.opening import discover_units
 from rvertex.sources.survey import survey
@@ -118,11 +119,13 @@ def _read(partition: SourcePartition) -> pa.RecordBatch | None:
     """All rows of a partition in order, None if there are none."""
     if partition.spec.log is not None:
         return read_whole(partition)
+    spec = partition.spec
+    width = len(spec.schema) + (3 if spec.format in ("items", "rstream") else 2)
     reader = open_reader(partition, 0)
     batches: list[pa.RecordBatch] = []
     try:
         while (batch := reader.read_next(_ROWS_MAX)) is not None:  # ends with the files
-            batches.append(batch)
+            batches.append(without_bad(batch, width))
     finally:
         reader.close()
     return pa.concat_batches(batches) if batches else None

@@ -149,6 +149,8 @@ def _stream(node: logical.LogicalNode, inputs: list[Estimate]) -> Estimate:
             return _with_lifetime(node, below)
         case logical.Extremes():
             return _scaled(below, _EXTREME_SHARE)
+        case logical.Distinct(on=on):
+            return replace(below, rows=max(below.groups(on), below.rows / 2))
         case logical.Stitch(on=on):
             return replace(below, rows=max(below.groups(on), below.rows / 4))
         case logical.WindowAgg():
@@ -255,6 +257,8 @@ def _of_data_windows(node: logical.DataWindowAgg, below: Estimate) -> Estimate:
             rows = min(below.rows, panes * below.groups(node.keys))
         case SessionWindow():
             rows = max(below.groups(node.keys), below.rows / 10)
+        case _ if node.endless:
+            rows = below.rows
         case _:
             rows = 2 * below.rows
     return replace(below, rows=rows, distinct=_at_most(kept, rows))
@@ -265,7 +269,7 @@ def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estima
     match node:
         case logical.Join() | logical.Clip():
             return sum(e.alive_rows * e.row_bytes for e in inputs)
-        case logical.Stitch(on=on):
+        case logical.Stitch(on=on) | logical.Distinct(on=on):
             return inputs[0].groups(on) * made.row_bytes
         case logical.Lifetime() if not node.is_stateless:
             return inputs[0].alive_rows * inputs[0].row_bytes
@@ -276,6 +280,8 @@ def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estima
                 return min(inputs[0].rows, held) * inputs[0].row_bytes
             per_group = lane_bytes(len(node.aggregates)) + made.row_bytes
             return min(inputs[0].groups(node.keys) * open_windows, inputs[0].rows) * per_group
+        case logical.DataWindowAgg() if node.endless:
+            return inputs[0].groups(node.keys) * (lane_bytes(len(node.aggregates)) + made.row_bytes)
         case logical.DataWindowAgg():
             return min(inputs[0].rows, 10 * inputs[0].groups(node.keys)) * inputs[0].row_bytes
         case _:

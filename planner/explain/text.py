@@ -24,7 +24,9 @@ def explain(plan: PhysicalPlan, format: Format = "text") -> str:
     """
     match format:
         case "text":
-            return f"{_title(plan)}\n{_plan_trace(plan)}\n== stages\n{stages_text(plan)}"
+            return (
+                f"{_title(plan)}\n{_notes(plan)}{_plan_trace(plan)}\n== stages\n{stages_text(plan)}"
+            )
         case "mermaid":
             return mermaid(plan)
         case "json":
@@ -39,6 +41,10 @@ def _title(plan: PhysicalPlan) -> str:
         f"plan {plan.plan_hash[:12]}: {len(plan.stages)} stages, {len(plan.vertices)} vertices, "
         f"parallelism {plan.parallelism}, a CTI every {format_us(plan.cti_every_us)}"
     )
+
+
+def _notes(plan: PhysicalPlan) -> str:
+    return "".join(f"note: {line}\n" for line in plan.notes)
 
 
 def _plan_trace(plan: PhysicalPlan) -> str:

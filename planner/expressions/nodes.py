@@ -282,10 +282,32 @@ def _resolve(node: Node, schema: pa.Schema, whole: str) -> Node:
     return resolved
 
 
+def _nested(name: str, schema: pa.Schema) -> Node | None:
+    """The field of a struct that ``meta.ua`` names; None if there is none."""
+    parts = name.split(".")
+    for k in range(len(parts) - 1, 0, -1):
+        base = ".".join(parts[:k])
+        if base not in schema.names:
+            continue
+        found: Node = Column(base, schema.field(base).type)
+        for part in parts[k:]:
+            kind = found.type
+            assert kind is not None, found
+            at = kind.get_field_index(part) if pa.types.is_struct(kind) else -1
+            if at < 0:
+                return None
+            found = Call("field", (found,), (("name", part),), kind.field(at).type)
+        return found
+    return None
+
+
 def _resolve_column(node: Column, schema: pa.Schema, whole: str) -> Node:
     if node.name in (VS, VE):
         return Column(node.name, pa.int64())
     at = schema.get_field_index(node.name)
+    nested = _nested(node.name, schema) if at < 0 else None
+    if nested is not None:
+        return nested
     if at < 0:
         known = tuple(name for name in schema.names if not name.startswith("_"))
         where = "the input" if whole == node.name else whole

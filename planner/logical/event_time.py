@@ -23,8 +23,10 @@ from planner.logical.nodes import (
     Union,
 )
 from rstream.items.batch import VS
+from rstream.types import INF_TIME
 from rvertex.operators.lifetimes.extend import Extend
 from rvertex.operators.lifetimes.set_duration import SetDuration
+from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +35,23 @@ if TYPE_CHECKING:
 def is_event_time(plan: LogicalNode, name: str) -> bool:
     """Whether column ``name`` of ``plan`` says when each event starts."""
     return _is_start(plan, Column(name, plan.schema.field(name).type))
+
+
+def never_ends(plan: LogicalNode) -> bool:
+    """Whether no event of ``plan`` ever ends."""
+    match plan:
+        case Lifetime(change=Extend(duration_us=duration)) if duration == INF_TIME:
+            return True
+        case Lifetime(input=below, change=Shift()):
+            return never_ends(below)
+        case Union(branches=branches):
+            return all(map(never_ends, branches))
+        case Join(how="inner", left=left, right=right):
+            return never_ends(left) and never_ends(right)
+        case Exchange() | Recover():
+            return never_ends(plan.input)
+        case _:
+            return plan.keeps_lifetimes and never_ends(plan.inputs[0])
 
 
 def _is_start(plan: LogicalNode, expr: Node) -> bool:

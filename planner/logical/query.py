@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from planner.logical.nodes import LogicalNode, WindowAgg
 from planner.logical.nodes.recover import RecoveryChoice, recovery_choice
@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 CTI_EVERY_US = 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """A local folder into which a complete answer is put at once, beside the job's own output."""
+
+    path: str
+    #: "error": there is no such folder yet, or it is empty.
+    mode: Literal["overwrite", "error"]
+    #: Columns whose values name folders, as Hive's ``day=2026-03-01``.
+    partition_by: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Query:
     """A stream with a place for its answer: what ``jobmanager.run`` runs."""
@@ -31,6 +42,8 @@ class Query:
     recovery: RecoveryChoice | None = None
     #: Where the rows of the answer are delivered beside.
     deliveries: tuple[SinkSpec, ...] = ()
+    #: Where it is put when the job has finished.
+    publishing: Publishing | None = None
 
     @property
     def schema(self) -> pa.Schema:

@@ -125,6 +125,7 @@ def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
         plan_trace=lowering.plan_trace,
         notes=tuple(dict.fromkeys(lowering.notes)),
         deliveries=query.deliveries,
+        publishing=query.publishing,
     )
     physical = with_choices(physical, builders, query.recovery)
     physical.validate()

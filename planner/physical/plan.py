@@ -21,6 +21,7 @@ from planner.fingerprint import fingerprint
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from planner.logical.query import Publishing
     from planner.optimizer.trace import RuleStep
     from rvertex.sinks.spec import SinkSpec
     from rvertex.vertex.spec import (
@@ -127,6 +128,8 @@ class PhysicalPlan:
     notes: tuple[str, ...] = field(default=(), compare=False)
     #: Where rows of the answer are delivered while the job runs; no part of what it computes.
     deliveries: tuple[SinkSpec, ...] = field(default=(), compare=False)
+    #: Where the complete answer is put besides.
+    publishing: Publishing | None = None
 
     @property
     def schema(self) -> pa.Schema:

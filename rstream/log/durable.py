@@ -20,6 +20,7 @@ import pyarrow as pa
 from rstream.errors import CorruptSegmentError, InvalidBatchError, SequenceGapError, StoreError
 from rstream.format.codec import SegmentEncoder, SegmentFile
 from rstream.log.tail import Cut
+from rstream.store import marks
 from rstream.store.part_files import place_of
 from rstream.store.seals import SEAL_NAME, is_closing, sealed_names
 from rstream.store.segment_names import SegmentIndex, parse_segment_name, segment_name
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from rstream.log.background import Background
     from rstream.store.protocol import BlobStore
 
-MARK_NAME = "_low_water_mark"
 #: Segments that a reader finds deleted, one after the other, before it takes an item for lost.
 LOOKS_MAX = 8
 #: Prefix and suffix of the name of a damaged segment. Readers that skip ``_*`` ignore it, and so do
@@ -56,7 +56,9 @@ class DurableLog:
 
         ``form``: what is written are clean tables.
         """
-        self._store = store
+        self.store = store
+        #: What is collected leaves its digest (:mod:`rstream.log.retention`).
+        self.keeps_digest = False
         self._encoder = SegmentEncoder(stream, schema, form)
         self.stream = stream
         self._lock = threading.Lock()
@@ -65,13 +67,15 @@ class DurableLog:
         self._collect_lock = threading.Lock()
         self._index = SegmentIndex()
         self._mark = 0
+        #: Where the stream begins, and the digest of all that was collected of it.
+        self.beginning = marks.FROM_THE_START
         #: Segments below the persisted mark: a crash came before their deletion.
         self._leftovers: list[SeqRange] = []
         self.refresh()
 
     @property
     def uri(self) -> str:
-        return self._store.uri
+        return self.store.uri
 
     @property
     def mark(self) -> int:
@@ -88,29 +92,20 @@ class DurableLog:
     def refresh(self) -> None:
         """Read the listing again."""
         with self._listing_lock:
-            names = self._store.list()
-            has_mark = MARK_NAME in names
-            sealed = sealed_names(self._store) if SEAL_NAME in names else None
+            names = self.store.list()
+            has_mark, noted = marks.MARK_NAME in names, marks.beginnings(names)
+            sealed = sealed_names(self.store) if SEAL_NAME in names else None
             if sealed is not None:
                 names = sorted(set(names).intersection(sealed))
             ranges = [seqs for name in names if (seqs := parse_segment_name(name)) is not None]
-            mark = self._read_mark(ranges) if has_mark else 0
+            if noted and noted[-1] > self.beginning[0]:
+                self.beginning = marks.read_beginning(self.store, noted)
+            mark = marks.read_mark(self.store, ranges) if has_mark else 0
+            mark = max(mark, self.beginning[0])
             with self._lock:
                 self._mark = max(self._mark, mark)
                 self._index.refresh([s for s in ranges if s.hi > self._mark])
                 self._leftovers = [s for s in ranges if s.hi <= mark]
-
-    def _read_mark(self, ranges: Sequence[SeqRange]) -> int:
-        """The persisted mark; if its file is cut, the lowest segment that is left says it.
-
-        Without an end of line it is cut, or an earlier version wrote it: then it is not too high.
-        """
-        data = self._store.get(MARK_NAME)
-        digits = data.removesuffix(b"\n")
-        found = int(digits) if digits.isdigit() else 0
-        if found and data.endswith(b"\n"):
-            return found
-        return max(found, min((seqs.lo for seqs in ranges), default=0))
 
     def segments(self) -> list[SeqRange]:
         """Those that are known, sorted."""
@@ -124,7 +119,7 @@ class DurableLog:
 
     def size(self, seqs: SeqRange) -> int:
         """File bytes of a segment. Raises FileNotFoundError if it was deleted."""
-        return self._store.size(segment_name(seqs))
+        return self.store.size(segment_name(seqs))
 
     def lookup(self, seq: int) -> SeqRange | None:
         """The segment that holds ``seq``."""
@@ -171,7 +166,7 @@ class DurableLog:
         if not self._has_complete(seqs):
             data = self._encoder.encode(cut.first_seq, cut.batches, cut.digests)
             try:
-                self._store.put(name, data)
+                self.store.put(name, data)
             except StoreError:
                 self._remove_torn(seqs)
                 raise
@@ -180,7 +175,7 @@ class DurableLog:
 
     def _has_complete(self, seqs: SeqRange) -> bool:
         """Whether there is such a segment, not half of one (where puts are not atomic)."""
-        if not self._store.exists(segment_name(seqs)):
+        if not self.store.exists(segment_name(seqs)):
             return False
         try:
             self.open(seqs).close()
@@ -192,7 +187,7 @@ class DurableLog:
         """Take a damaged segment out of the stream; what is left of it lies beside."""
         name = segment_name(seqs)
         with contextlib.suppress(FileNotFoundError):
-            self._store.put(f"{DAMAGED}{name}{ASIDE}", self._store.get(name))
+            self.store.put(f"{DAMAGED}{name}{ASIDE}", self.store.get(name))
         self._delete(seqs)
 
     def _set_aside_torn(self) -> None:
@@ -213,7 +208,7 @@ class DurableLog:
             try:
                 self.open(seqs).close()
             except CorruptSegmentError:
-                self._store.delete(segment_name(seqs))
+                self.store.delete(segment_name(seqs))
 
     def has_below(self, mark: int) -> bool:
         """Whether :meth:`collect` would delete anything."""
@@ -222,6 +217,13 @@ class DurableLog:
             if first is None or first >= mark:
                 return bool(self._leftovers)
             return bool(self._leftovers or self._index.wholly_below(mark))
+
+    def boundary(self, mark: int) -> int:
+        """The end of what goes if ``mark`` is collected and the newest segment stays."""
+        with self._lock:
+            chain = self._index.chain()
+            below = min(mark, chain[-1].lo) if chain else 0
+            return max((s.hi for s in self._index.wholly_below(below)), default=self._mark)
 
     def collect(self, mark: int, *, is_final: bool = True) -> int:
         """Delete segments wholly below ``mark``; returns how many.
@@ -239,14 +241,12 @@ class DurableLog:
             if doomed:
                 self._mark = max(self._mark, mark)
             if doomed and is_final:
-                if self._store.exists(MARK_NAME):  # a replaced writer may be behind
-                    self._mark = max(self._mark, self._read_mark(doomed))
-                self._store.put(MARK_NAME, b"%d\n" % self._mark)
+                self._mark = marks.raise_mark(self.store, self._mark, doomed)
             for seqs in left:
-                self._store.delete(segment_name(seqs))
+                self.store.delete(segment_name(seqs))
             self._leftovers = []
             for seqs in doomed:
-                self._store.delete(segment_name(seqs))
+                self.store.delete(segment_name(seqs))
                 with self._lock:
                     self._index.remove(seqs)
             return len(left) + len(doomed)
@@ -261,14 +261,14 @@ class DurableLog:
         whole = {
             cover for cover in covers.values() if cover is not None and self._has_complete(cover)
         }
-        if not whole or is_closing(self._store):
+        if not whole or is_closing(self.store):
             return
         for seqs, cover in covers.items():
             if cover in whole:
                 self._delete(seqs)
 
     def _delete(self, seqs: SeqRange) -> None:
-        self._store.delete(segment_name(seqs))
+        self.store.delete(segment_name(seqs))
         with self._listing_lock, self._lock:
             self._index.remove(seqs)
 
@@ -285,16 +285,16 @@ class DurableLog:
 
     def open(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
         """Open one segment. Raises FileNotFoundError if it was deleted, CorruptSegmentError."""
-        path = place_of(self._store, segment_name(seqs))
+        path = place_of(self.store, segment_name(seqs))
         try:
-            return SegmentFile(self._store.open(segment_name(seqs)), path, seqs, columns=columns)
+            return SegmentFile(self.store.open(segment_name(seqs)), path, seqs, columns=columns)
         except CorruptSegmentError:
             return self.open_again(seqs, columns)
 
     def open_again(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
         """Open one segment from a fresh copy in memory: tells a bad read from a bad file."""
-        data = pa.BufferReader(self._store.get(segment_name(seqs)))
-        path = place_of(self._store, segment_name(seqs))
+        data = pa.BufferReader(self.store.get(segment_name(seqs)))
+        path = place_of(self.store, segment_name(seqs))
         return SegmentFile(data, path, seqs, columns=columns)
 
     def read_schema(self) -> pa.Schema | None:

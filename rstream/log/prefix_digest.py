@@ -2,7 +2,8 @@
 
 Invariants: (1) the digest is that of the items ``[0, seq)``, as a reader would read them; (2) items
 are read only of the row groups that do not lie in it as a whole; (3) what was counted once is not
-looked at again.
+looked at again. What was collected of an
+output has left its digest (:mod:`rstream.log.retention`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class PrefixDigest:
     def reach(self, until: int) -> bool:
         """Grow to ``until``, or as far as the stream is durable; whether it got there.
 
-        A shorter prefix than the one that was reached begins anew.
+        A shorter prefix than the one that was reached begins anew. It is at least what was
+        collected, which may be more than ``until``.
         """
         if until < self.seq:
             self.seq, self.digest = 0, StreamDigest()
@@ -39,14 +41,23 @@ class PrefixDigest:
         if self._log is None:
             self._log = DurableLog(self._store, self._store.uri)
         self._log.refresh()
+        self._pass_over()
         while self.seq < until and (segment := self._log.lookup(self.seq)) is not None:
             try:
                 self._take(segment, until)
             except FileNotFoundError:  # compacted since it was listed
                 self._log.refresh()
+                self._pass_over()
                 if self._log.lookup(self.seq) == segment:
                     break
         return self.seq == until
+
+    def _pass_over(self) -> None:
+        """Begin behind what was collected, with its digest."""
+        assert self._log is not None
+        seq, digest = self._log.beginning
+        if seq > self.seq:
+            self.seq, self.digest = seq, StreamDigest.from_bytes(digest)
 
     def _take(self, segment: SeqRange, until: int) -> None:
         assert self._log is not None

@@ -30,6 +30,7 @@ from rstream.log.durable import DurableLog
 from rstream.log.flush import Flusher, FlushPolicy
 from rstream.log.listeners import Listeners
 from rstream.log.reader import LocalReader, StreamReader
+from rstream.log.retention import collect, mark_below
 from rstream.log.shared import SharedWriter
 from rstream.log.tail import Cut, VolatileTail
 from rstream.store.blobs import open_store, remove_temporaries
@@ -97,6 +98,7 @@ class RStream:
         verify: bool = False,
         shared: bool = False,
         form: TableForm | None = None,
+        keeps_digest: bool = False,
         on_change: Callable[[], None] | None = None,
     ) -> RStream:
         """Open the stream in a folder for writing; what a crash left half written is removed.
@@ -112,6 +114,7 @@ class RStream:
         store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
         remove_temporaries(store)
         log = DurableLog(store, stream_id or store.uri, schema=item_schema(payload), form=form)
+        log.keeps_digest = keeps_digest
         log.check_schema(item_schema(payload), set_aside_torn=start_seq is not None)
         return cls(
             log,
@@ -215,12 +218,9 @@ class RStream:
         return LocalReader(self, seq, self._log)
 
     def garbage_collect(self, seq: int) -> None:
-        """Nobody needs what is below ``seq``: move the low-water mark there (never back).
-
-        Frees memory (if not volatile only what is durable) and whole segments.
-        """
+        """Nobody needs what is below ``seq``: move the mark there, free memory and segments."""
         with self._state:
-            mark = min(seq, self._tail.next_seq)
+            mark = mark_below(self._log, min(seq, self._tail.next_seq), self._tail.durable_seq)
             if mark <= self._first_seq:
                 return
             self._first_seq = mark
@@ -233,7 +233,7 @@ class RStream:
             collectable = min(mark, self._tail.durable_seq)
         if self._log.has_below(collectable):
             final = self.durability != "volatile"
-            self._background.submit(lambda: self._log.collect(collectable, is_final=final))
+            self._background.submit(lambda: collect(self._log, collectable, is_final=final))
         if was_full:
             self.listeners.call()
 

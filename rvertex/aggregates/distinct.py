@@ -300,6 +300,7 @@ _LANES = LaneKind(
     lane_type=lambda kind, _: pa.list_(kind),
     accumulator=lambda lane: _opened(lane, None),
     merger=lambda lane: _opened(lane, lane.name),
+    merges_again=False,
     columns_max=COLUMNS_MAX,
     shared_type=lambda kind: pa.list_(kept_together(kind.value_type)),
 )

@@ -45,6 +45,8 @@ class LaneKind:
     fold: Callable[[pa.DataType], np.ufunc | None] = lambda _: None
     #: No result depends on the order of rows, but for those of equal ``vs``, even without a fold.
     is_order_free: bool = False
+    #: What lanes merge to is such a lane again, and no longer than its parts make it.
+    merges_again: bool = True
     #: Lanes of one column that differ in the argument are different lanes.
     keeps_argument: bool = True
     #: The lanes of so many columns may be kept as one, which then has the type that
@@ -150,7 +152,7 @@ class AggregateFunction:
     is_holistic: Callable[[Argument], bool] = lambda _: False
     #: Without a column it counts rows.
     takes_rows: bool = False
-    #: Its values come with ranks, as :func:`rvertex.aggregates.arg_extremes.ranked_type`.
+    #: Its values come with ranks, as :func:`rvertex.aggregates.ranked.arg_extremes.ranked_type`.
     takes_ranks: bool = False
     #: True and false count as 1 and 0; the planner converts them.
     adds_booleans: bool = False

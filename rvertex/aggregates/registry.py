@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rvertex.aggregates import (
-    arg_values,
-    arrow_accumulators,
-    distinct,
-    holistic,
-    mergeable,
-    sums,
-)
+from rvertex.aggregates import arrow_accumulators, distinct, holistic, mergeable, sums
+from rvertex.aggregates.ranked import arg_values, top_rows
 
 if TYPE_CHECKING:
     from rvertex.aggregates.function import AggregateFunction
 
 FUNCTIONS: dict[str, AggregateFunction] = {
     function.name: function
-    for module in (sums, arrow_accumulators, arg_values, mergeable, distinct, holistic)
+    for module in (sums, arrow_accumulators, arg_values, mergeable, distinct, holistic, top_rows)
     for function in module.FUNCTIONS
 }

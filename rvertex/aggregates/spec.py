@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rstream.items.dictionaries import plain_type
-from rvertex.aggregates.arg_extremes import plain_ranked
 from rvertex.aggregates.function import AggregateFunction, Argument, Lane, LaneKind, Merged
+from rvertex.aggregates.ranked.arg_extremes import plain_ranked
 from rvertex.aggregates.registry import FUNCTIONS
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 
@@ -50,6 +50,11 @@ class AggregateSpec:
     def definition(self) -> AggregateFunction:
         """The function's definition in the registry."""
         return FUNCTIONS[self.function]
+
+    @property
+    def can_run(self) -> bool:
+        """Whether results can be carried on, row by row."""
+        return not self.is_holistic and all(lane.merges_again for lane in self.definition.lanes)
 
     @property
     def is_holistic(self) -> bool:

@@ -30,6 +30,13 @@ def moved(times: np.ndarray, duration: int) -> np.ndarray:
     return np.where(times == INF_TIME, INF_TIME, np.where(times < first, MIN_TIME, out))
 
 
+def lasting(times: np.ndarray, duration: int) -> np.ndarray:
+    """The ends of what lasts ``duration`` from ``times`` int64[n] on; ``INF_TIME`` is for ever."""
+    if duration == INF_TIME:
+        return np.full(len(times), INF_TIME, np.int64)
+    return moved(times, duration)
+
+
 def after(times: np.ndarray) -> np.ndarray:
     """The instants that follow ``times`` int64[n]; INF_TIME follows itself."""
     return moved(times, 1)

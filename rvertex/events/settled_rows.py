@@ -62,3 +62,19 @@ class SettledRows:
         if not taken:
             return empty_batch(self._schemas[i])
         return join_batches(taken)
+
+
+def parted(
+    waiting: pa.RecordBatch, run: Run, columns: Sequence[str]
+) -> tuple[pa.RecordBatch, pa.RecordBatch, int]:
+    """Of one port: its settled rows, those that wait, and the time that ``run`` has reached.
+
+    ``columns`` are taken of the events; the time is MIN_TIME if ``run`` is empty.
+    """
+    reached = frontier_after(MIN_TIME, [run])
+    rows = waiting
+    if run.events.num_rows:
+        new = run.events.select(columns)
+        rows = join_batches([waiting, new]) if waiting.num_rows else new
+    count = int(int64_column(rows, VS).searchsorted(reached))
+    return rows.slice(0, count), rows.slice(count), reached

@@ -55,6 +55,8 @@ class HostLimits:
     checkpoint_inline_bytes_max: int = INLINE_BYTES_MAX
     #: So many adjacent small segments of a channel or a side output are merged into one; 0: none.
     compact_segments_min: int = 16
+    #: Also segments of the answer.
+    compact_output: bool = False
     #: Longest wait for the last flush when a host is told to stop.
     flush_wait_s: float = 60.0
     report_interval_s: float = 0.1
@@ -62,6 +64,8 @@ class HostLimits:
     busy_after_s: float = 2.0
     #: So long after a report that the job manager has confirmed, rows of live logs may be used.
     lease_s: float = 1.0
+    #: Partitions of live logs are read up to the end that they have, and no further.
+    until_end: bool = False
     #: Longest sleep of an idle host between two looks at its inputs.
     idle_wait_s: float = 0.05
     #: Least time between two attempts to attach to an unreachable writer.
@@ -79,10 +83,11 @@ class HostLimits:
     def stream_limits(self, durability: Durability, *, is_sink: bool = False) -> StreamLimits:
         """Those of a stream of that durability.
 
-        ``is_sink``: other systems may take its new files for new rows, so none are merged.
+        ``is_sink``: other systems may take its new files for new rows, so none are merged unless
+        ``compact_output``.
         """
         stream = self.stream
-        if durability != "volatile" and not is_sink:
+        if durability != "volatile" and (self.compact_output or not is_sink):
             stream = replace(stream, compact_segments_min=self.compact_segments_min)
         if durability != "volatile" or stream.tail_bytes_max <= self.channel_bytes_max:
             return stream
@@ -199,6 +204,7 @@ class HostEnvironment:
                 verify=self.limits.verify,
                 shared=spec.recovery.replicas > 1 or self.limits.verify,
                 form=edge.form,
+                keeps_digest=edge.is_sink or bool(edge.side),
                 on_change=self.wake,
             )
         except SequenceGapError as error:

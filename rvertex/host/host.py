@@ -315,7 +315,7 @@ class Host:
         slot = CheckpointSlot(order.checkpoint_slot, order.checkpoint_slots)
         with ExitStack() as undo:
             undo.callback(opened.close)
-            runner = VertexRunner(order.epoch, opened, self._env, slot)
+            runner = VertexRunner(order.epoch, opened, self._env, slot, order.consumed)
             undo.pop_all()
         self._runners[order.vertex] = runner
         runner.collect(starting.marks)

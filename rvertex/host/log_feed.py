@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from rstream.items.dictionaries import batch_bytes
 from rvertex.messages import LogProgress
 from rvertex.sources.logs.entries import LogEntry
-from rvertex.sources.logs.errors import LostInputError
+from rvertex.sources.logs.errors import LostInputError, NeededInputError
 from rvertex.sources.logs.protocol import FileLog
 from rvertex.vertex.idle import Moment, PartitionFacts, promises
 
@@ -46,20 +46,30 @@ class _Partition:
     ahead: LogRows | None = None
     #: It lacks rows up to this position, and an entry says so.
     lost_until: int | None = None
+    #: What the vertex had put out when rows were first found to be gone.
+    lost_at: tuple[int, ...] = ()
     #: It ends here, once it has been read so far.
     closes_at: int | None = None
+    #: Where it ended when this life first saw that, and whether it was read so far. Both only if
+    #: logs are to be read up to their ends.
+    goal: int | None = None
+    was_at_end: bool = False
 
 
 class LogFeed:
     """The log partitions of one instance; owned by the host's thread."""
 
-    def __init__(self, vertex: RVertex, intake: Intake, env: HostEnvironment) -> None:
+    def __init__(
+        self, vertex: RVertex, intake: Intake, env: HostEnvironment, consumed: tuple[int, ...] = ()
+    ) -> None:
+        """``consumed``: by output, what its reader is known to have."""
         source, log = vertex.spec.source, vertex.log
         assert source is not None
         assert log is not None
         assert source.spec.log is not None
         self._vertex, self._log, self._intake, self._env = vertex, log, intake, env
         self._spec, self._rules = source.spec, source.spec.log
+        self._consumed = consumed
         self._started_s = env.clock.monotonic_s()
         self._decided_s = self._started_s
         #: From then on a predecessor that hangs uses no more rows.
@@ -87,6 +97,7 @@ class LogFeed:
         if entries:
             self._take_effect(entries)
         worked = bool(entries)
+        self._note_ends()
         for k in range(len(self._partitions)):
             worked = self._feed(k, note_input) or worked
         if not self._intake.is_busy and not self._vertex.is_replaying:
@@ -106,6 +117,8 @@ class LogFeed:
         """Offer the next rows of a partition."""
         mine, channel = self._partitions[k], self._log.channels[k]
         if self._intake.holds(k) or mine.lost_until is not None or not self._log.wants(k):
+            return False
+        if self._is_over(k):
             return False
         rows = mine.ahead if mine.ahead is not None else self._read(k)
         mine.ahead = rows
@@ -137,13 +150,56 @@ class LogFeed:
         try:
             rows = self._reader.read(k, self._env.limits.step_rows_max)
         except LostInputError as error:
-            if self._rules.on_lost == "fail" or self._log.channels[k].has_pending:
+            if self._rules.on_lost == "fail":
                 raise
-            self._partitions[k].lost_until = error.first
+            mine, put_out = self._partitions[k], tuple(self._vertex.output_seqs)
+            if mine.lost_at != put_out:  # what was read before comes out first
+                mine.lost_at = put_out
+                return None
+            need = self._need(k)
+            if need:
+                raise NeededInputError(
+                    error.log, error.partition, error.wanted, error.first, need
+                ) from error
+            mine.lost_until = error.first
             return None
         if rows is not None:
             self._read_to[k] = rows.next_position
         return rows
+
+    def _is_over(self, k: int) -> bool:
+        """Whether the partition is read no further: it is to be read up to its end, and was."""
+        return self._partitions[k].was_at_end and self._finish_s is None
+
+    def _note_ends(self) -> None:
+        """See whether all was offered that the log held at some time of this life."""
+        is_asked = self._env.limits.until_end and not self._vertex.is_replaying
+        if not is_asked or self._intake.is_busy:
+            return
+        for k, (mine, channel) in enumerate(zip(self._partitions, self._log.channels, strict=True)):
+            if not mine.was_at_end and mine.ahead is None:
+                goal = self._end_now(k)
+                mine.was_at_end = goal is not None and channel.position >= goal
+
+    def _end_now(self, k: int) -> int | None:
+        """Where the partition ended when that was first seen; None: it is not known yet."""
+        if isinstance(self._reader, FileLog):  # it may have files that nobody has entered
+            end = self._reader.end(k)
+            return None if end is None or end.seen_s < self._started_s else end.position
+        mine = self._partitions[k]
+        if mine.goal is None:
+            mine.goal = self._reader.closing_position(k, self._started_s)
+        return mine.goal
+
+    def _need(self, k: int) -> str:
+        """Why rows of a partition that was read so far cannot be done without; or nothing."""
+        if self._vertex.is_replaying:
+            return f"the state of {self._vertex.spec.id} is rebuilt from them"
+        if self._log.channels[k].has_pending:
+            return "it is written down that the job has read some of them"
+        if any(a < b for a, b in zip(self._vertex.output_seqs, self._consumed, strict=False)):
+            return f"what {self._vertex.spec.id} had put out of them was used"
+        return ""
 
     def _has_lease(self) -> bool:
         now_s = self._env.clock.monotonic_s()
@@ -167,6 +223,8 @@ class LogFeed:
         entries = []
         for file in self._reader.found():
             k = file.partition
+            if self._is_over(k):
+                continue
             entry = LogEntry("file", k, told[k], file.position, 0, 0, file.path, file.version)
             entries.append(entry)
             told[k] += 1
@@ -243,6 +301,7 @@ class LogFeed:
                 state=self._state(facts, now_s, idle_after_s),
                 lost=self._log.channels[k].lost_positions,
                 dead=self._log.channels[k].dead_rows,
+                at_end=facts.is_ended or self._partitions[k].was_at_end,
             )
             for k, (unit, facts) in enumerate(zip(units, self._facts(), strict=True))
         )

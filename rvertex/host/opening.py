@@ -18,16 +18,21 @@ from rvertex.checkpoint.intake import open_intake
 from rvertex.checkpoint.productions import open_history
 from rvertex.checkpoint.value_log import World, open_values
 from rvertex.host.pacing import Pace
+from rvertex.sources.formats.rows.bad_rows import without_bad
 from rvertex.sources.readers import open_reader
 from rvertex.vertex.rvertex import RVertex
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from rstream import RStream
     from rvertex.checkpoint.codec import LoadedCheckpoint
     from rvertex.checkpoint.intake import Intake
     from rvertex.checkpoint.productions import History
     from rvertex.checkpoint.value_log import ValueLog
     from rvertex.host.environment import HostEnvironment
+    from rvertex.sources.readers import SourceReader
+    from rvertex.sources.spec import SourceSpec
     from rvertex.vertex.spec import VertexSpec
 
 
@@ -97,8 +102,16 @@ def _open_pace(spec: VertexSpec, env: HostEnvironment) -> Pace:
         return Pace(0, env.clock)
     if limits.pace and limits.pace_started_us and partition is not None:
         reader = open_reader(partition, 0)
-        first = reader.read_next(1)
+        first = _first_good(reader, partition.spec)
         reader.close()
         origin_us = None if first is None else int(int64_column(first, VS)[0])
     started_us = 0 if origin_us is None else limits.pace_started_us
     return Pace(limits.pace, env.clock, started_us=started_us, origin_us=origin_us)
+
+
+def _first_good(reader: SourceReader, spec: SourceSpec) -> pa.RecordBatch | None:
+    """The first row that has a time; None if there is none."""
+    while (batch := reader.read_next(1)) is not None:  # ends with the files
+        if spec.on_bad_row == "fail" or without_bad(batch, len(spec.schema) + 2).num_rows:
+            return batch
+    return None

@@ -47,8 +47,14 @@ class VertexRunner:
     """One instance: a vertex, the readers of its inputs and the streams it writes."""
 
     def __init__(
-        self, epoch: int, prepared: PreparedInstance, env: HostEnvironment, slot: CheckpointSlot
+        self,
+        epoch: int,
+        prepared: PreparedInstance,
+        env: HostEnvironment,
+        slot: CheckpointSlot,
+        consumed: tuple[int, ...] = (),
     ) -> None:
+        """``consumed``: by output, what its reader is known to have; see :class:`StartVertex`."""
         spec = prepared.spec
         self.spec = spec
         self.epoch = epoch
@@ -65,7 +71,9 @@ class VertexRunner:
         self._obsolete_below = [0] * len(self.outputs)
         #: Reads live logs instead.
         self._feed = (
-            None if prepared.intake is None else LogFeed(prepared.vertex, prepared.intake, env)
+            None
+            if prepared.intake is None
+            else LogFeed(prepared.vertex, prepared.intake, env, consumed)
         )
         self._source: SourceReader | None = None
         #: The next rows of a live source, which are read before they are due.

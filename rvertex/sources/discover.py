@@ -18,6 +18,7 @@ from rvertex.sources.files import list_files
 from rvertex.sources.formats.delimited import NULL_VALUES, infer_csv_schema
 from rvertex.sources.formats.json_lines import infer_json_schema
 from rvertex.sources.formats.parquet import row_groups, schema_of
+from rvertex.sources.formats.ranges import split_units
 from rvertex.sources.formats.row_log import log_schema, log_units
 from rvertex.sources.formats.rstream import stream_schema, stream_units
 from rvertex.sources.formats.text import TEXT_SCHEMA, count_lines
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def discover(spec: SourceSpec) -> tuple[Unit, ...]:
-    """All units of a source: row groups of Parquet files, otherwise files, sorted by path.
+    """All units of a source: row groups of Parquet, ranges of large CSV and JSON files, else files.
 
     Raises:
         SourceNotFoundError, CorruptSourceError, SourceVanishedError: naming the file.
@@ -48,17 +49,17 @@ def discover(spec: SourceSpec) -> tuple[Unit, ...]:
         return tuple(unit for path, version in files.items() for unit in row_groups(path, version))
     if spec.format == "text":
         return _counted(files)
-    return tuple(Unit(path, version=version) for path, version in files.items())
+    return tuple(u for path, version in files.items() for u in split_units(spec, path, version))
 
 
 def partition_count(spec: SourceSpec, units: Sequence[Unit], given: int | None, width: int) -> int:
     """How many partitions a source has; ``given``: by the query, ``width``: at most, if not."""
     if spec.format == "kafka":
         return min(given or width, len(units))
-    if spec.log is not None:
-        return min(given or 1, len(units))
     if spec.format == "rstream":
         return 1 + max(unit.stream for unit in units)
+    if spec.log is not None:
+        return min(given or 1, len(units))
     if spec.format == "log":
         return 1  # its rows are in order
     return given or max(1, min(width, len(units)))

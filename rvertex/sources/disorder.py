@@ -23,6 +23,8 @@ from rvertex.events.frontier import KnownFrontier
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
+
 BLOCK_ROWS = 8_192
 #: What later rows allow is kept if fewer rows wait then by this factor, ...
 GAIN_MIN = 2.0
@@ -61,41 +63,60 @@ class TimesSoFar:
         self._rows = 0
         self._ahead: int = MIN_TIME
         self._delay_us = 0
-        #: Times of the block that has begun.
-        self._rest = np.empty(0, np.int64)
+        #: Least and greatest times of the rows of the block that has begun; bad rows have none.
+        self._rest = self._rest_greatest = np.empty(0, np.int64)
         self._least: list[np.ndarray] = []
         self._greatest: list[np.ndarray] = []
 
-    def add(self, vs: np.ndarray) -> None:
-        """The times of the next rows, int64[n]."""
+    def add(self, vs: np.ndarray, is_bad: pa.Array | None = None) -> None:
+        """The times of the next rows, int64[n]; of bad ones they mean nothing."""
         if len(vs) == 0:
             return
         self._rows += len(vs)
+        least = greatest = vs
+        if is_bad is not None:
+            bad = is_bad.to_numpy(zero_copy_only=False)
+            least, greatest = np.where(bad, INF_TIME, vs), np.where(bad, MIN_TIME, vs)
+            vs = vs[~bad]
+        self._look(vs)
+        self._note_blocks(least, greatest)
+
+    def _look(self, vs: np.ndarray) -> None:
+        if len(vs) == 0:
+            return
         if int(vs[0]) < self._ahead or not (vs[1:] >= vs[:-1]).all():
             ahead = np.maximum(np.maximum.accumulate(vs), self._ahead)
             self._delay_us = max(self._delay_us, int(lateness(vs, ahead).max()))
             self._ahead = int(ahead[-1])
         else:
             self._ahead = int(vs[-1])
-        vs = np.concatenate([self._rest, vs]) if len(self._rest) else vs
-        whole = len(vs) // BLOCK_ROWS * BLOCK_ROWS
-        self._note(vs[:whole].reshape(-1, BLOCK_ROWS))
-        self._rest = vs[whole:].copy()
+
+    def _note_blocks(self, least: np.ndarray, greatest: np.ndarray) -> None:
+        if least is greatest and self._rest is self._rest_greatest:
+            least = greatest = np.concatenate([self._rest, least]) if len(self._rest) else least
+        else:
+            least = np.concatenate([self._rest, least])
+            greatest = np.concatenate([self._rest_greatest, greatest])
+        whole = len(least) // BLOCK_ROWS * BLOCK_ROWS
+        self._note(least[:whole], greatest[:whole], BLOCK_ROWS)
+        is_same = least is greatest
+        self._rest = least[whole:].copy()
+        self._rest_greatest = self._rest if is_same else greatest[whole:].copy()
 
     def all(self) -> UnitTimes:
         """The unit, no row of which follows."""
         if len(self._rest):
-            self._note(self._rest.reshape(1, -1))
-            self._rest = self._rest[:0]
+            self._note(self._rest, self._rest_greatest, len(self._rest))
+            self._rest = self._rest_greatest = self._rest[:0]
         nothing = [np.empty(0, np.int64)]
         least = np.concatenate(self._least or nothing)
         return UnitTimes(
             self._rows, least, np.concatenate(self._greatest or nothing), self._delay_us
         )
 
-    def _note(self, blocks: np.ndarray) -> None:
-        self._least.append(blocks.min(axis=1))
-        self._greatest.append(blocks.max(axis=1))
+    def _note(self, least: np.ndarray, greatest: np.ndarray, rows: int) -> None:
+        self._least.append(least.reshape(-1, rows).min(axis=1))
+        self._greatest.append(greatest.reshape(-1, rows).max(axis=1))
 
 
 def time_order(units: Sequence[UnitTimes]) -> list[int]:

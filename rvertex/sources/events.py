@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.items.batch import event_schema, lifetimes
-from rstream.items.dictionaries import is_dictionary, plain_array
+from rstream.items.dictionaries import is_dictionary, join_batches, plain_array
 from rstream.types import INF_TIME
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import first_line
 from rvertex.sources.mixed import check_type
-from rvertex.sources.times import Fault, is_time_type, parse_times, shown
+from rvertex.sources.times import Fault, first_failure, is_time_type, parse_times, shown
 
 if TYPE_CHECKING:
     from rvertex.operators.protocol import Evaluator
@@ -40,7 +40,10 @@ def to_events(
     Raises:
         SourceSchemaError: a column has a type that does not fit.
     """
-    raw = _conform(raw, spec, path)
+    found = _conform(raw, spec, path)
+    if isinstance(found, RowFault):
+        return found
+    raw = found
     if spec.vs is None:
         vs = np.arange(first_time, first_time + raw.num_rows)
     else:
@@ -61,8 +64,34 @@ def to_events(
     )
 
 
-def _conform(raw: pa.RecordBatch, spec: SourceSpec, path: str) -> pa.RecordBatch:
-    """The declared columns in the declared order and types."""
+def faults_of(
+    spec: SourceSpec, raw: pa.RecordBatch, path: str
+) -> tuple[pa.RecordBatch | None, dict[int, RowFault]]:
+    """The events of the rows that can become some (None: none can), and the others by place.
+
+    Pieces with a fault are halved until it stands alone, so a row is judged by itself.
+    """
+    found = to_events(spec, raw, path, 0)
+    if not isinstance(found, RowFault):
+        return found, {}
+    pieces: list[pa.RecordBatch] = []
+    faults: dict[int, RowFault] = {}
+    todo = [(0, raw.num_rows)]
+    while todo:  # ends: a piece has no fault, or is halved until it is one row
+        lo, hi = todo.pop()
+        found = to_events(spec, raw.slice(lo, hi - lo), path, 0)
+        if not isinstance(found, RowFault):
+            pieces.append(found)
+        elif hi - lo == 1:
+            faults[lo] = found
+        else:
+            middle = (lo + hi) // 2
+            todo += [(middle, hi), (lo, middle)]
+    return (join_batches(pieces) if pieces else None), faults
+
+
+def _conform(raw: pa.RecordBatch, spec: SourceSpec, path: str) -> pa.RecordBatch | RowFault:
+    """The declared columns in the declared order and types, or a value that does not fit."""
     arrays = []
     for field in spec.columns:
         array = raw.column(field.name)
@@ -70,13 +99,29 @@ def _conform(raw: pa.RecordBatch, spec: SourceSpec, path: str) -> pa.RecordBatch
             check_type(path, field.name, array.type, spec)
             try:
                 array = _converted(array, field.type)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            except pa.ArrowInvalid:
+                return _refused(array, field)
+            except pa.ArrowNotImplementedError as error:
                 reason = (
                     f"it is {array.type} here, but {field.type} in the plan: {first_line(error)}"
                 )
                 raise SourceSchemaError(path, field.name, reason) from error
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=spec.columns)
+
+
+def _refused(array: pa.Array, field: pa.Field) -> RowFault:
+    """The first value that is refused."""
+
+    def fails(lo: int, hi: int) -> bool:
+        try:
+            _converted(array.slice(lo, hi - lo), field.type)
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    at = first_failure(len(array), fails)
+    return RowFault(at, field.name, shown(array[at]), f"not of type {field.type}")
 
 
 def _converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -94,7 +139,7 @@ def _ends(
             at = int(vs.argmax())
             return RowFault(at, _name(spec.vs, "vs"), str(vs[at]), "the event ends past all time")
         return vs + length
-    ve = _times(spec.ve, "ve", raw, path)
+    ve = _times(spec.ve, "ve", raw, path, open_ends=True)
     if isinstance(ve, RowFault):
         return ve
     wrong = ve <= vs
@@ -106,18 +151,28 @@ def _ends(
 
 
 def _times(
-    source: str | Evaluator, role: str, raw: pa.RecordBatch, path: str
+    source: str | Evaluator, role: str, raw: pa.RecordBatch, path: str, *, open_ends: bool = False
 ) -> np.ndarray | RowFault:
+    """The times; with ``open_ends`` null is the end of time."""
     column = raw.column(source) if isinstance(source, str) else source.evaluate(raw)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     name = _name(source, role)
     if not is_time_type(column.type):
         raise SourceSchemaError(path, name, f"{column.type} cannot be a time")
-    times = parse_times(column)
+    if not (open_ends and column.null_count):
+        times = parse_times(column)
+        if isinstance(times, Fault):
+            return RowFault(times.index, name, shown(column[times.index]), times.reason)
+        return times
+    places = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    times = parse_times(column.drop_null())
     if isinstance(times, Fault):
-        return RowFault(times.index, name, shown(column[times.index]), times.reason)
-    return times
+        at = int(places[times.index])
+        return RowFault(at, name, shown(column[at]), times.reason)
+    ends = np.full(len(column), INF_TIME, np.int64)
+    ends[places] = times
+    return ends
 
 
 def _name(source: object, role: str) -> str:

@@ -9,6 +9,7 @@ Paths and ``file:`` URLs are opened by Arrow directly, any other scheme by
 from __future__ import annotations
 
 import os
+import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -29,12 +30,19 @@ _SUFFIXES: dict[str, tuple[str, ...]] = {
     "csv": (".csv", ".tsv"),
     "json": (".json", ".jsonl", ".ndjson"),
 }
+#: Between the paths of a source that has several.
+SEVERAL = "\n"
+_MAGIC = "*?["
 _LINE_CHARS_MAX = 300
-_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+#: Endings of names of compressed files.
+CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 def list_files(format: Format, path: str) -> dict[str, FileVersion]:
     """The files of a file or folder (recursive), sorted by name, by absolute path.
+
+    ``path`` may be a pattern (``*`` and ``?`` within a name, ``**`` over folders), and several of
+    all these, with :data:`SEVERAL` between them.
 
     In a folder, names that begin with ``_`` or ``.``, files without content and what has the suffix
     of another format are passed over.
@@ -42,11 +50,19 @@ def list_files(format: Format, path: str) -> dict[str, FileVersion]:
     Raises:
         SourceNotFoundError: there is no such path, or the folder holds no file of this format.
     """
+    if SEVERAL in path:
+        return {
+            name: version
+            for one in path.split(SEVERAL)
+            for name, version in list_files(format, one).items()
+        }
     local = local_path(path)
     try:
         found = _list_remote(path) if local is None else _list_local(local)
     except (OSError, StoreError) as error:
-        raise SourceNotFoundError(path, first_line(error) + _of_patterns(path)) from error
+        if any(character in path for character in _MAGIC):
+            return _matching(format, path)
+        raise SourceNotFoundError(path, first_line(error)) from error
     if list(found) == [""]:
         return {absolute(path): found[""]}
     wanted = [n for n in sorted(found) if _is_visible(n) and _has_format(n, format)]
@@ -54,6 +70,15 @@ def list_files(format: Format, path: str) -> dict[str, FileVersion]:
         raise SourceNotFoundError(path, f"the folder holds no {format} file with content")
     folder = path.rstrip("/") if local is None else local
     return {f"{folder}/{n}": found[n] for n in wanted}
+
+
+def is_single_file(format: Format, path: str) -> bool:
+    """Whether a source is one file by its name, so that no other can come.
+
+    Raises:
+        SourceNotFoundError: as :func:`list_files`.
+    """
+    return list(list_files(format, path)) == [absolute(path)]
 
 
 def open_random(path: str) -> pa.NativeFile:
@@ -76,8 +101,26 @@ def open_sequential(path: str) -> pa.NativeFile:
         SourceVanishedError: the file is gone or may not be read.
     """
     stream = open_random(path)
-    codec = _CODECS.get(PurePosixPath(path).suffix.lower())
+    codec = CODECS.get(PurePosixPath(path).suffix.lower())
     return stream if codec is None else pa.CompressedInputStream(stream, codec)
+
+
+def open_range(path: str, lo: int, hi: int | None) -> pa.NativeFile:
+    """Open the bytes ``[lo, hi)`` for one pass; a compressed file is opened whole.
+
+    Raises:
+        SourceVanishedError: the file is gone or may not be read.
+    """
+    if lo == 0 and hi is None:
+        return open_sequential(path)
+    stream = open_random(path)
+    stream.seek(lo)
+    return stream
+
+
+def bytes_to_read(piece: int, left: int | None) -> int:
+    """How many bytes to read next, at most ``left``."""
+    return piece if left is None else min(piece, left)
 
 
 def first_line(error: BaseException) -> str:
@@ -91,10 +134,34 @@ def first_line(error: BaseException) -> str:
     return "".join(c if c.isprintable() else "?" for c in line[:_LINE_CHARS_MAX])
 
 
-def _of_patterns(path: str) -> str:
-    if not any(character in path for character in "*?["):
-        return ""
-    return "; patterns are not expanded: give the folder, all of its files are read"
+def _matching(format: Format, path: str) -> dict[str, FileVersion]:
+    """The files that a pattern names, and those in folders that it names."""
+    whole = absolute(path)
+    first = min(whole.index(character) for character in _MAGIC if character in whole)
+    folder = whole[:first].rpartition("/")[0]
+    try:
+        found = _list_remote(folder) if local_path(folder) is None else _list_local(folder or "/")
+    except (OSError, StoreError) as error:
+        raise SourceNotFoundError(path, first_line(error)) from error
+    pattern = re.compile(_regex(whole[len(folder) + 1 :]))
+    wanted = [n for n in sorted(found) if pattern.fullmatch(n) and _is_visible(n)]
+    wanted = [n for n in wanted if _has_format(n, format)]
+    if not wanted:
+        raise SourceNotFoundError(path, f"no {format} file with content has such a name")
+    return {f"{folder}/{n}": found[n] for n in wanted}
+
+
+def _regex(pattern: str) -> str:
+    """The pattern as a regular expression; also what lies in folders that it names."""
+    words = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^\]/]+\])", pattern)
+    made = []
+    for part in parts:
+        if part[:1] == "[" and part[-1:] == "]" and len(part) > 2:
+            made.append(part.replace("[!", "[^"))
+        else:
+            made.append(words.get(part, re.escape(part)))
+    return "".join(made) + "(?:/.*)?"
 
 
 def _list_local(path: str) -> dict[str, FileVersion]:
@@ -125,7 +192,7 @@ def _is_visible(name: str) -> bool:
 
 def _has_format(name: str, format: Format) -> bool:
     suffixes = [s.lower() for s in PurePosixPath(name).suffixes]
-    if suffixes and suffixes[-1] in _CODECS:
+    if suffixes and suffixes[-1] in CODECS:
         suffixes.pop()
     suffix = suffixes[-1] if suffixes else ""
     if format == "text" or suffix in _SUFFIXES[format]:

@@ -18,6 +18,7 @@ import pyarrow.types as kinds
 from rstream.errors import StreamEngineError
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import open_sequential
+from rvertex.sources.formats.delimited import NULL_VALUES, almost_typed
 from rvertex.sources.formats.json_lines import chunks, parse_json
 from rvertex.sources.formats.parquet import schema_of
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec, Unit
 
+_PLURAL = {"double": "numbers", "timestamp": "times", "date": "dates"}
 #: So many files and columns are named in a message.
 NAMED_MAX = 3
 
@@ -86,13 +88,37 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
         more = [name for name in names if name not in first]
         if more:
             extra[path] = more
+    told = _text_columns(spec, paths[0]) if spec.format == "csv" else []
     if not extra:
-        return ()
+        return tuple(told)
     columns = list(dict.fromkeys(name for more in extra.values() for name in more))
     return (
         f"source {spec.path}: not read: {listed(columns, 'column')} that the first file does not "
         f"have, in {len(extra)} of {len(paths)} files ({listed(list(extra), 'file')})",
+        *told,
     )
+
+
+def _text_columns(spec: SourceSpec, path: str) -> list[str]:
+    """Columns that are text because of a few values, with the first of these."""
+    names = {
+        f.name
+        for f in spec.columns
+        if kinds.is_string(f.type) and f.name not in (spec.vs, spec.ve, *spec.casts)
+    }
+    delimiter = str(spec.option("delimiter", ","))
+    try:
+        nulls = str(spec.option("null_values", NULL_VALUES))
+        found = almost_typed(path, delimiter, nulls, names) if names else []
+    except (StreamEngineError, pa.ArrowException, OSError):
+        return []  # whoever reads the file says what is wrong
+    return [
+        f"source {spec.path}: column {a.column!r} is text because of line {a.line} of {path}: "
+        f"{a.value!r:.80} ({a.share:.1%} of the first values are {_PLURAL[a.kind]}); give "
+        f'schema={{"{a.column}": "{a.kind}"}} with on_bad_row= or null_values= to read them so, or '
+        f'schema={{"{a.column}": "string"}} if text is right'
+        for a in found
+    ]
 
 
 def _checked(spec: SourceSpec, path: str) -> list[str]:

@@ -10,21 +10,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from rstream.errors import StreamEngineError
-from rvertex.errors import SourceRowError
-from rvertex.sources.events import RowFault, to_events
+from rstream.items.batch import empty_events
+from rvertex.sources.events import RowFault, faults_of, to_events
 from rvertex.sources.formats.delimited import CsvUnits
 from rvertex.sources.formats.json_lines import JsonUnits
 from rvertex.sources.formats.parquet import BATCH_ROWS, ParquetUnits
 from rvertex.sources.formats.row_log import LogUnits
+from rvertex.sources.formats.rows.bad_rows import BAD, BadRow, bad_of, with_bad
+from rvertex.sources.formats.rows.line_rows import Origin, located, row_error
 from rvertex.sources.formats.rstream import RStreamUnits
 from rvertex.sources.formats.text import TextUnits
+from rvertex.sources.times import shown
 from rvertex.sources.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
-
-    import pyarrow as pa
 
     from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
 
@@ -35,7 +40,8 @@ class SourceReader(Protocol):
     def read_next(self, rows_max: int) -> pa.RecordBatch | None:
         """The next 1 to ``rows_max`` rows as ``_vs, _ve, payload``; None at the end.
 
-        A reader of items or of streams gives ``_kind, _vs, _ve, payload``.
+        A reader of items or of streams gives ``_kind, _vs, _ve, payload``. A batch with bad rows
+        has one more column (:mod:`rvertex.sources.formats.rows.bad_rows`); these have no times.
 
         Raises:
             SourceRowError, SourceSchemaError, CorruptSourceError, SourceChangedError,
@@ -51,9 +57,13 @@ class SourceReader(Protocol):
 class UnitReader(Protocol):
     """Reads whole units of one format."""
 
-    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]: ...
+    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """All rows in order; bad ones in their places, as :mod:`bad_rows` says."""
+        ...
 
-    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]: ...
+    def origin(self, unit: Unit, row: int) -> Origin:
+        """Where a row of the last batch stands, by its number in the unit, from 0."""
+        ...
 
     def close(self) -> None: ...
 
@@ -145,13 +155,54 @@ class FileReader:
     def _to_events(self, unit: Unit, raw: pa.RecordBatch, row: int) -> pa.RecordBatch:
         if self._spec.format == "rstream":
             return raw
+        width = len(self._spec.columns)
+        bad = bad_of(raw, width)
+        if bad is not None:
+            return self._beside(unit, raw.select(range(width)), row, bad)
         events = to_events(self._spec, raw, unit.path, unit.rows_before + row)
-        if isinstance(events, RowFault):
-            number, line = self._units.row_in_file(unit, row + events.index)
-            raise SourceRowError(
-                unit.path, number, line, events.column, events.value, events.reason
-            )
-        return events
+        if not isinstance(events, RowFault):
+            return events
+        if self._spec.on_bad_row == "fail":
+            at = self._units.origin(unit, row + events.index)
+            fault = BadRow(events.reason, events.column, events.value)
+            raise row_error(self._spec, unit, at, fault)
+        return self._beside(unit, raw, row, pa.nulls(raw.num_rows, BAD))
+
+    def _beside(
+        self, unit: Unit, raw: pa.RecordBatch, row: int, bad: pa.StructArray
+    ) -> pa.RecordBatch:
+        """The events of good rows, and beside them the bad ones with their places in the file."""
+        is_good = bad.is_null().to_numpy(zero_copy_only=False)
+        places = np.flatnonzero(is_good)
+        events, faults = faults_of(self._spec, raw.filter(pa.array(is_good)), unit.path)
+        if events is None:
+            events = empty_events(self._spec.schema)
+        found = {k: self._located(unit, row + k, bad[k]) for k in np.flatnonzero(~is_good).tolist()}
+        for k, fault in faults.items():
+            place = int(places[k])
+            at = self._units.origin(unit, row + place)
+            value = _plain(raw, place, fault)
+            found[place] = located(BadRow(fault.reason, fault.column, value), unit, at)
+        batch = with_bad(events, found)
+        vs, ve = pc.fill_null(batch.column(0), 0), pc.fill_null(batch.column(1), 1)
+        return pa.RecordBatch.from_arrays([vs, ve, *batch.columns[2:]], schema=batch.schema)
+
+    def _located(self, unit: Unit, row: int, bad: pa.StructScalar) -> BadRow:
+        at = self._units.origin(unit, row)
+        said = bad.as_py()
+        return located(BadRow(said["reason"], said["column"], said["value"]), unit, at)
+
+
+def _plain(raw: pa.RecordBatch, row: int, fault: RowFault) -> str | None:
+    """The value that is to blame: text without quotes, as the other bad rows have it."""
+    if fault.column in raw.schema.names:
+        value = raw.column(fault.column)[row]
+        if not value.is_valid:
+            return None
+        if pa.types.is_string(value.type) and fault.value == shown(value):
+            text: str | None = value.as_py()
+            return text
+    return fault.value
 
 
 def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:

@@ -28,7 +28,13 @@ DelayOrigin = Literal["given", "auto", "found"]
 Idle = Literal["follow", "clock", "wait"]
 OnLost = Literal["fail", "skip"]
 OnBadRow = Literal["fail", "skip", "dead_letter"]
+#: Files of a growing folder that were read: they may go, but not change; or they have to stay as
+#: they are; or nobody looks.
+TakenFiles = Literal["unchanged", "kept", "any"]
+Given = Literal["no", "here", "copy"]
 OptionValue = str | int | bool
+#: The option of files that says what becomes of bad rows.
+ON_BAD_ROW = "on_bad_row"
 BoundOperator = Literal["==", "<", "<=", ">", ">="]
 BoundValue = bool | int | float | str | date
 
@@ -61,6 +67,8 @@ class LogSpec:
     skew_us: int | None = None
     #: Whether every partition is read up to a position that the plan knows.
     is_bounded: bool = False
+    #: What is asked of the files of a folder that were taken.
+    taken_files: TakenFiles = field(default="unchanged", metadata={"fingerprint": False})
     #: How the values of messages are encoded: "json", "avro", "arrow", "bytes".
     encoding: str = ""
     #: Where the log is, and options of its client. A value ``env:NAME`` is read from the host's
@@ -85,7 +93,8 @@ class SourceSpec:
     columns: pa.Schema
     #: None only for text (its ``_vs`` is the row number over all files, in us), items and streams.
     vs: str | Evaluator | None
-    #: None: a point event (vs + 1); an int: length in us, > 0; else a time column or expression.
+    #: None: a point event (vs + 1); an int: length in us, > 0; else a time column or expression,
+    #: of which null is the end of time.
     ve: str | int | Evaluator | None = None
     #: How far rows may be out of order, us. 0 where it is estimated, or still to be found.
     delay_us: int = 0
@@ -99,7 +108,8 @@ class SourceSpec:
     casts: tuple[str, ...] = field(default=(), metadata={"fingerprint": False})
     #: The plan-wide grid of CTI times, us.
     cti_every_us: int = 1_000_000
-    #: Reader options; csv: ``delimiter``, ``null_values`` (comma separated).
+    #: Reader options; csv: ``delimiter``, ``null_values`` (comma separated); files: ``on_bad_row``
+    #: where it is not "fail".
     options: tuple[tuple[str, OptionValue], ...] = ()
     #: Items only: ``_kind, _vs, _ve, payload`` in the order in which they arrive.
     items: pa.RecordBatch | None = None
@@ -113,8 +123,18 @@ class SourceSpec:
     #: Rows for which it is not true are numbered and timed, and go no further. None: all go on.
     #: The fingerprint of a vertex has it as a filter behind the source, which gives the same.
     keep: Evaluator | None = field(default=None, metadata={"fingerprint": False})
+    #: Whether the caller gave the rows from memory; "copy": a job keeps them in its root.
+    given: Given = field(default="no", metadata={"fingerprint": False})
     #: Of a live log; None: the source is read once, to its end.
     log: LogSpec | None = None
+
+    @property
+    def on_bad_row(self) -> OnBadRow:
+        """What becomes of a row that cannot become an event."""
+        if self.log is not None:
+            return self.log.on_error
+        policy: OnBadRow = self.option(ON_BAD_ROW, "fail")  # type: ignore[assignment]
+        return policy
 
     @property
     def drops_late_rows(self) -> bool:
@@ -135,7 +155,7 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A piece of a source that is dealt out whole: a row group of Parquet, a segment, a file."""
+    """A piece of a source that is dealt out whole: a row group, a segment, a file or part of it."""
 
     path: str = field(metadata={"fingerprint": False})
     #: Parquet only.
@@ -146,6 +166,9 @@ class Unit:
     rows_before: int = 0
     #: Parquet only: no row of the unit is wanted, so its payload may be null. See row_groups.py.
     only_times: bool = False
+    #: CSV and JSON only: the bytes ``[lo, hi)`` of the file, whole rows; None: to its end.
+    lo: int = field(default=0, metadata={"fingerprint": False})
+    hi: int | None = field(default=None, metadata={"fingerprint": False})
     #: With ``only_times``: no row before the unit in its partition starts later than this, us.
     before_us: int | None = None
     #: The version of the file that is meant; None: whatever is there.
@@ -160,6 +183,8 @@ class Unit:
     until: int | None = None
     #: Live logs only: what the log calls itself, where it has a name that no other one ever had.
     log_id: str = field(default="", compare=False, metadata={"fingerprint": False})
+    #: Live logs only: how many partitions the log had when the job was planned; 0: not known.
+    log_partitions: int = field(default=0, compare=False, metadata={"fingerprint": False})
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from rstream.errors import StreamEngineError
 from rstream.items.batch import VE, VS, int64_column, lifetimes, only_events
 from rvertex.sources.files import open_random
 from rvertex.sources.formats.row_groups import times_of
+from rvertex.sources.formats.rows.bad_rows import without_bad
 from rvertex.sources.readers import open_reader
 from rvertex.sources.spec import SourcePartition
 
@@ -91,14 +92,14 @@ def _sample(spec: SourceSpec, units: Sequence[Unit]) -> pa.RecordBatch:
     """The first rows of ``units`` as ``_vs, _ve, payload``."""
     if spec.items is not None:
         return only_events(spec.items).slice(0, SAMPLE_ROWS)
+    fields = [pa.field(VS, pa.int64()), pa.field(VE, pa.int64()), *spec.schema]
     reader = open_reader(SourcePartition(spec, tuple(units), 0), 0, batch_rows=SAMPLE_ROWS)
     try:
         batch = reader.read_next(SAMPLE_ROWS)
     finally:
         reader.close()
     if batch is not None:
-        return only_events(batch) if spec.format == "rstream" else batch
-    fields = [pa.field(VS, pa.int64()), pa.field(VE, pa.int64()), *spec.schema]
+        return only_events(batch) if spec.format == "rstream" else without_bad(batch, len(fields))
     return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
 
 

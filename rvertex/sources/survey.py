@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rstream.items.batch import VS, int64_column
 from rvertex.sources.disorder import TimesSoFar, UnitTimes
+from rvertex.sources.formats.rows.bad_rows import bad_of
 from rvertex.sources.readers import open_reader
 from rvertex.sources.spec import SourcePartition
 
@@ -61,7 +62,8 @@ def _times(spec: SourceSpec, unit: Unit) -> UnitTimes:
     times = TimesSoFar()
     try:
         while (batch := reader.read_next(BATCH_ROWS)) is not None:  # ends with the unit
-            times.add(int64_column(batch, VS))
+            bad = bad_of(batch, len(spec.schema) + 2)
+            times.add(int64_column(batch, VS), None if bad is None else bad.is_valid())
     finally:
         reader.close()
     return times.all()

@@ -10,17 +10,17 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from rstream.items.batch import VE, VS, event_schema
-from rstream.types import MIN_TIME
 from rvertex.errors import LateRowError
 from rvertex.events.delay_estimate import DelayEstimate
-from rvertex.sources.logs.protocol import DEAD_POSITION, dead_payload
+from rvertex.sources.logs.protocol import DEAD_POSITION
+from rvertex.vertex.dead_letters import dead_letters
 from rvertex.vertex.reorder import FRONTIER, Reorder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pyarrow as pa
 
     from rvertex.operators.protocol import OperatorState
     from rvertex.sources.logs.entries import LogEntry
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec, Unit
 
 _BOOKS = ("position", "entries", "is_ended", "dead_rows", "lost_positions")
-
-
-def dead_letter_payload() -> pa.Schema:
-    """The columns of rows that could not be decoded, as a side output has them."""
-    return pa.schema([*dead_payload(), pa.field(FRONTIER, pa.int64())])
 
 
 class LogChannel:
@@ -47,6 +42,7 @@ class LogChannel:
             cti_every_us=spec.cti_every_us,
             keep=spec.keep,
             sorts=sorts,
+            is_stream=spec.format == "rstream",
         )
         self._until = unit.until
         #: The next position to offer.
@@ -173,15 +169,12 @@ class LogChannel:
             raise LateRowError(position, error.vs, error.frontier) from error
         if late is not None:
             self.late.append(late)
+        if self.reorder.is_ended:  # a stream has its end in itself
+            self.is_ended = True
 
     def _take_dead(self, dead: pa.RecordBatch) -> None:
         self.dead_rows += dead.num_rows
-        met = np.full(dead.num_rows, self.reorder.frontier, np.int64)
-        vs = np.maximum(met, 0) if met[0] == MIN_TIME else met
-        columns = [pa.array(vs), pa.array(vs + 1), *dead.columns, pa.array(met)]
-        schema = event_schema(dead_letter_payload())
-        assert schema.names[:2] == [VS, VE], schema
-        self.dead.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+        self.dead.append(dead_letters(dead, self.reorder.frontier))
 
 
 def taken_below(waiting: list[pa.RecordBatch], frontier: int | None) -> Sequence[pa.RecordBatch]:

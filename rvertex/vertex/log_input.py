@@ -34,8 +34,9 @@ from rvertex.events.side_output import DEAD_LETTERS, LATE
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.sources.logs.entries import LogEntry, decode_entries, encode_entries
 from rvertex.sources.logs.protocol import LogRows
+from rvertex.vertex.dead_letters import dead_letter_payload
 from rvertex.vertex.lateness_counts import LatenessCounts
-from rvertex.vertex.log_channel import LogChannel, dead_letter_payload, taken_below
+from rvertex.vertex.log_channel import LogChannel, taken_below
 from rvertex.vertex.reorder import FRONTIER, late_payload
 from rvertex.vertex.spec import Position
 

@@ -141,6 +141,15 @@ class Reorder:
         late = [self._offer_events(piece) for piece in self._pieces(batch)]
         return _joined([events for events in late if events is not None])
 
+    def skip(self, rows: int) -> None:
+        """Take rows that give no event: they count, and tell nothing of time."""
+        first, self._row = self._row, self._row + rows
+        if self._known is not None:
+            places, times = self._known
+            passed = slice(places.searchsorted(first), places.searchsorted(self._row, "right"))
+            for time in times[passed]:
+                self._reach(int(time))
+
     def end(self) -> None:
         """No row follows: everything is to leave, then ``CTI(INF_TIME)``. Idempotent."""
         self._frontier = INF_TIME

@@ -88,7 +88,7 @@ class RVertex:
                     spec.source, sides=sides, pending_rows_max=self._pending_rows_max
                 )
             else:
-                self._input = SourceInput(spec.source, keeps_late=bool(sides))
+                self._input = SourceInput(spec.source, sides=sides)
             ports = [self._input.payload]
         else:
             payloads = [c.payload for c in spec.inputs]
@@ -148,9 +148,15 @@ class RVertex:
         released, source = self._events_released, self._input
         if isinstance(source, Merge):
             return Counts(released, self._events_out, poisoned_events=poisoned)
-        poisoned += source.dead_rows
         events_in = released + source.passed_over + source.late_dropped
-        return Counts(events_in, self._events_out, source.late_events, poisoned, source.lateness)
+        return Counts(
+            events_in,
+            self._events_out,
+            source.late_events,
+            poisoned,
+            source.lateness,
+            bad_rows=source.dead_rows,
+        )
 
     @property
     def max_vs(self) -> int:

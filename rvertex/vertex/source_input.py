@@ -12,34 +12,37 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rstream.items.batch import empty_events, event_schema
+from rstream.items.batch import KIND, empty_events, event_schema
 from rstream.items.dictionaries import as_declared, join_batches, plain_schema
 from rvertex.errors import LateRowError, SourceOrderChangedError
 from rvertex.events.delay_estimate import DelayEstimate
 from rvertex.events.side_output import DEAD_LETTERS, LATE, SideOutput
-from rvertex.vertex.log_channel import dead_letter_payload
+from rvertex.sources.formats.rows.bad_rows import bad_of, dead_rows, pieces
+from rvertex.vertex.dead_letters import dead_letter_payload, dead_letters
 from rvertex.vertex.reorder import Reorder, late_payload
 from rvertex.vertex.spec import Position
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rstream.items.batch import Items
     from rvertex.events.run import Run
     from rvertex.operators.protocol import OperatorState
     from rvertex.sources.spec import SourcePartition, SourceSpec
     from rvertex.vertex.spec import VertexSpec
 
-_LATE = "late"
+_LATE, _DEAD = "late", "bad_rows"
 
 
 def source_sides(spec: SourceSpec, stage: str) -> list[SideOutput]:
-    """Where a source of that stage keeps late rows, if it drops them, and undecodable ones.
+    """Where a source of that stage keeps the late rows that it drops, and the bad ones.
 
     Lines of text are in order; an item that contradicts a CTI is refused where it is given.
     """
     sides = []
     if spec.drops_late_rows and spec.format not in ("text", "items", "rstream"):
         sides.append(SideOutput(f"{LATE}/{stage}", late_payload(plain_schema(spec.schema))))
-    if spec.log is not None and spec.log.on_error == "dead_letter":
+    if spec.on_bad_row == "dead_letter":
         sides.append(SideOutput(f"{DEAD_LETTERS}/{stage}", dead_letter_payload()))
     return sides
 
@@ -52,6 +55,12 @@ def own_sides(vertex: VertexSpec) -> list[str]:
     return [edge.side for edge in vertex.outputs if edge.side in mine]
 
 
+def _joined(rows: list[pa.RecordBatch], payload: pa.Schema) -> pa.RecordBatch:
+    if not rows:
+        return empty_events(payload)
+    return as_declared(join_batches(rows), event_schema(payload))
+
+
 def _delay(spec: SourceSpec) -> int | DelayEstimate:
     if spec.delay_quantile is None:
         return spec.delay_us
@@ -61,13 +70,17 @@ def _delay(spec: SourceSpec) -> int | DelayEstimate:
 class SourceInput:
     """One source partition as the only input of a vertex."""
 
-    def __init__(self, partition: SourcePartition, *, keeps_late: bool) -> None:
+    def __init__(self, partition: SourcePartition, *, sides: Sequence[str]) -> None:
         spec = partition.spec
         assert spec.delay_origin != "auto", spec.path
         self._spec = spec
-        self._keeps_late = keeps_late
+        self._keeps_late = any(name.startswith(LATE) for name in sides)
+        self._keeps_dead = any(name.startswith(DEAD_LETTERS) for name in sides)
         #: Late rows since the last ``drain_side_outputs``.
         self._late: list[pa.RecordBatch] = []
+        #: Bad rows since then, and all so far.
+        self._dead: list[pa.RecordBatch] = []
+        self.dead_rows = 0
         self.payload: pa.Schema = spec.schema
         self._reorder = Reorder(
             spec.schema,
@@ -102,11 +115,6 @@ class SourceInput:
         return self._reorder.late_dropped
 
     @property
-    def dead_rows(self) -> int:
-        """Files have none: a row that cannot be read is an error."""
-        return 0
-
-    @property
     def lateness(self) -> bytes:
         """How late rows came so far (:class:`rvertex.vertex.lateness_counts.LatenessCounts`)."""
         return self._reorder.lateness.to_bytes()
@@ -130,13 +138,32 @@ class SourceInput:
         """The next rows of the partition, in arrival order."""
         assert channel == 0, channel
         assert self._stop_row is None or items.next_seq <= self._stop_row, (items, self._stop_row)
-        late = self._offer(items)
+        batch, width = items.batch, len(self.payload) + 2
+        bad = None if batch.schema.names[0] == KIND else bad_of(batch, width)
+        if bad is None:
+            self._take(items.first_seq, batch)
+            return
+        events = batch.select(range(width))
+        for lo, hi, is_bad in pieces(bad):
+            if is_bad:
+                self._take_bad(dead_rows(bad.slice(lo, hi - lo)))
+            else:
+                self._take(items.first_seq + lo, events.slice(lo, hi - lo))
+
+    def _take_bad(self, dead: pa.RecordBatch) -> None:
+        self.dead_rows += dead.num_rows
+        if self._keeps_dead:
+            self._dead.append(dead_letters(dead, self._reorder.frontier))
+        self._reorder.skip(dead.num_rows)
+
+    def _take(self, first_row: int, batch: pa.RecordBatch) -> None:
+        late = self._offer(first_row, batch)
         if late is not None and self._keeps_late:
             self._late.append(late)
 
-    def _offer(self, items: Items) -> pa.RecordBatch | None:
+    def _offer(self, first_row: int, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         try:
-            return self._reorder.offer(items.first_seq, items.batch)
+            return self._reorder.offer(first_row, batch)
         except LateRowError as error:
             if self._spec.delay_origin != "found":
                 raise
@@ -152,23 +179,34 @@ class SourceInput:
         return None if run is None else [run]
 
     def drain_side_outputs(self) -> list[pa.RecordBatch]:
-        """The late rows since the last call, in row order."""
-        late, self._late = self._late, []
-        payload = late_payload(plain_schema(self.payload))
-        if not late:
-            return [empty_events(payload)]
-        return [as_declared(join_batches(late), event_schema(payload))]
+        """The late rows since the last call, and the bad ones, in row order."""
+        late, dead = self._late, self._dead
+        self._late, self._dead = [], []
+        found = []
+        if self._keeps_late:
+            found.append(_joined(late, late_payload(plain_schema(self.payload))))
+        if self._keeps_dead:
+            found.append(_joined(dead, dead_letter_payload()))
+        return found
 
     def snapshot(self) -> OperatorState:
-        """The reorder buffer, its frontier, and the late rows that were not taken yet."""
-        state = self._reorder.snapshot()
-        if not self._late:
+        """The reorder buffer, its frontier, and the side rows that were not taken yet."""
+        state = self._counted(self._reorder.snapshot())
+        waiting = {_LATE: self._late, _DEAD: self._dead}
+        tables = {name: pa.Table.from_batches(rows) for name, rows in waiting.items() if rows}
+        return replace(state, tables={**state.tables, **tables}) if tables else state
+
+    def _counted(self, state: OperatorState) -> OperatorState:
+        """The state with the number of bad rows, if there are any."""
+        if not self.dead_rows:
             return state
-        return replace(state, tables={**state.tables, _LATE: pa.Table.from_batches(self._late)})
+        return replace(state, header={**state.header, _DEAD: self.dead_rows})
 
     def load(self, state: OperatorState, consumed: tuple[int, ...]) -> None:
         """Continue from a snapshot."""
         self._late = state.tables[_LATE].to_batches() if _LATE in state.tables else []
+        self._dead = state.tables[_DEAD].to_batches() if _DEAD in state.tables else []
+        self.dead_rows = state.header.get(_DEAD, 0)
         self._reorder.load(state)
         assert self.consumed == consumed, (self.consumed, consumed)
 
@@ -180,7 +218,7 @@ class SourceInput:
 
     def scalars(self) -> OperatorState:
         """The state at :attr:`position` but for the rows that wait, which a replay reads again."""
-        return self._reorder.scalars()
+        return self._counted(self._reorder.scalars())
 
     def replay(self, state: OperatorState, inputs: tuple[int, ...], until: tuple[int, ...]) -> None:
         """Continue at ``inputs`` and take exactly the rows before ``until``."""

@@ -6,6 +6,8 @@ do with what they are told (tests/sim).
 
 from __future__ import annotations
 
+import pytest
+
 from jobmanager.config import KEEP_ALL
 from jobmanager.state.messages import (
     DeleteFiles,
@@ -266,6 +268,27 @@ def test_the_second_successor_knows_what_the_first_one_did() -> None:
     assert DeleteFiles(("b0-15",)) in out, "it is behind the oldest"
     second = Scene(plan, hosts=2, log=[*scene.log(), *first.log()])
     assert [ref.name for ref in second.manager.tracker.refs("b0")] == kept
+
+
+@pytest.mark.parametrize("how", ["its host is lost", "it fails"])
+def test_who_had_finished_has_if_the_one_that_was_to_repeat_it_is_gone(how: str) -> None:
+    """Found by the simulation: nobody said so any more, and the job never ended."""
+    scene = Scene(chain("volatile", b=TWO), hosts=4)
+    scene.start_all()
+    for epoch in (2, 3):
+        scene.finish("b", 100, 50, epoch=epoch)
+    b = scene.manager.vertices["b"]
+    scene.obey(scene.tell(ItemsLost("c", scene.at("c").epoch, "bc", 5, (2, 3))))
+    (_, (again, host)) = scene.instances("b")
+    assert b.state == "running"
+    if how == "its host is lost":
+        scene.lose(host)
+    else:
+        scene.obey(scene.tell(VertexFailed("b", again, "operating", "disk full", "")))
+    assert (b.state, b.finisher, scene.instances("b")) == ("finished", 2, [(2, "h1.0")])
+    scene.finish("a", 100, 100)
+    scene.finish("c", 50, 50)
+    assert scene.manager.state == "finished"
 
 
 # ---- hosts

@@ -47,6 +47,9 @@ CHOICES = {
     "pace",
     "pace_started_us",
     "verify",
+    "retention_us",
+    "side_retention_us",
+    "until_end",
 }
 #: How much of a source a step takes at most: nothing but memory and time show it
 #: (benchmarks/bench_smoke.py), as the output may not.

@@ -161,13 +161,13 @@ def test_bad_records_end_the_job_or_stand_aside(broker: Broker, tmp_path: Path) 
     job = start(feed.query(until="latest"), tmp_path / "fail")
     with pytest.raises(jobmanager.JobFailedError, match="partition 0, position 20: not a JSON ob"):
         job.wait(60)
-    job = start(feed.query(until="latest", on_error="dead_letter"), tmp_path / "dead")
+    job = start(feed.query(until="latest", on_bad_row="dead_letter"), tmp_path / "dead")
     assert job.wait(60)["state"] == "finished"
     assert answer(job) == feed.expected()
     letters = jobmanager.read_dead_letters(str(tmp_path / "dead"))
     assert [row["position"] for row in letters.to_pylist()] == [20, 21]
-    assert [row["value"] for row in letters.to_pylist()] == [b"{", b'{"t": "noon"}']
-    job = start(feed.query(until="latest", on_error="skip"), tmp_path / "skip")
+    assert [row["raw"] for row in letters.to_pylist()] == [b"{", b'{"t": "noon"}']
+    job = start(feed.query(until="latest", on_bad_row="skip"), tmp_path / "skip")
     assert job.wait(60)["state"] == "finished"
     assert answer(job) == feed.expected()
 

@@ -14,6 +14,7 @@ import jobmanager
 from planner import Query, Stream, agg, tumbling
 from planner.errors import InvalidPlanError
 from rstream import Appender
+from rvertex.errors import SourceNotFoundError
 from tests.support.jobs import with_limits
 from tests.support.live import Watch, answer_rows, finish, has_read
 
@@ -62,6 +63,51 @@ def test_pushed_rows_are_read_as_they_come_also_by_a_successor(tmp_path: Path) -
     assert answer_rows(job) == answer_rows(whole)
 
 
-def test_the_output_of_a_job_is_not_followed(tmp_path: Path) -> None:
-    with pytest.raises(InvalidPlanError, match="cannot be followed"):
+@pytest.mark.slow
+def test_a_job_follows_what_another_one_writes_through_its_failure(tmp_path: Path) -> None:
+    uri, first, second = str(tmp_path / "log"), tmp_path / "first", tmp_path / "second"
+    watch, behind = Watch(), Watch()
+    with Appender(uri, SCHEMA) as log:
+        log.append(rows(0))
+        query = counts(uri, follow=True)
+        job = jobmanager.run(
+            query, root=str(first), executor="local", config=QUICK, on_status=watch
+        )
+        follower = jobmanager.run(
+            behind_it(job.output, follow=True),
+            root=str(second),
+            executor="local",
+            config=QUICK,
+            on_status=behind,
+        )
+        watch.until(has_read(ROWS))
+        log.append(rows(1))
+        watch.until(has_read(2 * ROWS))
+        behind.until(has_read(1))
+        job.cancel()
+        job.wait(30)
+        log.append(rows(2))
+        job = jobmanager.resume(str(first), on_status=watch, config=QUICK)
+        watch.until(has_read(3 * ROWS))
+        assert follower.status()["state"] == "running"
+        assert finish(job)["state"] == "finished"
+    follower.wait(60)
+    assert follower.status()["state"] == "finished"
+    whole = jobmanager.run(
+        behind_it(job.output, follow=False), root=str(tmp_path / "whole"), executor="local"
+    )
+    whole.wait(60)
+    assert answer_rows(follower) == answer_rows(whole)
+    assert follower.status()["output_digest"] == whole.status()["output_digest"]
+
+
+def behind_it(output: str, *, follow: bool) -> Query:
+    windows = Stream.from_rstream(output, follow=follow).group_by("n").window(tumbling("1s"))
+    return windows.agg(keys=agg.count(), last=agg.max("last")).to_parquet()
+
+
+def test_what_nobody_writes_is_not_followed(tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFoundError, match="start that job first"):
         Stream.from_rstream(str(tmp_path), follow=True)
+    with pytest.raises(InvalidPlanError, match="its CTIs say how far"):
+        Stream.from_rstream(str(tmp_path), follow=True, delay="1s")

@@ -2,7 +2,7 @@
 
 A *place* is an expression or a statement that an operator of cosmic-ray can change; where there are
 several changes, one is drawn. Places that no run can notice are left out: annotations, imports for
-types, assertions, docstrings and the texts of errors.
+types, assertions, docstrings, the texts of errors and the slots of dataclasses.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import random
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cosmic_ray.ast import ast_nodes, get_ast
@@ -53,11 +54,23 @@ class Mutant:
 
 
 def sample(root: Path, paths: list[str], count: int, seed: int) -> list[Mutant]:
-    """``count`` places of these files, each with one of its changes."""
+    """``count`` places of these files, each with one of its changes that is Python."""
     places = [place for path in paths for place in _places(root, path)]
     chosen = random.Random(seed)
-    picked = chosen.sample(places, min(count, len(places)))
-    return [chosen.choice(changes) for changes in picked]
+    chosen.shuffle(places)
+    drawn = (chosen.choice(changes) for changes in places)
+    return list(
+        islice((m for m in drawn if _is_python(m.code((root / m.path).read_text()))), count)
+    )
+
+
+def _is_python(source: str | None) -> bool:
+    """Not where the star before keyword-only parameters was taken for a product."""
+    try:
+        ast.parse(source or "")
+    except SyntaxError:
+        return False
+    return source is not None
 
 
 def _places(root: Path, path: str) -> list[list[Mutant]]:
@@ -94,7 +107,7 @@ def _hidden(tree: ast.Module) -> list[tuple[Position, Position]]:
                 found.append(node)
             case ast.FunctionDef(name="check" | "__str__" | "__repr__"):
                 found.append(node)
-            case ast.Expr(value=ast.Constant(value=str())):
+            case ast.Expr(value=ast.Constant(value=str())) | ast.keyword(arg="slots"):
                 found.append(node)
     return [_range(node) for node in found]
 

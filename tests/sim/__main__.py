@@ -3,7 +3,7 @@
 ``--kinds crash_host,zombie`` restricts the faults, ``--kinds none`` leaves them out; ``--trace``
 prints the last events of a failed run; ``--stats`` which faults, strategies and notices were met;
 ``--workload W`` runs the job of seed W under the faults of each seed; ``--live`` jobs over live
-logs.
+logs; ``--deliver`` has the answers delivered, with faults of deliveries.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from time import perf_counter
 
+from tests.sim.delivery_faults import DELIVERY_KINDS
 from tests.sim.faults import KINDS
 from tests.sim.run import Outcome, simulate
 
@@ -21,7 +22,7 @@ from tests.sim.run import Outcome, simulate
 def main() -> int:
     """Run, count, report; 1 if a law was broken."""
     options = _options()
-    kinds = tuple(KINDS) if options.kinds == "all" else _kinds(options.kinds)
+    kinds = None if options.kinds == "all" else _kinds(options.kinds)
     gc.freeze()  # what is imported stays: the collector need not look at it again and again
     started_s = perf_counter()
     failed: list[Outcome] = []
@@ -29,7 +30,13 @@ def main() -> int:
     seeds: Counter[str] = Counter()
     totals: Counter[str] = Counter()
     for seed in range(options.seed, options.seed + options.runs):
-        outcome = simulate(seed, kinds, workload_seed=options.workload, live=options.live)
+        outcome = simulate(
+            seed,
+            kinds,
+            workload_seed=options.workload,
+            live=options.live,
+            deliver=options.deliver,
+        )
         totals.update(
             steps=outcome.steps,
             hosts=outcome.hosts,
@@ -66,6 +73,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kinds", default="all")
     parser.add_argument("--workload", type=int, help="the job of this seed, whatever the faults")
     parser.add_argument("--live", action="store_true", help="jobs over live logs")
+    parser.add_argument("--deliver", action="store_true", help="and deliver what they answer")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many")
     parser.add_argument("--trace", type=int, default=0, help="lines to show of a failed run")
     parser.add_argument("--stats", action="store_true", help="what the runs have met")
@@ -75,9 +83,10 @@ def _options() -> argparse.Namespace:
 
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(k for k in text.split(",") if k and k != "none")
-    unknown = [k for k in kinds if k not in KINDS]
+    known = (*KINDS, *DELIVERY_KINDS)
+    unknown = [k for k in kinds if k not in known]
     if unknown:
-        sys.exit(f"unknown kinds {unknown}; there are {', '.join(KINDS)}")
+        sys.exit(f"unknown kinds {unknown}; there are {', '.join(known)}")
     return kinds
 
 
@@ -89,6 +98,11 @@ def _show(outcome: Outcome, options: argparse.Namespace) -> None:
         print(f"  {violation}")
     extra = "" if options.kinds == "all" else f" KINDS={options.kinds}"
     extra += "" if options.workload is None else f" WORKLOAD={options.workload}"
+    if options.live or options.deliver:
+        what = " --live" * options.live + " --deliver" * options.deliver
+        kinds = "" if options.kinds == "all" else f" --kinds {options.kinds}"
+        print(f"  again: python -m tests.sim{what} --runs 1 --seed {outcome.seed}{kinds}")
+        return
     print(f"  to see it again: make sim RUNS=1 SEED={outcome.seed}{extra}")
 
 

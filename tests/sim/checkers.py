@@ -14,6 +14,8 @@ import pyarrow as pa
 from jobmanager.errors import BrokenFileError
 from rstream.format.codec import SegmentFile
 from rstream.items.batch import SEQ
+from rstream.store.blobs import MemoryBlobs
+from rstream.store.seals import sealed_names
 from rstream.store.segment_names import parse_segment_name
 from rvertex.checkpoint.codec import load_checkpoint
 from rvertex.errors import CorruptCheckpointError
@@ -24,6 +26,7 @@ from tests.sim.workload import hashes
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable
 
     from jobmanager.state.topology import StreamShape
     from tests.sim.scheduler import Scheduler
@@ -81,6 +84,8 @@ class Checkers:
         self.segments = self.checkpoints = self.deletions = 0
         #: Blobs of the journals of live sources, also those that were deleted.
         self.intake: dict[str, bytes] = {}
+        #: By stream of the output the least position of its deliveries.
+        self.delivered: Callable[[], dict[str, int]] = dict
         #: The job has ended: files may go that no recovery needs any more.
         self.is_over = False
 
@@ -186,6 +191,7 @@ class Checkers:
             return
         self._ranges = self._all_ranges()
         self._known_are_there(when)
+        self._deliveries_go_on(when)
         for vertex, ref in self._shadow.restarts().items():
             if ref.name and HOME + ref.name not in self.blobs:
                 self._world.violate("nothing live collected", f"{when}: {ref.name} is needed")
@@ -214,6 +220,14 @@ class Checkers:
         for vertex, ref in self._shadow.known():
             if ref.name and HOME + ref.name not in self.blobs:
                 self._world.violate("the deleted are not taken up", f"{when}: {vertex} {ref.name}")
+
+    def _deliveries_go_on(self, when: str) -> None:
+        """A delivery finds the output from where its destination says it is."""
+        for stream, seq in self.delivered().items():
+            start, _ = self._durable(stream, seq)
+            if start > seq:
+                detail = f"{when}: {stream} begins at {start}, a delivery is at {seq}"
+                self._world.violate("nothing live collected", detail)
 
     def _input_is_there(self, stream: StreamShape, seq: int, when: str) -> None:
         """From ``seq`` to where its writer goes on."""
@@ -260,10 +274,14 @@ class Checkers:
     def follows_from_log_and_journal(self) -> None:
         """Whatever was durable of a live job is what its log and its journals say."""
         try:
-            self._workload.expected.update(expected_of(self._workload, self.intake))
+            answers = expected_of(self._workload, self.intake)
         except AssertionError as error:
             self._world.violate("entries fit the log", str(error))
             return
+        self._workload.answers.update(answers)
+        for stream, pieces in answers.items():
+            found = [h for items in pieces for h in hashes(items.batch)]
+            self._workload.expected[stream] = found
         for vertex, entries in entries_of(self.intake).items():
             paths = [entry.path for entry in entries if entry.kind == "file"]
             if len(set(paths)) < len(paths):
@@ -279,10 +297,11 @@ class Checkers:
         for stream, uri in self._workload.sinks:
             root = root_of(uri)
             found: list[int] = []
+            sealed = sealed_names(MemoryBlobs(self.blobs, root)) or ()
             for name in sorted(n for n in self.blobs if n.startswith(root)):
                 match = SEGMENT.fullmatch(name)
-                if match is None:
-                    continue
+                if match is None or name.removeprefix(root) not in sealed:
+                    continue  # of a zombie that woke up when the output was complete
                 if int(match[2]) != len(found):
                     law = "no gap" if int(match[2]) > len(found) else "no duplicate output"
                     self._world.violate(law, f"{name} follows seq {len(found)}")

@@ -145,6 +145,15 @@ DECISION_MUTANTS: tuple[Callable[[], Mutant], ...] = (
         "if False",
         ("straggler", "crash_host"),
     ),
+    line("an_answer_begins_nobody", joining, "answered", "j.source == source]", "False]"),
+    line(
+        "nobody_says_that_one_had_finished",
+        instances,
+        "_say_that_it_has_finished",
+        "not vertex.is_finished",
+        "not vertex",
+        ("crash_host", "cut_data", "cut_control"),
+    ),
     line(
         "a_twin_has_all",
         joining,
@@ -155,7 +164,9 @@ DECISION_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     ),
 )
 
-#: What the simulation has not been seen to catch, and why; unit tests do (tests/jobmanager).
+#: What the simulation has not been seen to catch, and why; tests/jobmanager/test_decisions.py does:
+#: "computes again before one that serves", "takes no parts along that others name", "that was
+#: chosen before its reader is chosen anew".
 UNSEEN: tuple[Callable[[], Mutant], ...] = (
     # Any instance may recompute: one that works is as right as one that does not, only slower.
     line(
@@ -165,8 +176,6 @@ UNSEEN: tuple[Callable[[], Mutant], ...] = (
         "next((i for i in rows if not job.is_live(i)), rows[-1])",
         "rows[0]",
     ),
-    # The same instance is asked twice: one checkpoint more than needed, nothing is wrong.
-    line("one_answer_serves_one", joining, "answered", "j.source == source]", "False]"),
     # Not met in 40 runs of zombie, straggler, drain: the checkpoint of an instance that is
     # gone must name a part that another one of its vertex has made known.
     line(

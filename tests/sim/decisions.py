@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobmanager.state.messages import DeleteFiles, TwinLevel
-from rvertex.messages import HostReady, ItemsLost
+from rvertex.messages import CheckpointTaken, HostReady, ItemsLost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from jobmanager.manager.manager import JobManager
     from jobmanager.state.messages import Instruction, Notice
-    from jobmanager.state.records import InstanceState, VertexState
+    from jobmanager.state.records import InstanceState, Join, VertexState
 
 Broken = tuple[str, str]
 
@@ -30,6 +30,7 @@ class Decision:
         self._is_refused = self._is_second_attempt()
         self._is_early = self._is_untried()
         self._elder = self._elder_of_twins()
+        self._answered = self._joins_answered()
 
     def broken(self, out: Iterable[Instruction]) -> Iterator[Broken]:
         """The laws that the decision broke, each with what was seen."""
@@ -44,6 +45,11 @@ class Decision:
                 yield "readers try all writers before one restarts", repr(notice)[:200]
         if isinstance(notice, TwinLevel) and self._elder is not None:
             yield from self._what_goes_with(self._elder)
+        for vertex, join in self._answered:
+            waits = any(j is join for j in vertex.joins)
+            begun = any(i.slot == join.slot and i.epoch > self._newest for i in vertex.instances)
+            if not waits and not begun and self._core.job.is_open:
+                yield "an answer begins the newcomers", f"{vertex.shape.id} on slot {join.slot}"
         for vertex, new in self._core.job.instances():
             if new.epoch > self._newest:
                 yield from self._memory_of(vertex, new)
@@ -67,6 +73,16 @@ class Decision:
             return False
         writer = self._core.vertices[self._core.topology.writer(notice.stream)]
         return any(i.epoch not in notice.writer_epochs for i in writer.instances)
+
+    def _joins_answered(self) -> list[tuple[VertexState, Join]]:
+        """Those that wait for the checkpoint that an instance announces."""
+        notice, job = self._notice, self._core.job
+        if not isinstance(notice, CheckpointTaken) or not notice.asked:
+            return []
+        if job.instance(notice.vertex, notice.epoch) is None:
+            return []
+        vertex = job.vertices[notice.vertex]
+        return [(vertex, join) for join in vertex.joins if join.source == notice.epoch]
 
     def _elder_of_twins(self) -> InstanceState | None:
         notice = self._notice

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jobmanager.storage.root import DRAIN, FINISH, REQUESTS, STOP
+from tests.sim.delivery_faults import DELIVERY_KINDS
 from tests.sim.moments import MOMENTS
 from tests.sim.scheduler import Process
 from tests.sim.storage import FaultyBlobs, root_of
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 #: Hosts are there after half a second, and an undisturbed job takes one or two.
 FIRST_BY_S = 0.8
 PAUSE_S = 0.4
+#: Deliveries go on for as long as the job does, and some seconds longer.
+DELIVERIES_BY_S, DELIVERIES_PAUSE_S = 8.0, 2.0
 #: Of the runs, how many have a given fault of tests.sim.moments.
 MOMENTS_SHARE = 0.4
 WAYS_TO_DIE = ("before", "torn", "after")
@@ -36,9 +39,11 @@ def inject(world: World, kinds: Sequence[str]) -> list[str]:
     moments = {f.__name__ for f in MOMENTS}
     chosen = [k for k in kinds if random.random() < (MOMENTS_SHARE if k in moments else share)]
     for kind in chosen:
-        at_s = random.uniform(0.0, FIRST_BY_S)
+        is_of_deliveries = kind in DELIVERY_KINDS
+        pause_s = DELIVERIES_PAUSE_S if is_of_deliveries else PAUSE_S
+        at_s = random.uniform(0.0, DELIVERIES_BY_S if is_of_deliveries else FIRST_BY_S)
         for _ in range(random.randint(1, 4)):
-            at_s += random.expovariate(1 / PAUSE_S)
+            at_s += random.expovariate(1 / pause_s)
             world.calm_s = max(world.calm_s, at_s + 60)
             world.scheduler.after(at_s, None, partial(_happen, world, kind))
     return chosen
@@ -48,7 +53,7 @@ def _happen(world: World, kind: str) -> None:
     if not world.state:
         world.scheduler.note(f"fault {kind}")
         world.scheduler.met[f"fault {kind}"] += 1
-        KINDS[kind](world)
+        (KINDS.get(kind) or DELIVERY_KINDS[kind])(world)
 
 
 def _some_host(world: World) -> HostProcess | None:

@@ -29,7 +29,6 @@ from tests.sim.workload import (
     _config,
     _mix_durability,
     _with_options,
-    hashes,
 )
 from tests.support.plan_runner import Schedule, run_vertex
 
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner import Query
+    from rstream import Items
     from rvertex.sources.logs.entries import LogEntry
     from rvertex.vertex.spec import VertexSpec
     from tests.support.plan_runner import Streams
@@ -94,6 +94,7 @@ def make_live_workload(seed: int) -> Workload:
         {},
         log,
         None if is_bounded else log.over_s + 1.0,
+        plan=replace(plan, vertices=vertices),
     )
 
 
@@ -153,8 +154,8 @@ def entries_of(puts: Mapping[str, bytes]) -> dict[str, list[LogEntry]]:
     return found
 
 
-def expected_of(workload: Workload, puts: Mapping[str, bytes]) -> dict[str, list[int]]:
-    """What every stream must hold: content hash of each item, by seq."""
+def expected_of(workload: Workload, puts: Mapping[str, bytes]) -> dict[str, list[Items]]:
+    """What every stream must hold."""
     assert workload.log is not None
     entries, streams = entries_of(puts), defaultdict(list)
     for spec in workload.vertices:
@@ -162,10 +163,7 @@ def expected_of(workload: Workload, puts: Mapping[str, bytes]) -> dict[str, list
             run_vertex(spec, streams, Schedule((0,)))
         else:
             _run_source(spec, workload.log, entries[spec.id], streams)
-    return {
-        stream: [h for items in pieces for h in hashes(items.batch)]
-        for stream, pieces in streams.items()
-    }
+    return streams
 
 
 def _run_source(

@@ -7,12 +7,16 @@ refused while the status is fresh. One that was asleep meanwhile finds that the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.driver import Driver
+from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.errors import JobRunningError
 from jobmanager.storage.root import JobRoot
 from rstream.errors import OperatingError
+from rstream.log.overlap import seal
+from tests.sim.delivering import JOB_ID, SimDeliveryWiring
 from tests.sim.network import ControlService
 from tests.sim.scheduler import Process, SimClock
 from tests.sim.storage import FaultyBlobs, root_of
@@ -46,6 +50,10 @@ class ManagerProcess:
         self.process = Process(world.fresh_name("rival" if is_rival else "jm"), self._died)
         self.driver: Driver | None = None
         self.core: WatchedManager | None = None
+        self._deliveries: JobDeliveries | None = None
+        self._root: JobRoot | None = None
+        #: The driver's last status.
+        self._status: dict[str, Any] = {}
         self._has_ended = False
         world.scheduler.after(0.0, self.process, self._begin, is_main=True)
 
@@ -69,7 +77,7 @@ class ManagerProcess:
         world, process = self._world, self.process
         clock = SimClock(world.scheduler, process)
         store = FaultyBlobs(world.disk, process, root_of(ROOT))
-        root = JobRoot(store, pid=PID, machine=process.name)
+        root = self._root = JobRoot(store, pid=PID, machine=process.name)
         if self.is_rival:
             root.take_over(clock.now_us())
             world.taken_over_by(self)
@@ -82,14 +90,32 @@ class ManagerProcess:
             executor=self._open_executor(self),
             config=world.workload.config,
             clock=clock,
-            on_status=lambda status: root.write_status(
-                {**self._owner(clock.now_us()), "state": status["state"]}
-            ),
+            on_status=self._take_status,
             background=world.background(process),
             open_control=self._open_control,
             pause=lambda seconds: None,
         )
+        if world.workload.deliveries:
+            self._deliveries = JobDeliveries(
+                world.delivered_plan,
+                root,
+                JOB_ID,
+                self.driver,
+                world.workload.config,
+                SimDeliveryWiring(world, process),
+            )
+            self._deliveries.start()
         self.driver.begin(resumed=self._is_resumed)
+
+    def _take_status(self, status: dict[str, Any]) -> None:
+        """As ``Job`` does: what becomes of deliveries is a part of it."""
+        assert self._root is not None
+        self._status = status
+        view = {} if self._deliveries is None else self._deliveries.view(status)
+        self._world.laws.was_reported(self.process.name, view.get("deliveries", ()))
+        now_us = SimClock(self._world.scheduler, self.process).now_us()
+        state = view.get("state", status["state"])
+        self._root.write_status({**self._owner(now_us), "state": state})
 
     def _owner(self, now_us: int) -> dict[str, object]:
         return {
@@ -129,7 +155,35 @@ class ManagerProcess:
 
         if self._guarded(poll) and driver.ended_s is not None and self.core is not None:
             self._has_ended = True
-            self._world.ended(self, self.core.state, self.core.error)
+            if self._deliveries is None:
+                self._world.ended(self, self.core.state, self.core.error)
+            else:
+                self._world.strands.start(self.process, self._finish)
+
+    def _finish(self) -> None:
+        """As ``Job`` does when its driver has ended; this may block."""
+        deliveries, core = self._deliveries, self.core
+        assert deliveries is not None
+        assert core is not None
+        store = FaultyBlobs(self._world.disk, self.process)
+
+        def finish() -> None:
+            if core.state == "finished":
+                for _, uri in self._world.workload.sinks:
+                    seal(store.child(root_of(uri)))
+                deliveries.finish(self._report_again)
+            else:
+                deliveries.stop()
+            self._report_again()
+
+        if self._guarded(finish):
+            self._world.ended(self, core.state, core.error)
+
+    def _report_again(self) -> None:
+        assert self._root is not None
+        with suppress(OperatingError):
+            self._root.check_owner()
+            self._take_status(self._status)
 
     def _guarded(self, action: Callable[[], None]) -> bool:
         """Whether it went well; if not, the process ends as ``Job`` does."""
@@ -150,7 +204,8 @@ class ManagerProcess:
         """Another one works on the root; a rival that has a driver was it that lost it."""
         if self.driver is not None:
             self._world.fenced += 1
-            self._guarded(self.driver.close)
+            if not self._has_ended:
+                self._guarded(self.driver.close)
         else:
             self._world.refused += 1
         self.process.kill(f"refused: {error}")

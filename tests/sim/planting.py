@@ -26,6 +26,8 @@ class Mutant:
     more: tuple[tuple[Any, str, Any], ...] = ()
     #: It shows in jobs over live logs.
     live: bool = False
+    #: It shows where answers are delivered.
+    deliver: bool = False
 
     @contextmanager
     def planted(self) -> Iterator[None]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from rstream.log.overlap import seal
 from tests.sim.checkers import Checkers
+from tests.sim.delivered_workload import with_deliveries
+from tests.sim.delivery_faults import DELIVERY_KINDS
 from tests.sim.faults import KINDS, inject, request_finish
 from tests.sim.live_workload import make_live_workload
 from tests.sim.scheduler import Process, Scheduler
@@ -54,21 +56,27 @@ class Outcome:
 
 def simulate(
     seed: int,
-    kinds: Sequence[str] = tuple(KINDS),
+    kinds: Sequence[str] | None = None,
     mutation: Callable[[], AbstractContextManager[object]] = nullcontext,
     *,
     workload_seed: int | None = None,
     live: bool = False,
+    deliver: bool = False,
 ) -> Outcome:
     """Run one job under one seed; ``mutation`` is in force after the right answer is known.
 
     ``workload_seed``: run the job of another seed, under the faults and orders of this one.
-    ``live``: the job reads a live log.
+    ``kinds``: of the faults; None: of all kinds that such a job has. ``live``: the job reads a live
+    log. ``deliver``: its answers are delivered, whose order is a law, too.
     """
     make = make_live_workload if live else make_workload
     workload = make(seed if workload_seed is None else workload_seed)
     if live:  # what is expected becomes known at the end
-        workload = replace(workload, expected={})
+        workload = replace(workload, expected={}, answers={})
+    if deliver:
+        workload = with_deliveries(workload, seed if workload_seed is None else workload_seed)
+    if kinds is None:
+        kinds = (*KINDS, *(DELIVERY_KINDS if deliver else ()))
     with mutation():
         return _simulate(seed, kinds, workload)
 
@@ -80,6 +88,15 @@ def _simulate(seed: int, kinds: Sequence[str], workload: Workload) -> Outcome:
     disk = Disk(scheduler, checkers.on_put, checkers.on_delete, checkers.blobs)
     checkers.disk = disk
     world = World(seed, workload, disk, scheduler)
+    checkers.delivered = world.delivered
+    try:
+        return _run(world, checkers, kinds)
+    finally:
+        world.strands.close()
+
+
+def _run(world: World, checkers: Checkers, kinds: Sequence[str]) -> Outcome:
+    scheduler, disk, workload = world.scheduler, world.disk, world.workload
     faults = inject(world, kinds) if kinds else []
     if workload.finish_s is not None:
         scheduler.after(workload.finish_s, None, partial(request_finish, world))
@@ -89,8 +106,10 @@ def _simulate(seed: int, kinds: Sequence[str], workload: Workload) -> Outcome:
         if workload.log is not None:
             checkers.follows_from_log_and_journal()
         _finish(scheduler, disk, checkers, workload.sinks)
+        if workload.deliveries and not scheduler.violations:
+            world.laws.all_is_delivered(workload.answers, disk.blobs)
     return Outcome(
-        seed,
+        world.seed,
         workload.name,
         tuple(faults),
         tuple(scheduler.violations),

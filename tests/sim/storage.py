@@ -54,6 +54,8 @@ class Disk:
     writer: str = ""
     #: By process and partition of the live log, how far it was fetched.
     fetched: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: Called before each operation: one that blocks may have to wait here.
+    breathe: Callable[[], None] = lambda: None
 
     def note_unsynced(self, full: str, machine: str, *, name: bool, content: bool) -> None:
         """Something is about to happen to a blob, of which this is not synced."""
@@ -92,6 +94,10 @@ class FaultyBlobs(MemoryBlobs):
         self._disk, self._process, self._fsync = disk, process, fsync
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        self._disk.breathe()
+        self._put(path, data)
+
+    def _put(self, path: str, data: bytes | pa.Buffer) -> None:
         full = self._root + path
         how = self._enter("put", full)
         if how in ("before", "torn"):
@@ -110,9 +116,10 @@ class FaultyBlobs(MemoryBlobs):
             self._die(how, full)
 
     def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
+        self._disk.breathe()
         found = self.blobs.get(self._root + path)
         if found is None:
-            self.put(path, data)
+            self._put(path, data)
             return True
         self._enter_reading("put_new", path)
         return found == bytes(data)
@@ -126,6 +133,7 @@ class FaultyBlobs(MemoryBlobs):
         return super().list(folder)
 
     def delete(self, path: str) -> None:
+        self._disk.breathe()
         full = self._root + path
         how = self._enter("delete", full)
         if how and how != "after":
@@ -150,6 +158,8 @@ class FaultyBlobs(MemoryBlobs):
         return FaultyBlobs(self._disk, self._process, self._root, fsync=False)
 
     def _enter_reading(self, operation: str, path: str) -> None:
+        if operation != "put_new":
+            self._disk.breathe()
         if self._enter(operation, self._root + path):
             self._die("reading", path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from operator import ge
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,8 @@ class WatchedManager(JobManager):
         self._world = world
         #: (Old instance, its twin) -> what the old one had consumed when the twin was there.
         self._pairs: dict[tuple[int, int], Position] = {}
+        #: (Vertex, instance) that was asked for a checkpoint -> what it had consumed then.
+        self._asked: dict[tuple[str, int], Position] = {}
         #: What checkpoints name, and what the last one of each instance does.
         self._parts_of: dict[str, tuple[str, ...]] = {}
         self._last_parts: dict[int, tuple[str, ...]] = {}
@@ -94,6 +97,9 @@ class WatchedManager(JobManager):
             if old is not None:
                 self._pairs.setdefault((old.epoch, instance.epoch), old.consumed)
         self.tracker.check()
+        self._note_who_is_asked()
+        if isinstance(notice, CheckpointTaken):
+            self._reads_are_in_order(notice.vertex)
         self._is_in_order(newest)
         for instruction in out:
             if isinstance(instruction, Tell) and isinstance(instruction.instruction, Collect):
@@ -108,7 +114,10 @@ class WatchedManager(JobManager):
         for notice in notices:
             takeover.recall(successor.job, notice)
         successor.tracker.check()
-        if self.state == "stopped":  # it listens no more, but what still comes is logged
+        # It listens no more, but what still comes is logged, so a successor may know checkpoints
+        # that it does not. Nothing is deleted any more: that their files are there is asked of
+        # every successor (tests.sim.checkers, "the deleted are not taken up").
+        if self.state == "stopped":
             return
         for vertex in self.topology.vertices:
             if not successor.job.is_retired(vertex):
@@ -116,6 +125,26 @@ class WatchedManager(JobManager):
                 if list(known) != list(kept)[-len(known) :]:
                     detail = f"{vertex}: {[r.name for r in known]} of {[r.name for r in kept]}"
                     self._world.violate("a successor keeps no more", detail)
+
+    def _reads_are_in_order(self, vertex: str) -> None:
+        """Of two checkpoints that are kept the later one reads no earlier (ADR 22)."""
+        for one, other in pairwise(self.tracker.refs(vertex)):
+            if not all(map(ge, other.reads, one.reads)):
+                self._world.violate("checkpoints read in order", f"{vertex}: {one}, then {other}")
+
+    def _note_who_is_asked(self) -> None:
+        """A newcomer begins at or after where the one was that is asked for its checkpoint."""
+        asked = {
+            (vertex.shape.id, join.source): self.job.instance(vertex.shape.id, join.source)
+            for vertex in self.vertices.values()
+            for join in vertex.joins
+            if join.source is not None
+        }
+        self._asked = {
+            one: self._asked.get(one, source.consumed)
+            for one, source in asked.items()
+            if source is not None
+        }
 
     def _is_in_order(self, newest: int) -> None:
         """Who is there, who joins, and what those that are new will read."""
@@ -190,7 +219,8 @@ class WatchedManager(JobManager):
             reader, k = self.vertices[stream.reader.vertex], stream.reader.index
             refs = self.tracker.refs(reader.shape.id)
             needs = [i.consumed[k] for i in reader.instances]
-            needs += [j.frozen[k] for j in reader.joins if j.frozen]
+            asked = [(reader.shape.id, j.source) for j in reader.joins if j.source is not None]
+            needs += [self._asked[one][k] for one in asked if one in self._asked]
             if stream.is_durable:
                 needs.append(refs[0].reads[k])
             elif reader.shape.recovery.strategy == "replay":

@@ -7,7 +7,7 @@ vertex is recovered in its own way, and some jobs retain what recovery no longer
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
     from planner.api.sources import Cti, Event
     from planner.physical.plan import PhysicalPlan
+    from rstream import Items
     from rvertex.vertex.spec import Durability, Strategy, VertexSpec
+    from tests.sim.destinations import SimSink
     from tests.sim.live_log import LiveLog
 
 ROOT = "blobs://job"
@@ -59,6 +61,11 @@ class Workload:
     log: LiveLog | None = None
     #: When a user has it finish, virtual seconds; None: it ends by itself.
     finish_s: float | None = None
+    #: What is run, as deliveries know it.
+    plan: PhysicalPlan | None = None
+    deliveries: tuple[SimSink, ...] = ()
+    #: The items of the sinks' streams; of a live job known at the end.
+    answers: dict[str, list[Items]] = field(default_factory=dict)
 
     def features(self) -> set[str]:
         """Which strategies and durabilities it has, and what else is not in every job."""
@@ -92,13 +99,18 @@ def make_workload(seed: int) -> Workload:
     config = replace(config, log_notices_max=generations.choice([1, 1, 2, 5, 10, 30, 1_000]))
     least = generations.choice([0, 2, 2, 3, 16])
     config = replace(config, host=replace(config.host, compact_segments_min=least))
+    if productions.random() < STRONG_SHARE:
+        vertices = with_strong(vertices, productions)
+    sinks = tuple(plan.sink_streams())
     return Workload(
         shape.__name__,
-        with_strong(vertices, productions) if productions.random() < STRONG_SHARE else vertices,
-        tuple(plan.sink_streams()),
+        vertices,
+        sinks,
         config,
         hosts,
         expected,
+        plan=replace(plan, vertices=vertices),
+        answers={stream: streams[stream] for stream, _ in sinks},
     )
 
 

@@ -11,17 +11,26 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING
 
+from jobmanager.storage.documents import json_document
+from jobmanager.storage.root import JOB
 from rstream.errors import OperatingError
 from rvertex.host.host import Host, HostSpec
+from tests.sim.delivering import JOB_ID, DeliveryProcess
+from tests.sim.delivery_faults import deliver
+from tests.sim.delivery_laws import DeliveryLaws
+from tests.sim.destinations import Destinations
 from tests.sim.live_log import LiveFolder, LiveReader
 from tests.sim.managers import ManagerProcess
 from tests.sim.network import ControlLink, Network, SimReader, StreamService
 from tests.sim.scheduler import Process, Scheduler, SimBackground, SimClock, idle_s
 from tests.sim.storage import Disk, FaultyBlobs, root_of
+from tests.sim.strands import Strands
+from tests.sim.workload import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from planner.physical.plan import PhysicalPlan
     from rstream.clock import Clock
     from rstream.log.background import Background
     from rstream.store.protocol import BlobStore
@@ -272,7 +281,38 @@ class World:
         #: Job managers that were refused, that took over from a live one, that were fenced.
         self.refused = self.takeovers = self.fenced = 0
         self._names = 0
+        self.strands = Strands(scheduler)
+        self.laws = DeliveryLaws(scheduler, workload)
+        self.destinations = Destinations(scheduler, self.strands, disk, self.laws)
+        #: Processes of their own that deliver, also those that have ended.
+        self.deliverers: list[DeliveryProcess] = []
+        if workload.deliveries:
+            self._expect_deliveries()
         self.current = ManagerProcess(self, self._open_executor, is_resumed=False)
+
+    def _expect_deliveries(self) -> None:
+        self.disk.breathe = self.strands.breathe
+        self.laws.sinks = {sink.name: sink for sink in self.workload.deliveries}
+        self.laws.starts = dict.fromkeys(self.laws.sinks, 0)
+        self.disk.blobs[f"{root_of(ROOT)}{JOB}"] = json_document({"id": JOB_ID})
+
+    def delivered(self) -> dict[str, int]:
+        """By stream of the output the least position of its deliveries."""
+        found: dict[str, int] = {}
+        streams = [stream for stream, _ in self.workload.sinks]
+        for name, k in self.laws.keys:
+            if self.laws.sinks[name].kind in ("epochs", "sessions"):
+                shelf = self.destinations.shelves.get((name, k))
+                progress = None if shelf is None else shelf.progress
+                seq = self.laws.starts[name] if progress is None else progress.next_seq
+                found[streams[k]] = min(seq, found.get(streams[k], seq))
+        return found
+
+    @property
+    def delivered_plan(self) -> PhysicalPlan:
+        """The plan of a job with deliveries."""
+        assert self.workload.plan is not None
+        return self.workload.plan
 
     def fresh_name(self, name: str) -> str:
         """A name no process has had."""
@@ -343,8 +383,26 @@ class World:
                 world.violate("job ends", "nothing more will happen")
         if self.state and self.state != "finished":
             world.violate("job ends", f"{self.state}: {self.error}")
+        if not world.violations and self.workload.deliveries:
+            self._deliver_rest()
         if not world.violations:
             self._all_leave()
+
+    def _deliver_rest(self) -> None:
+        """A user has delivered what nobody has, also where another one has begun to."""
+        limit_s = self.scheduler.now_s + LIMIT_S
+        while not self.scheduler.violations:
+            left = sorted(
+                {name for name, k in self.laws.keys if (name, k) not in self.laws.finished}
+            )
+            if not any(not d.is_over for d in self.deliverers):
+                if not left:
+                    return
+                for name in left:
+                    deliver(self, self.laws.sinks[name])
+            if self.scheduler.now_s > limit_s:
+                self.scheduler.violate("deliveries end", f"{left} after {LIMIT_S:.0f} s")
+            self.scheduler.step()
 
     def _all_leave(self) -> None:
         """No host outlives its job, however it was cut off."""

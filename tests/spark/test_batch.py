@@ -22,16 +22,19 @@ from jobmanager.cli.main import app
 from planner import (
     Stream,
     agg,
+    asc,
     col,
     count_window,
+    desc,
     event,
     hopping,
     lit,
     session,
     snapshot,
+    struct,
     tumbling,
 )
-from planner.batch.spark_sql import BatchDataError
+from planner.batch.spark_sql import BatchDataError, UnsupportedInBatchError
 from rstream import read_events
 from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME
@@ -451,3 +454,37 @@ def test_run_as_a_batch_writes_what_a_job_would(tmp_path: Path) -> None:
     assert jobmanager.collect(Stream.from_rstream(summary["output"])).num_rows == rows.num_rows
     again = CliRunner().invoke(app, arguments)
     assert again.exit_code == 2
+
+
+def test_first_rows_and_orders() -> None:
+    """As windows have them, as they run, and of structs."""
+    stream = events(spans=True).filter(col("k").is_null() | (col("n") != 3))
+    by = [asc("x", nulls_first=True), desc("g"), "n"]
+    for kind in ("row_number", "rank", "dense_rank"):
+        grouped = stream.group_by("k")
+        made = grouped.window(hopping(9, 4)).top(2, by, rank=kind, place="place")
+        running = grouped.top(2, by, rank=kind, place="place")
+        assert assert_twins(made.union(running)).num_rows > 20
+    made = stream.with_columns(s=struct(n=col("n"), k=col("k"))).select("x", m=col("s").field("n"))
+    assert assert_twins(made.sort(desc("x"), col("m") + 1)).num_rows > 20
+    forever = events(spans=False).for_ever().group_by("k")
+    assert assert_twins(forever.agg(n=agg.count(), total=agg.sum("n"))).num_rows > 20
+
+
+def test_first_rows_of_equal_ones_are_known_to_the_stream_only() -> None:
+    tied = [event(1, 5, k=1, a=1), event(1, 5, k=1, a=2)]
+    together = placeless(Stream.from_items({"k": "int64", "a": "int64"}, tied))
+    top = together.window(snapshot()).top(1, "k")
+    with pytest.raises(BatchDataError, match="start together with different values"):
+        batched(top)
+
+
+def test_versions_and_first_events() -> None:
+    stream = events(spans=True)
+    for within in (None, 3):
+        assert assert_twins(stream.deduplicate(["g", "k"], within=within)).num_rows > 3
+    with pytest.raises(UnsupportedInBatchError, match="which event is the first"):
+        batched(placeless(stream).deduplicate("k"))
+    apart = [event(i * 3, k=i % 4, n=i, gone=i % 5 == 0) for i in range(20)]
+    rows = Stream.from_items({"k": "int64", "n": "int64", "gone": "bool"}, apart)
+    assert assert_twins(rows.upserts("k", deleted=col("gone"))).num_rows > 10

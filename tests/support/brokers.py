@@ -54,8 +54,9 @@ class Record:
 class Broker:
     """A broker that can be frozen, stopped and started again at the same address."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, answer_s_max: float = ANSWER_S_MAX) -> None:
+        """``answer_s_max``: so long may it take to read a topic."""
+        self._folder, self._answer_s_max = folder, answer_s_max
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -111,12 +112,20 @@ class Broker:
             self.thaw()
 
     def create_topic(self, topic: str, partitions: int = 1) -> str:
-        """A new topic; its name."""
+        """A new topic that keeps all records, also those with times long ago; its name."""
         from confluent_kafka.admin import NewTopic
 
         admin = self._admin()  # it has to outlive its answers
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(ANSWER_S_MAX)
+        made = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
+        admin.create_topics([made])[topic].result(ANSWER_S_MAX)
         return topic
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Let a topic have so many."""
+        from confluent_kafka.admin import NewPartitions
+
+        admin = self._admin()
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(ANSWER_S_MAX)
 
     def delete_topic(self, topic: str) -> None:
         admin = self._admin()
@@ -157,7 +166,8 @@ class Broker:
 
     def _read(self, topic: str, isolation: str) -> list[Record]:
         with self.consumer(isolation_level=isolation, enable_partition_eof=True) as consumer:
-            found = list(_to_the_end(consumer, topic, self.partitions(topic)))
+            given = topic, self.partitions(topic), self._answer_s_max
+            found = list(_to_the_end(consumer, *given))
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     @contextlib.contextmanager
@@ -222,14 +232,16 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def _to_the_end(consumer: Consumer, topic: str, partitions: Sequence[int]) -> Iterator[Record]:
+def _to_the_end(
+    consumer: Consumer, topic: str, partitions: Sequence[int], limit_s: float
+) -> Iterator[Record]:
     from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
     consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
     unread = set(partitions)
-    deadline_s = time.monotonic() + ANSWER_S_MAX
+    deadline_s = time.monotonic() + limit_s
     while unread:
-        assert time.monotonic() < deadline_s, f"{topic}: no end of {unread} in {ANSWER_S_MAX} s"
+        assert time.monotonic() < deadline_s, f"{topic}: no end of {unread} in {limit_s} s"
         for message in consumer.consume(_BATCH, _CONNECT_S):
             error = message.error()
             if error is None:

@@ -1,4 +1,4 @@
-"""A made-up live log: partitions with gaps, undecodable rows and entries, and what must come out.
+"""A made-up live log: partitions with gaps, lost and undecodable rows, entries, and what comes out.
 
 The expected answer is worked out row by row in plain Python, without the code that is tested.
 """
@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from rstream.items.batch import event_schema
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.sources.formats.rows.bad_rows import DEAD
 from rvertex.sources.logs.entries import LogEntry
-from rvertex.sources.logs.protocol import LogRows, dead_payload
-from rvertex.sources.spec import LogSpec, SourcePartition, SourceSpec, Unit
-from rvertex.vertex.log_channel import dead_letter_payload
+from rvertex.sources.logs.protocol import LogRows
+from rvertex.sources.spec import LatePolicy, LogSpec, SourcePartition, SourceSpec, Unit
+from rvertex.vertex.dead_letters import dead_letter_payload
 from rvertex.vertex.reorder import late_payload
 from rvertex.vertex.spec import OutputEdge, Recovery, VertexId, VertexSpec
 
@@ -54,7 +55,7 @@ def log_rows(number: int, partition: LogPartition, lo: int, hi: int) -> LogRows:
         positions,
         pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=event_schema(PAYLOAD)),
         hi,
-        pa.RecordBatch.from_pylist([_dead(number, row) for row in dead], schema=dead_payload())
+        pa.RecordBatch.from_pylist([_dead(number, row) for row in dead], schema=DEAD)
         if dead
         else None,
     )
@@ -62,10 +63,18 @@ def log_rows(number: int, partition: LogPartition, lo: int, hi: int) -> LogRows:
 
 def _dead(number: int, row: Row) -> dict[str, object]:
     at = {"partition": number, "position": row.position}
-    return {**at, "key": None, "value": b"?", "reason": "not JSON"}
+    return {**at, "key": None, "raw": b"?", "reason": "not JSON"}
 
 
-def log_vertex(partitions: int, *, delay_us: int, cti_every_us: int, replays: bool) -> VertexSpec:
+def log_vertex(
+    partitions: int,
+    *,
+    delay_us: int,
+    cti_every_us: int,
+    replays: bool,
+    late: LatePolicy = "drop",
+    skew_us: int | None = None,
+) -> VertexSpec:
     """A source vertex over such a log, with side outputs and no operator."""
     spec = SourceSpec(
         format="json",
@@ -75,7 +84,8 @@ def log_vertex(partitions: int, *, delay_us: int, cti_every_us: int, replays: bo
         vs="t",
         delay_us=delay_us,
         cti_every_us=cti_every_us,
-        log=LogSpec(on_error="dead_letter"),
+        late=late,
+        log=LogSpec(on_error="dead_letter", skew_us=skew_us),
     )
     units = tuple(Unit("", stream=k) for k in range(partitions))
     recovery = Recovery("replay", 1, 3) if replays else Recovery()
@@ -147,7 +157,7 @@ def expected(partitions: list[LogPartition], delay_us: int, every_us: int) -> Ex
 
 @st.composite
 def log_partitions(draw: st.DrawFn) -> list[LogPartition]:
-    """One to three partitions with ties, gaps, rows out of order, undecodable rows and entries."""
+    """One to three partitions with ties, gaps, rows out of order, lost and undecodable, entries."""
     return [_partition(draw, number) for number in range(draw(st.integers(1, 3)))]
 
 
@@ -162,6 +172,12 @@ def _partition(draw: st.DrawFn, number: int) -> LogPartition:
     entries = []
     for place in places:
         time = draw(st.integers(1, 34))
-        entries.append(LogEntry("advance", number, len(entries), place, time))
+        lost = draw(st.sampled_from([0, 0, 0, 1, 4]))
+        until = min(place + lost, position)
+        if until == place:
+            entries.append(LogEntry("advance", number, len(entries), place, time))
+            continue
+        entries.append(LogEntry("lost", number, len(entries), place, 0, until))
+        rows = [row for row in rows if not place <= row.position < until]
     entries.append(LogEntry("end", number, len(entries), position))
     return LogPartition(tuple(rows), tuple(replace(e) for e in entries))

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from planner.batch.spark_sql.casts import cast, failure
 from planner.batch.spark_sql.let_bindings import let
-from planner.batch.spark_sql.types import physical, text, type_name
+from planner.batch.spark_sql.types import ident, physical, text, type_name
 from rstream.items.batch import VS
+from rvertex.aggregates.ranked.top_rows import POSITION, TopOrder
 from rvertex.aggregates.user_defined import Custom
 
 if TYPE_CHECKING:
@@ -186,6 +187,69 @@ def _listed(asked: _Asked, chosen: str, result: str = "{}") -> Take:
     return Take({asked.name: f"collect_list(struct({fields}))"}, made)
 
 
+def _top_rows(asked: _Asked) -> Take:
+    """The rows sorted by a comparison; rows that tie in all have no order without places."""
+    order = TopOrder.read(asked.aggregate.argument)
+    place = asked.below.place[0] if asked.below.has_place else "0L"
+    fields = [f.name for f in asked.kind.field("row").type]
+
+    def compared(left: str, right: str) -> str:
+        steps = [
+            _way(f"{left}.x.by{i}", f"{right}.x.by{i}", down=down, nulls_first=first)
+            for i, (down, first) in enumerate(order.ways)
+        ]
+        return _first_difference(steps)
+
+    def by_time(left: str, right: str) -> str:
+        later = [
+            _way(f"{left}.{name}", f"{right}.{name}", down=False, nulls_first=False)
+            for name in ("x.vs", "place")
+        ]
+        return _first_difference([compared(left, right), *later])
+
+    def listed(rows: str) -> str:
+        before = f"filter({rows}, other -> {compared('other', 'row')} < 0)"
+        values = ", ".join(f"other.x.by{i}" for i in range(len(order.ways)))
+        distinct = f"other -> struct({values})"
+        number = {
+            "row_number": "at + 1",
+            "rank": f"size({before}) + 1",
+            "dense_rank": f"size(array_distinct(transform({before}, {distinct}))) + 1",
+        }[order.kind]
+        row = ", ".join(f"row.x.row.{ident(name)} as {ident(name)}" for name in fields)
+        places = f"cast({number} as bigint) as place, cast(at + 1 as bigint) as {POSITION}"
+        made = f"transform({rows}, (row, at) -> struct({places}, {row}))"
+        kept = f"filter({made}, row -> row.place <= {order.rows})"
+        checked = kept
+        if not asked.below.has_place:
+            ties = (
+                f"exists({rows}, one -> exists({rows}, other -> {by_time('one', 'other')} = 0 "
+                "and not one.x.row <=> other.x.row))"
+            )
+            checked = f"if({ties}, {_ambiguous(asked.shown)}, {kept})"
+        return f"if(size({rows}) = 0, null, {checked})"
+
+    sort = f"array_sort({asked.name}, (one, other) -> {by_time('one', 'other')})"
+    collected = f"collect_list(struct({asked.column} as x, {place} as place))"
+    return Take({asked.name: collected}, let(sort, listed))
+
+
+def _way(a: str, b: str, *, down: bool, nulls_first: bool) -> str:
+    """-1, 0 or 1, as one value comes before, with or after another."""
+    null = -1 if nulls_first else 1
+    less = 1 if down else -1
+    return (
+        f"case when {a} <=> {b} then 0 when {a} is null then {null} when {b} is null then {-null} "
+        f"when {a} < {b} then {less} else {-less} end"
+    )
+
+
+def _first_difference(steps: list[str]) -> str:
+    *first, last = steps
+    tests = " ".join(f"when ({step}) <> 0 then ({step})" for step in first)
+    return f"(case {tests} else ({last}) end)" if tests else f"({last})"
+
+
 def _ambiguous(shown: str) -> str:
     return failure(
         f"{shown}: several events of a window start together with different values; "
@@ -227,6 +291,7 @@ WRITERS: dict[str, Callable[[_Asked], Take]] = {
     "string_agg": lambda asked: _listed(asked, _OF_VALID, asked.joining),
     "quantile": lambda asked: asked.take("percentile(cast({} as double), {argument}D)"),
     "user": _of_user,
+    "top_rows": _top_rows,
 }
 
 

@@ -19,7 +19,7 @@ from planner.batch.spark_sql.errors import MARK
 from planner.batch.spark_sql.functions import SPACE, as_result, part, plain
 from planner.batch.spark_sql.functions import WRITERS as MORE
 from planner.batch.spark_sql.let_bindings import let, let2
-from planner.batch.spark_sql.types import literal, text
+from planner.batch.spark_sql.types import ident, literal, text
 from planner.expressions.nodes import Call, Column, Literal, Node
 from planner.expressions.predicates import may_fail
 
@@ -187,6 +187,11 @@ def _try_cast(call: Call, a: str) -> str:
     return cast(a, arg.type, call.type, None)
 
 
+def _struct(call: Call, *args: str) -> str:
+    pairs = zip(call.option("names"), args, strict=True)
+    return f"named_struct({', '.join(f'{text(name)}, {value}' for name, value in pairs)})"
+
+
 #: How each of :data:`planner.expressions.functions.FUNCTIONS` is written.
 WRITERS: dict[str, Writer] = {
     **ARITHMETIC,
@@ -219,6 +224,8 @@ WRITERS: dict[str, Writer] = {
     "strip": _strip,
     "split": _split,
     "item": lambda call, a: f"get({a}, {call.option('place')})",
+    "struct": _struct,
+    "field": lambda call, a: f"{a}.{ident(call.option('name'))}",
     "year": part("year"),
     "month": part("month"),
     "day": part("day"),

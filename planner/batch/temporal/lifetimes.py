@@ -38,9 +38,9 @@ def changed(change: LifetimeChange) -> Times:
         case Shift(duration_us=duration):
             return _shifted(duration)
         case SetDuration(duration_us=duration):
-            return Times(ve=moved(VS, duration))
+            return Times(ve=lasting(VS, duration))
         case Extend(duration_us=duration):
-            return Times(ve=moved(VE, duration), kept=f"{moved(VE, duration)} > {VS}")
+            return Times(ve=lasting(VE, duration), kept=f"{lasting(VE, duration)} > {VS}")
         case PointAtEnd():
             return Times(vs=VE, ve=moved(VE, 1), kept=f"{VE} <> {integer(INF_TIME)}")
         case Chop():
@@ -77,6 +77,11 @@ def moved(time: str, duration: int) -> str:
         f"case when {time} = {end} then {end} when {time} < {low} then {integer(MIN_TIME)} "
         f"else {time} + {by} end"
     )
+
+
+def lasting(time: str, duration: int) -> str:
+    """The end of what lasts a duration from a time on; one of INF_TIME is for ever."""
+    return integer(INF_TIME) if duration == INF_TIME else moved(time, duration)
 
 
 def gaps(cover: str) -> str:

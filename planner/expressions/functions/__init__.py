@@ -11,6 +11,7 @@ from planner.expressions.functions import (
     logic,
     numbers,
     ranked,
+    structs,
     temporal,
     text,
     trying,
@@ -33,6 +34,7 @@ FUNCTIONS: dict[str, Function] = {
     **numbers.FUNCTIONS,
     **words.FUNCTIONS,
     **calendar.FUNCTIONS,
+    **structs.FUNCTIONS,
 }
 REGISTRY.update(FUNCTIONS, **{USER: user.FUNCTION})
 

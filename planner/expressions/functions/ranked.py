@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from planner.expressions.functions.signature import arg_types, plain_call
 from planner.expressions.nodes import Function
-from rvertex.aggregates.arg_extremes import FIELDS, ranked_type
+from rvertex.aggregates.ranked.arg_extremes import FIELDS, ranked_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,14 @@ from planner.logical.nodes.aggregation import (
     WindowAgg,
 )
 from planner.logical.nodes.joins import Clip, Join, JoinKind, Side
-from planner.logical.nodes.lifetimes import Extremes, Lifetime, LifetimeChange, Stitch
+from planner.logical.nodes.lifetimes import (
+    Distinct,
+    Extremes,
+    Lifetime,
+    LifetimeChange,
+    Sorted,
+    Stitch,
+)
 from planner.logical.nodes.node import LogicalNode, OneInput, Step
 from planner.logical.nodes.recover import Recover
 from planner.logical.nodes.routing import Exchange, Sink, Union
@@ -23,6 +30,7 @@ __all__ = [
     "Aggregate",
     "Clip",
     "DataWindowAgg",
+    "Distinct",
     "Exchange",
     "Explode",
     "Extremes",
@@ -38,6 +46,7 @@ __all__ = [
     "Recover",
     "Side",
     "Sink",
+    "Sorted",
     "Source",
     "Step",
     "Stitch",

@@ -12,6 +12,7 @@ from planner.logical.windows import CountWindow, DataWindow, SessionWindow
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+from rvertex.operators.windows.running import RunningAggregate
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
@@ -162,7 +163,12 @@ class WindowAgg(_Grouped):
 
 
 DataWindowOperator = (
-    SnapshotAggregate | SessionAggregate | PartialSession | FinalSession | CountWindowAggregate
+    RunningAggregate
+    | SnapshotAggregate
+    | SessionAggregate
+    | PartialSession
+    | FinalSession
+    | CountWindowAggregate
 )
 
 
@@ -178,6 +184,8 @@ class DataWindowAgg(_Grouped):
     #: Only sessions have phases; the partial one has panes of so long, us.
     phase: Phase = "complete"
     pane_us: int = 0
+    #: The input's events never end; only snapshots ask.
+    endless: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
 
@@ -208,11 +216,13 @@ class DataWindowAgg(_Grouped):
                 return SessionAggregate(self.keys, gap_us, max_us, specs)
             case CountWindow(count):
                 return CountWindowAggregate(self.keys, count, specs)
+            case _ if self.endless and all(spec.can_run for spec in specs):
+                return RunningAggregate(self.keys, specs)
             case _:
                 return SnapshotAggregate(self.keys, specs, self.points)
 
     def describe(self) -> str:
-        return self._described(str(self.window))
+        return self._described("running" if self.endless else str(self.window))
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> DataWindowAgg:
         (only,) = inputs

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from planner.durations import format_us
 from planner.logical.nodes.node import InputKeys, Step
+from rstream.types import INF_TIME
+from rvertex.operators.deduplicate import Deduplicate
 from rvertex.operators.lifetimes import stitch
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
+from rvertex.operators.sort_together import SortTogether
 from rvertex.operators.windows import extremes
 
 if TYPE_CHECKING:
@@ -60,6 +63,8 @@ class Lifetime(_SameRows):
                 return f"shift {format_us(d)}"
             case SetDuration(duration_us=d):
                 return f"set duration {format_us(d)}"
+            case Extend(duration_us=d) if d == INF_TIME:
+                return "live for ever"
             case Extend(duration_us=d):
                 return f"extend {format_us(d)}"
             case PointAtEnd():
@@ -113,6 +118,80 @@ class Stitch(_SameRows):
     @property
     def input_keys(self) -> tuple[InputKeys, ...]:
         return (self.on,)
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct(_SameRows):
+    """Of events with equal columns ``on`` one within ``within_us`` of its start."""
+
+    on: tuple[str, ...]
+    within_us: int
+    label: str = ""
+
+    def operator(self) -> Deduplicate:
+        return Deduplicate(self.on, self.within_us)
+
+    @property
+    def takes_dictionaries(self) -> bool:
+        return True
+
+    @property
+    def stage_kind(self) -> str:
+        return "deduplicate"
+
+    def describe(self) -> str:
+        within = "" if self.within_us == INF_TIME else f" within {format_us(self.within_us)}"
+        return f"deduplicate by {', '.join(self.on)}{within}"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        return (wanted | set(self.on),)
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return (self.on,)
+
+    @property
+    def keeps_lifetimes(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted(_SameRows):
+    """Events that start together come in the order of columns ``by``."""
+
+    by: tuple[str, ...]
+    #: Per column: whether it goes down, and whether nulls come first.
+    ways: tuple[tuple[bool, bool], ...]
+    label: str = ""
+
+    def operator(self) -> SortTogether:
+        return SortTogether(self.by, self.ways)
+
+    @property
+    def takes_dictionaries(self) -> bool:
+        return True
+
+    @property
+    def stage_kind(self) -> str:
+        return "sort"
+
+    def describe(self) -> str:
+        said = (
+            f"{name}{' desc' if down else ''}{' nulls first' if first else ''}"
+            for name, (down, first) in zip(self.by, self.ways, strict=True)
+        )
+        return f"sort those that start together by {', '.join(said)}"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        return (wanted | set(self.by),)
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return ((),)
+
+    @property
+    def keeps_lifetimes(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)

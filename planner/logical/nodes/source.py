@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner.durations import format_us
-from planner.expressions.nodes import Node, bare
+from planner.expressions.nodes import Literal, Node, bare
 from planner.logical.hint_types import NO_HINTS, Hints
 from planner.logical.nodes.node import LogicalNode
 from planner.logical.nodes.partitioning import SINGLE, UNKNOWN, Partitioning
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Set
 
     from rvertex.sources.spec import SourceSpec
+
+#: Rows of tables start here: with the first year of the calendar, us.
+ALWAYS_US = -62_135_596_800_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class Source(LogicalNode):
             assert spec.items is not None
             return f"{spec.items.num_rows} items"
         parts = [f"{spec.format} {spec.shown or spec.path}"]
+        if is_table(spec):
+            return f"{parts[0]} always alive"
         if spec.vs is not None:
             parts.append(f"vs={_time(spec.vs)}")
         if isinstance(spec.ve, int):
@@ -62,14 +67,19 @@ class Source(LogicalNode):
         return ()
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> Source:
-        """Files are read by column. Items stay as they were given."""
+        """Files are read by column. Items stay as they were given.
+
+        A source that passes over bad rows reads all columns: which rows are bad is a matter of the
+        source, whatever a query makes of them.
+        """
         assert not inputs
         spec = self.spec
         if spec.format == "items":
             return self
-        times = {name for time in (spec.vs, spec.ve) for name in _columns_of(time)}
+        times = {name for time in (spec.vs, spec.ve) for name in columns_of(time)}
         schema = pa.schema([f for f in spec.schema if f.name in wanted])
-        columns = pa.schema([f for f in spec.columns if f.name in wanted | times])
+        read = wanted | times if spec.on_bad_row == "fail" else {*spec.columns.names}
+        columns = pa.schema([f for f in spec.columns if f.name in read])
         return replace(self, spec=replace(spec, schema=schema, columns=columns))
 
     @property
@@ -82,6 +92,11 @@ class Source(LogicalNode):
             return self.spec.length_us == 1
         events = only_events(self.spec.items)
         return bool((int64_column(events, VE) - int64_column(events, VS) == 1).all())
+
+
+def is_table(spec: SourceSpec) -> bool:
+    """Whether rows of files are alive always."""
+    return isinstance(spec.vs, Literal) and spec.vs.literal == ALWAYS_US
 
 
 def _lateness(spec: SourceSpec) -> list[str]:
@@ -105,7 +120,8 @@ def _time(source: object) -> str:
     return bare(source) if isinstance(source, Node) else str(source)
 
 
-def _columns_of(source: object) -> tuple[str, ...]:
+def columns_of(source: object) -> tuple[str, ...]:
+    """The columns that a time is made of."""
     if isinstance(source, str):
         return (source,)
     return source.columns() if isinstance(source, Node) else ()

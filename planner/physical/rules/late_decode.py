@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from planner.expressions.nodes import Call, Column
 from rstream.items.dictionaries import is_dictionary, plain_type
-from rvertex.aggregates.arg_extremes import ranked_type
+from rvertex.aggregates.ranked.arg_extremes import ranked_type
 from rvertex.operators.project import Project
 from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate
 

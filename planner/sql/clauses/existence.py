@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from planner.api.expressions import Expr, col, when
+from planner.api.expressions import Expr, col, lit, when
 from planner.expressions.nodes import Literal
 from planner.sql.clauses.joins import and_parts, filtered
+from planner.sql.clauses.scalar_subqueries import names_outer
 from planner.sql.expressions.aggregates import has_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, with_key_columns
@@ -31,6 +32,89 @@ if TYPE_CHECKING:
 _PARTS = ("expressions", "from_", "joins", "where")
 
 
+def with_marks(
+    node: exp.Expr, scope: Scope, names: Names, from_: Callable[[exp.Select, Names], Scope]
+) -> tuple[exp.Expr, Scope]:
+    """The condition with columns in place of each EXISTS in it, and what has these.
+
+    Where it does not stand between ANDs, an event is alive while it is false, too.
+    """
+    whole = exp.Paren(this=node.copy())
+    while True:  # ends: each pass takes one away
+        test = whole.find(exp.Exists)
+        if test is None:
+            return whole.this, scope
+        name = free_name("@exists", set(scope.stream.schema.names))
+        scope = _marked(test, name, scope, names, from_)
+        column = exp.column(exp.to_identifier(name, quoted=True))
+        known = exp.Paren(this=exp.Not(this=exp.Is(this=column, expression=exp.Null())))
+        place = names.text.place(test)
+        for part in known.walk():
+            part.meta.update({"start": place[0], "end": place[1] - 1})
+        test.replace(known)
+
+
+def _marked(
+    test: exp.Exists,
+    name: str,
+    outer: Scope,
+    names: Names,
+    from_: Callable[[exp.Select, Names], Scope],
+) -> Scope:
+    """The events with a column that is true while the EXISTS is, else null."""
+    select = _select_of(test, names)
+    inner, keys, others = _correlated(select, from_(select, names), outer, names)
+    if others:
+        raise names.text.error(
+            test, "an EXISTS that is no side of an AND is joined to the outer query by equalities"
+        )
+    keys = keys or [(lit(1), lit(1))]
+    taken = set(outer.stream.schema.names)
+    ours, on = with_key_columns(outer.stream, [key[0] for key in keys], "@outer_key", taken)
+    theirs = [free_name("@match_key", taken) for _ in keys]
+    matches = inner.stream.select(
+        *(key[1].alias(column) for key, column in zip(keys, theirs, strict=True))
+    )
+    with names.text.located(test):
+        times = matches.stitch(on=theirs).with_columns(lit(True).alias(name))
+        joined = ours.join(times, left_on=on, right_on=theirs, how="left")
+        kept = joined.select(*outer.stream.schema.names, name)
+    return replace(outer.with_stream(kept), hidden=(*outer.hidden, name))
+
+
+def not_in(
+    node: exp.In, outer: Scope, names: Names, query: Callable[[exp.Expr, Names], Stream]
+) -> Scope:
+    """``x NOT IN (SELECT y FROM b)``: true of nothing beside a null y, and of a null x beside none.
+
+    Three anti joins: with what is equal to x; with the nulls of y; and of events without an x with
+    all rows.
+    """
+    select = node.args["query"]
+    select = select.this if isinstance(select, exp.Subquery) else select
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
+        raise names.text.error(node, "IN takes a SELECT of one column")
+    select = select.copy()
+    (item,) = select.expressions
+    if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.name == "*"):
+        raise names.text.error(node, "IN takes a SELECT of one column")
+    item = item.this if isinstance(item, exp.Alias) else item
+    select.set("expressions", [exp.alias_(item.copy(), "value")])
+    value = Expressions(names.text, outer, names.functions).compile(node.this)
+    with names.text.located(node):
+        found = query(select, names)
+        taken = {*outer.stream.schema.names, *found.schema.names}
+        mine, nothing, one = (free_name(n, taken) for n in ("@value", "@no_value", "@one"))
+        of_none = when(value.is_null()).then(1).otherwise(None)
+        ours = outer.stream.with_columns(**{mine: value, nothing: of_none, one: lit(1)})
+        found = found.with_columns(lit(1).alias("one"))
+        unknown = found.filter(col("value").is_null())
+        kept = ours.join(found, left_on=mine, right_on="value", how="anti")
+        kept = kept.join(unknown, left_on=one, right_on="one", how="anti")
+        kept = kept.join(found, left_on=nothing, right_on="one", how="anti")
+        return outer.with_stream(kept.select(*outer.stream.schema.names))
+
+
 def exists(
     node: exp.Expr, outer: Scope, names: Names, from_: Callable[[exp.Select, Names], Scope]
 ) -> Scope:
@@ -39,19 +123,11 @@ def exists(
     negated = isinstance(node, exp.Not)
     test = node.find(exp.Exists)
     assert test is not None, node
-    select = test.this.unnest() if isinstance(test.this, exp.Subquery) else test.this
-    if not isinstance(select, exp.Select):
-        raise text.error(test, "EXISTS takes a SELECT")
-    for part, value in select.args.items():
-        if value and part not in _PARTS:
-            raise text.error(test, f"EXISTS takes a SELECT without {part.strip('_').upper()}")
-    if select.args.get("from_") is None or select.args.get("where") is None:
-        raise text.error(test, "EXISTS needs FROM, and in WHERE an equality with the outer query")
+    select = _select_of(test, names)
     inner_scope = from_(select, names)
     _check_list(select, inner_scope, outer, names)
     inner, keys, others = _correlated(select, inner_scope, outer, names)
-    if not keys:
-        raise text.error(test, "EXISTS needs an equality with the outer query in its WHERE")
+    keys = keys or [(lit(1), lit(1))]
     read = {} if negated else _read(others, inner, outer, names)
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
     ours, on = with_key_columns(outer.stream, [key[0] for key in keys], "outer_key", taken)
@@ -75,6 +151,20 @@ def exists(
         if negated and ours is outer.stream:
             return outer.with_stream(joined)
         return outer.with_stream(joined.select(*outer.stream.schema.names))
+
+
+def _select_of(test: exp.Exists, names: Names) -> exp.Select:
+    """The SELECT of an EXISTS."""
+    text = names.text
+    select = test.this.unnest() if isinstance(test.this, exp.Subquery) else test.this
+    if not isinstance(select, exp.Select):
+        raise text.error(test, "EXISTS takes a SELECT")
+    for part, value in select.args.items():
+        if value and part not in _PARTS:
+            raise text.error(test, f"EXISTS takes a SELECT without {part.strip('_').upper()}")
+    if select.args.get("from_") is None:
+        raise text.error(test, "EXISTS takes a SELECT with FROM")
+    return select
 
 
 def _check_list(select: exp.Select, inner: Scope, outer: Scope, names: Names) -> None:
@@ -146,8 +236,9 @@ def _correlated(
     keys: list[tuple[Expr, Expr]] = []
     others: list[exp.Expr] = []
     own: exp.Expr | None = None
-    for part in and_parts(select.args["where"].this):
-        if not _names_outer(part, inner, outer):
+    where = select.args.get("where")
+    for part in and_parts(where.this) if where is not None else ():
+        if not names_outer(part, inner, outer):
             own = part if own is None else exp.And(this=own, expression=part)
             continue
         key = _key(part, inner, outer, names)
@@ -189,19 +280,10 @@ def _key(part: exp.Expr, inner: Scope, outer: Scope, names: Names) -> tuple[Expr
     if not isinstance(part, exp.EQ):
         return None
     a, b = part.this, part.args["expression"]
-    if _names_outer(b, inner, outer):
+    if names_outer(b, inner, outer):
         a, b = b, a
     whole = all(not inner.candidates(c) for c in a.find_all(exp.Column))
-    if not whole or _names_outer(b, inner, outer) or b.find(exp.Column) is None:
+    if not whole or names_outer(b, inner, outer) or b.find(exp.Column) is None:
         return None
     mine = Expressions(names.text, outer, names.functions).compile(a)
     return mine, Expressions(names.text, inner, names.functions).compile(b)
-
-
-def _names_outer(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
-    """Whether a column in ``node`` is one of the outer query (and none of the inner)."""
-    theirs = set(outer.relations) - set(inner.relations)
-    columns = node.find_all(exp.Column)
-    return any(
-        not inner.candidates(c) and (outer.candidates(c) or c.table in theirs) for c in columns
-    )

@@ -7,7 +7,7 @@ makes of them is a projection above it, left out where it would change nothing. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -15,21 +15,25 @@ from sqlglot import exp
 from planner.api import agg
 from planner.api.expressions import Expr, col, ve, vs
 from planner.expressions.nodes import Column, Node, resolve
-from planner.logical.windows import CumulatingWindow, SessionWindow
+from planner.logical.windows import CumulatingWindow, SessionWindow, snapshot
 from planner.sql.clauses.window_tables import BOUNDS, bound_of
 from planner.sql.expressions.aggregates import Aggregates, has_aggregate, is_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, WindowInFrom, free_name
-from planner.sql.expressions.windowing import NEEDED, OVER, is_window, window_of
+from planner.sql.expressions.windowing import OVER, is_window, window_of
 from planner.sql.reading.errors import SqlError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.api.agg import Agg
-    from planner.api.stream import Stream
+    from planner.api.stream import GroupedStream, Stream, WindowedStream
     from planner.sql.clauses.items import Item
     from planner.sql.expressions.names import Names
+
+if TYPE_CHECKING:
+    #: Joins the subqueries of some expressions: the stream, the expressions, the columns added.
+    Attach = Callable[[Stream, list[exp.Expr]], tuple[Stream, list[exp.Expr], tuple[str, ...]]]
 
 _BOUNDS: dict[str, Callable[[], Expr]] = {"window_start": vs, "window_end": ve}
 
@@ -52,8 +56,10 @@ def is_grouped(node: exp.Select) -> bool:
     return any(has_aggregate(part) for part in parts)
 
 
-def group(node: exp.Select, items: list[Item], scope: Scope, names: Names) -> Stream:
-    """The stream of a SELECT with GROUP BY."""
+def group(
+    node: exp.Select, items: list[Item], scope: Scope, names: Names, attach: Attach
+) -> Stream:
+    """The stream of a SELECT with GROUP BY or aggregates; ``attach`` joins its subqueries."""
     text = names.text
     for over in (part for item in items for part in item.node.find_all(exp.Window)):
         raise text.error(over, OVER)
@@ -61,13 +67,12 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names) -> St
         if item.star:
             raise text.error(item.node, "* cannot stand in a SELECT with GROUP BY")
     clause = node.args.get("group")
-    if clause is None:
-        first = next(n for item in items for n in item.node.walk() if is_aggregate(n))
-        raise text.error(first, NEEDED)
-    window_node, key_nodes = _split_group(clause, items, scope, names)
+    window_node, key_nodes = (
+        (None, []) if clause is None else _split_group(clause, items, scope, names)
+    )
     grouping = _Grouping(names, scope)
-    in_from = scope.window if _is_bound(window_node) else None
-    grouping.window = in_from
+    grouping.window = scope.window if window_node is not None and _is_bound(window_node) else None
+    grouping.runs = window_node is None
     for key_node in key_nodes:
         grouping.add_key(key_node, items)
     for item in items:
@@ -78,16 +83,29 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names) -> St
         grouping.add_aggregates(having, "")
     if not grouping.aggregates:
         grouping.aggregates[exp.Count()] = (free_name("count", grouping.taken), agg.count())
-    return _above(items, having, grouping, grouping.stream(window_node))
+    made = grouping.stream(node if window_node is None else window_node, window_node)
+    return _above(items, having, grouping, made, attach)
 
 
 def _above(
-    items: list[Item], having: exp.Expr | None, grouping: _Grouping, stream: Stream
+    items: list[Item],
+    having: exp.Expr | None,
+    grouping: _Grouping,
+    stream: Stream,
+    attach: Attach,
 ) -> Stream:
     """HAVING and the list of columns over the aggregates."""
     text = grouping.names.text
+    asked = [*filter(None, [having]), *(item.node for item in items)]
+    stream, asked, hidden = attach(stream, asked)
+    grouping.hidden = hidden
+    having = asked.pop(0) if having is not None else None
+    items = [replace(item, node=node) for item, node in zip(items, asked, strict=True)]
     compiler = Expressions(
-        text, Scope(stream, ()), grouping.names.functions, special=grouping.replacement
+        text,
+        Scope(stream, (), hidden=hidden),
+        grouping.names.functions,
+        special=grouping.replacement,
     )
     if having is not None:
         predicate = compiler.compile(having)
@@ -118,6 +136,10 @@ class _Grouping:
     taken: set[str] = field(default_factory=lambda: {"self"})
     #: Of a window function in FROM.
     window: WindowInFrom | None = None
+    #: There is no window: results hold until the next row of their key, or the end of one.
+    runs: bool = False
+    #: Columns of subqueries.
+    hidden: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.before = Expressions(self.names.text, self.scope, self.names.functions)
@@ -153,23 +175,34 @@ class _Grouping:
         for part in node.iter_expressions():
             self.add_aggregates(part, "")
 
-    def stream(self, window_node: exp.Expr) -> Stream:
-        """The aggregates by key and window."""
+    def stream(self, node: exp.Expr, window_node: exp.Expr | None) -> Stream:
+        """The aggregates by key and window; without one, those of all that is alive."""
         text = self.names.text
         stream = self.scope.stream
-        window = window_of(window_node, text) if self.window is None else self.window.spec
+        if window_node is None and self.scope.window_us is not None:
+            # Rows of windows that overlap: what is alive when one ends is all that was in it.
+            stream = stream.point_at_end().shift(-1)
+            grouped: GroupedStream | WindowedStream = stream.group_by(*self.key_columns).window(
+                snapshot()
+            )
+        elif window_node is None:
+            grouped = stream.group_by(*self.key_columns)
+        else:
+            spec = window_of(window_node, text) if self.window is None else self.window.spec
+            grouped = stream.group_by(*self.key_columns).window(spec)
         for at, key in enumerate(self.key_nodes):
             with text.located(key):
                 stream.group_by(*self.key_columns[: at + 1])
-        windowed = stream.group_by(*self.key_columns).window(window)
         chosen = {}
-        for node, (name, aggregate) in self.aggregates.items():
+        for called, (name, aggregate) in self.aggregates.items():
             chosen[name] = aggregate
-            at_node = node if node.parent is not None else window_node
-            with text.located(at_node):
-                windowed.agg(**{name: aggregate})
-        with text.located(window_node):
-            return windowed.agg(**chosen)
+            with text.located(called if called.parent is not None else node):
+                grouped.agg(**{name: aggregate})
+        with text.located(node):
+            found = grouped.agg(**chosen)
+        if window_node is None and self.scope.window_us is not None:
+            found = found.shift(1 - self.scope.window_us).set_duration(self.scope.window_us)
+        return found
 
     def replacement(self, node: exp.Expr) -> Expr | None:
         """The column for a part of the SELECT list: an aggregate, a bound or a key."""
@@ -179,6 +212,8 @@ class _Grouping:
             return _BOUNDS[node.name]() if self.window is None else bound_of(self.window, node.name)
         if has_aggregate(node) or isinstance(node, exp.Literal | exp.Null | exp.Boolean):
             return None
+        if isinstance(node, exp.Column) and node.name in self.hidden:
+            return col(node.name)
         key = self._key(node)
         if key is None and isinstance(node, exp.Column):
             self.scope.column(node, self.names.text)
@@ -202,8 +237,8 @@ class _Grouping:
 
 def _split_group(
     clause: exp.Expr, items: list[Item], scope: Scope, names: Names
-) -> tuple[exp.Expr, list[exp.Expr]]:
-    """The window, and the keys: expressions, names of the list, or places in it."""
+) -> tuple[exp.Expr | None, list[exp.Expr]]:
+    """The window if there is one, and the keys: expressions, names of the list, or places in it."""
     text = names.text
     for part in ("grouping_sets", "cube", "rollup", "totals", "all"):
         if clause.args.get(part):
@@ -211,13 +246,13 @@ def _split_group(
     windows = [part for part in clause.expressions if is_window(part)]
     if not windows and scope.window is not None:
         return _split_bounds(clause, items, scope, names)
-    if not windows:
-        raise text.error(clause, NEEDED)
     if len(windows) > 1:
         raise text.error(windows[1], "GROUP BY takes one window")
     parts = [part for part in clause.expressions if part not in windows]
     keys = [_listed(part, items, scope, text.error) for part in parts]
-    return windows[0], keys
+    if not windows and scope.window_us is not None and not any(map(_is_bound, keys)):
+        raise text.error(clause, "GROUP BY needs window_start and window_end")
+    return (windows[0] if windows else None), keys
 
 
 def _split_bounds(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.api.expressions import Expr, col
+from planner.api.expressions import Expr, col, lit
 from planner.expressions.nodes import resolve
 from planner.expressions.predicates import may_fail
 from planner.sql.expressions.scalars import Expressions
@@ -39,13 +39,15 @@ def join_by(
     if condition is None:
         raise names.text.error(clause, "a join needs ON a.key = b.key")
     keys, rest = split(condition, left, right, names)
-    if not keys:
-        raise names.text.error(
-            condition, "a join needs an equality between a column of either side in ON"
-        )
+    keys = keys or [(lit(1), lit(1))]
     if pushes:
         right, rest = _filtered_right(rest, left, right, names)
     return _joined(clause, left, right, keys, how, names, where=rest)
+
+
+def join_all(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
+    """All pairs of rows that are alive together."""
+    return _joined(clause, left, right, [(lit(1), lit(1))], "inner", names)
 
 
 def join_kind(clause: exp.Join, names: Names) -> str:

@@ -16,14 +16,12 @@ from sqlglot import exp
 from planner.api.expressions import Expr, col, lit
 from planner.expressions.nodes import Column
 from planner.logical.event_time import is_event_time
-from planner.sql.clauses.joins import all_of, and_parts, join_by, join_kind, split, using_key
+from planner.sql.clauses.joins import and_parts, join_by, join_kind, split, using_key
 from planner.sql.expressions.scope import Scope, free_name
 
 if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
 
-#: Longer than the time axis: an event that is extended by it never ends.
-_FOR_EVER_US = 2**62
 _IN = "subquery_of_in"
 
 
@@ -97,32 +95,20 @@ def _versions(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scop
     if len(on) != len(keys) or not on:
         raise names.text.error(clause, "versions are told apart by columns: ON a.key = b.key")
     with names.text.located(clause):
-        lasting = right.stream.extend(_FOR_EVER_US)
+        lasting = right.stream.for_ever()
         return right.with_stream(lasting.clip(lasting, on=on))
 
 
 def is_without_condition(clause: exp.Join) -> bool:
     """Whether it is ``FROM a, b`` or a CROSS JOIN, whose keys stand in WHERE."""
-    if clause.args.get("on") is not None or clause.args.get("using"):
+    if clause.args.get("on") is not None or clause.args.get("using") or clause.method:
         return False
     return not clause.side and clause.kind.upper() in ("", "CROSS")
 
 
-def with_keys_of_where(
-    clause: exp.Join, left: Scope, right: Scope, conditions: list[exp.Expr], names: Names
-) -> exp.Join:
-    """The clause with ON; what it takes of ``conditions`` is taken out of them."""
-    keys = [part for part in conditions if _is_key(part, left, right)]
-    if not keys:
-        name = right.relations[0] if right.relations else ""
-        raise names.text.error(
-            clause.this, f"no equality in WHERE joins {name!r} to the others: a.key = {name}.key"
-        )
-    for part in keys:
-        conditions.remove(part)
-    made = exp.Join(this=clause.this, on=all_of([part.copy() for part in keys]))
-    made.meta.update(clause.meta)
-    return made
+def keys_of_where(left: Scope, right: Scope, conditions: list[exp.Expr]) -> list[exp.Expr]:
+    """The equalities among ``conditions`` that join both."""
+    return [part for part in conditions if _is_key(part, left, right)]
 
 
 def _is_key(part: exp.Expr, left: Scope, right: Scope) -> bool:
@@ -182,5 +168,23 @@ def _exists(from_: exp.From, condition: exp.Expr, at: exp.Expr) -> exp.Expr:
 
 
 def flattened(clause: exp.Expr | None) -> list[exp.Expr]:
-    """The conditions of a WHERE."""
-    return [] if clause is None else and_parts(clause.this)
+    """The conditions of a WHERE; equalities that all sides of an OR have stand before it, too."""
+    conditions = [] if clause is None else and_parts(clause.this)
+    found: list[exp.Expr] = []
+    for part in conditions:
+        sides = [and_parts(side) for side in _or_parts(part)]
+        first, *others = sides
+        if others:
+            shared = [e for e in first if isinstance(e, exp.EQ) and all(e in o for o in others)]
+            found += [e.copy() for e in shared if e not in conditions and e not in found]
+        found.append(part)
+    return found
+
+
+def _or_parts(node: exp.Expr) -> list[exp.Expr]:
+    """Split a condition at its ORs."""
+    if isinstance(node, exp.Paren):
+        return _or_parts(node.this)
+    if isinstance(node, exp.Or):
+        return [*_or_parts(node.this), *_or_parts(node.args["expression"])]
+    return [node]

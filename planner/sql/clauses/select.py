@@ -13,38 +13,33 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.api.expressions import col
-from planner.sql.clauses.existence import exists
-from planner.sql.clauses.grouping import group, groups_by_bounds, is_grouped
+from planner.sql.clauses.existence import exists, not_in, with_marks
+from planner.sql.clauses.grouping import group, is_grouped
 from planner.sql.clauses.items import Item, items_of
 from planner.sql.clauses.joins import all_of, fails, filtered
-from planner.sql.clauses.outer_joins import (
-    exists_of_in,
-    exists_of_semi,
-    flattened,
-    is_without_condition,
-    join,
-    with_keys_of_where,
-)
-from planner.sql.clauses.window_tables import (
-    joined_windows,
-    window_table,
-    with_rows_of_windows,
-)
+from planner.sql.clauses.outer_joins import exists_of_in, exists_of_semi, flattened
+from planner.sql.clauses.ranking import bounds_in, limited, listed_orders, ranked
+from planner.sql.clauses.relations import joined
+from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
+from planner.sql.clauses.window_tables import window_table
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, scope_of
 from planner.sql.reading.grammar import WindowTable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from planner.api.stream import Stream
     from planner.sql.expressions.names import Names
 
-_SELECT_PARTS = ("distinct", "with_", "expressions", "from_", "joins", "where", "group", "having")
+#: The relation of a subquery without a name.
+_UNNAMED = "(subquery)"
+_SELECT_PARTS = (
+    *("distinct", "with_", "expressions", "from_", "joins", "where", "group", "having"),
+    *("qualify", "order", "limit", "offset"),
+)
 _TABLE_PARTS = ("this", "alias", "joins", "version")
 _WHAT = {
-    "order": "ORDER BY: a stream is ordered by time",
-    "limit": "LIMIT",
-    "offset": "OFFSET",
-    "qualify": "QUALIFY",
     "laterals": "LATERAL",
     "sample": "TABLESAMPLE",
     "windows": "WINDOW",
@@ -73,15 +68,31 @@ def compile_query(node: exp.Expr, names: Names, *, named: bool = True) -> Stream
 
     ``named``: columns need names, as those of all but the first SELECT of a UNION ALL do not.
     """
-    names = _with_definitions(node, names)
+    bounds = names.bounds
+    names = _with_definitions(node, replace(names, bounds={}))
     if isinstance(node, exp.Subquery):
         _reject(node, ("this", "alias", "with_"), names)
-        return compile_query(node.this, names, named=named)
+        return compile_query(node.this, replace(names, bounds=bounds), named=named)
     if isinstance(node, exp.Select):
-        return _select(node, names, named=named)
+        return _select(node, names, bounds, named=named)
     if isinstance(node, exp.SetOperation):
         return _union(node, names, named=named)
     raise names.text.error(node, "a SELECT is needed here")
+
+
+def _renamed(
+    stream: Stream, columns: Sequence[exp.Expr], at: exp.Expr | None, names: Names
+) -> Stream:
+    """The stream with its columns called as an alias lists them, by place."""
+    if not columns or at is None:
+        return stream
+    if len(columns) != len(stream.schema):
+        raise names.text.error(at, f"{len(columns)} names for {len(stream.schema)} columns")
+    wanted = [column.name for column in columns]
+    with names.text.located(at):
+        return stream.select(
+            *(col(mine).alias(name) for mine, name in zip(stream.schema.names, wanted, strict=True))
+        )
 
 
 def _with_definitions(node: exp.Expr, names: Names) -> Names:
@@ -91,18 +102,36 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
     if clause.args.get("recursive"):
         raise names.text.error(clause, "WITH RECURSIVE is not supported")
     for definition in clause.expressions:
-        if definition.args["alias"].columns:
-            raise names.text.error(definition, "name the columns in the SELECT")
-        names = names.adding(definition.alias, compile_query(definition.this, names))
+        alias = definition.args["alias"]
+        found = replace(names, bounds=_bounds_of_uses(definition.alias, node))
+        stream = compile_query(definition.this, found, named=not alias.columns)
+        names = names.adding(definition.alias, _renamed(stream, alias.columns, definition, names))
     return names
+
+
+def _bounds_of_uses(name: str, whole: exp.Expr) -> dict[str, int]:
+    """What all that reads the query ``name`` alone lets its columns be at most."""
+    found: dict[str, int] | None = None
+    for select in whole.find_all(exp.Select):
+        clause = select.args.get("from_")
+        tables = [clause.this] if clause is not None else []
+        tables += [join.this for join in select.args.get("joins") or ()]
+        if not any(isinstance(table, exp.Table) and table.name == name for table in tables):
+            continue
+        bounds = bounds_in(flattened(select.args.get("where")))
+        if found is None:
+            found = bounds
+        else:
+            found = {n: max(found[n], rows) for n, rows in bounds.items() if n in found}
+    return found or {}
 
 
 def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Stream:
     """Columns are matched by place, as SQL does; they are called as in the first."""
     _reject(node, ("this", "expression", "with_", "distinct"), names)
-    if not isinstance(node, exp.Union) or node.args.get("distinct"):
-        kind = "UNION" if isinstance(node, exp.Union) else type(node).__name__.upper()
-        raise names.text.error(node, f"{kind} is not supported; there is UNION ALL")
+    if not isinstance(node, exp.Union):
+        kind = type(node).__name__.upper()
+        raise names.text.error(node, f"{kind} is not supported; there is UNION")
     branches = [*_branches(node.this), *_branches(node.args["expression"])]
     first = compile_query(branches[0], names, named=named)
     others = [compile_query(branch, names, named=False) for branch in branches[1:]]
@@ -116,7 +145,8 @@ def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Stream:
         columns = [col(mine).alias(name) for mine, name in pairs]
         renamed.append(stream if found == wanted else stream.select(*columns))
     with names.text.located(node):
-        return first.union(*renamed)
+        whole = first.union(*renamed)
+        return whole.stitch() if node.args.get("distinct") else whole
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr]:
@@ -127,7 +157,7 @@ def _branches(node: exp.Expr) -> list[exp.Expr]:
     return [*_branches(node.this), *_branches(node.args["expression"])]
 
 
-def _select(node: exp.Select, names: Names, *, named: bool) -> Stream:
+def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named: bool) -> Stream:
     _reject(node, _SELECT_PARTS, names)
     text = names.text
     if node.args.get("from_") is None:
@@ -141,10 +171,41 @@ def _select(node: exp.Select, names: Names, *, named: bool) -> Stream:
     scope = _where(conditions, whole, scope, names)
     items = items_of(node, scope, text, named=named)
     if is_grouped(node):
-        return _distinct(node, group(node, items, scope, names), names)
+        found = group(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
+        return _ordered(node, _distinct(node, found, names), items, names)
+    items, scope = ranked(node, items, scope, names, bounds)
+    items, scope = _without_scalars(items, scope, names)
     if node.args.get("having") is not None:
         raise text.error(node.args["having"], "HAVING needs GROUP BY; use WHERE")
-    return _distinct(node, _project(items, scope, names), names)
+    return _ordered(node, _distinct(node, _project(items, scope, names), names), items, names)
+
+
+def _ordered(node: exp.Select, stream: Stream, items: list[Item], names: Names) -> Stream:
+    """ORDER BY and LIMIT."""
+    if node.args.get("limit") is not None or node.args.get("offset") is not None:
+        stream = limited(node, stream, items, names)
+    order = node.args.get("order")
+    if order is None:
+        return stream
+    with names.text.located(order):
+        return stream.sort(*listed_orders(order, stream, items, names))
+
+
+def _attached(
+    stream: Stream, nodes: list[exp.Expr], names: Names
+) -> tuple[Stream, list[exp.Expr], tuple[str, ...]]:
+    return attached(stream, nodes, names, _from, _queried)
+
+
+def _without_scalars(items: list[Item], scope: Scope, names: Names) -> tuple[list[Item], Scope]:
+    """The list with columns in place of its subqueries."""
+    made: list[Item] = []
+    for item in items:
+        if not item.star and has_scalar(item.node):
+            value, scope = with_scalars(item.node, scope, names, _from, _queried)
+            item = replace(item, node=value)
+        made.append(item)
+    return made, scope
 
 
 def _distinct(node: exp.Select, stream: Stream, names: Names) -> Stream:
@@ -174,39 +235,25 @@ def _project(items: list[Item], scope: Scope, names: Names) -> Stream:
 
 def _from(node: exp.Select, names: Names, conditions: list[exp.Expr] | None = None) -> Scope:
     """The relations of FROM; commas take their keys out of ``conditions``."""
-    joins = node.args.get("joins") or ()
-    tables = [node.args["from_"].this, *(clause.this for clause in joins)]
-    scope = _relation(tables[0], names)
-    is_alone = sum(isinstance(table, WindowTable) for table in tables) == 1
-    if not (is_alone and groups_by_bounds(node)):
-        scope = with_rows_of_windows(scope, tables[0], names)
-    for clause in joins:
-        right = with_rows_of_windows(_relation(clause.this, names), clause.this, names)
-        if set(right.relations) & set(scope.relations):
-            raise names.text.error(
-                clause.this, f"{right.relations[0]!r} is there twice; give one another name with AS"
-            )
-        if clause.kind.upper() == "SEMI":
-            scope = exists(exists_of_semi(clause, names), scope, names, _from)
-            continue
-        if is_without_condition(clause) and conditions:
-            clause = with_keys_of_where(clause, scope, right, conditions, names)
-        window = joined_windows(scope, right)
-        scope = replace(join(clause, scope, right, names), window=window)
-    return scope
+    return joined(node, names, conditions or [], _relation, _semi)
+
+
+def _semi(clause: exp.Join, scope: Scope, names: Names) -> Scope:
+    return exists(exists_of_semi(clause, names), scope, names, _inner_from)
 
 
 def _relation(node: exp.Expr, names: Names) -> Scope:
     text = names.text
     alias = node.args.get("alias")
-    if alias is not None and alias.columns:
+    columns = [] if alias is None else alias.columns
+    if isinstance(node, exp.Subquery):
+        stream = compile_query(node, names, named=not columns)
+        name = node.alias or _UNNAMED
+        return scope_of(_renamed(stream, columns, alias, names), name)
+    if columns and alias is not None:
         raise text.error(alias, "name the columns in a SELECT")
     if isinstance(node, WindowTable):
         return window_table(node, names)
-    if isinstance(node, exp.Subquery):
-        if not node.alias:
-            raise text.error(node, "a subquery in FROM needs a name: (SELECT ...) AS name")
-        return scope_of(compile_query(node, names), node.alias)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise text.error(node, "FROM takes the name of a stream or a subquery")
     if node.args.get("db") is not None:
@@ -216,7 +263,7 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
 
 
 def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, names: Names) -> Scope:
-    """One filter for all plain conditions (``whole`` as written); each EXISTS is a join of its own.
+    """One filter for all plain conditions (``whole`` as written); each subquery is a join.
 
     What may fail on what an EXISTS before it keeps out is asked after it.
     """
@@ -226,10 +273,8 @@ def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, nam
     first: list[exp.Expr] = []
     last: list[exp.Expr] = []
     for part in conditions:
-        if _is_exists(part):
+        if _is_exists(part) or _in_query(part) is not None or has_subquery(part):
             tests.append(part)
-        elif isinstance(part, exp.In) and part.args.get("query") is not None:
-            tests.append(exists_of_in(part, scope, names))
         elif tests and fails(part, scope, names):
             last.append(part)
         else:
@@ -237,8 +282,62 @@ def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, nam
     if first:
         scope = filtered(all_of(first) if tests or whole is None else whole, scope, names)
     for test in tests:
-        scope = exists(test, scope, names, _from)
+        scope = _tested(test, scope, names)
     return filtered(all_of(last), scope, names) if last else scope
+
+
+def _tested(test: exp.Expr, scope: Scope, names: Names) -> Scope:
+    """The events for which a condition with a subquery is true."""
+    asked = _in_query(test)
+    if asked is not None:
+        if isinstance(test, exp.Not) or asked.args.get("negate"):
+            return not_in(asked, scope, names, compile_query)
+        return exists(exists_of_in(asked, scope, names), scope, names, _inner_from)
+    if _is_exists(test):
+        return exists(test, scope, names, _inner_from)
+    condition = _with_exists_of_in(test, scope, names)
+    condition, found = with_scalars(condition, scope, names, _from, _queried)
+    condition, found = with_marks(condition, found, names, _inner_from)
+    return filtered(condition, found, names)
+
+
+def _with_exists_of_in(test: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
+    """The condition with an EXISTS for each ``IN (SELECT ...)`` within it."""
+    whole = exp.Paren(this=test.copy())
+    for node in list(whole.find_all(exp.In)):
+        if node.args.get("query") is None or node.find_ancestor(exp.Select):
+            continue
+        negated = isinstance(node.parent, exp.Not) or node.args.get("negate")
+        if negated:
+            raise names.text.error(
+                node, "NOT IN (SELECT ...) stands in WHERE between ANDs; NOT EXISTS anywhere"
+            )
+        node.replace(exists_of_in(node, scope, names))
+    made: exp.Expr = whole.this
+    return made
+
+
+def has_subquery(node: exp.Expr) -> bool:
+    """Whether there is a subquery in a condition."""
+    return node.find(exp.Subquery, exp.Exists) is not None or any(
+        found.args.get("query") is not None for found in node.find_all(exp.In)
+    )
+
+
+def _in_query(node: exp.Expr) -> exp.In | None:
+    """The ``x [NOT] IN (SELECT ...)`` that a condition is."""
+    inner = node.this if isinstance(node, exp.Not) else node
+    inner = inner.this if isinstance(inner, exp.Paren) else inner
+    return inner if isinstance(inner, exp.In) and inner.args.get("query") is not None else None
+
+
+def _inner_from(node: exp.Select, names: Names) -> Scope:
+    """The relations of a subquery; the keys of its commas stay in its WHERE, to be asked again."""
+    return _from(node, names, flattened(node.args.get("where")))
+
+
+def _queried(node: exp.Expr, names: Names) -> Stream:
+    return compile_query(node, names)
 
 
 def _is_exists(node: exp.Expr) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.api.expressions import Expr, col, lit, ve, vs
-from planner.logical.event_time import is_event_time
+from planner.logical.event_time import is_event_time, never_ends
 from planner.logical.windows import (
     CumulatingWindow,
     SessionWindow,
@@ -77,6 +77,8 @@ def window_table(node: WindowTable, names: Names) -> Scope:
     """The relation of a window function, whose windows are still to be used."""
     call = _read(node, names.text)
     stream = names.stream(call.table)
+    if never_ends(stream.plan):  # a row is in the windows that its time is in
+        stream = stream.set_duration(1)
     relation = node.alias or call.table.name
     scope = scope_of(stream, relation)
     _check_time(call, scope)
@@ -132,6 +134,7 @@ def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
         stream=stream,
         columns=(*scope.columns, *added),
         window=replace(window, is_used=True) if tumbles else None,
+        window_us=spec.size_us,
     )
 
 

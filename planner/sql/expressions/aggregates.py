@@ -76,6 +76,8 @@ def has_aggregate(node: exp.Expr) -> bool:
     """Whether there is one in the node, outside of subqueries."""
     if isinstance(node, exp.Subquery | exp.Select):
         return False
+    if isinstance(node, exp.Window):  # a function of each row
+        return any(has_aggregate(part) for part in node.iter_expressions() if part is not node.this)
     return is_aggregate(node) or any(has_aggregate(part) for part in node.iter_expressions())
 
 

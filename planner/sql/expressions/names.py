@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ class Names:
     streams: Mapping[str, Callable[[], Stream]]
     functions: Mapping[str, Callable[..., Expr]]
     aggregates: Mapping[str, UserAggregate]
+    #: The greatest numbers that what is around a SELECT lets its columns have.
+    bounds: Mapping[str, int] = field(default_factory=dict)
 
     def stream(self, node: exp.Table) -> Stream:
         """The stream of that name."""

@@ -7,7 +7,9 @@ that has it. Names of columns are exact; names of functions and keywords are not
 from __future__ import annotations
 
 import inspect
+import operator
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -51,6 +53,11 @@ _BINARY: dict[type[exp.Expr], Callable[[Expr, Expr], Expr]] = {
     exp.And: Expr.__and__,
     exp.Or: Expr.__or__,
 }
+_EXACT: dict[type[exp.Expr], Callable[[Decimal, Decimal], Decimal]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+}
 AGGREGATE_NEEDS_GROUP = (
     "an aggregate needs GROUP BY with a window, as GROUP BY user, TUMBLE('5 seconds')"
 )
@@ -90,16 +97,19 @@ class Expressions:
         return made
 
     def _build(self, node: exp.Expr) -> Expr:
-        operator = _BINARY.get(type(node))
+        binary = _BINARY.get(type(node))
         if type(node) in (exp.Add, exp.Sub):
             months = interval_months(node.args["expression"])
             if months is not None:
                 with self.text.located(node):
                     moved = months if type(node) is exp.Add else -months
                     return self.compile(node.this).dt.add_months(moved)
-        if operator is not None:
+        exact = exact_number(node)
+        if exact is not None and exact != exact.to_integral_value():
+            return lit(float(exact))
+        if binary is not None:
             left, right = self.compile(node.this), self.compile(node.args["expression"])
-            return operator(left, right)
+            return binary(left, right)
         if isinstance(node, exp.AggFunc | exp.Filter):
             raise self.text.error(node, AGGREGATE_NEEDS_GROUP)
         method = self._METHODS.get(type(node))
@@ -151,7 +161,11 @@ class Expressions:
     def _column(self, node: exp.Column) -> Expr:
         if isinstance(node.this, exp.Star):
             raise self.text.error(node, "* is a list of columns, not a value")
-        return col(self.scope.column(node, self.text))
+        base, fields = self.scope.parts(node)
+        found = col(self.scope.column(base, self.text))
+        for name in fields:
+            found = found.field(name)
+        return found
 
     def _literal(self, node: exp.Expr) -> Expr:
         with self.text.located(node):
@@ -287,6 +301,24 @@ class Expressions:
         exp.JSONExtractScalar: _json,
         exp.Window: _over,
     }
+
+
+def exact_number(node: exp.Expr) -> Decimal | None:
+    """What literals with + - * between them are as decimals; None for anything else.
+
+    ``0.06 + 0.01`` is the double that ``0.07`` is, as where literals are decimals.
+    """
+    if isinstance(node, exp.Paren):
+        return exact_number(node.this)
+    if isinstance(node, exp.Literal) and not node.is_string:
+        try:
+            return Decimal(node.name)
+        except InvalidOperation:
+            return None
+    if type(node) not in _EXACT:
+        return None
+    a, b = exact_number(node.this), exact_number(node.args["expression"])
+    return None if a is None or b is None else _EXACT[type(node)](a, b)
 
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from planner.expressions.nodes import Column
 from rstream.items.batch import VE, VS
 
 if TYPE_CHECKING:
-    from sqlglot import exp
-
     from planner.api.expressions import Expr
     from planner.api.stream import Stream
     from planner.logical.windows import AnyWindow
@@ -48,6 +48,10 @@ class Scope:
     columns: tuple[Visible, ...]
     #: By which GROUP BY window_start, window_end groups.
     window: WindowInFrom | None = None
+    #: Columns of the stream that stand for subqueries; ``*`` does not give them.
+    hidden: tuple[str, ...] = ()
+    #: Rows have the bounds of their windows as columns, and live to their end; how long those are.
+    window_us: int | None = None
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -57,10 +61,20 @@ class Scope:
     def candidates(self, node: exp.Column) -> tuple[str, ...]:
         """The stream's columns that a name may mean."""
         name, relation = node.name, node.table
-        if name in (VS, VE) and not relation:
+        if not relation and (name in (VS, VE) or name in self.hidden):
             return (name,)
         found = (c for c in self.columns if c.name == name and relation in ("", c.relation))
         return tuple(dict.fromkeys(c.column for c in found))
+
+    def parts(self, node: exp.Column) -> tuple[exp.Column, list[str]]:
+        """The column that ``meta.ua`` or ``t.meta.ua`` begins with, and the fields behind it."""
+        named = [node.args.get(part) for part in ("catalog", "db", "table", "this")]
+        ids = [one for one in named if one is not None]
+        if len(ids) < 2 or (len(ids) == 2 and ids[0].name in self.relations):
+            return node, []
+        at = 1 if ids[0].name in self.relations else 0
+        base = exp.Column(this=ids[at].copy(), table=ids[0].copy() if at else None)
+        return (base, [i.name for i in ids[at + 1 :]]) if self.candidates(base) else (node, [])
 
     def column(self, node: exp.Column, text: SqlText) -> str:
         """The one column that a name means."""

@@ -24,11 +24,6 @@ _WINDOWS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
     "SESSION": (session, ("gap", "max?")),
     "COUNT_WINDOW": (count_window, ("events",)),
 }
-NEEDED = (
-    "GROUP BY needs a window: HOP(size, every), TUMBLE(size), SNAPSHOT(), SESSION(gap) or "
-    "COUNT_WINDOW(events); or window_start and window_end of TABLE(TUMBLE(...)) in FROM"
-)
-
 OVER = "OVER is not supported; aggregate with GROUP BY and a window, such as SESSION(gap)"
 
 

@@ -68,6 +68,8 @@ class Descriptor(exp.Expression):
 class StreamDialect(Dialect):
     """Names may stand in double quotes or, as Flink and Spark have it, in backquotes."""
 
+    NULL_ORDERING = "nulls_are_last"
+
     class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
 

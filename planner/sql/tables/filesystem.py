@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from planner.api.inputs.tables import always_alive
 from planner.api.sources import AUTO, FileOptions, file_source
 from planner.api.stream import Stream
 from planner.logical.table_form import DEFAULT
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from planner.logical.query import Query
     from planner.sql.tables.table import Table
-    from rvertex.sources.spec import Format, Idle, LatePolicy
+    from rvertex.sources.spec import Format, Idle, LatePolicy, OnBadRow
 
 _FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
@@ -42,6 +43,7 @@ _FORMATS: dict[str, Format] = {
 }
 _RSTREAM: Format = "rstream"
 _IDLE = {word: word for word in ("follow", "clock", "wait")}
+_ON_BAD_ROW = {word: word for word in ("fail", "skip", "dead_letter")}
 _LATE = {word: word for word in ("drop", "adjust", "error")}
 
 
@@ -58,6 +60,13 @@ class FileSource:
     partitions: int | None = option("partitions", "scan.parallelism", read=count, default=None)
     delimiter: str | None = option("delimiter", "csv.field-delimiter", default=None)
     null_values: str | None = option("null_values", "csv.null-literal", default=None)
+    on_bad_row: OnBadRow = option(
+        "on_bad_row", "on_error", read=choice(_ON_BAD_ROW), default="fail"
+    )
+    ignores_errors: bool = option(
+        "csv.ignore-parse-errors", "json.ignore-parse-errors", read=truth, default=False
+    )
+    static: bool = option("static", read=truth, default=False)
     follow: bool = option("follow", read=truth, default=False)
     poll_every: int | None = option(
         "poll_every", "source.monitor-interval", read=duration, default=None
@@ -84,7 +93,7 @@ def read_files(table: Table, said: FileSource) -> Stream:
     format_ = _format(table, said)
     if format_ in ("text", _RSTREAM):
         return _fixed_source(table, said, format_)
-    if said.vs is None and table.columns.watermark is None:
+    if said.vs is None and table.columns.watermark is None and not said.static:
         raise table.no_time()
     if format_ != "csv":
         for name in ("delimiter", "csv.field-delimiter", "null_values", "csv.null-literal"):
@@ -96,7 +105,13 @@ def read_files(table: Table, said: FileSource) -> Stream:
     if said.null_values is not None:
         csv["null_values"] = said.null_values.split(",")
     plain = FileOptions(
-        vs=None, delay=said.delay, late=said.late, partitions=said.partitions, **_live(said), **csv
+        vs=None,
+        delay=said.delay,
+        late=said.late,
+        partitions=said.partitions,
+        on_bad_row="skip" if said.ignores_errors else said.on_bad_row,
+        **_live(said),
+        **csv,
     )
     with table.text.located(table.given.values["path"]):
         found = infer_schema(format_, said.path, plain.reader_options(format_))
@@ -104,8 +119,14 @@ def read_files(table: Table, said: FileSource) -> Stream:
     types = table.columns.types
     if table.word != STREAM:
         types = {name: _as_written(found, name, kind) for name, kind in types.items()}
-    times = table.time_options(said.vs, said.ve, _with_types(found, types))
-    given = replace(plain, **times, schema=types or None)
+    if said.static:
+        for name in ("vs", "ve", "delay", "late"):
+            if name in table.given.values:
+                raise table.given.error(name, f"rows of a static table have no times: no {name}")
+        given = replace(always_alive(plain), schema=types or None)
+    else:
+        times = table.time_options(said.vs, said.ve, _with_types(found, types))
+        given = replace(plain, **times, schema=types or None)
     with table.text.located(table.given.name):
         stream = Stream(file_source(format_, said.path, given))
     return table.declared(stream)

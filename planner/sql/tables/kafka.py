@@ -100,8 +100,8 @@ class TopicSource:
     until_offsets: dict[int, int] | None = option(
         "scan.bounded.specific-offsets", read=_offsets, default=None
     )
-    on_error: str = option(
-        "on_error", read=_choice_of("fail", "skip", "dead_letter"), default="fail"
+    on_bad_row: str = option(
+        "on_bad_row", "on_error", read=_choice_of("fail", "skip", "dead_letter"), default="fail"
     )
     ignores_errors: bool = option(
         "json.ignore-parse-errors", "value.json.ignore-parse-errors", read=truth, default=False
@@ -151,7 +151,7 @@ def read_topic(table: Table, said: TopicSource) -> Stream:
             idle_after=said.idle_after,
             start=_place(table, said.start, "start", said.start_us, said.start_offsets),
             until=_until(table, said),
-            on_error="skip" if said.ignores_errors else said.on_error,  # type: ignore[arg-type]
+            on_bad_row="skip" if said.ignores_errors else said.on_bad_row,  # type: ignore[arg-type]
             on_lost=said.on_lost,  # type: ignore[arg-type]
             metadata=tuple(dict.fromkeys(table.columns.metadata.values())),
             skew=said.skew,

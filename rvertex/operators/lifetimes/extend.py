@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from rstream.items.batch import VE, VS, int64_column
-from rvertex.events.lifetime import moved, with_times
+from rstream.types import INF_TIME
+from rvertex.events.lifetime import lasting, with_times
 from rvertex.events.run import Run
 from rvertex.operators.horizon import sum_us
 from rvertex.operators.protocol import Stateless
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """Moves every end by ``duration_us``."""
+    """Moves every end by ``duration_us``; INF_TIME is for ever."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -48,6 +49,8 @@ class Extend:
 
     def output_duration(self, durations: Durations) -> int | None:
         """That of the input and the duration; an event that stays lives for an instant at least."""
+        if self.duration_us == INF_TIME:
+            return None
         total = sum_us(durations[0], self.duration_us)
         return None if total is None else max(total, 1)
 
@@ -65,7 +68,7 @@ class ExtendOperator(Stateless):
     def process(self, ports: Sequence[Run]) -> Run:
         """Move every end and leave out what is empty."""
         (run,) = ports
-        ve = moved(int64_column(run.events, VE), self._duration_us)
+        ve = lasting(int64_column(run.events, VE), self._duration_us)
         events = with_times(run.events, ve=ve)
         if self._duration_us < 0:
             events = events.filter(pa.array(ve > int64_column(events, VS)))

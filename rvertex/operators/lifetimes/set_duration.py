@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rstream.items.batch import VS, int64_column
-from rvertex.events.lifetime import moved, with_times
+from rvertex.events.lifetime import lasting, with_times
 from rvertex.events.run import Run
 from rvertex.operators.protocol import Stateless
 
@@ -66,4 +66,4 @@ class SetDurationOperator(Stateless):
         """Replace every end."""
         (run,) = ports
         vs = int64_column(run.events, VS)
-        return Run(with_times(run.events, ve=moved(vs, self._duration_us)), run.ctis)
+        return Run(with_times(run.events, ve=lasting(vs, self._duration_us)), run.ctis)

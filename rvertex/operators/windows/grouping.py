@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rstream.items.dictionaries import has_dictionaries, join_batches
 from rvertex.aggregates.accumulators import Rows, takes_gaps
-from rvertex.aggregates.arg_extremes import plain_ranked
+from rvertex.aggregates.ranked.arg_extremes import plain_ranked
 from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.keys.direct_keys import OffsetKeys
 from rvertex.keys.key_table import KeyTable

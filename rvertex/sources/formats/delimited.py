@@ -1,39 +1,45 @@
-"""CSV units: one file each, streamed by Arrow in blocks.
+"""CSV units: a file each, cut at the ends of rows into pieces that Arrow parses.
 
 The columns have the types that were inferred (or asked for) when the job was planned, so what a
-file holds later cannot change them. Where Arrow refuses a row, its message tells the row and the
-column; the line is then looked up by a second, slow pass, which only errors pay for.
+file holds later cannot change them. A piece that Arrow refuses is halved until its bad rows stand
+alone; only errors pay for that.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from rvertex.errors import (
-    CorruptSourceError,
-    SourceRowError,
-    SourceSchemaError,
-    SourceVanishedError,
-)
-from rvertex.sources.files import first_line, open_sequential
+from rvertex.errors import CorruptSourceError, SourceSchemaError, SourceVanishedError
+from rvertex.sources.files import bytes_to_read, first_line, open_range
+from rvertex.sources.formats.rows.bad_rows import BadRow
+from rvertex.sources.formats.rows.csv_rows import UNCLOSED, cut_rows, whole_rows
+from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from rstream.errors import StreamEngineError
+    from rvertex.sources.formats.rows.line_rows import Origin
     from rvertex.sources.spec import SourceSpec, Unit
 
 BLOCK_BYTES = 4 << 20
 #: Empty, and what R, pandas and SQL write for a missing value.
 NULL_VALUES = ",NA,N/A,NULL,null,NaN,nan,None"
-_ROW = re.compile(r"Row #(\d+): (.*)", re.DOTALL)
-_COLUMN = re.compile(r"In CSV column #(\d+)")
+NO_TEXT = "not text in UTF-8"
+#: A column is almost of a kind if this share of its values is.
+_MOST = 0.5
+_KINDS = {
+    "double": r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$",
+    "timestamp": r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d(:?\d\d)?)?$",
+    "date": r"^\d{4}-\d\d-\d\d$",
+}
+BOM = b"\xef\xbb\xbf"
 
 
 class CsvUnits:
@@ -41,94 +47,284 @@ class CsvUnits:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
+        self._delimiter = str(spec.option("delimiter", ","))
+        self._convert = pacsv.ConvertOptions(
+            include_columns=spec.columns.names,
+            column_types=spec.columns,
+            null_values=str(spec.option("null_values", NULL_VALUES)).split(","),
+            strings_can_be_null=True,
+        )
+        #: The columns of the file that is being read.
+        self._header: list[str] = []
+        #: The piece that was given last: its bytes, its first row and line.
+        self._piece: tuple[bytes, int, int] = b"", 0, 1
+        self._before = NOTHING_BEFORE
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
         """All rows of the file, in order, columns as the specification wants them."""
-        stream = open_sequential(unit.path)
-        columns = self._spec.columns
-        try:
-            with stream:
-                yield from open_csv(
-                    stream,
-                    delimiter=str(self._spec.option("delimiter", ",")),
-                    convert=pacsv.ConvertOptions(
-                        include_columns=columns.names,
-                        column_types=columns,
-                        null_values=str(self._spec.option("null_values", NULL_VALUES)).split(","),
-                        strings_can_be_null=True,
-                    ),
+        rows, lines = 0, 1
+        self._before = Before(lambda: self._counted(unit))
+        for head, piece, has_open_quote in csv_pieces(unit.path, self._delimiter, unit.lo, unit.hi):
+            if head:
+                self._header = head
+                self._check_columns(unit)
+            self._piece = piece, rows, lines
+            batch = None
+            if not has_open_quote:
+                try:
+                    batch = self._parse(piece)
+                except pa.ArrowException:
+                    batch = None
+            if batch is None:
+                batch = rows_of(
+                    self._spec, unit, self._rows(), rows, self._parse_whole, self._explain
                 )
-        except (pa.ArrowException, OSError, KeyError) as error:
-            raise self._explain(unit, error) from error
+            lines += _lines(piece)
+            if batch is not None and batch.num_rows:
+                yield batch
+                rows += batch.num_rows
 
-    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
-        """Data row ``row`` of the file (from 0) as row and line, both counted from 1."""
-        return row + 1, self._row(unit, row + 1)[0]
+    def origin(self, unit: Unit, row: int) -> Origin:
+        """Of a row of the piece that was given last, counted from 0 in the unit."""
+        del unit
+        return self._rows().origin(row)
 
     def close(self) -> None:
         """Nothing is held between units."""
 
-    def _explain(self, unit: Unit, error: BaseException) -> StreamEngineError:
-        message = str(error)
-        if isinstance(error, FileNotFoundError):
-            return SourceVanishedError(unit.path, first_line(error))
-        if isinstance(error, KeyError):
-            return self._missing_column(unit)
-        found = _ROW.search(message)
-        if found is None:
-            return CorruptSourceError(unit.path, None, first_line(error))
-        row = int(found[1]) - 1
-        line, fields, header = self._row(unit, row)
-        column = _COLUMN.search(message)
-        if column is None:
-            reason = f"{len(fields)} fields where the header has {len(header)}"
-            return SourceRowError(unit.path, row, line, None, ",".join(fields)[:80], reason)
-        at = int(column[1])
-        name = header[at]
-        kind = self._spec.columns.field(name).type
-        return SourceRowError(unit.path, row, line, name, repr(fields[at]), f"not of type {kind}")
+    def _counted(self, unit: Unit) -> tuple[int, int]:
+        """Rows and lines of the file before the unit."""
+        rows = lines = 0
+        if unit.lo:
+            for _, piece, _ in csv_pieces(unit.path, self._delimiter, 0, unit.lo):
+                rows += len(cut_rows(piece, self._delimiter, is_last=True).starts)
+                lines += _lines(piece)
+        return rows, lines
 
-    def _missing_column(self, unit: Unit) -> StreamEngineError:
-        header = self._row(unit, 0)[2]
-        missing = [n for n in self._spec.columns.names if n not in header]
-        assert missing, header
-        reason = f"not in the file, which has {', '.join(header)}"
-        return SourceSchemaError(unit.path, missing[0], reason)
+    def _rows(self) -> LineRows:
+        data, first_row, line = self._piece
+        rows = cut_rows(data, self._delimiter, is_last=True)
+        return LineRows(
+            data,
+            rows.starts,
+            rows.ends,
+            first_row=first_row,
+            first_line=line,
+            before=self._before,
+        )
 
-    def _row(self, unit: Unit, row: int) -> tuple[int, list[str], list[str]]:
-        """Line, fields and header of data row ``row`` (from 1; 0 is the header itself)."""
-        delimiter = str(self._spec.option("delimiter", ","))
-        with open_sequential(unit.path) as stream:
-            text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
-            reader = csv.reader(text, delimiter=delimiter)
-            rows = ((reader.line_num, fields) for fields in reader if fields)
-            header = next(rows, (0, []))[1]
-            for number, (line, fields) in enumerate(rows, start=1):
-                if number == row:
-                    return line, fields, header
-        return 0, [], header
+    def _parse(self, rows: bytes) -> pa.RecordBatch | None:
+        """These rows, None if there is none."""
+        return parse_csv(rows, self._header, self._delimiter, self._convert)
+
+    def _parse_whole(self, rows: bytes) -> pa.RecordBatch:
+        if whole_rows(rows, self._delimiter, is_last=True)[1]:
+            raise pa.ArrowInvalid(UNCLOSED)
+        batch = self._parse(rows)
+        assert batch is not None, rows[:80]
+        return batch
+
+    def _explain(self, row: bytes) -> BadRow:
+        """Why a row that was refused by itself is bad."""
+        if whole_rows(row, self._delimiter, is_last=True)[1]:
+            return BadRow(UNCLOSED)
+        text = row.decode("utf-8", "backslashreplace")
+        fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter), [])
+        if len(fields) != len(self._header):
+            return BadRow(f"{len(fields)} fields where the header has {len(self._header)}")
+        for field in self._spec.columns:
+            convert = pacsv.ConvertOptions(
+                include_columns=[field.name],
+                column_types=pa.schema([field]),
+                null_values=self._convert.null_values,
+                strings_can_be_null=True,
+            )
+            try:
+                parse_csv(row, self._header, self._delimiter, convert)
+            except pa.ArrowException as error:
+                is_text = "UTF8" not in str(error)
+                reason = f"not of type {field.type}" if is_text else NO_TEXT
+                return BadRow(reason, field.name, fields[self._header.index(field.name)])
+        return BadRow("not a row of CSV")
+
+    def _check_columns(self, unit: Unit) -> None:
+        for name in self._spec.columns.names:
+            if name not in self._header:
+                reason = f"not in the file, which has {', '.join(self._header)}"
+                raise SourceSchemaError(unit.path, name, reason)
 
 
-def open_csv(
-    stream: pa.NativeFile, *, delimiter: str, convert: pacsv.ConvertOptions
-) -> pacsv.CSVStreamingReader:
-    """A streaming reader on one thread, so that rows come numbered and in order."""
-    return pacsv.open_csv(
-        stream,
-        read_options=pacsv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
+def csv_pieces(
+    path: str, delimiter: str, lo: int = 0, hi: int | None = None
+) -> Iterator[tuple[list[str], bytes, bool]]:
+    """The rows behind the header in pieces of whole rows; with the first one also the header.
+
+    ``[lo, hi)`` are the bytes of the file that are read.
+
+    The flag says whether a row of the piece has a quote that is not closed. A header's line counts
+    as part of the first piece, which begins with an empty line for each of its own.
+
+    Raises:
+        SourceVanishedError, CorruptSourceError: the file cannot be read to its end.
+    """
+    header: list[str] = []
+    if lo:
+        header, *_ = next(csv_pieces(path, delimiter))
+        yield header, b"", False
+    for piece, has_open_quote in _whole_rows(path, delimiter, lo, hi):
+        if header:
+            yield [], piece, has_open_quote
+            continue
+        rows = cut_rows(piece, delimiter, is_last=True)
+        if len(rows.starts) == 0:
+            continue
+        end = int(rows.ends[0])
+        if rows.is_open[0]:
+            raise CorruptSourceError(path, None, f"the header has {UNCLOSED}")
+        text = piece[:end].decode("utf-8", "backslashreplace")
+        found = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        header = next(row for row in found if row)
+        blank = b"\n" * _lines(piece[:end])
+        yield header, blank + piece[end:], has_open_quote
+    if not header:
+        raise CorruptSourceError(path, None, "Empty CSV file")
+
+
+def _whole_rows(path: str, delimiter: str, lo: int, hi: int | None) -> Iterator[tuple[bytes, bool]]:
+    rest = b""
+    is_first = lo == 0
+    left = None if hi is None else hi - lo
+    try:
+        with open_range(path, lo, hi) as stream:
+            while piece := stream.read(bytes_to_read(BLOCK_BYTES, left)):  # ends with the file
+                left = None if left is None else left - len(piece)
+                data = rest + piece
+                if is_first and len(data) >= len(BOM):
+                    data, is_first = data.removeprefix(BOM), False
+                cut, has_open_quote = whole_rows(data, delimiter, is_last=False)
+                rest = data[cut:]
+                if cut:
+                    yield data[:cut], has_open_quote
+    except FileNotFoundError as error:
+        raise SourceVanishedError(path, first_line(error)) from error
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptSourceError(path, None, first_line(error)) from error
+    if rest:
+        yield rest, whole_rows(rest, delimiter, is_last=True)[1]
+
+
+def parse_csv(
+    rows: bytes, header: list[str], delimiter: str, convert: pacsv.ConvertOptions
+) -> pa.RecordBatch | None:
+    """Whole rows as a batch; None if there is none.
+
+    Raises:
+        pyarrow.ArrowInvalid: a row is bad.
+    """
+    if not rows.strip(b"\r\n"):
+        return None
+    table = pacsv.read_csv(
+        pa.BufferReader(rows),
+        read_options=pacsv.ReadOptions(
+            use_threads=False, block_size=len(rows) + 1, column_names=header
+        ),
         parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=convert,
     )
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
 
 
 def infer_csv_schema(path: str, delimiter: str, null_values: str) -> pa.Schema:
-    """Columns and types as the first block of the file suggests them."""
+    """Columns and types as the first piece of the file suggests them, rows of other shapes aside.
+
+    Text that is not UTF-8 counts as text.
+    """
+    header, piece, _ = next(csv_pieces(path, delimiter))
     try:
-        with open_sequential(path) as stream:
-            convert = pacsv.ConvertOptions(
+        table = pacsv.read_csv(
+            pa.BufferReader(piece + b"\n"),
+            read_options=pacsv.ReadOptions(
+                use_threads=False, block_size=len(piece) + 2, column_names=header
+            ),
+            parse_options=pacsv.ParseOptions(
+                delimiter=delimiter,
+                newlines_in_values=True,
+                invalid_row_handler=lambda row: "skip",
+            ),
+            convert_options=pacsv.ConvertOptions(
                 null_values=null_values.split(","), strings_can_be_null=True
-            )
-            schema: pa.Schema = open_csv(stream, delimiter=delimiter, convert=convert).schema
-    except (pa.ArrowException, OSError) as error:
+            ),
+        )
+    except pa.ArrowException as error:
         raise CorruptSourceError(path, None, first_line(error)) from error
-    return schema
+    fields = [f.with_type(pa.string()) if pa.types.is_binary(f.type) else f for f in table.schema]
+    return pa.schema(fields)
+
+
+@dataclass(frozen=True, slots=True)
+class AlmostTyped:
+    """A text column most values of which are of another kind, and the first one that is not."""
+
+    column: str
+    kind: str
+    share: float
+    line: int
+    value: str
+
+
+def almost_typed(
+    path: str, delimiter: str, null_values: str, columns: Collection[str]
+) -> list[AlmostTyped]:
+    """Of these text columns, those that one of the first rows made text."""
+    header, piece, _ = next(csv_pieces(path, delimiter))
+    wanted = [name for name in header if name in columns]
+    if not wanted or not piece.strip(b"\r\n"):
+        return []
+    table = pacsv.read_csv(
+        pa.BufferReader(piece),
+        read_options=pacsv.ReadOptions(
+            use_threads=False, block_size=len(piece) + 1, column_names=header
+        ),
+        parse_options=pacsv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
+        ),
+        convert_options=pacsv.ConvertOptions(
+            include_columns=wanted,
+            column_types=dict.fromkeys(wanted, pa.binary()),
+            null_values=null_values.split(","),
+            strings_can_be_null=True,
+        ),
+    )
+    found = []
+    for name in wanted:
+        values = table.column(name).combine_chunks().drop_null()
+        for kind, pattern in _KINDS.items():
+            fits = pc.match_substring_regex(values, pattern)
+            share = pc.mean(fits.cast(pa.float64())).as_py() or 0.0
+            if _MOST <= share < 1:
+                value = values[pc.index(fits, False).as_py()].as_py()
+                line = _line_of(piece, delimiter, header.index(name), value)
+                text = value.decode("utf-8", "backslashreplace")
+                found.append(AlmostTyped(name, kind, share, line, text))
+    return found
+
+
+def _line_of(piece: bytes, delimiter: str, at: int, value: bytes) -> int:
+    """The line of the first row that has the value in field ``at``."""
+    cut = cut_rows(piece, delimiter, is_last=True)
+    rows = LineRows(piece, cut.starts, cut.ends, first_row=0, first_line=1)
+    wanted = value.decode("utf-8", "backslashreplace")
+    for k in range(len(cut.starts)):
+        text = rows.raw(k).decode("utf-8", "backslashreplace")
+        fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+        if len(fields) > at and fields[at] == wanted:
+            return rows.origin(k).line or 0
+    return 0
+
+
+def _lines(piece: bytes) -> int:
+    """Line ends of a piece."""
+    if b"\r" not in piece:
+        return piece.count(b"\n")
+    return piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n")

@@ -1,33 +1,37 @@
 """JSON-lines units: one file each, cut at line ends into chunks that Arrow parses.
 
 Memory is bounded by one chunk (or one line, if a line is longer). A field that is absent is null, a
-field that nobody asked for is passed over. A chunk that Arrow refuses is halved until the line is
-found, then the column; only errors pay for that.
+field that nobody asked for is passed over. A chunk that Arrow refuses is halved until its bad lines
+stand alone; only errors pay for that.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as pajson
 
-from rvertex.errors import (
-    CorruptSourceError,
-    SourceRowError,
-    SourceVanishedError,
-)
-from rvertex.sources.files import first_line, open_sequential
+from rvertex.errors import CorruptSourceError, SourceVanishedError
+from rvertex.sources.files import bytes_to_read, first_line, open_range
 from rvertex.sources.formats.nesting import TOO_DEEP, check_levels
-from rvertex.sources.times import first_failure
+from rvertex.sources.formats.rows.bad_rows import BadRow
+from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rstream.errors import StreamEngineError
+    from rvertex.sources.formats.rows.line_rows import Origin
     from rvertex.sources.spec import SourceSpec, Unit
 
 CHUNK_BYTES = 4 << 20
+NO_TEXT = "not text in UTF-8"
+NO_OBJECT = "not a JSON object in one line"
+_SPACE = b" \t\r\n"
+_BOM = b"\xef\xbb\xbf"
+_INFER_LINES = 1_000
 
 
 class JsonUnits:
@@ -35,66 +39,87 @@ class JsonUnits:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
+        #: The piece that was given last: its bytes, its first row and line.
+        self._piece: tuple[bytes, int, int] = b"", 0, 1
+        self._before = NOTHING_BEFORE
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
         """All rows of the file, in order."""
-        rows = lines = 0
-        for chunk in chunks(unit.path):
+        rows, lines = 0, 1
+        self._before = Before(lambda: _counted(unit))
+        for chunk in json_chunks(unit.path, unit.lo, unit.hi):
+            self._piece = chunk, rows, lines
             try:
-                table = parse_json(chunk, self._spec.columns)
-            except pa.ArrowException as error:
-                raise self._explain(unit, chunk, rows, lines) from error
-            yield from table.to_batches()
-            rows += table.num_rows
+                batch: pa.RecordBatch | None = _batch(chunk, self._spec.columns)
+            except pa.ArrowException:
+                batch = rows_of(self._spec, unit, self._rows(), rows, self._parse, self._explain)
             lines += chunk.count(b"\n")
+            if batch is not None and batch.num_rows:
+                yield batch
+                rows += batch.num_rows
 
-    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
-        """Row ``row`` of the file (from 0) as row and line, both counted from 1."""
-        left = row + 1
-        line = 0
-        for chunk in chunks(unit.path):
-            for text in chunk.removesuffix(b"\n").split(b"\n"):
-                line += 1
-                left -= bool(text.strip())
-                if left == 0:
-                    return row + 1, line
-        return row + 1, None
+    def origin(self, unit: Unit, row: int) -> Origin:
+        """Of a row of the piece that was given last, counted from 0 in the unit."""
+        del unit
+        return self._rows().origin(row)
 
     def close(self) -> None:
         """Nothing is held between units."""
 
-    def _explain(self, unit: Unit, chunk: bytes, rows: int, lines: int) -> StreamEngineError:
-        """The first line of a refused chunk that is refused by itself too."""
-        texts = chunk.removesuffix(b"\n").split(b"\n")
-        columns = self._spec.columns
+    def _rows(self) -> LineRows:
+        data, first_row, line = self._piece
+        starts, ends = _line_places(data)
+        return LineRows(
+            data, starts, ends, first_row=first_row, first_line=line, before=self._before
+        )
 
-        def fails(lo: int, hi: int) -> bool:
-            return _refuses(b"\n".join(texts[lo:hi]), columns)
+    def _parse(self, lines: bytes) -> pa.RecordBatch:
+        return _batch(lines, self._spec.columns)
 
-        bad = first_failure(len(texts), fails)
-        row = rows + sum(bool(t.strip()) for t in texts[: bad + 1])
-        value = texts[bad][:80].decode("utf-8", "replace")
+    def _explain(self, line: bytes) -> BadRow:
+        """Why a line that was refused by itself is bad."""
+        if not is_text(line):
+            return BadRow(NO_TEXT)
+        if object_lines(line) is None:
+            return BadRow(NO_OBJECT)
         try:
-            check_levels(texts[bad])
+            check_levels(line)
         except pa.ArrowInvalid:
-            return SourceRowError(unit.path, row, lines + bad + 1, None, value, TOO_DEEP)
-        field = refused_column(texts[bad], columns)
-        if field is not None:
-            reason = f"not of type {field.type}"
-            return SourceRowError(unit.path, row, lines + bad + 1, field.name, value, reason)
-        return SourceRowError(unit.path, row, lines + bad + 1, None, value, "not a JSON object")
+            return BadRow(TOO_DEEP)
+        field = refused_column(line, self._spec.columns)
+        if field is None:
+            return BadRow(NO_OBJECT)
+        return BadRow(f"not of type {field.type}", field.name, value_of(line, field.name))
 
 
-def chunks(path: str) -> Iterator[bytes]:
-    """The bytes of a file in pieces that end at a line end (the last one may not).
+def _counted(unit: Unit) -> tuple[int, int]:
+    """Rows and lines of the file before the unit."""
+    rows = lines = 0
+    if unit.lo:
+        for chunk in json_chunks(unit.path, 0, unit.lo):
+            rows += len(_line_places(chunk)[0])
+            lines += chunk.count(b"\n")
+    return rows, lines
+
+
+def json_chunks(path: str, lo: int = 0, hi: int | None = None) -> Iterator[bytes]:
+    """The pieces of :func:`chunks` without a byte order mark."""
+    for k, chunk in enumerate(chunks(path, lo, hi)):
+        yield chunk if k or lo else chunk.removeprefix(_BOM)
+
+
+def chunks(path: str, lo: int = 0, hi: int | None = None) -> Iterator[bytes]:
+    """The bytes ``[lo, hi)`` of a file in pieces that end at a line end (the last one may not).
 
     Raises:
         SourceVanishedError, CorruptSourceError: the file cannot be read to its end.
     """
     rest = b""
+    left = None if hi is None else hi - lo
     try:
-        with open_sequential(path) as stream:
-            while piece := stream.read(CHUNK_BYTES):  # ends with the file
+        with open_range(path, lo, hi) as stream:
+            while piece := stream.read(bytes_to_read(CHUNK_BYTES, left)):  # ends with the file
+                left = None if left is None else left - len(piece)
                 cut = piece.rfind(b"\n") + 1
                 if cut:
                     yield rest + piece[:cut]
@@ -142,14 +167,114 @@ def refused_column(line: bytes, columns: pa.Schema) -> pa.Field | None:
     return None
 
 
+def object_lines(chunk: bytes) -> int | None:
+    """How many lines there are, if each is laid out as an object; empty ones do not count.
+
+    The parser does not end an object with its line. Of lines that begin and end as objects do it
+    gives as many rows as there are lines only if each line is one object.
+    """
+    body = chunk.strip(_SPACE)
+    if not body:
+        return 0
+    newlines = body.count(b"\n")
+    if body[:1] == b"{" and body[-1:] == b"}":
+        if newlines in (body.count(b"}\n{"), body.count(b"}\r\n{")):
+            return newlines + 1
+        lines = [text for text in map(_stripped, body.split(b"\n")) if text]
+        if all(text[:1] == b"{" and text[-1:] == b"}" for text in lines):
+            return len(lines)
+    return None
+
+
+def is_text(data: bytes) -> bool:
+    """Whether it is UTF-8; the parser does not look."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def infer_json_schema(path: str) -> pa.Schema:
-    """Columns and types as the first chunk of the file suggests them."""
-    for chunk in chunks(path):
-        try:
-            return parse_json(chunk, None).schema
-        except pa.ArrowException as error:
+    """Columns and types as the first piece of the file suggests them.
+
+    If some of its lines cannot be read, or contradict each other, the first thousand lines decide,
+    without those that do not go with the ones before them.
+    """
+    chunk = next(json_chunks(path), b"")
+    if not chunk:
+        raise CorruptSourceError(path, None, "the file is empty")
+    try:
+        return _checked_table(chunk, None).schema
+    except pa.ArrowException as error:
+        lines = [text for text in chunk.split(b"\n")[:_INFER_LINES] if text.strip(_SPACE)]
+        found = _schema_of_good(lines)
+        if found is None:
             raise CorruptSourceError(path, None, first_line(error)) from error
-    raise CorruptSourceError(path, None, "the file is empty")
+        return found
+
+
+def _schema_of_good(lines: list[bytes]) -> pa.Schema | None:
+    """Of the lines that go with those before them; None if there is no such line."""
+    good: list[bytes] = []
+    found: pa.Schema | None = None
+    todo = [(0, len(lines))]
+    while todo:  # ends: each piece is taken, or halved until it is one line
+        lo, hi = todo.pop()
+        try:
+            found = _checked_table(b"\n".join([*good, *lines[lo:hi]]), None).schema
+            good += lines[lo:hi]
+        except pa.ArrowException:
+            if hi - lo > 1:
+                middle = (lo + hi) // 2
+                todo += [(middle, hi), (lo, middle)]
+    return found if good else None
+
+
+def _batch(chunk: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of whole lines, each of which is one object of UTF-8.
+
+    Raises:
+        pyarrow.ArrowInvalid: some line is none.
+    """
+    table = _checked_table(chunk, schema)
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _checked_table(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
+    rows = object_lines(chunk)
+    if rows is None or not is_text(chunk):
+        raise pa.ArrowInvalid(NO_OBJECT if rows is None else NO_TEXT)
+    table = parse_json(chunk, schema)
+    if table.num_rows != rows:
+        raise pa.ArrowInvalid(NO_OBJECT)
+    return table
+
+
+def _line_places(chunk: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Where the lines begin and end that are not empty."""
+    lines = chunk.split(b"\n")
+    ends = np.cumsum([len(text) + 1 for text in lines])
+    is_row = np.array([bool(text.strip(_SPACE)) for text in lines])
+    ends = np.minimum(ends, len(chunk))
+    starts = np.append(0, ends[:-1])
+    return starts[is_row], ends[is_row]
+
+
+def _stripped(text: bytes) -> bytes:
+    return text.strip(_SPACE)
+
+
+def value_of(line: bytes, name: str) -> str | None:
+    """The value of a field as it is written, for a message."""
+    try:
+        found = json.loads(line)
+        return json.dumps(found[name], ensure_ascii=False) if name in found else None
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def _refuses(chunk: bytes, schema: pa.Schema) -> bool:

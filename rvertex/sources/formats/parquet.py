@@ -23,6 +23,7 @@ from rvertex.errors import (
     SourceVanishedError,
 )
 from rvertex.sources.files import first_line, open_random
+from rvertex.sources.formats.rows.line_rows import Origin
 from rvertex.sources.formats.shared_dictionaries import SharedDictionaries
 from rvertex.sources.spec import Unit
 from rvertex.sources.times import Fault, parse_times
@@ -86,12 +87,12 @@ class ParquetUnits:
         batches: list[pa.RecordBatch] = whole.to_batches(max_chunksize=self._batch_rows)
         return batches
 
-    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
+    def origin(self, unit: Unit, row: int) -> Origin:
         """Row ``row`` of the unit (from 0) as the file's user counts it (from 1); no line."""
         assert unit.row_group is not None
         metadata = self._open(unit.path).metadata
         before = sum(metadata.row_group(g).num_rows for g in range(unit.row_group))
-        return before + row + 1, None
+        return Origin(before + row + 1)
 
     def close(self) -> None:
         if self._file is not None:

@@ -61,7 +61,7 @@ def marked(partition: SourcePartition) -> SourcePartition:
     Raises:
         SourceVanishedError, CorruptSourceError: naming the file.
     """
-    if not partition.spec.wanted:
+    if not partition.spec.wanted or partition.spec.on_bad_row != "fail":
         return partition
     units: list[Unit] = []
     before: int | None = MIN_TIME

@@ -27,6 +27,7 @@ from rstream.items.batch import VS
 from rstream.store.blobs import open_store
 from rvertex.errors import CorruptSourceError, SourceNotFoundError, SourceVanishedError
 from rvertex.sources.files import first_line
+from rvertex.sources.formats.rows.line_rows import Origin
 from rvertex.sources.spec import Unit
 
 if TYPE_CHECKING:
@@ -105,9 +106,9 @@ class LogUnits:
         finally:
             reader.close()
 
-    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
+    def origin(self, unit: Unit, row: int) -> Origin:
         """Its position."""
-        return unit.first_seq + row, None
+        return Origin(unit.first_seq + row)
 
     def close(self) -> None:
         """Nothing is held between units."""

@@ -5,7 +5,8 @@ A path names the output of a job (what ``to_parquet`` or ``to_rstream`` wrote), 
 its own, in the order of the sink's vertices, because a stream is sorted and two of them are not.
 
 Only complete streams are read: an output says so by ``_SUCCESS``, which names its files; any stream
-ends with ``CTI(INF_TIME)``. So the same units give the same rows whenever they are read.
+ends with ``CTI(INF_TIME)``. So the same units give the same rows whenever they are read. Streams
+that grow are found here, and read by :mod:`rvertex.sources.logs.written`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ import numpy as np
 
 from rstream.errors import CorruptSegmentError, StoreError
 from rstream.format.segment_file import SegmentFile
-from rstream.items.batch import CTI, EVENT, KIND, VE, VS, int64_column, kinds, lifetimes
+from rstream.items.batch import (
+    CTI,
+    EVENT,
+    KIND,
+    VE,
+    VS,
+    int64_column,
+    kinds,
+    lifetimes,
+)
 from rstream.store.blobs import open_store
 from rstream.store.part_files import place_of, split_part
 from rstream.store.segment_names import SegmentIndex, parse_segment_name
@@ -33,6 +43,7 @@ from rvertex.errors import (
     UnfinishedStreamError,
 )
 from rvertex.sources.files import first_line, open_random
+from rvertex.sources.formats.rows.line_rows import Origin
 from rvertex.sources.spec import Unit
 from rvertex.sources.versions import local_path, version_of
 
@@ -46,6 +57,8 @@ if TYPE_CHECKING:
 
 #: Of an output: who writes it, and that it is complete (:mod:`jobmanager.storage.output_claim`).
 CLAIM, SUCCESS = "_JOB", "_SUCCESS"
+#: Of a claim: the names of the streams, and their payload columns (Arrow IPC, base64).
+CLAIM_STREAMS, CLAIM_SCHEMA = "streams", "schema"
 _GONE = "No such file; `jobmanager resume` of the job that wrote it computes it again"
 _JOB_FILE, _OUTPUT = "job.json", "output"
 _FILE = re.compile(r"(.*?)(\d{20}-\d{20}\.parquet)")
@@ -112,10 +125,10 @@ class RStreamUnits:
         finally:
             file.close()
 
-    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
+    def origin(self, unit: Unit, row: int) -> Origin:
         """Items are counted from 1; there are no lines."""
         del unit
-        return row + 1, None
+        return Origin(row + 1)
 
     def close(self) -> None:
         """Nothing is held between units."""
@@ -139,7 +152,7 @@ def _streams(path: str) -> list[list[str]]:
     if split_part(path)[1]:
         return [[place_of(store, name) for name in _segments(store.list())]]
     if store.exists(SUCCESS):
-        files = _document(store, path, SUCCESS).get("files", [])
+        files = document(store, path, SUCCESS).get("files", [])
         found: dict[str, list[str]] = {}
         for name in files:
             match = _FILE.fullmatch(name)
@@ -148,17 +161,23 @@ def _streams(path: str) -> list[list[str]]:
         return list(found.values())
     if store.exists(CLAIM):
         raise UnfinishedStreamError(path, _owner(store, path))
+    refuse_job_folder(store, path)
+    return [[place_of(store, name) for name in _segments(store.list())]]
+
+
+def refuse_job_folder(store: BlobStore, path: str) -> None:
+    """Say where the answer is to who gave the folder of the job."""
     if store.exists(_JOB_FILE):
         place = f"{path.rstrip('/')}/{_OUTPUT}"
         raise SourceNotFoundError(path, f"this is the folder of a job; its answer is {place}")
-    return [[place_of(store, name) for name in _segments(store.list())]]
 
 
 def _segments(names: Sequence[str]) -> list[str]:
     return [name for name in names if parse_segment_name(name) is not None]
 
 
-def _document(store: BlobStore, path: str, name: str) -> dict[str, Any]:
+def document(store: BlobStore, path: str, name: str) -> dict[str, Any]:
+    """What a job has noted of its output, such as its claim; empty if it is of another form."""
     try:
         found = json.loads(store.get(name))
     except ValueError as error:
@@ -167,7 +186,7 @@ def _document(store: BlobStore, path: str, name: str) -> dict[str, Any]:
 
 
 def _owner(store: BlobStore, path: str) -> str:
-    job = _document(store, path, CLAIM).get("job", "")
+    job = document(store, path, CLAIM).get("job", "")
     return f"the job {job} has not finished: wait for it, or go on with it (jobmanager resume)"
 
 
@@ -179,7 +198,8 @@ def _units(path: str, stream: int, files: Sequence[str]) -> list[Unit]:
     for seqs in SegmentIndex(by_seqs).chain():
         if seqs.lo > end:
             what = f"its items [{end}, {seqs.lo}) are not there"
-            hint = "; the job that wrote it must run with retain='all'" if not units else ""
+            hint = "; the job that wrote it must keep them (retain='all', retention='all')"
+            hint = hint if not units else ""
             raise UnfinishedStreamError(path, what + hint)
         file = by_seqs[seqs]
         version = version_of(file)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rvertex.errors import SourceChangedError, SourceRowError
 from rvertex.sources.formats.json_lines import chunks
+from rvertex.sources.formats.rows.line_rows import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,10 +43,10 @@ class TextUnits:
         if rows != unit.rows:
             raise SourceChangedError(unit.path, None, f"{unit.rows} rows", f"{rows}")
 
-    def row_in_file(self, unit: Unit, row: int) -> tuple[int, int | None]:
-        """A row is a line; both are counted from 1."""
+    def origin(self, unit: Unit, row: int) -> Origin:
+        """A row is a line."""
         del unit
-        return row + 1, row + 1
+        return Origin(row + 1, row + 1)
 
     def close(self) -> None:
         """Nothing is held between units."""

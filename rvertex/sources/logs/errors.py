@@ -22,6 +22,37 @@ class LostInputError(IntegrityError):
 
 
 @error_class
+class FileTakenError(IntegrityError):
+    """A file of a growing folder was read, and is no longer what was read."""
+
+    path: str
+    change: str
+
+    message = (
+        "source {path}: {change}; its rows are in the job's state and answer already. Put the file "
+        "back as it was, with its time (cp -p), and go on; or resume with --accept-changed-inputs, "
+        "which goes on with what was read"
+    )
+
+
+@error_class
+class NeededInputError(IntegrityError):
+    """A log no longer has rows that were read before and must be read again; none can stand in."""
+
+    log: str
+    partition: int
+    wanted: int
+    first: int
+    need: str
+
+    message = (
+        "{log}, partition {partition}: the rows from position {wanted} on are gone (the log begins "
+        "at {first}), and {need}; so they cannot be skipped: start anew. Let the log keep its rows "
+        'for longer than a job may be away, or recover the source with "checkpoint"'
+    )
+
+
+@error_class
 class LogNotFoundError(UsageError):
     """There is no such log, or no such partition of it."""
 
@@ -53,7 +84,7 @@ class LogRowError(IntegrityError):
 
     message = (
         "{log}, partition {partition}, position {position}: {reason}: {value} (give "
-        'on_error="dead_letter" to keep such rows aside and go on, or on_error="skip")'
+        'on_bad_row="dead_letter" to keep such rows aside and go on, or on_bad_row="skip")'
     )
 
 

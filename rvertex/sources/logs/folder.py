@@ -7,7 +7,8 @@ the last row of a file and the next file is a gap. Of several partitions each ta
 names have its hash.
 
 Invariants: (1) a file is taken once, whole, in the version of its entry: another version is refused
-by name; (2) the log ends behind its last file if the newest scan found no other.
+by name, also after it was read; (2) the log ends behind its last file if the newest scan found no
+other. ``LogSpec.taken_files`` says whether files that were taken have to stay.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from rstream.items.batch import empty_events
 from rvertex.errors import SourceNotFoundError, SourceVanishedError
 from rvertex.sources.files import list_files
 from rvertex.sources.formats.parquet import row_groups
-from rvertex.sources.logs.errors import LostInputError
+from rvertex.sources.formats.rows.bad_rows import DEAD, bad_of, dead_rows, without_bad
+from rvertex.sources.logs.errors import FileTakenError, LostInputError
 from rvertex.sources.logs.protocol import FoundFile, LogEnd, LogRows
 from rvertex.sources.readers import open_reader
 from rvertex.sources.spec import SourcePartition, Unit
@@ -31,8 +34,6 @@ from rvertex.sources.spec import SourcePartition, Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
-
-    import pyarrow as pa
 
     from rstream.clock import Clock
     from rstream.log.background import Background
@@ -103,10 +104,13 @@ class FolderLog:
         self._spec, self._clock, self._wake = source.spec, clock, wake
         self._background = background
         self._count = int(self._spec.option(PARTITIONS, 1))
+        assert self._spec.log is not None, self._spec.path
+        self._rule = self._spec.log.taken_files
         self._poll_s = int(self._spec.option(POLL_EVERY, POLL_EVERY_US)) / 1e6
         rows = zip(source.units, positions, strict=True)
         self._partitions = [_Partition(unit.stream, position) for unit, position in rows]
-        self._entered: set[str] = set()
+        #: The files that were taken, in which version.
+        self._entered: dict[str, FileVersion | None] = {}
         self._scanning: Future[dict[str, FileVersion] | str] | None = None
         #: When the scan under way began, and the one before it.
         self._began_s, self._seen_s = 0.0, 0.0
@@ -139,15 +143,15 @@ class FolderLog:
             partition = self._partitions[entry.partition]
             assert entry.position == partition.end, (entry, partition.end)
             partition.files.append((entry.path, entry.version))
-            self._entered.add(entry.path)
+            self._entered[entry.path] = entry.version
         self._complete = [file for file in self._complete if file[0] not in self._entered]
 
     def _scan(self) -> None:
         """Take over the scan that has ended, or begin the next one when it is due."""
         if self._scanning is not None:
             if self._scanning.done():
-                self._compare(self._scanning.result())
-                self._scanning = None
+                scanned, self._scanning = self._scanning.result(), None
+                self._compare(scanned)
         elif self._clock.monotonic_s() >= self._due_s and not self._is_closed:
             self._began_s = self._clock.monotonic_s()
             self._due_s = self._began_s + self._poll_s
@@ -168,9 +172,15 @@ class FolderLog:
         }
 
     def _compare(self, scanned: dict[str, FileVersion] | str) -> None:
-        """Files that are as they were at the last scan are complete."""
+        """Files that are as they were at the last scan are complete.
+
+        Raises:
+            FileTakenError: one that was taken is not as it was.
+        """
         self._trouble = scanned if isinstance(scanned, str) else ""
         files = {} if isinstance(scanned, str) else scanned
+        if not self._trouble or self._rule == "kept":
+            self._check_taken(files)
         fresh = {p: v for p, v in files.items() if p not in self._entered}
         self._complete = [
             (path, version)
@@ -178,6 +188,15 @@ class FolderLog:
             if path in self._seen and self._seen[path].is_same(version)
         ]
         self._seen, self._seen_s, self._has_scanned = fresh, self._began_s, True
+
+    def _check_taken(self, files: dict[str, FileVersion]) -> None:
+        for path, then in self._entered.items():
+            now = files.get(path)
+            if now is None and self._rule == "kept":
+                raise FileTakenError(path, "gone since the job read it")
+            if now is None or then is None or self._rule == "any" or now.is_same(then):
+                continue
+            raise FileTakenError(path, f"changed since the job read it: {then} then, {now} now")
 
     # ---- rows
 
@@ -196,7 +215,24 @@ class FolderLog:
         mine.ahead = (first + count, rest) if rest.num_rows else None
         if mine.ahead is None:
             self._begin(mine)
-        return LogRows(np.arange(first, first + count, dtype=np.int64), rows, first + count)
+        return self._log_rows(mine, first, rows)
+
+    def _log_rows(self, mine: _Partition, first: int, batch: pa.RecordBatch) -> LogRows:
+        """Rows of which the first stands at ``first``; bad ones beside the others."""
+        positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
+        following, width = first + batch.num_rows, len(self._spec.schema) + 2
+        bad = bad_of(batch, width)
+        if bad is None:
+            return LogRows(positions, batch, following)
+        is_bad = bad.is_valid().to_numpy(zero_copy_only=False)
+        dead = dead_rows(bad)
+        places = {
+            "partition": pa.array(np.full(dead.num_rows, mine.number, np.int32)),
+            "position": pa.array(positions[is_bad]),
+        }
+        columns = [places.get(name, dead.column(name)) for name in DEAD.names]
+        dead = pa.RecordBatch.from_arrays(columns, schema=DEAD)
+        return LogRows(positions[~is_bad], without_bad(batch, width), following, dead)
 
     def _take(self, mine: _Partition) -> LogRows | None:
         """Take over what was read; the gap behind a file if it has ended."""

@@ -10,34 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
     from rvertex.sources.logs.entries import LogEntry
     from rvertex.sources.versions import FileVersion
 
-#: Columns of rows that could not be decoded.
+#: The column of bad rows that says where they stand.
 DEAD_POSITION = "position"
-
-
-def dead_payload() -> pa.Schema:
-    """The columns of ``LogRows.dead``: where the row stands, what it is, why it cannot be read.
-
-    ``partition`` is the log's own number of the partition.
-    """
-    return pa.schema(
-        [
-            ("partition", pa.int32()),
-            (DEAD_POSITION, pa.int64()),
-            ("key", pa.binary()),
-            ("value", pa.binary()),
-            ("reason", pa.string()),
-        ]
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +36,7 @@ class LogRows:
     positions: np.ndarray
     batch: pa.RecordBatch
     next_position: int
-    #: Rows of that range that could not be decoded, with the columns of :func:`dead_payload`.
+    #: Rows of that range that could not be decoded, with the columns of ``bad_rows.DEAD``.
     dead: pa.RecordBatch | None = None
 
     def before(self, position: int) -> LogRows:
@@ -73,6 +56,19 @@ class LogRows:
         if dead is not None:
             dead = dead.slice(int(_dead_positions(dead).searchsorted(position)))
         return LogRows(self.positions[rows:], self.batch.slice(rows), self.next_position, dead)
+
+
+def joined_rows(pieces: Sequence[LogRows]) -> LogRows:
+    """Pieces that follow each other without a hole, as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    dead = [piece.dead for piece in pieces if piece.dead is not None]
+    return LogRows(
+        np.concatenate([piece.positions for piece in pieces]),
+        pa.concat_batches([piece.batch for piece in pieces]),
+        pieces[-1].next_position,
+        pa.concat_batches(dead) if dead else None,
+    )
 
 
 def _dead_positions(dead: pa.RecordBatch) -> np.ndarray:

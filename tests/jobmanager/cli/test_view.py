@@ -79,6 +79,23 @@ def test_narrow_table_is_not_broken() -> None:
     assert any("1,234,567" in line for line in lines)
 
 
+def test_numbers_are_never_cut_columns_are_left_out() -> None:
+    large = vertex("s12-departures.15", events_in=362_891_000, events_out=362_890_999, pid=4194304)
+    for width in (60, 80, 110):
+        text = rendered(status(vertices=[large]), width)
+        assert "…" not in text
+        assert "362,891,000" in text
+        assert all(len(line) <= width for line in text.splitlines())
+    assert "362,890,999" in rendered(status(vertices=[large]), 80)
+
+
+def test_a_failure_is_told_by_who_waits_not_by_the_view(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressView() as view:
+        view.show(status(state="failed", error="why"))
+    assert "failed" in (told := capsys.readouterr().err)
+    assert "why" not in told
+
+
 def instance(role: str, **fields: Any) -> dict[str, Any]:
     row = {"role": role, "state": "running", "epoch": 7, "host": "h2.0", "pid": 99}
     return {**row, "tail_bytes": 0, "durable": [1], **fields}

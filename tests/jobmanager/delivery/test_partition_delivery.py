@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import itertools
 import threading
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,13 +19,30 @@ from jobmanager.delivery.claim import DeliveryClaim
 from jobmanager.delivery.clean_rows import CleanRows
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.partition_delivery import PartitionDelivery
-from rstream import INF_TIME, InlineBackground, MemoryBlobs, RStream, StreamDigest, item_schema
+from jobmanager.delivery.wiring import ThreadWiring
+from rstream import (
+    INF_TIME,
+    InlineBackground,
+    Items,
+    ManualClock,
+    MemoryBlobs,
+    RStream,
+    StreamDigest,
+    item_schema,
+)
 from rstream.format.table import TableForm
-from rvertex.messages import Locate
+from rstream.transport.receive import PushedReader
+from rvertex.messages import Endpoint, Locate
 from rvertex.sinks.limits import DeliveryLimits
 from rvertex.sinks.protocol import DeliveryProgress
 from tests.support.builders import Ev, Item, cti, ev, make_items
 from tests.support.ledger import Ledger, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.delivery.wiring import Signal
+    from rstream import BlobStore, Clock
 
 PAYLOAD = pa.schema([("x", pa.int64())])
 FORM = TableForm("start", "end")
@@ -58,6 +77,59 @@ def written(items: list[Item], cut: int = 7) -> str:
     return uri
 
 
+class HandedReader(PushedReader):
+    """A reader of a host's memory that a test hands its items."""
+
+    def _connect(self) -> None:
+        """The test pushes."""
+
+
+class HandedWiring(ThreadWiring):
+    """Readers of hosts are the test's."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.readers: list[HandedReader] = []
+
+    def read_remote(
+        self,
+        address: str,
+        secret: str,
+        stream_id: str,
+        epoch: int,
+        seq: int,
+        store: BlobStore,
+        on_change: Callable[[], None],
+    ) -> HandedReader:
+        reader = HandedReader(
+            stream_id, seq, store=store, queue_bytes_max=1 << 20, on_change=on_change
+        )
+        self.readers.append(reader)
+        return reader
+
+    def push(self, lo: int, hi: int) -> None:
+        """The newest reader gets these items."""
+        self.readers[-1]._take(Items(lo, make_items(ITEMS[lo:hi], PAYLOAD)))
+
+
+class Script:
+    """A signal: whoever waits for it has the next thing happen."""
+
+    def __init__(self) -> None:
+        self.steps: list[Callable[[], object]] = []
+
+    def set(self) -> None:
+        """It is looked again after each step in any case."""
+
+    def clear(self) -> None:
+        """See ``set``."""
+
+    def wait(self, timeout: float) -> None:
+        del timeout
+        self.steps.pop(0)()
+
+
 def delivery(
     uri: str,
     ledger: Ledger,
@@ -65,12 +137,24 @@ def delivery(
     limits: DeliveryLimits = LIMITS,
     ended: bool = True,
     start_seq: int = 0,
+    endpoints: Endpoints | None = None,
+    wake: Signal | None = None,
+    wiring: ThreadWiring | None = None,
 ) -> PartitionDelivery:
-    """The delivery of a stream that nobody writes any more."""
-    endpoints, wake = Endpoints(), threading.Event()
-    endpoints.note(Locate("v", 1, ()))
+    """The delivery of a stream that nobody writes any more, unless ``endpoints`` say who does."""
+    wake, wiring = wake or threading.Event(), wiring or ThreadWiring()
+    if endpoints is None:
+        endpoints = Endpoints()
+        endpoints.note(Locate("v", 1, ()))
     output = CheckedOutput(
-        "v", "s", uri, endpoints=endpoints, secret="x", wake=wake.set, destination="ledger"
+        "v",
+        "s",
+        uri,
+        endpoints=endpoints,
+        secret="x",
+        wake=wake.set,
+        wiring=wiring,
+        destination="ledger",
     )
     return PartitionDelivery(
         label="ledger",
@@ -80,6 +164,7 @@ def delivery(
         claim=DeliveryClaim(ROOT, uri, 0),
         has_ended=lambda: ended,
         wake=wake,
+        clock=wiring.clock,
         limits=limits,
         start_seq=start_seq,
     )
@@ -198,6 +283,42 @@ def test_rows_gather_for_the_interval() -> None:
     assert found.view().commits == 1
 
 
+@pytest.mark.parametrize("is_recomputed", [True, False])
+def test_rows_whose_writer_is_replaced_wait_for_the_check(is_recomputed: bool) -> None:
+    """They were written and not committed; what is below them is compared first."""
+    ledger, clock, script, endpoints = Ledger(), ManualClock(), Script(), Endpoints()
+    wiring, ended = HandedWiring(clock), []
+    limits = DeliveryLimits(commit_interval_ms=50)
+    endpoints.note(Locate("v", 1, (Endpoint(7, "h0", "one"),)))
+    found = delivery(
+        new_uri(), ledger, limits=limits, endpoints=endpoints, wake=script, wiring=wiring
+    )
+    found._has_ended = lambda: bool(ended)
+
+    def replace() -> None:
+        endpoints.note(Locate("v", 2, (Endpoint(8, "h1", "other"),)))
+        clock.advance(1_000_000)
+
+    def see_nothing_new() -> None:
+        assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[:4] if isinstance(i, Ev)]
+        assert found.state == "checking"
+
+    script.steps = [
+        lambda: wiring.push(0, 4),
+        lambda: wiring.push(4, 6),
+        replace,
+        see_nothing_new,
+        lambda: wiring.push(0, 3),
+        see_nothing_new,
+        lambda: wiring.push(3, len(ITEMS)) if is_recomputed else ended.append(True),
+    ]
+    found.run()
+    assert found.state == ("finished" if is_recomputed else "stopped"), found.view()
+    delivered = len(ITEMS) if is_recomputed else 4
+    assert ledger.progress == DeliveryProgress(delivered, digest(ITEMS[:delivered]))
+    assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[:delivered] if isinstance(i, Ev)]
+
+
 def test_stopping_ends_a_wait() -> None:
     ledger = Ledger(faults=["open"] * 1000)
     limits = DeliveryLimits(retry_pause_s=1000, retry_pause_max_s=1000)
@@ -227,5 +348,30 @@ def test_a_delivery_may_begin_later_but_only_a_new_one() -> None:
     assert ledger.progress == DeliveryProgress(len(ITEMS), digest(ITEMS))
     again = delivery(uri, ledger, start_seq=9)
     again.run()
-    assert again.state == "failed"
-    assert f"is at item {len(ITEMS)}" in again.view().error
+    assert again.state == "finished"
+    other = delivery(uri, ledger, start_seq=8)
+    other.run()
+    assert other.state == "failed"
+    assert f"is at item {len(ITEMS)}" in other.view().error
+
+
+@pytest.mark.parametrize("start_seq", [0, 9])
+def test_a_delivery_that_died_before_its_first_commit_begins_where_it_was_to(
+    start_seq: int,
+) -> None:
+    """Of several partitions some may have begun: the command is given again, or without a place."""
+    uri, ledger = written(ITEMS), Ledger()
+    delivery(uri, ledger, start_seq=9)._open()
+    found = delivery(uri, ledger, start_seq=start_seq)
+    found.run()
+    assert found.state == "finished", found.view()
+    assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]
+
+
+def test_a_delivery_that_begins_later_goes_on_after_a_lost_answer() -> None:
+    """What the destination tells is its own first commit."""
+    uri, ledger = written(ITEMS), Ledger(faults=["lost"])
+    found = delivery(uri, ledger, start_seq=9)
+    found.run()
+    assert found.state == "finished", found.view()
+    assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]

@@ -6,10 +6,20 @@ Cannot catch: what a host makes of it (tests/sim runs live jobs).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
 
 from jobmanager.config import JobConfig
 from jobmanager.manager.manager import JobManager
-from jobmanager.state.messages import FinishRequested, JobStarted, Tell
+from jobmanager.state.messages import (
+    Feed,
+    FinishRequested,
+    JobStarted,
+    StopRequested,
+    Tell,
+    Tick,
+)
 from jobmanager.state.topology import Topology
 from rstream.types import MIN_TIME
 from rvertex.messages import (
@@ -25,11 +35,15 @@ from rvertex.messages import (
 )
 from rvertex.vertex.spec import OutputEdge, VertexId
 from tests.support.logs import log_vertex
+from tests.support.scene import Scene
+
+if TYPE_CHECKING:
+    from jobmanager.config import AtEnd
 
 HOST = "h0.0"
 
 
-def manager(vertices: int) -> JobManager:
+def manager(vertices: int, config: JobConfig | None = None) -> JobManager:
     """A job whose only stage reads a live log with so many vertices, all at work on one host."""
     spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=False)
     specs = [
@@ -41,7 +55,7 @@ def manager(vertices: int) -> JobManager:
         )
         for k in range(vertices)
     ]
-    found = JobManager(Topology(specs), JobConfig())
+    found = JobManager(Topology(specs), config or JobConfig())
     found.handle(JobStarted(1, 0))
     found.handle(HostReady(HOST, 0, 1, "m", "a"))
     for k in range(vertices):
@@ -93,6 +107,58 @@ def test_whoever_starts_after_a_job_is_to_finish_ends_too() -> None:
     copy = JobManager(found.topology, JobConfig())
     copy.recall([JobStarted(1, 0), FinishRequested()])
     assert copy.job.is_finishing
+
+
+def reported(found: JobManager, now_us: int, *ends: bool) -> list[object]:
+    """A report of vertices that are at the ends of their logs or not; gives what a tick feeds."""
+    rows = tuple(
+        VertexProgress(
+            *(f"v.{k}", epoch_of(found, k), (0, 0), (0,), (0,), MIN_TIME, 0, Counts(), 0),
+            logs=(LogProgress(k, 0, 0, 5, 0, "active", 0, 0, at_end=end),),
+        )
+        for k, end in enumerate(ends)
+    )
+    found.handle(Progress(HOST, rows, 1))
+    return [i.notice for i in found.handle(Tick(now_us)) if isinstance(i, Feed)]
+
+
+ENDS = [("stop", StopRequested), ("finish", FinishRequested)]
+
+
+@pytest.mark.parametrize(("at_end", "asked"), ENDS)
+def test_a_job_that_works_up_what_is_there_ends_when_all_sources_are_at_their_ends(
+    at_end: AtEnd, asked: type[StopRequested | FinishRequested]
+) -> None:
+    found = manager(2, JobConfig(at_end=at_end))
+    assert reported(found, 1, True, False) == []
+    assert reported(found, 2, True, True) == [asked()]
+    found.handle(asked())
+    assert reported(found, 3, True, True) == [], "once"
+    assert reported(manager(2), 2, True, True) == [], "others wait for more"
+
+
+def at_its_end() -> Scene:
+    """The only source of a chain has ended, and one reader has not consumed all of it."""
+    scene = Scene(at_end="stop", stop_lag_s=2.0)
+    scene.start_all()
+    scene.finish("a", 10, 10)
+    scene.progress("b", 9, 9)
+    scene.progress("c", 9, 9)
+    assert Feed(StopRequested()) not in scene.pass_time(1.0)
+    return scene
+
+
+def test_readers_have_to_have_consumed_all() -> None:
+    scene = at_its_end()
+    scene.progress("b", 10, 10)
+    scene.progress("c", 9, 9)
+    assert Feed(StopRequested()) not in scene.pass_time(1.1)
+    scene.progress("c", 10, 10)
+    assert Feed(StopRequested()) in scene.pass_time(1.2)
+
+
+def test_or_nobody_gets_further_as_what_a_merge_holds_back_is_never_consumed() -> None:
+    assert Feed(StopRequested()) in at_its_end().pass_time(4.5)
 
 
 def _ends(told: Tell) -> bool:

@@ -174,9 +174,8 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: S.group_by("tags"), "group_by('tags'): a key cannot be list<item: string>"),
     (lambda: S.group_by("k").window("10s"), "window() takes hopping(...), tumbling(...), "),  # type: ignore[arg-type]
     (lambda: S.window(tumbling("1s")).agg(), "agg() takes at least one aggregate"),
-    (lambda: S.group_by("k").agg(n=agg.count()), "add .window(...) before it, such as"),
     (lambda: S.window(tumbling("1s")).agg(agg.count()), "write agg(n=agg.count())"),
-    (lambda: S.group_by("k").agg(agg.count()), "add .window(...) before it, such as"),
+    (lambda: S.group_by("k").agg(agg.count()), "agg() needs the name of each result"),
     (lambda: S.agg(n=agg.count()), ".group_by('key').window(tumbling('10s')), or .window(...)"),
     (lambda: S.process(object), "write .group_by('key').process(...)"),
     (lambda: udf(lambda x: x), 'write udf(lambda x: x + 1, returns="int64")'),  # type: ignore[call-overload]

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from planner import InvalidPlanError, Stream, agg, col, event, tumbling
+from planner.cost import per_row
 from planner.cost.model import ROWS_ASSUMED, Estimate, estimates
 from planner.cost.selectivity import selectivity
 from planner.cost.statistics import Discovery, Statistics
@@ -151,11 +152,22 @@ def test_an_endless_lifetime_that_begins_before_1970_is_longer_than_promised(
         items.to_parquet(end=None)
 
 
+def test_every_kind_of_work_costs_something() -> None:
+    found = {name: value for name, value in vars(per_row).items() if name.isupper()}
+    rates = {k: v for k, v in found.items() if isinstance(v, float)} | per_row._READ_US
+    assert len(rates) > 20
+    assert not [name for name, rate in rates.items() if not 0 < rate < float("inf")]
+
+
 def test_mistakes_in_hints() -> None:
     with pytest.raises(InvalidPlanError, match=r"put it right behind Stream\.from_parquet"):
         bids().filter(col("price") > 1).hint(rate=3)
     with pytest.raises(InvalidPlanError, match=r"hint\(rate=0\): it is a positive number"):
         bids().hint(rate=0)
+    for rate in (1, 0.5):
+        slow = bids().hint(rate=rate).plan
+        assert isinstance(slow, Source)
+        assert slow.hints.rate_per_s == rate
     with pytest.raises(InvalidPlanError, match="no column 'pric' in hint"):
         bids().hint(keys={"pric": 3})
     with pytest.raises(InvalidPlanError, match=r"hint\(keys={'price': 0}\)"):

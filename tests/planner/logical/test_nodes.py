@@ -40,6 +40,8 @@ _STREAMS = (
     ROWS.group_by("k").window(session(4)).agg(n=agg.count()),
     ROWS.group_by("k").process(_Count),
     ROWS.recover_with("checkpoint"),
+    ROWS.sort("x"),
+    ROWS.deduplicate("k", within=5),
 )
 _PLACED = (Exchange(ROWS.plan, ("k",)), Extremes(ROWS.plan, "x", is_max=True))
 EXAMPLES = {

@@ -14,6 +14,7 @@ import pytest
 
 from planner import Query, SqlError, sql
 from planner.physical.lower import lower
+from rstream.types import INF_TIME
 from tests.rooms import ROOT
 from tests.support.plan_runner import answer, sorted_rows
 
@@ -70,6 +71,8 @@ def shown(query: object) -> str:
 def cell(name: str, value: object) -> str:
     if name in ("_vs", "_ve"):
         assert isinstance(value, int)
+        if value == INF_TIME:
+            return "NULL"
         return (EPOCH + timedelta(microseconds=value)).time().isoformat()
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat(" ")

@@ -39,6 +39,12 @@ def test_rewrite(rewrite: bool) -> None:
         GOLDEN.write_text("\n===\n".join(cases) + "\n")
 
 
+def test_a_shift_is_by_as_many_bits_as_a_number_has() -> None:
+    for bits in (0, 62):
+        sql(f"SELECT x << {bits} AS v FROM s", STREAMS)
+    assert "a shift is by 0 to 62 bits, not 63" in message("SELECT x << 63 AS v FROM s")
+
+
 def test_a_text_without_statements() -> None:
     for text in ("", "  ", "-- nothing\n", ";"):
         with pytest.raises(SqlError, match="ends without a SELECT"):

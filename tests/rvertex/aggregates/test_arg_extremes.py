@@ -23,7 +23,7 @@ from planner.errors import InvalidPlanError
 from planner.expressions.functions import FUNCTIONS
 from rstream.items.batch import VS, event_schema, int64_column
 from rvertex.aggregates.accumulators import Rows
-from rvertex.aggregates.arg_extremes import Ranked, ranked_type
+from rvertex.aggregates.ranked.arg_extremes import Ranked, ranked_type
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.events.run import Run
 from rvertex.operators.windows.hopping import WindowAggregate

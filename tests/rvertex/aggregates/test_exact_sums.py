@@ -97,6 +97,9 @@ def assert_sum(kind: pa.DataType, got: Any, carry: int, members: list[Any]) -> N
     assert (carry == 0) == (low <= sum(map(exact, members)) <= high)
 
 
+#: High words that are small, and a sum of the low ones that takes them below 38 digits.
+AT_THE_BOTTOM = [(0, Decimal(n)) for n in (-((10**38 >> 64) - 1) << 64, *[1 - 2**63] * 10)]
+
 CASES = st.sampled_from(KINDS).flatmap(
     lambda kind: st.tuples(
         st.just(kind), st.lists(st.tuples(st.integers(0, 2), values(kind)), max_size=12)
@@ -108,6 +111,7 @@ CASES = st.sampled_from(KINDS).flatmap(
 @given(CASES, st.lists(st.integers(0, 12), max_size=3), st.integers(0, 12))
 @example((pa.decimal128(38, 0), [(0, Decimal("9" * 38))] * 2), [1], 1)
 @example((pa.int64(), [(0, 2**63 - 1)] * 3 + [(0, -(2**63))] * 3), [2, 3], 4)
+@example((pa.decimal128(38, 0), AT_THE_BOTTOM), [], 0)
 def test_any_pieces_and_any_partial_sums_give_the_exact_sum(
     case: tuple[pa.DataType, list[tuple[int, Any]]], cuts: list[int], split: int
 ) -> None:

@@ -3,7 +3,7 @@
 A schedule is the order and size of polls of the partitions, the moments at which entries become
 durable, steps, and trips of the snapshot through bytes. An entry is told at the latest when its
 position is reached, as the host holds the rows behind it back until then.
-Cannot catch: what the host decides and when (tests/rvertex/host/test_log_feed.py).
+Cannot catch: what the host decides and when (tests/sim, with --live).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.support.exact import assert_same_items
 from tests.support.logs import expected, log_partitions, log_rows, log_vertex
 
 if TYPE_CHECKING:
+    from rvertex.sources.spec import LatePolicy
     from rvertex.vertex.log_input import LogInput
     from rvertex.vertex.spec import VertexSpec
     from tests.support.logs import LogPartition
@@ -32,9 +33,10 @@ STEP, RESTORE, TELL = -1, -2, -3
 class LogLife:
     """A vertex over a log, its lives, and what they put out."""
 
-    def __init__(self, spec: VertexSpec, log: list[LogPartition]) -> None:
-        self.spec, self.log = spec, log
-        self.vertex = RVertex(spec, pending_rows_max=4)
+    def __init__(self, spec: VertexSpec, log: list[LogPartition], *, ahead: int = 4) -> None:
+        """``ahead``: so many rows of a partition may wait for slower ones."""
+        self.spec, self.log, self.ahead = spec, log, ahead
+        self.vertex = RVertex(spec, pending_rows_max=ahead)
         self.told = [0] * len(log)
         self.outputs: list[list[pa.RecordBatch]] = [[] for _ in spec.output_streams]
         self.last = self.vertex.get_snapshot()
@@ -80,7 +82,7 @@ class LogLife:
         assert self.last.precedes(snapshot)
         self.last = snapshot
         again = decode_snapshot(encode_snapshot(snapshot), name="test", state_schema="tag")
-        self.vertex = RVertex(self.spec, pending_rows_max=4)
+        self.vertex = RVertex(self.spec, pending_rows_max=self.ahead)
         self.vertex.load(again)
         assert self.vertex.consumed == snapshot.reads
         for partition, told in zip(self.log, self.told, strict=True):
@@ -108,6 +110,10 @@ class LogLife:
             self.step()
         raise AssertionError("it does not come to its end")
 
+    def lost(self) -> list[int]:
+        """By partition, how many positions the log no longer had."""
+        return [channel.lost_positions for channel in self.input.channels]
+
     def items(self) -> list[pa.RecordBatch]:
         payloads = [self.spec.payload_of(edge) for edge in self.spec.outputs]
         return [
@@ -116,8 +122,10 @@ class LogLife:
         ]
 
 
-def run(spec: VertexSpec, log: list[LogPartition], schedule: list[tuple[int, int]]) -> LogLife:
-    life = LogLife(spec, log)
+def run(
+    spec: VertexSpec, log: list[LogPartition], schedule: list[tuple[int, int]], *, ahead: int = 4
+) -> LogLife:
+    life = LogLife(spec, log, ahead=ahead)
     for action in schedule:
         life.act(action)
     life.drain()
@@ -133,18 +141,32 @@ ACTIONS = st.tuples(st.sampled_from([1, 2, 5, STEP, STEP, RESTORE, TELL, TELL]),
     schedule=st.lists(ACTIONS, max_size=40),
     delay_us=st.sampled_from([0, 3, 9]),
     replays=st.booleans(),
+    late=st.sampled_from(["drop", "adjust"]),
+    skew_us=st.sampled_from([None, 2]),
+    ahead=st.sampled_from([1, 4, 100]),
 )
 def test_the_output_does_not_know_how_the_log_was_polled(
-    log: list[LogPartition], schedule: list[tuple[int, int]], delay_us: int, replays: bool
+    log: list[LogPartition],
+    schedule: list[tuple[int, int]],
+    delay_us: int,
+    replays: bool,
+    late: LatePolicy,
+    skew_us: int | None,
+    ahead: int,
 ) -> None:
-    spec = log_vertex(len(log), delay_us=delay_us, cti_every_us=4, replays=replays)
-    whole, cut = run(spec, log, []), run(spec, log, schedule)
+    """Nor how far one partition was read while others were slow: ``skew_us`` and ``ahead``."""
+    given = {"delay_us": delay_us, "cti_every_us": 4, "replays": replays, "late": late}
+    whole = run(log_vertex(len(log), **given), log, [])  # type: ignore[arg-type]
+    bounded = log_vertex(len(log), **given, skew_us=skew_us)  # type: ignore[arg-type]
+    cut = run(bounded, log, schedule, ahead=ahead)
     for k, (got, want) in enumerate(zip(cut.items(), whole.items(), strict=True)):
         assert_same_items(got, want, f"output {k}")
     assert cut.vertex.digests() == whole.vertex.digests()
     assert cut.vertex.consumed == whole.vertex.consumed
     assert cut.vertex.counts == whole.vertex.counts
-    check_expected(whole, log, delay_us)
+    assert cut.lost() == whole.lost()
+    if late == "drop":
+        check_expected(whole, log, delay_us)
 
 
 def check_expected(life: LogLife, log: list[LogPartition], delay_us: int) -> None:

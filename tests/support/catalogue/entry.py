@@ -11,10 +11,13 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from planner import Stream, event, sql, vs
 from planner.logical.nodes import Project
 from planner.physical.lower import lower
+from rstream.items.batch import VE
+from rstream.types import INF_TIME
 from tests.support.plan_runner import answer
 
 _START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -44,6 +47,8 @@ class Entry:
     ours: str
     duck: str | None = None
     hint: str | None = None
+    #: Of a running answer, what is alive when the stream has ended.
+    is_running: bool = False
 
 
 @functools.cache
@@ -127,14 +132,17 @@ def asked(text: str) -> str:
     return text if is_query else f"SELECT n, {text} AS v FROM t"
 
 
-def ours(text: str) -> list[tuple[Any, ...]]:
+def ours(text: str, *, is_running: bool = False) -> list[tuple[Any, ...]]:
     """The answer here, without lifetimes."""
     stream = sql(asked(text), streams())
     assert isinstance(stream, Stream)
     if asked(text) != text:
         return _sorted(list(zip(*_columns(stream), strict=True)))
     plan = lower(stream.to_parquet(), root="memory://catalogue", parallelism=1)
-    found = answer(plan).select(stream.schema.names).to_pylist()
+    table = answer(plan)
+    if is_running:
+        table = table.filter(pc.equal(table.column(VE), int(INF_TIME)))
+    found = table.select(stream.schema.names).to_pylist()
     return _sorted([tuple(row.values()) for row in found])
 
 

@@ -105,18 +105,169 @@ ENTRIES = (
     Entry("* EXCLUDE", "SELECT * EXCLUDE (ts, f, g, d, m, p, q) FROM t"),
     Entry(
         "NOT IN (SELECT)",
-        "SELECT n FROM t WHERE k NOT IN (SELECT k FROM u)",
-        hint="is NOT EXISTS there",
+        "SELECT n FROM t WHERE k NOT IN (SELECT k FROM u WHERE y > 7)",
+        f"SELECT n FROM t WHERE k NOT IN (SELECT k FROM u WHERE y > 7 AND {_ALIVE})",
     ),
-    Entry("ORDER BY", "SELECT n FROM t ORDER BY n", hint="a stream is ordered by time"),
-    Entry("LIMIT", "SELECT n FROM t LIMIT 3", hint="LIMIT is not supported"),
-    Entry("UNION", "SELECT n FROM t UNION SELECT i FROM t", hint="there is UNION ALL"),
-    Entry("OVER", "SELECT sum(i) OVER (PARTITION BY k) AS v FROM t", hint="OVER is not supported"),
+    Entry(
+        "EXISTS under OR",
+        "SELECT n FROM t WHERE i > 50 OR EXISTS (SELECT 1 FROM u WHERE u.k = t.k)",
+        f"SELECT n FROM t WHERE i > 50 OR EXISTS (SELECT 1 FROM u WHERE {_PAIRS})",
+    ),
+    Entry(
+        "NOT EXISTS under OR",
+        "SELECT n FROM t WHERE i > 50 OR NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)",
+        f"SELECT n FROM t WHERE i > 50 OR NOT EXISTS (SELECT 1 FROM u WHERE {_PAIRS})",
+    ),
+    Entry(
+        "IN (SELECT) under OR",
+        "SELECT n FROM t WHERE i > 50 OR k IN (SELECT k FROM u WHERE y > 4)",
+        f"SELECT n FROM t WHERE i > 50 OR k IN (SELECT k FROM u WHERE y > 4 AND {_ALIVE})",
+    ),
+    Entry(
+        "EXISTS without a key",
+        "SELECT n FROM t WHERE EXISTS (SELECT 1 FROM u WHERE y > 8)",
+        f"SELECT n FROM t WHERE EXISTS (SELECT 1 FROM u WHERE y > 8 AND {_ALIVE})",
+    ),
+    Entry(
+        "CROSS JOIN",
+        "SELECT n, y FROM t CROSS JOIN u WHERE y > 7",
+        f"SELECT n, y FROM t CROSS JOIN u WHERE y > 7 AND {_ALIVE}",
+    ),
+    Entry(
+        "JOIN without an equality",
+        "SELECT n, y FROM t JOIN u ON t.i < u.y",
+        f"SELECT n, y FROM t JOIN u ON t.i < u.y AND {_ALIVE}",
+    ),
+    Entry(
+        "LEFT JOIN without an equality",
+        "SELECT n, y FROM t LEFT JOIN u ON t.i < u.y",
+        f"SELECT n, y FROM t LEFT JOIN u ON t.i < u.y AND {_ALIVE}",
+    ),
     Entry(
         "scalar subquery",
         "SELECT n FROM t WHERE i > (SELECT max(y) FROM u)",
-        hint="a subquery stands in FROM",
+        f"SELECT n FROM t WHERE i > (SELECT max(y) FROM u WHERE {_ALIVE})",
     ),
+    Entry(
+        "scalar subquery of a key",
+        "SELECT n FROM t WHERE i > (SELECT avg(y) + 1 FROM u WHERE u.k = t.k)",
+        f"SELECT n FROM t WHERE i > (SELECT avg(y) + 1 FROM u WHERE {_PAIRS})",
+    ),
+    Entry(
+        "scalar subquery in SELECT",
+        "SELECT n, (SELECT max(y) FROM u WHERE u.k = t.k) AS m FROM t",
+        f"SELECT n, (SELECT max(y) FROM u WHERE {_PAIRS}) AS m FROM t",
+    ),
+    Entry(
+        "scalar subquery of a count",
+        "SELECT n, (SELECT count(*) * 2 FROM u WHERE u.k = t.k) AS m FROM t",
+        f"SELECT n, (SELECT count(*) * 2 FROM u WHERE {_PAIRS}) AS m FROM t",
+    ),
+    Entry(
+        "scalar subquery under OR",
+        "SELECT n FROM t WHERE i < 0 OR i > (SELECT max(y) FROM u WHERE u.k = t.k)",
+        f"SELECT n FROM t WHERE i < 0 OR i > (SELECT max(y) FROM u WHERE {_PAIRS})",
+    ),
+    Entry(
+        "GROUP BY without a window",
+        "SELECT k, count(*) AS c, sum(i) AS v, min(s) AS l, avg(f) AS a FROM t GROUP BY k",
+        is_running=True,
+    ),
+    Entry(
+        "aggregates without GROUP BY",
+        "SELECT count(*) AS c, max(m) AS v, count(DISTINCT k) AS d FROM t",
+        is_running=True,
+    ),
+    Entry(
+        "HAVING with a subquery",
+        "SELECT k, count(*) AS c FROM t GROUP BY k "
+        "HAVING count(*) > (SELECT count(*) / 4 FROM t WHERE n > 0)",
+        is_running=True,
+    ),
+    Entry(
+        "aggregates of aggregates",
+        "SELECT max(c) AS v, count(*) AS n FROM (SELECT k, count(*) AS c FROM t GROUP BY k) AS a",
+        is_running=True,
+    ),
+    Entry(
+        "SELECT DISTINCT of keys",
+        "SELECT k FROM t WHERE i > 0 GROUP BY k",
+        is_running=True,
+    ),
+    Entry(
+        "ROW_NUMBER",
+        "SELECT k, n, r FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY i DESC, n) AS r "
+        "FROM t) AS a WHERE r <= 3",
+        "SELECT k, n, r FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY i DESC "
+        "NULLS LAST, n) AS r FROM t) AS a WHERE r <= 3",
+        is_running=True,
+    ),
+    Entry(
+        "ROW_NUMBER without a name around it",
+        "SELECT k, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n DESC) AS r "
+        "FROM t) WHERE r = 1",
+        is_running=True,
+    ),
+    Entry(
+        "ROW_NUMBER in WITH",
+        "WITH a AS (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY s, n) AS r FROM t) "
+        "SELECT k, n, r FROM a WHERE r < 3",
+        is_running=True,
+    ),
+    Entry(
+        "QUALIFY",
+        "SELECT k, n FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY f, n) <= 2",
+        is_running=True,
+    ),
+    Entry(
+        "RANK",
+        "SELECT k, n, RANK() OVER (PARTITION BY k ORDER BY p NULLS FIRST) AS r FROM t "
+        "QUALIFY r <= 2",
+        is_running=True,
+    ),
+    Entry(
+        "DENSE_RANK",
+        "SELECT k, n, DENSE_RANK() OVER (PARTITION BY k ORDER BY s DESC NULLS LAST) AS r FROM t "
+        "QUALIFY r BETWEEN 2 AND 3",
+        is_running=True,
+    ),
+    Entry(
+        "ROW_NUMBER per window",
+        "SELECT n, r FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, k "
+        f"ORDER BY i DESC, n) AS r FROM {_TUMBLE}) AS a WHERE r <= 2",
+        f"SELECT n, r FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY {_TUMBLED}, k ORDER BY "
+        "i DESC NULLS LAST, n) AS r FROM t) AS a WHERE r <= 2",
+    ),
+    Entry(
+        "ORDER BY ... LIMIT",
+        "SELECT n, i FROM t WHERE p ORDER BY i DESC NULLS FIRST, n LIMIT 5",
+        is_running=True,
+    ),
+    Entry(
+        "LIMIT ... OFFSET",
+        "SELECT n, i FROM t ORDER BY i, 1 DESC LIMIT 5 OFFSET 3",
+        "SELECT n, i FROM t ORDER BY i NULLS LAST, 1 DESC LIMIT 5 OFFSET 3",
+        is_running=True,
+    ),
+    Entry("ORDER BY", "SELECT n, i FROM t ORDER BY i"),
+    Entry(
+        "names of columns in an alias",
+        "SELECT a.x, a.y FROM (SELECT n, i + 1 FROM t WHERE q) AS a (x, y)",
+    ),
+    Entry("LIMIT", "SELECT n FROM t LIMIT 3", hint="LIMIT needs ORDER BY"),
+    Entry(
+        "ROW_NUMBER of all rows",
+        "SELECT n, ROW_NUMBER() OVER (PARTITION BY k ORDER BY i) AS r FROM t",
+        hint="the number of rows needs a bound",
+    ),
+    Entry(
+        "UNION",
+        f"SELECT k, window_end AS b FROM {_TUMBLE} UNION SELECT s, window_end FROM {_TUMBLE}",
+        f"SELECT k, {_TUMBLED} + INTERVAL 1 MINUTE AS b FROM t "
+        f"UNION SELECT s, {_TUMBLED} + INTERVAL 1 MINUTE FROM t",
+    ),
+    Entry("EXCEPT", "SELECT n FROM t EXCEPT SELECT i FROM t", hint="EXCEPT is not supported"),
+    Entry("OVER", "SELECT sum(i) OVER (PARTITION BY k) AS v FROM t", hint="OVER is not supported"),
     Entry(
         "GROUPING SETS",
         "SELECT k, count(*) AS n FROM t GROUP BY GROUPING SETS ((k), ()), TUMBLE('1m')",

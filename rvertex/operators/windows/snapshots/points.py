@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from rstream.items.batch import VS, int64_column
 from rstream.items.dictionaries import join_batches
-from rstream.types import MIN_TIME
 from rvertex.aggregates.accumulators import Rows
 from rvertex.events.group_scan import heads_of
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
+from rvertex.events.settled_rows import parted
 from rvertex.keys.sort_keys import numbered_keys
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.grouping import window_groups
@@ -55,15 +55,8 @@ class SnapshotPoints:
     def process(self, ports: Sequence[Run]) -> Run:
         """Emit the windows of all times that are past."""
         (run,) = ports
-        promise = int(run.ctis[-1]) if len(run.ctis) else MIN_TIME
-        rows = self._waiting
-        if run.events.num_rows:
-            new = run.events.select(self._needed.names)
-            promise = max(promise, int(int64_column(new, VS)[-1]))
-            rows = join_batches([rows, new]) if rows.num_rows else new
-        count = int(int64_column(rows, VS).searchsorted(promise))
-        self._waiting = rows.slice(count)
-        return Run(self._emit(rows.slice(0, count)), run.ctis)
+        rows, self._waiting, _ = parted(self._waiting, run, self._needed.names)
+        return Run(self._emit(rows), run.ctis)
 
     def snapshot(self) -> OperatorState:
         """The rows that wait, by reference."""

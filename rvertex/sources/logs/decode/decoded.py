@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
+from rvertex.sources.formats.rows.bad_rows import VALUE_CHARS_MAX
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 NO_VALUE = "the record has no value (a tombstone)"
-NO_TEXT = "not text in UTF-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,16 @@ class Bad:
 
     reason: str
     column: str | None = None
+    value: str | None = None
+
+    @property
+    def short_value(self) -> str | None:
+        """As much of it as is kept."""
+        return None if self.value is None else self.value[:VALUE_CHARS_MAX]
 
     def __str__(self) -> str:
-        return self.reason if self.column is None else f"column {self.column!r}: {self.reason}"
+        reason = self.reason if self.value is None else f"{self.reason}: {self.value}"
+        return reason if self.column is None else f"column {self.column!r}: {reason}"
 
 
 @dataclass(frozen=True, slots=True)

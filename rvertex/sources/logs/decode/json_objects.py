@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rvertex.sources.formats.json_lines import parse_json, refused_column
+from rvertex.sources.formats.json_lines import (
+    NO_TEXT,
+    is_text,
+    parse_json,
+    refused_column,
+    value_of,
+)
 from rvertex.sources.formats.nesting import TOO_DEEP, check_levels
 from rvertex.sources.logs.decode.decoded import (
-    NO_TEXT,
     Bad,
     Decoded,
     Refused,
@@ -45,7 +50,7 @@ class JsonDecoder:
             lines = b"\n".join([_as_line(value) for value in values])
             if not _is_object_per_line(lines, len(values)):
                 raise Refused
-        if not _is_text(lines):  # the parser does not look
+        if not is_text(lines):  # the parser does not look
             raise Refused
         try:
             table = parse_json(lines, self._schema)
@@ -58,7 +63,7 @@ class JsonDecoder:
 
     def _explain(self, value: bytes) -> Bad:
         line = _as_line(value)
-        if not _is_text(line):
+        if not is_text(line):
             return Bad(NO_TEXT)
         if not _is_object_per_line(line, 1):
             return Bad(NO_OBJECT)
@@ -67,7 +72,7 @@ class JsonDecoder:
         except pa.ArrowInvalid:
             return Bad(TOO_DEEP)
         field = refused_column(line, self._schema)
-        return Bad(NO_OBJECT) if field is None else Bad(f"not of type {field.type}", field.name)
+        return Bad(NO_OBJECT) if field is None else _wrong(line, field)
 
 
 def _is_object_per_line(lines: bytes, count: int) -> bool:
@@ -78,14 +83,8 @@ def _is_object_per_line(lines: bytes, count: int) -> bool:
     )
 
 
-def _is_text(data: bytes) -> bool:
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+def _wrong(line: bytes, field: pa.Field) -> Bad:
+    return Bad(f"not of type {field.type}", field.name, value_of(line, field.name))
 
 
 def _as_line(value: bytes) -> bytes:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rvertex.sources.events import RowFault, to_events
+from rvertex.sources.events import faults_of
+from rvertex.sources.formats.rows.bad_rows import DEAD
 from rvertex.sources.logs.decode.decoded import Bad
 from rvertex.sources.logs.errors import LogRowError
-from rvertex.sources.logs.protocol import LogRows, dead_payload
+from rvertex.sources.logs.protocol import LogRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,17 +67,15 @@ class MessageDecoder:
         decoded = self._decoder.decode(messages.values)
         bad = dict(decoded.bad)
         raw, value_of = self._raw(messages, decoded), decoded.value_of
-        events, faults = _events(self._spec, raw)
+        events, faults = faults_of(self._spec, raw, self._spec.path)
         if faults:
-            for row, fault in faults:
-                bad.setdefault(
-                    int(value_of[row]), Bad(f"{fault.reason}: {fault.value}", fault.column)
-                )
-            is_good = ~np.isin(value_of, list(bad))
+            for row, fault in faults.items():
+                bad.setdefault(int(value_of[row]), Bad(fault.reason, fault.column, fault.value))
+            is_good = np.isin(value_of, list(bad), invert=True)
             raw, value_of = raw.filter(pa.array(is_good)), value_of[is_good]
-            found = to_events(self._spec, raw, self._spec.path, 0)
-            assert not isinstance(found, RowFault), found
-            events = found
+            events, none = faults_of(self._spec, raw, self._spec.path)
+            assert not none, none
+        assert events is not None, "events of no rows are none"
         offsets = messages.offsets[value_of]
         if bad and self._fails:
             first = min(bad)
@@ -84,7 +83,7 @@ class MessageDecoder:
             rows = int(offsets.searchsorted(at))
             kept = LogRows(offsets[:rows], events.slice(0, rows), at)
             return kept, self._error(messages, first, bad[first])
-        dead = _dead(messages, bad) if bad else None
+        dead = self._dead(messages, bad) if bad else None
         return LogRows(offsets, events, messages.next_position, dead), None
 
     def _raw(self, messages: Messages, decoded: Decoded) -> pa.RecordBatch:
@@ -106,6 +105,22 @@ class MessageDecoder:
             value.decode("utf-8", "backslashreplace"),
         )
 
+    def _dead(self, messages: Messages, bad: Mapping[int, Bad]) -> pa.RecordBatch:
+        rows = [
+            {
+                "source": self._spec.shown or self._spec.path,
+                "partition": messages.partition,
+                "position": int(messages.offsets[i]),
+                "column": bad[i].column,
+                "value": bad[i].short_value,
+                "reason": bad[i].reason,
+                "key": messages.key(i),
+                "raw": messages.values[i],
+            }
+            for i in sorted(bad)
+        ]
+        return pa.RecordBatch.from_pylist(rows, schema=DEAD)
+
 
 def _metadata(name: str, messages: Messages, value_of: np.ndarray) -> pa.Array:
     kind = METADATA.field(name).type
@@ -126,39 +141,3 @@ def _metadata(name: str, messages: Messages, value_of: np.ndarray) -> pa.Array:
 
 def _headers(found: list[tuple[str, bytes | None]] | None) -> list[dict[str, object]]:
     return [{"key": key, "value": value} for key, value in found or ()]
-
-
-def _events(
-    spec: SourceSpec, raw: pa.RecordBatch
-) -> tuple[pa.RecordBatch, list[tuple[int, RowFault]]]:
-    """The events, or every row that cannot be one: halves are tried until they stand alone."""
-    found = to_events(spec, raw, spec.path, 0)
-    if not isinstance(found, RowFault):
-        return found, []
-    faults = []
-    todo = [(0, raw.num_rows)]
-    while todo:  # ends: a piece has no fault, or is halved until it is one row
-        lo, hi = todo.pop()
-        found = to_events(spec, raw.slice(lo, hi - lo), spec.path, 0)
-        if not isinstance(found, RowFault):
-            continue
-        if hi - lo == 1:
-            faults.append((lo, found))
-        else:
-            middle = (lo + hi) // 2
-            todo += [(lo, middle), (middle, hi)]
-    return raw, faults
-
-
-def _dead(messages: Messages, bad: Mapping[int, Bad]) -> pa.RecordBatch:
-    rows = [
-        {
-            "partition": messages.partition,
-            "position": int(messages.offsets[i]),
-            "key": messages.key(i),
-            "value": messages.values[i],
-            "reason": str(bad[i]),
-        }
-        for i in sorted(bad)
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=dead_payload())

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rvertex.sources.formats.json_lines import NO_TEXT
 from rvertex.sources.logs.decode.decoded import (
-    NO_TEXT,
     Bad,
     Decoded,
     Refused,

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from rvertex.sources.logs.protocol import joined_rows
+
 if TYPE_CHECKING:
     from rstream.errors import StreamEngineError
     from rvertex.sources.logs.protocol import LogRows
@@ -71,18 +73,34 @@ class PartitionBuffer:
             if self.error is not None:
                 raise self.error
             return None
-        rows = self._pieces.popleft()
+        rows = self._pop()
         cut = _cut(rows, rows_max)
         if cut is not None:
-            self._pieces.appendleft(rows.beyond(cut))
+            self._push_back(rows.beyond(cut))
             rows = rows.before(cut)
-        if not self._pieces:
-            self._rows = self._bytes = 0
         else:
-            self._rows -= rows.batch.num_rows
-            self._bytes -= rows.batch.nbytes
+            rows = self._with_whole_pieces(rows, rows_max)
         self.given = rows.next_position
         return rows
+
+    def _with_whole_pieces(self, rows: LogRows, rows_max: int) -> LogRows:
+        """The rows and the pieces behind them that fit: who is behind takes larger steps."""
+        taken, left = [rows], rows_max - rows.batch.num_rows
+        while self._pieces and self._pieces[0].batch.num_rows <= left:  # ends with the pieces
+            taken.append(self._pop())
+            left -= taken[-1].batch.num_rows
+        return joined_rows(taken)
+
+    def _pop(self) -> LogRows:
+        rows = self._pieces.popleft()
+        self._rows -= rows.batch.num_rows
+        self._bytes -= rows.batch.nbytes
+        return rows
+
+    def _push_back(self, rows: LogRows) -> None:
+        self._pieces.appendleft(rows)
+        self._rows += rows.batch.num_rows
+        self._bytes += rows.batch.nbytes
 
     def skip_to(self, position: int) -> None:
         """Drop what was fetched, and go on at ``position``."""

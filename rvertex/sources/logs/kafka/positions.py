@@ -51,6 +51,7 @@ def topic_units(spec: SourceSpec) -> tuple[Unit, ...]:
             first_seq=starts[p],
             until=None if ends is None else max(starts[p], ends[p]),
             log_id="" if topic_id == NO_ID else topic_id,
+            log_partitions=len(partitions),
         )
         for p in partitions
     )

@@ -152,7 +152,7 @@ def topic(columns: str, options: str = "", query: str = "SELECT * FROM bids") ->
             "'properties.group.id' = 'g', 'scan.watermark.idle-timeout' = '9 s', 'idle' = 'clock'",
             {"config": {"group.id": "g"}, "idle_after": "9s", "idle": "clock"},
         ),
-        ("'json.ignore-parse-errors' = 'true', on_lost = 'skip'", {"on_error": "skip"}),
+        ("'json.ignore-parse-errors' = 'true', on_lost = 'skip'", {"on_bad_row": "skip"}),
         ("start = '2026-01-01T00:00:00Z'", {"start": "2026-01-01T00:00:00Z"}),
     ],
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from rstream.clock import ManualClock
 from rstream.log.background import InlineBackground
 from rvertex.errors import SourceChangedError
 from rvertex.sources.logs.entries import LogEntry, decode_entries, encode_entries
-from rvertex.sources.logs.errors import LostInputError
+from rvertex.sources.logs.errors import FileTakenError, LostInputError
 from rvertex.sources.logs.folder import (
     PARTITIONS,
     ROW_BITS,
@@ -161,6 +162,19 @@ def test_partitions_share_the_files_by_their_names(tmp_path: Path) -> None:
         assert {partition_of_file(f"{x}.json", 2) for _, x in rows} == {k}
 
 
+def test_the_end_is_known_once_what_was_seen_is_entered_and_read(folder: Folder) -> None:
+    folder.write("a.json", [1])
+    assert folder.reader.end(0) is None, "nobody has looked yet"
+    folder.clock.advance(1_000_000)
+    assert [folder.reader.found(), folder.reader.found()] == [[], []]
+    assert folder.reader.end(0) is None, "a file was seen that may still grow"
+    assert folder.scan() == ["a.json"]
+    assert folder.scan() == []
+    assert folder.reader.end(0) is None, "it was not read"
+    folder.read()
+    assert folder.reader.end(0) is not None
+
+
 def test_a_folder_that_is_away_is_waited_for_and_is_not_at_its_end(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "away")
     folder.scan()
@@ -171,3 +185,36 @@ def test_a_folder_that_is_away_is_waited_for_and_is_not_at_its_end(tmp_path: Pat
     folder.scan()
     assert folder.scan() == ["a.json"]
     assert folder.reader.waiting == ""
+
+
+def test_a_file_that_was_taken_may_not_change_but_may_go(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    for name in ("a.json", "b.json"):
+        folder.write(name, [1, 2])
+    assert folder.scan() == []
+    assert folder.scan() == ["a.json", "b.json"]
+    (tmp_path / "a.json").unlink()
+    assert folder.scan() == []
+    folder.write("b.json", [1, 2, 3])
+    with pytest.raises(FileTakenError, match=r"b\.json: changed since the job read it"):
+        folder.scan()
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_of_a_job_that_is_continued_it_may_not_go_either(tmp_path: Path, is_left: bool) -> None:
+    folder = Folder(tmp_path)
+    folder.write("a.json", [1])
+    if is_left:
+        folder.write("b.json", [2])
+    folder.scan()
+    folder.scan()
+    assert folder.spec.log is not None
+    for rule, is_refused in (("any", False), ("kept", True)):
+        folder.spec = replace(folder.spec, log=replace(folder.spec.log, taken_files=rule))
+        folder.reader = folder.open((0,), folder.entries)
+        (tmp_path / "a.json").unlink(missing_ok=True)
+        if is_refused:
+            with pytest.raises(FileTakenError, match=r"a\.json: gone since the job read it"):
+                folder.scan()
+        else:
+            assert folder.scan() == []

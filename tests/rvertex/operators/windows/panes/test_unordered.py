@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from planner import Stream, agg, col, tumbling
 from planner.physical.lower import lower
 from rstream.items.batch import event_schema
-from rvertex.aggregates.arg_extremes import ranked_type
+from rvertex.aggregates.ranked.arg_extremes import ranked_type
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.windows.arithmetic import Windows
 from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate

@@ -167,7 +167,7 @@ def test_json_objects_become_rows_and_all_else_is_bad() -> None:
     assert dict(rows) == text
     assert sorted(bad) == list(range(6, len(JSON_VALUES)))
     assert bad[6] == "the record has no value (a tombstone)"
-    assert bad[9] == "column 'id': not of type int64"
+    assert bad[9] == "column 'id': not of type int64: \"4\""
     assert bad[14] == "not a JSON object"
     assert "nested" in bad[18]
 

@@ -15,6 +15,7 @@ from rvertex.sources.logs.errors import (
     LostInputError,
 )
 from rvertex.sources.logs.kafka import buffers, reader, state
+from rvertex.sources.logs.kafka.positions import topic_units
 from rvertex.sources.spec import Unit
 from tests.support.brokers import Broker, Record, send
 from tests.support.mock_cluster import MockCluster
@@ -157,6 +158,21 @@ def test_a_topic_that_is_created_anew_is_another_one(broker: Broker, topic: str)
         pytest.raises(LogReplacedError, match="ends at offset 3, but the job"),
     ):
         found.until(8)
+
+
+def test_partitions_that_were_added_are_named_because_nobody_reads_them(
+    broker: Broker, topic: str
+) -> None:
+    spec = topic_spec(broker, topic)
+    with reading(spec, units=topic_units(spec)) as found:
+        broker.produce(topic, [value(1)])
+        found.until(1)
+        found.wait(lambda: found.log.end(0) is not None)
+        assert found.log.waiting == ""
+        broker.add_partitions(topic, 5)
+        found.wait(lambda: "has 5 partitions now, and had 2" in found.log.waiting)
+        broker.produce(topic, [value(2)])
+        found.until(2)  # the others are read on
 
 
 def test_records_that_were_removed_are_lost_input_and_may_be_passed_over() -> None:

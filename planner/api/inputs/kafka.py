@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from planner.api.sources import (
     SchemaLike,
     TimeColumn,
     checked_idle,
+    checked_on_bad_row,
     checked_partitions,
     delay_of,
     end_source,
@@ -25,6 +26,7 @@ from planner.durations import Duration, Time, positive_duration_us, time_us
 from planner.errors import InvalidPlanError
 from planner.expressions.types import schema_of
 from planner.logical.nodes import Source
+from planner.logical.nodes.source import columns_of
 from rstream.items.batch import RESERVED
 from rvertex.sources.logs.decode.avro_schema import arrow_columns, parse_avro_schema
 from rvertex.sources.logs.decode.choose import AVRO_SCHEMA, REGISTRY_URL
@@ -67,7 +69,7 @@ class KafkaOptions:
     idle_after: Duration = "2s"
     start: Place = "earliest"
     until: Place | None = None
-    on_error: OnBadRow = "fail"
+    on_bad_row: OnBadRow = "fail"
     on_lost: OnLost = "fail"
     #: Of "key", "headers", "timestamp", "partition", "offset": columns ``kafka_key`` and so on.
     metadata: Sequence[str] = ()
@@ -103,7 +105,8 @@ class KafkaTopics:
         idle_after: Duration = "2s",
         start: Place = "earliest",
         until: Place | None = None,
-        on_error: OnBadRow = "fail",
+        on_bad_row: OnBadRow = "fail",
+        on_error: OnBadRow | None = None,
         on_lost: OnLost = "fail",
         metadata: Sequence[str] = (),
         skew: Duration | None = None,
@@ -128,8 +131,9 @@ class KafkaTopics:
         A partition that has had nothing for ``idle_after`` holds nothing back any more: it
         follows the others (``idle="follow"``), or the clock less ``delay`` (``"clock"``); with
         ``"wait"`` it holds time back. A partition that is ahead of the slowest by more than
-        ``skew`` is not read on. ``on_error``: a message that cannot be decoded ends the job
-        (``"fail"``), is counted and left out (``"skip"``), or is kept aside (``"dead_letter"``).
+        ``skew`` is not read on. ``on_bad_row``: a message that cannot be decoded ends the job
+        (``"fail"``), is counted and left out (``"skip"``), or is kept aside (``"dead_letter"``);
+        ``on_error`` is an older name of it.
         ``on_lost="skip"`` counts records that the broker removed before they were read.
 
         While brokers are away the job waits, at most for ``away_max``. ``partitions``: how many
@@ -137,9 +141,10 @@ class KafkaTopics:
         ``"env:NAME"`` is taken from the environment of the hosts. With ``group.id``, offsets are
         committed for whoever watches the group's lag; the job does not use them.
         """
+        on_bad_row = on_bad_row if on_error is None else on_error
         given = KafkaOptions(
-            servers, vs, schema, format, ve, delay, late, idle, idle_after, start, until, on_error,
-            on_lost, metadata, skew, away_max, partitions, config or {},
+            servers, vs, schema, format, ve, delay, late, idle, idle_after, start, until,
+            on_bad_row, on_lost, metadata, skew, away_max, partitions, config or {},
         )  # fmt: skip
         return cls(kafka_source(topic, given))
 
@@ -170,8 +175,11 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
         options=_options(given, avro_schema),
         log=_log_spec(given),
     )
-    source = Source(spec, checked_partitions(given.partitions), label_of(topic))
-    return source.narrowed((), set(payload.names))
+    times = {name for time in (spec.vs, spec.ve) for name in columns_of(time)}
+    read = pa.schema([f for f in columns if f.name in {*payload.names, *times}])
+    return Source(
+        replace(spec, columns=read), checked_partitions(given.partitions), label_of(topic)
+    )
 
 
 def _check(topic: str, given: KafkaOptions) -> None:
@@ -186,8 +194,8 @@ def _check(topic: str, given: KafkaOptions) -> None:
         )
     _check_choice("format", given.format, get_args(MessageFormat))
     _check_choice("late", given.late, _LATE)
-    _check_choice("on_error", given.on_error, _ON_ERROR)
-    _check_choice("on_lost", given.on_lost, _ON_LOST)
+    checked_on_bad_row(given.on_bad_row)
+    _check_choice("on_lost", given.on_lost, get_args(OnLost))
     for name in given.metadata:
         _check_choice("metadata", name, _NAMES_OF_METADATA)
     for name, value in given.config.items():
@@ -284,7 +292,7 @@ def _log_spec(given: KafkaOptions) -> LogSpec:
         idle=checked_idle(given.idle),
         idle_after_us=idle_after_us(given.idle_after),
         on_lost=given.on_lost,
-        on_error=given.on_error,
+        on_error=given.on_bad_row,
         skew_us=None if given.skew is None else positive_duration_us(given.skew, what="skew"),
         is_bounded=given.until is not None,
         encoding=given.format,

@@ -18,6 +18,7 @@ from planner.expressions.nodes import (
     checked_name,
     resolve,
 )
+from planner.logical.event_time import never_ends
 from planner.logical.nodes import (
     Aggregate,
     DataWindowAgg,
@@ -30,8 +31,10 @@ from planner.logical.nodes import (
 )
 from planner.logical.windows import CumulatingWindow, SnapshotWindow, Window
 from rstream.items.batch import VS
+from rstream.types import INF_TIME
 from rvertex.aggregates.registry import FUNCTIONS
 from rvertex.operators.lifetimes.chop import Chop
+from rvertex.operators.lifetimes.extend import Extend
 from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
 
@@ -48,7 +51,7 @@ def aggregated(
     aggregates: Mapping[str, Agg],
     unnamed: Sequence[object] = (),
 ) -> LogicalNode:
-    """The aggregation of ``below``; see :meth:`planner.api.stream.WindowedStream.agg`."""
+    """The aggregation of ``below``; see :meth:`planner.api.grouped.steps.Windows.agg`."""
     if unnamed:
         raise InvalidPlanError("agg() needs the name of each result: write agg(n=agg.count())")
     if not aggregates:
@@ -67,6 +70,18 @@ def aggregated(
     return _above(plan, keys, window, tuple(specs))
 
 
+def running(
+    below: LogicalNode,
+    keys: tuple[str, ...],
+    aggregates: Mapping[str, Agg],
+    unnamed: Sequence[object] = (),
+) -> LogicalNode:
+    """The aggregates of what is alive; see :meth:`planner.api.grouped.steps.RunningGroups.agg`."""
+    if below.is_point:
+        below = Lifetime(below, Extend(INF_TIME))
+    return aggregated(below, keys, SnapshotWindow(), aggregates, unnamed)
+
+
 def _above(
     plan: LogicalNode,
     keys: tuple[str, ...],
@@ -82,7 +97,8 @@ def _above(
         return _cumulated(plan, keys, window, aggregates)
     if not isinstance(window, Window):
         known = points and isinstance(window, SnapshotWindow)
-        return DataWindowAgg(plan, keys, window, aggregates, known)
+        endless = isinstance(window, SnapshotWindow) and never_ends(plan)
+        return DataWindowAgg(plan, keys, window, aggregates, known, endless=endless)
     if window.offset_us == 0:
         return WindowAgg(plan, keys, window.size_us, window.every_us, aggregates, points)
     earlier = Lifetime(plan, Shift(-window.offset_us))
@@ -101,7 +117,7 @@ def _cumulated(
     plan = Lifetime(plan, Shift(-window.offset_us)) if window.offset_us else plan
     if not plan.is_point:
         plan = Lifetime(plan, Chop(size, 0))
-    start = checked_name(_free("window_of", plan.schema.names))
+    start = checked_name(free_column("window_of", plan.schema.names))
     whole = Project(plan, (*identity_columns(plan.schema), (start, _window_number(size))))
     pieces = Lifetime(Lifetime(whole, SetDuration(size)), Chop(size, 0))
     same = Call("equal", (Column(start, pa.int64()), _window_number(size)))
@@ -116,7 +132,7 @@ def _window_number(size_us: int) -> Node:
     return resolve(number, pa.schema([]))
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
+def free_column(name: str, taken: Sequence[str]) -> str:
     while name in taken:  # ends: taken is finite
         name += "_"
     return name
@@ -124,9 +140,10 @@ def _free(name: str, taken: Sequence[str]) -> str:
 
 def _aggregate(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) -> Aggregate:
     """The aggregate over a column of ``inputs``, which is added where it is not there yet."""
-    if agg.expr is None:
+    expr = agg.expr if agg.of_rows is None else agg.of_rows(schema.names)
+    if expr is None:
         return Aggregate(agg.function, None, name, agg.argument)
-    node = naming.resolved(agg.expr, schema)
+    node = naming.resolved(expr, schema)
     if FUNCTIONS[agg.function].adds_booleans and node.type == pa.bool_():
         node = cast_to(node, pa.int64())
     naming.require_aggregable(agg.function, name, node)

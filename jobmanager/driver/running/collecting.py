@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobmanager.driver.job import run
 from jobmanager.driver.lost_rows import lost_lines
-from jobmanager.errors import LateRowsWarning
+from jobmanager.driver.running.run import run
+from jobmanager.errors import BadRowsWarning, LateRowsWarning
 from planner import Stream
 from planner.logical.traversal import refuse_endless
 from rstream import read_events
@@ -57,6 +57,8 @@ def collect(
         tables = [read_events(uri) for _, uri in job.plan.sink_streams()]
     for line in lost_lines({"late": status.get("late", [])}):
         warnings.warn(line, LateRowsWarning, stacklevel=2)
+    for line in lost_lines({"bad": status.get("bad", [])}):
+        warnings.warn(line, BadRowsWarning, stacklevel=2)
     table = pa.concat_tables(tables)
     order = pc.sort_indices(table[VS].combine_chunks()) if table.num_rows else None
     return table if order is None else table.take(order)

@@ -1,8 +1,8 @@
 """The functions ``max_by`` and ``min_by``; ranks that are text, bytes or decimals.
 
 :class:`RankedByValue` takes ranks that Arrow can sort. It is the same as
-:class:`rvertex.aggregates.arg_extremes.Ranked`, which has numbers for ranks: of equal ranks the
-earliest row is taken, by ``vs``, then in sequence order.
+:class:`rvertex.aggregates.ranked.arg_extremes.Ranked`, which has numbers for ranks: of equal ranks
+the earliest row is taken, by ``vs``, then in sequence order.
 
 Invariants: those of :mod:`rvertex.aggregates.accumulators`.
 """
@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.items.dictionaries import plain_array
-from rvertex.aggregates.arg_extremes import (
+from rvertex.aggregates.function import AggregateFunction, LaneKind
+from rvertex.aggregates.ranked.arg_extremes import (
     Ranked,
     has_numbers,
     is_ranked_type,
@@ -24,7 +25,6 @@ from rvertex.aggregates.arg_extremes import (
     values_of,
     with_rank,
 )
-from rvertex.aggregates.function import AggregateFunction, LaneKind
 from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import ArrowStore
 from rvertex.events.group_scan import heads_of

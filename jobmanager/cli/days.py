@@ -1,0 +1,46 @@
+"""What ``run --continue`` asks before a day, and tells after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.cli.view import print_lost_rows
+from jobmanager.storage.root import JobRoot
+from rstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from jobmanager.driver.job import Job
+
+
+def check_call(
+    target: str | None, root: str | None, continue_root: str | None, *, batch: bool
+) -> None:
+    """What is to be run is said once.
+
+    Raises:
+        UsageError: not so.
+    """
+    if target is None and continue_root is None:
+        raise UsageError("run takes the file of a query: jobmanager run FILE.py --root ROOT")
+    if batch and (target is None or continue_root is not None):
+        raise UsageError("--batch takes FILE.py and no --continue: a batch keeps no state")
+    if root is not None and continue_root is not None:
+        raise UsageError("--continue ROOT names the root already: leave out --root")
+
+
+def events_before(root: str | None) -> int:
+    """How many events the job has had before this day."""
+    return 0 if root is None else int(JobRoot(root).read_status().get("events_in", 0))
+
+
+def print_day(job: Job, before: int) -> None:
+    """The result of a day after which others may follow."""
+    status = job.status()
+    print(
+        f"{status['job']}: {status['events_in'] - before:,} events in today, "
+        f"{status['events_in']:,} so far, {status['events_out']:,} out, "
+        f"{status['restarts']} restarts, {status['elapsed_s']:.1f} s\n"
+        f"output: {status['output']}\n"
+        f"windows that are open stay open; go on with: jobmanager run --continue {job.root}"
+    )
+    print_lost_rows(status)

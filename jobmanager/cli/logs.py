@@ -1,0 +1,146 @@
+"""The verb ``logs``: what happened to a job, from its own log, in sentences."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.errors import NoSuchVertexError
+from jobmanager.state import messages as own
+from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.storage.notice_log import read_notices
+from jobmanager.storage.root import JobRoot
+from jobmanager.storage.shown import shown_status
+from rstream.clock import SystemClock
+from rvertex import messages as told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobmanager.state.messages import Notice
+
+#: How often a job that runs is asked for news.
+LOOK_EVERY_S = 0.5
+
+
+def logs(
+    root: options.Root,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
+    ] = False,
+    vertex: Annotated[str, typer.Option(help="Only this vertex, or this stage.")] = "",
+    as_json: options.AsJson = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With the traces of failures, and all of each line.")
+    ] = False,
+) -> None:
+    """Show what happened to a job: starts, checkpoints, losses, failures, its end."""
+    job_root = JobRoot(root)
+    job_root.readable_settings()
+    if vertex:
+        _check_vertex(job_root, root, vertex)
+    shown = last_us = 0
+    while True:  # ends with the job, or at once
+        is_open = shown_status(job_root, SystemClock().now_us())["state"] in OPEN_STATES
+        notices = read_notices(job_root.store)
+        if len(notices) < shown:  # the log was begun anew
+            shown = sum(at_us <= last_us for at_us, _ in notices)
+        for at_us, notice in notices[shown:]:
+            last_us = at_us
+            for line in _lines(notice, vertex, verbose=verbose):
+                _print(at_us, notice, line, as_json=as_json)
+        shown = len(notices)
+        if not (follow and is_open):
+            break
+        time.sleep(LOOK_EVERY_S)
+    status = shown_status(job_root, SystemClock().now_us())
+    if not as_json and not vertex:
+        print(f"the job is {status['state']}")
+
+
+def _check_vertex(job_root: JobRoot, root: str, vertex: str) -> None:
+    rows = shown_status(job_root, SystemClock().now_us()).get("vertices", [])
+    names = [row["vertex"] for row in rows]
+    if rows and not any(_is_of(name, vertex) for name in names):
+        raise NoSuchVertexError(root, vertex, ", ".join(names))
+
+
+def _print(at_us: int, notice: Notice, line: str, *, as_json: bool) -> None:
+    seconds, rest_us = divmod(at_us, 1_000_000)
+    at = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(seconds))}.{rest_us // 1000:03d}"
+    if as_json:
+        row = {"time": f"{at}Z", "notice": type(notice).__name__, "text": line}
+        print(json.dumps(row | {"vertex": getattr(notice, "vertex", "")}), flush=True)
+    else:
+        print(f"{at}  {line}", flush=True)
+
+
+def _is_of(name: str, wanted: str) -> bool:
+    return name == wanted or name.startswith(f"{wanted}.")
+
+
+def _lines(notice: Notice, wanted: str, *, verbose: bool) -> Iterator[str]:
+    """What to say of a notice; nothing of one that only keeps the books."""
+    if wanted and not _is_of(getattr(notice, "vertex", ""), wanted):
+        return
+    line = _sentence(notice)
+    if line:
+        yield line
+    if verbose and isinstance(notice, told.VertexFailed) and notice.detail:
+        yield from notice.detail.rstrip().splitlines()
+
+
+def _sentence(notice: Notice) -> str:
+    return _of_vertices(notice) or _of_the_job(notice)
+
+
+def _of_vertices(notice: Notice) -> str:
+    match notice:
+        case told.VertexStarted(host=host, vertex=vertex, epoch=epoch, inputs=inputs):
+            at = ", ".join(map(str, inputs))
+            return f"{vertex} runs on {host} as instance {epoch}, reading from {at}"
+        case told.CheckpointTaken(vertex=vertex, inputs=inputs, size_bytes=size):
+            at = ", ".join(map(str, inputs))
+            return f"{vertex} has a checkpoint at {at} ({size:,} bytes)"
+        case told.VertexFinished(vertex=vertex):
+            return f"{vertex} has finished"
+        case told.VertexFailed(vertex=vertex, family=family, message=message):
+            return f"{vertex} failed ({family}): {message}"
+        case told.ItemsLost(vertex=vertex, stream=stream, seq=seq):
+            return f"{vertex} needs item {seq} of {stream}, which is nowhere: it is computed again"
+        case own.StragglerFound(vertex=vertex):
+            return f"{vertex} is behind its siblings and gets a twin"
+        case own.RestartDue(vertex=vertex):
+            return f"{vertex} is started again"
+        case _:
+            return ""
+
+
+def _of_the_job(notice: Notice) -> str:
+    match notice:
+        case own.JobStarted(hosts=hosts):
+            return f"the job begins with {hosts} host{'s' if hosts > 1 else ''}"
+        case own.JobResumed(hosts=hosts):
+            return f"a new job manager goes on with {hosts} host{'s' if hosts > 1 else ''}"
+        case told.HostReady(host=host, pid=pid, machine=machine):
+            return f"host {host} is there: process {pid} on {machine}"
+        case own.HostLost(host=host, reason=reason):
+            return f"host {host} is lost: {reason}"
+        case own.CancelRequested():
+            return "somebody cancels the job"
+        case own.StopRequested():
+            return "the job is to stop with its state kept"
+        case own.FinishRequested():
+            return "the sources are to end"
+        case own.DrainRequested(host=host):
+            return f"host {host} is to be empty"
+        case own.OutputDamaged(stream=stream, seq=seq, reason=reason):
+            return f"output {stream} is damaged from item {seq} on: {reason}"
+        case own.OutputRestored():
+            return "the output is whole again"
+        case _:
+            return ""

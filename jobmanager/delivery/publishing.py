@@ -1,0 +1,134 @@
+"""Publishes a complete answer into a folder at once: a folder that is replaced, or new ones.
+
+The files are written beside the folder, under a hidden name that is the job's, and made durable.
+Then the two folders change places in one act, so that whoever opens the folder sees all of the old
+rows or all of the new ones; where the system has no such act, the old one is moved away first, and
+for a moment there is no folder. The job's id in ``_PUBLISHED`` says that it was done: after a
+failure it is done again, or not. Folders are local, as a store of objects replaces no folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from jobmanager.delivery.answer import Answer
+from jobmanager.errors import CannotPublishError
+from rstream.store.local_files import sync_folder
+from rvertex.sources.formats.rstream import CLAIM
+
+if TYPE_CHECKING:
+    from planner.logical.query import Publishing
+    from planner.physical.plan import PhysicalPlan
+
+MARK = "_PUBLISHED"
+_PARTITIONS_MAX = 10_000
+_ROWS_PER_FILE = 1 << 22
+_AT_FDCWD, _EXCHANGE = -100, 2
+
+
+def check_publishing(plan: PhysicalPlan, job_id: str) -> None:
+    """The folder may be written when the job has finished.
+
+    Raises:
+        CannotPublishError: it holds something else, or is not to be replaced.
+    """
+    publishing = plan.publishing
+    if publishing is None or _is_published(publishing.path, job_id):
+        return
+    path = publishing.path
+    if os.path.isdir(path) and os.listdir(path):
+        if publishing.mode == "error":
+            raise CannotPublishError(path, 'it is there already; mode="overwrite" replaces it')
+        _check_table(path)
+    elif os.path.exists(path) and not os.path.isdir(path):
+        raise CannotPublishError(path, "it is a file")
+
+
+def publish(plan: PhysicalPlan, job_id: str) -> None:
+    """Publish the complete answer of a plan, unless that was done.
+
+    Raises:
+        CannotPublishError: the folder is not what it was, or the disk fails.
+    """
+    publishing = plan.publishing
+    if publishing is None or _is_published(publishing.path, job_id):
+        return
+    check_publishing(plan, job_id)
+    path = publishing.path
+    try:
+        draft = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{job_id}"
+        shutil.rmtree(draft, ignore_errors=True)
+        _write(plan, publishing, draft, job_id)
+        if os.path.isdir(path):
+            _exchange(draft, path)
+        else:
+            os.replace(draft, path)
+        sync_folder(os.path.dirname(path))
+        shutil.rmtree(draft, ignore_errors=True)
+    except (OSError, pa.ArrowException) as error:
+        raise CannotPublishError(path, str(error)) from error
+
+
+def _write(plan: PhysicalPlan, publishing: Publishing, draft: str, job_id: str) -> None:
+    os.makedirs(draft)
+    answer = Answer(plan)
+    ds.write_dataset(
+        answer.batches(),
+        draft,
+        schema=answer.schema,
+        format="parquet",
+        partitioning=list(publishing.partition_by) or None,
+        partitioning_flavor="hive" if publishing.partition_by else None,
+        basename_template="part-{i}.parquet",
+        max_partitions=_PARTITIONS_MAX,
+        max_rows_per_file=_ROWS_PER_FILE,
+        use_threads=False,  # the order of a partition's rows stays
+        existing_data_behavior="overwrite_or_ignore",
+    )
+    with open(f"{draft}/{MARK}", "w") as file:
+        json.dump({"id": job_id}, file)
+    for folder, _, names in os.walk(draft):
+        for name in names:
+            with open(f"{folder}/{name}", "rb") as file_:
+                os.fsync(file_.fileno())
+        sync_folder(folder)
+
+
+def _exchange(draft: str, path: str) -> None:
+    """Let two folders change places."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    change = getattr(libc, "renameat2", None)
+    given = (_AT_FDCWD, os.fsencode(draft), _AT_FDCWD, os.fsencode(path), _EXCHANGE)
+    if change is not None and change(*given) == 0:
+        return
+    former = f"{draft}.former"
+    shutil.rmtree(former, ignore_errors=True)
+    os.rename(path, former)
+    os.rename(draft, path)
+    shutil.rmtree(former, ignore_errors=True)
+
+
+def _is_published(path: str, job_id: str) -> bool:
+    try:
+        with open(f"{path}/{MARK}") as file:
+            return json.load(file).get("id") == job_id  # type: ignore[no-any-return]
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _check_table(path: str) -> None:
+    """Nothing but Parquet files is deleted."""
+    if os.path.exists(f"{path}/{CLAIM}"):
+        raise CannotPublishError(path, "it is the output of a job, which would be damaged")
+    for folder, _, names in os.walk(path):
+        for name in names:
+            if not name.startswith(("_", ".")) and not name.endswith(".parquet"):
+                found = os.path.relpath(f"{folder}/{name}", path)
+                raise CannotPublishError(path, f"it holds {found}, which is no Parquet file")

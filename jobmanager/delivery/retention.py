@@ -1,0 +1,184 @@
+"""Retention of what a job puts out: its answer, late rows and dead letters.
+
+Theory of operation. A thread looks now and then at the listings of these streams. From when it saw
+how far each was durable follows what is older than the retention. Of that may go what every
+delivery has delivered, and every open subscription has read. The job manager tells the writers,
+which delete whole segments and keep the digest of what is gone (:mod:`rstream.log.retention`). What
+was seen when is kept in ``retention.json``; without it streams count as new.
+
+Invariants: (1) nothing goes that a delivery of the query needs, or one of another process that has
+told its position lately; (2) nor what is younger than the retention, by the wall clock; (3) all
+that is told or written here states a fact that stays true: it does no harm if a job manager does it
+that was replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.config import KEEP_ALL
+from jobmanager.delivery.ages import Ages
+from jobmanager.delivery.positions import told_positions
+from jobmanager.storage.documents import (
+    BrokenDocumentError,
+    json_document,
+    read_json_document,
+)
+from rstream.clock import SystemClock
+from rstream.errors import OperatingError, StreamEngineError
+from rstream.log.durable import DurableLog
+from rstream.store.blobs import open_store, unsynced
+from rvertex.messages import Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jobmanager.config import JobConfig
+    from planner.physical.plan import PhysicalPlan
+    from rstream.clock import Clock
+    from rstream.store.protocol import BlobStore
+
+_log = logging.getLogger(__name__)
+AGES = "retention.json"
+OUTPUT = "output"
+_JOIN_WAIT_S = 10.0
+
+
+@dataclass
+class _Kept:
+    """One stream and what of it is kept."""
+
+    stream: str
+    uri: str
+    #: "output", or the name of a side output.
+    name: str
+    partition: int
+    retention_us: int
+    ages: Ages
+    log: DurableLog | None = None
+    #: What writers were told.
+    mark: int = 0
+
+
+class OutputRetention:
+    """Started once; it does nothing unless something is to go."""
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        store: BlobStore,
+        config: JobConfig,
+        *,
+        needed: Callable[[], Mapping[int, int]],
+        tell: Callable[[tuple[Mark, ...]], None],
+        clock: Clock | None = None,
+    ) -> None:
+        """``store``: that of the job's root.
+
+        ``needed``: by partition of the answer the least seq that this process still needs, for
+        those where it needs any. ``tell``: takes marks below which streams may be collected.
+        """
+        self._store, self._config = store, config
+        self._needed, self._tell = needed, tell
+        self._clock = clock or SystemClock()
+        self._streams = [
+            _Kept(stream, uri, OUTPUT, k, config.retention_us, Ages())
+            for k, (stream, uri) in enumerate(plan.sink_streams())
+        ]
+        for name, pairs in plan.side_streams().items():
+            self._streams += [
+                _Kept(stream, uri, name, k, config.side_retention_us, Ages())
+                for k, (stream, uri) in enumerate(pairs)
+            ]
+        self._streams = [kept for kept in self._streams if kept.retention_us != KEEP_ALL]
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Look now and then, until :meth:`stop`."""
+        if self._streams:
+            self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_WAIT_S)
+
+    def look(self) -> None:
+        """See what may go, and have it collected.
+
+        Raises:
+            StreamEngineError: a store failed; the next look goes on.
+        """
+        now_us = self._clock.now_us()
+        has_news = False
+        for kept in self._streams:
+            if kept.log is None:
+                kept.log = DurableLog(open_store(kept.uri), kept.stream)
+            else:
+                kept.log.refresh()
+            has_news = kept.ages.note(now_us, kept.log.end(), kept.retention_us) or has_news
+        if has_news:
+            points = {kept.stream: kept.ages.points for kept in self._streams}
+            unsynced(self._store).put(AGES, json_document({"points": points}))
+        for kept, mark in zip(self._streams, self._marks(now_us), strict=True):
+            kept.mark = max(kept.mark, mark)
+        marks = tuple(Mark(kept.stream, kept.mark) for kept in self._streams if kept.mark)
+        if marks:
+            self._tell(marks)  # again and again: an instance may be new
+
+    def rows(self) -> list[dict[str, Any]]:
+        """For statuses: from where on each stream is kept; JSON types."""
+        return [
+            {
+                "output": kept.name,
+                "partition": kept.partition,
+                "kept_from_seq": 0 if kept.log is None else kept.log.mark,
+                "kept_from_us": None if kept.log is None else kept.ages.since_us(kept.log.mark),
+            }
+            for kept in self._streams
+        ]
+
+    def _run(self) -> None:
+        is_remembered = False
+        while not self._over.wait(self._config.retention_look_s):  # until stopped
+            try:
+                if not is_remembered:
+                    self._remember()
+                    is_remembered = True
+                self.look()
+            except OperatingError as error:
+                _log.info("retention waits: %s", error)
+            except StreamEngineError as error:
+                _log.warning("retention: %s", error)
+
+    def _remember(self) -> None:
+        """Take up what a predecessor has seen."""
+        try:
+            points = read_json_document(self._store.get(AGES))["points"]
+        except (FileNotFoundError, BrokenDocumentError, KeyError):
+            return
+        for kept in self._streams:
+            kept.ages.points = [(at, seq) for at, seq in points.get(kept.stream, ())]
+
+    def _marks(self, now_us: int) -> list[int]:
+        """Below these seqs nothing of each stream is needed."""
+        since_us = now_us - int(self._config.reader_wait_s * 1e6)
+        told = told_positions(self._store, since_us)
+        here = self._needed()
+        marks = []
+        for kept in self._streams:
+            mark = kept.ages.mark(now_us - kept.retention_us)
+            if kept.retention_us == 0 and kept.log is not None:
+                mark = kept.log.end()
+            if kept.name == OUTPUT:
+                needed = [m[kept.partition] for m in (told, here) if kept.partition in m]
+                # The last item that was delivered is read again: it may be the end.
+                mark = min([mark, *(max(seq - 1, 0) for seq in needed)])
+            marks.append(mark)
+        return marks

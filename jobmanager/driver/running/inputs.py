@@ -1,0 +1,71 @@
+"""Keeps the tables that a query was given: a job needs them as long as it may be resumed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.logical.nodes import LogicalNode, Source
+from planner.logical.traversal import topological, transform
+from rvertex.sources.files import list_files
+from rvertex.sources.versions import local_path
+
+if TYPE_CHECKING:
+    from jobmanager.storage.root import JobRoot
+    from planner import Query
+    from planner.logical.traversal import Shared
+
+#: The folder of a root in which they lie.
+INPUTS = "inputs"
+
+
+def with_inputs_in(query: Query, root: JobRoot) -> Query:
+    """The query reading copies below ``root`` of the tables that it was given in memory.
+
+    Raises:
+        SourceNotFoundError: the process that made the query has ended, or its files were deleted.
+    """
+    if not any(_is_given(node) for node in topological(query.plan)):
+        return query
+
+    def kept(node: LogicalNode, shared: Shared) -> LogicalNode:
+        del shared
+        if not isinstance(node, Source) or not _is_given(node):
+            return node
+        return replace(node, spec=replace(node.spec, path=_copied(node.spec.path, root)))
+
+    return replace(query, plan=transform(query.plan, kept))  # type: ignore[arg-type]
+
+
+def _is_given(node: LogicalNode) -> bool:
+    return isinstance(node, Source) and node.spec.given == "copy"
+
+
+def _copied(path: str, root: JobRoot) -> str:
+    """The place of the copy of a file or a folder."""
+    name = os.path.basename(path)
+    place = f"{root.uri.rstrip('/')}/{INPUTS}/{name}"
+    for file in list_files("parquet", path):
+        below = os.path.relpath(file, path) if file != path else ""
+        _copy(file, f"{INPUTS}/{name}/{below}".rstrip("/"), root)
+    return local_path(place) or place
+
+
+def _copy(file: str, name: str, root: JobRoot) -> None:
+    """A link where that is one, else a copy."""
+    folder = local_path(root.uri)
+    if folder is None:
+        with open(file, "rb") as source:
+            root.store.put(name, source.read())
+        return
+    target = f"{folder}/{name}"
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.exists(target):
+        return
+    try:
+        os.link(file, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(file, f"{target}.tmp")
+        os.replace(f"{target}.tmp", target)

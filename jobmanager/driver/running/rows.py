@@ -1,0 +1,109 @@
+"""The first rows of a stream: :func:`head` gives them as a table, :func:`show` prints them."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from jobmanager.driver.running.run import run
+from planner import Stream
+from planner.logical.table_form import DEFAULT, table_form
+from rstream.errors import UsageError
+from rstream.format.table import TIME_TYPE
+from rstream.items.batch import EVENT, VE, VS, event_schema, int64_column, kinds
+from rstream.types import MIN_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobmanager.driver.engine import ExecutorName
+    from jobmanager.driver.subscription import Subscription
+
+ROWS = 10
+ROWS_MAX = 100_000
+CELL_CHARACTERS_MAX = 40
+#: What stands for a time after the last day of the calendar: the event has no end.
+NO_END = "-"
+_CALENDAR_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+
+
+def head(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") -> pa.Table:
+    """The first events of a stream, in order of time, with times as timestamps.
+
+    The job that computes them is cancelled as soon as it has given so many, so a stream that does
+    not end can be looked at. It runs with one vertex a stage.
+    """
+    if not isinstance(stream, Stream):
+        raise UsageError(f"head() takes a Stream, not a {type(stream).__name__}")
+    if not 1 <= rows <= ROWS_MAX:
+        raise UsageError(f"head(rows={rows}): it is between 1 and {ROWS_MAX:,}")
+    query = stream.to_parquet(technical_columns=True)
+    with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:
+        root = f"{folder}/head"
+        job = run(query, root=root, executor=executor, parallelism=1, fsync=False)
+        try:
+            with job.subscribe(progress=True) as found:
+                events = _first(found, rows, len(job.plan.sink_streams()), stream.schema)
+        finally:
+            job.cancel()
+            job.wait()
+    form = table_form(stream.plan, DEFAULT, DEFAULT)
+    times = [events.column(name).cast(TIME_TYPE) for name in (VS, VE)]
+    names = [form.start, form.end or "end", *stream.schema.names]
+    return pa.table([*times, *events.columns[2:]], names=names)
+
+
+def show(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") -> None:
+    """Print the first events of a stream; see :func:`head`."""
+    found = head(stream, rows, executor=executor)
+    cells = [[_cell(value) for value in column] for column in map(_values, found.columns)]
+    widths = [max(map(len, [n, *c])) for n, c in zip(found.column_names, cells, strict=True)]
+    for line in (found.column_names, *zip(*cells, strict=True)):
+        print("  ".join(f"{text:<{w}}" for text, w in zip(line, widths, strict=True)).rstrip())
+
+
+def _first(found: Subscription, rows: int, partitions: int, payload: pa.Schema) -> pa.RecordBatch:
+    """The first events of all partitions by time: those that no later one can precede."""
+    kept: list[list[pa.RecordBatch]] = [[] for _ in range(partitions)]
+    reached = np.full(partitions, MIN_TIME, np.int64)
+    schema = event_schema(payload)
+    for batch in found:  # ends with the job, or when there are enough
+        k = batch.column("partition")[0].as_py()
+        reached[k] = int64_column(batch, VS)[-1]
+        events = batch.filter(pa.array(kinds(batch) == EVENT))
+        kept[k].append(events.select(schema.names))
+        if sum(_below(some, int(reached.min())) for some in kept) >= rows:
+            break
+    tables = [pa.Table.from_batches(some, schema=schema) for some in kept]
+    events = pa.concat_tables(tables).combine_chunks()
+    order = np.argsort(events.column(VS).to_numpy(), kind="stable")[:rows]
+    first = events.take(pa.array(order)).combine_chunks().to_batches()
+    return first[0] if first else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _below(some: Sequence[pa.RecordBatch], time: int) -> int:
+    """How many events start before ``time``."""
+    return sum(int((int64_column(batch, VS) < time).sum()) for batch in some)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Values of Python; times that its calendar lacks as :data:`NO_END`."""
+    if not pa.types.is_timestamp(column.type):
+        return [value.as_py() for value in column]
+    us = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    least, greatest = _CALENDAR_US
+    return [
+        NO_END if t is not None and not least <= t <= greatest else time.as_py()
+        for t, time in zip(us.to_pylist(), column, strict=True)
+    ]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "null"
+    text = str(value).removesuffix("+00:00")
+    whole = text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"
+    return whole.replace("\n", "\\n")

@@ -1,0 +1,307 @@
+"""Running queries: :func:`run` begins a job, :func:`resume` goes on with one.
+
+This is the composition root: the only place where a plan, an executor, a root and a driver meet.
+A job that is *continued* works up the files that are there and stops with its state kept; run
+again, it goes on with those that came since (:mod:`jobmanager.driver.running.days`).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Unpack
+
+from jobmanager.config import JobConfig
+from jobmanager.delivery.publishing import publish
+from jobmanager.driver.driver import Driver
+from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_for_job
+from jobmanager.driver.job import Job, StatusCallback
+from jobmanager.driver.job_deliveries import JobDeliveries
+from jobmanager.driver.notes import FINISHED, Notes, warn_of
+from jobmanager.driver.running import days
+from jobmanager.driver.running.inputs import with_inputs_in
+from jobmanager.errors import OutputTakenError
+from jobmanager.manager.manager import JobManager
+from jobmanager.options import (
+    RunOptions,
+    applied,
+    configured,
+    for_plan,
+    merged,
+    planned,
+    recorded,
+)
+from jobmanager.state.topology import Topology
+from jobmanager.storage.output_check import OutputCheck
+from jobmanager.storage.output_claim import claim_output, is_complete
+from jobmanager.storage.ownership import owned
+from jobmanager.storage.places import plan_at_absolute_paths, unplaced
+from jobmanager.storage.query_file import changed_note
+from jobmanager.storage.root import JobRoot, display_uri
+from planner import Query, Stream
+from planner.logical.growing_files import with_growing_files
+from planner.physical.lower import lower
+from rstream.clock import SystemClock
+from rstream.errors import StreamEngineError, UsageError
+
+if TYPE_CHECKING:
+    from jobmanager.storage.query_file import QueryFile
+    from planner.cost.options import Parallelism
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.host.executor import Executor
+
+DEFAULT_JOBS_FOLDER = "streamscope-jobs"
+
+
+def run(
+    query: Query | Stream | None = None,
+    *,
+    root: str | None = None,
+    executor: ExecutorName | None = None,
+    master: str | None = None,
+    parallelism: Parallelism | None = None,
+    hosts: int | None = None,
+    paced: float | None = None,
+    config: JobConfig | None = None,
+    on_status: StatusCallback | None = None,
+    query_file: QueryFile | None = None,
+    continue_: bool = False,
+    finish: bool = False,
+    **options: Unpack[RunOptions],
+) -> Job:
+    """Start a job and return at once.
+
+    ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new
+    one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage;
+    "auto": per stage what the cost model recommends, which follows from the data alone. ``master``:
+    without it, that of the active SparkContext, of spark-submit, or of Spark's configuration.
+    ``paced``: replay the sources this many times faster than real time. ``options``: how it
+    recovers, checks and remembers (:class:`jobmanager.options.RunOptions`). ``query_file``: where
+    the query was read from; ``resume`` says if the file has changed since.
+
+    ``continue_=True``: day by day. The job works up the files that are there and stops with its
+    state kept: windows that are open stay open. Run again on the same ``root``, it takes the files
+    that came since; then ``query`` may be left out. What all days give together is what one run
+    over all files gives. ``finish=True`` on the last day ends the sources, so that windows close.
+
+    Raises:
+        UsageError: what is wrong with the query, the root or the output, before anything runs.
+    """
+    given = None if query is None else _query_of(query)
+    if days.is_begun(root, continue_=continue_, finish=finish, has_query=given is not None):
+        assert root is not None
+        day = days.Day(given, finish)
+        return _go_on(JobRoot(root), executor, master, hosts, config, on_status, options, day=day)
+    if given is None:
+        raise UsageError("run() needs a query; only continue_=True goes on without")
+    query = with_growing_files(given) if continue_ else given
+    config = applied(configured(config or JobConfig(), parallelism, hosts, paced), options)
+    config = config.until_end("finish" if finish else "stop") if continue_ else config
+    job_root = JobRoot(root or f"{DEFAULT_JOBS_FOLDER}/{_fresh_name()}")
+    kept = None if query_file is None else query_file.to_json()
+    settings = {"query_file": kept, days.SETTING: continue_}
+    return _begin(
+        query, job_root, executor or "spark", master, config, on_status, options, settings
+    )
+
+
+def resume(
+    root: str,
+    *,
+    executor: ExecutorName | None = None,
+    master: str | None = None,
+    hosts: int | None = None,
+    config: JobConfig | None = None,
+    on_status: StatusCallback | None = None,
+    trust: bool = False,
+    accept_changed_inputs: bool = False,
+    **options: Unpack[RunOptions],
+) -> Job:
+    """Go on with a job that was stopped, cancelled, failed, or lost its job manager.
+
+    A job that has finished stays as it is; nothing is started for it. It goes on with the query as
+    it was when it began, and with the input files of its plan: one that has changed since is
+    refused, unless you ``accept_changed_inputs``, as you have only mended rows that it could not
+    read. ``trust``: run the code in the root though others may have written there.
+
+    Raises:
+        NoJobError: the root holds no job.
+        UntrustedRootError: others may have written there.
+        BrokenFileError: a file that is needed is gone or broken.
+        JobFormatError: it holds one of another version.
+        JobRunningError: a live job manager works on it.
+    """
+    return _go_on(
+        JobRoot(root, trust=trust),
+        executor,
+        master,
+        hosts,
+        config,
+        on_status,
+        options,
+        accept_changed_inputs=accept_changed_inputs,
+    )
+
+
+def _begin(
+    query: Query,
+    job_root: JobRoot,
+    executor: ExecutorName,
+    master: str | None,
+    config: JobConfig,
+    on_status: StatusCallback | None,
+    options: RunOptions,
+    settings: dict[str, Any],
+) -> Job:
+    """A new job."""
+    check_executor(executor, job_root.uri)
+    clock, job_id = SystemClock(), uuid.uuid4().hex
+    created_s, now_us = clock.monotonic_s(), clock.now_us()
+    if not config.host.fsync:
+        job_root.without_fsync()
+    job_root.check_free(now_us)
+    query = with_inputs_in(query, job_root)
+    plan = _lowered(query, job_root, config)
+    plan = planned(plan, options, is_new=True)
+    config = for_plan(config, options, plan)
+    try:
+        runner = open_for_job(plan, executor, master, config, job_id)
+    except OutputTakenError:
+        job_root.check_free(now_us)  # it may be another run of this root that was faster
+        raise
+    settings = {
+        "job": job_root.name,
+        "id": job_id,
+        "created_us": now_us,
+        "parallelism": config.parallelism,
+        "executor": executor,
+        "master": master_of(runner, master),
+        "paced": config.host.pace or None,
+        "options": recorded(options),
+        "output": unplaced(plan.output, plan.root),
+        "plan": plan.plan_hash,
+        **settings,
+    }
+    with owned(job_root):
+        job_root.create(query, settings, now_us=now_us)
+        job = Job(
+            job_root, plan, on_status, job_id=job_id, created_s=created_s, notes=Notes(plan.notes)
+        )
+        return _launch(job, runner, config, job_id, resumed=False)
+
+
+def _go_on(
+    job_root: JobRoot,
+    executor: ExecutorName | None,
+    master: str | None,
+    hosts: int | None,
+    config: JobConfig | None,
+    on_status: StatusCallback | None,
+    options: RunOptions,
+    *,
+    accept_changed_inputs: bool = False,
+    day: days.Day | None = None,
+) -> Job:
+    """``resume``, or the next day of a job that is continued."""
+    job_root.check_trusted()
+    settings = job_root.readable_settings()
+    config = configured(config or JobConfig(), settings["parallelism"], hosts, settings["paced"])
+    options = merged(settings.get("options", {}), options)
+    config = days.configured_for(applied(config, options), settings, day)
+    if not config.host.fsync:
+        job_root.without_fsync()
+    check_executor(executor or settings["executor"], job_root.uri)
+    file_note = changed_note(settings.get("query_file"))
+    finished = _finished(job_root, file_note)
+    days.check_continued(settings, job_root, day, is_over=finished is not None)
+    if finished is not None:
+        return finished
+    created_s, job_id = SystemClock().monotonic_s(), settings["id"]
+    with owned(job_root):
+        for request in job_root.requests():
+            job_root.forget_request(request)
+        try:
+            plan = job_root.read_plan()
+            has_started = plan is not None
+            notes: tuple[str, ...] = ()
+            if plan is None:
+                plan = _lowered(job_root.read_query(), job_root, config)
+            else:
+                plan, notes = job_root.with_inputs(plan, accepts_changes=accept_changed_inputs)
+            if day is not None and day.query is not None:
+                today = _lowered(with_growing_files(day.query), job_root, config)
+                days.check_query(job_root, plan, today)
+                file_note = ""  # whatever has changed in the file, it means the same
+            if accept_changed_inputs:
+                plan = days.accepting_changes(plan)
+            plan = planned(plan, options, is_new=not has_started)
+            config = for_plan(config, options, plan)
+            name, old = executor or settings["executor"], settings["master"]
+            runner = open_for_job(plan, name, master, config, job_id, old, has_claimed=has_started)
+        except StreamEngineError as error:
+            job_root.record_failure(str(error), SystemClock().now_us())
+            raise
+        told = Notes((*plan.notes, *notes), file_note)
+        job = Job(job_root, plan, on_status, job_id=job_id, created_s=created_s, notes=told)
+        return _launch(job, runner, config, job_id, resumed=has_started)
+
+
+def _query_of(given: Query | Stream) -> Query:
+    query = given.to_parquet() if isinstance(given, Stream) else given
+    if not isinstance(query, Query):
+        raise UsageError(f"run() takes a Query or a Stream, not {given!r}")
+    return query
+
+
+def _lowered(query: Query, root: JobRoot, config: JobConfig) -> PhysicalPlan:
+    uri, is_paced = display_uri(root.uri), config.host.pace > 0
+    plan = lower(query, root=uri, parallelism=config.parallelism, is_paced=is_paced)
+    return plan_at_absolute_paths(plan)
+
+
+def _finished(root: JobRoot, file_note: str | None) -> Job | None:
+    """The job if it has finished, and its output is marked as complete and still is."""
+    status, plan = root.read_status(), root.read_plan()
+    if plan is None or status.get("state") != "finished" or not is_complete(plan.output):
+        return None
+    if not OutputCheck(plan).is_intact():
+        return None
+    notes = Notes((*plan.notes, FINISHED), file_note)
+    job_id = root.settings()["id"]
+    publish(plan, job_id)  # its process may have died before
+    return Job(root, plan, None, job_id=job_id, status=status, notes=notes)
+
+
+def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resumed: bool) -> Job:
+    try:
+        claim_output(
+            job.plan.output,
+            job.root,
+            job_id,
+            streams=[uri for _, uri in job.plan.sink_streams()],
+            columns=job.plan.schema,
+            has_claimed=resumed,
+        )
+        if not resumed:
+            job._root.write_plan(job.plan)  # from here on the root holds a job that has started
+        driver = Driver(
+            root=job._root,
+            manager=JobManager(Topology(job.plan.vertices), config, checks_output=True),
+            executor=runner,
+            config=config,
+            clock=SystemClock(),
+            on_status=job._take_status,
+            check_outputs=OutputCheck(job.plan),
+        )
+        deliveries = JobDeliveries(job.plan, job._root, job_id, driver, config)
+    except StreamEngineError as error:
+        job._root.record_failure(str(error), SystemClock().now_us())
+        raise
+    if job._on_status is None:
+        warn_of(job._notes["notes"])  # may raise, so nothing runs yet
+    job._start(driver, deliveries, resumed=resumed)
+    return job
+
+
+def _fresh_name() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"

@@ -1,0 +1,66 @@
+"""Rows that come again: the first of each, or each as a version of its key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.api import agg
+from planner.api import names as naming
+from planner.api.expressions import col, lit_or
+from planner.api.grouped.aggregation import aggregated, free_column
+from planner.api.joins import clip_nodes
+from planner.durations import positive_duration_us
+from planner.errors import InvalidPlanError
+from planner.expressions.nodes import Column
+from planner.logical.nodes import Distinct, Filter, Lifetime, LogicalNode, Project, identity_columns
+from planner.logical.windows import SnapshotWindow
+from rstream.types import INF_TIME
+from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.set_duration import SetDuration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from planner.api.expressions import ExprLike
+    from planner.durations import Duration
+
+
+def deduplicated(
+    below: LogicalNode, on: str | Sequence[str], within: Duration | None
+) -> LogicalNode:
+    """See :meth:`planner.api.grouped.steps.Versions.deduplicate`."""
+    names = _keys(below.schema, on, "deduplicate")
+    if within is None:
+        return Distinct(below, names, int(INF_TIME))
+    return Distinct(below, names, positive_duration_us(within, what="within"))
+
+
+def versions(below: LogicalNode, key: str | Sequence[str], deleted: ExprLike | None) -> LogicalNode:
+    """See :meth:`planner.api.grouped.steps.Versions.upserts`."""
+    keys = _keys(below.schema, key, "upserts")
+    kept = identity_columns(below.schema)
+    plan = below if below.is_point else Lifetime(below, SetDuration(1))
+    mark = free_column("is_deleted", below.schema.names)
+    asked = lit_or(False if deleted is None else deleted).fill_null(False)
+    node = naming.resolved_predicate(asked, below.schema)
+    plan = Project(plan, (*kept, (mark, node)))
+    others = [name for name in plan.schema.names if name not in keys]
+    last = {name: agg.last(name) for name in others}
+    # One version of a key and time; the columns of an aggregate have names of their own.
+    found = aggregated(plan, keys, SnapshotWindow(), last)
+    lasting = Lifetime(found, Extend(INF_TIME))
+    clipped = clip_nodes(lasting, lasting, keys)
+    alive = Filter(clipped, naming.resolved(~col(mark), clipped.schema))
+    return Project(alive, tuple((name, Column(name, node.type)) for name, node in kept))
+
+
+def _keys(schema: pa.Schema, on: str | Sequence[str], what: str) -> tuple[str, ...]:
+    names = [on] if isinstance(on, str) else list(on)
+    if not names:
+        raise InvalidPlanError(f"{what}() takes the columns of a key")
+    for name in names:
+        kind = naming.require(schema, name, what)
+        naming.require_groupable(name, Column(name, kind))
+    return tuple(dict.fromkeys(names))

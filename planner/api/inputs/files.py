@@ -1,0 +1,200 @@
+"""Streams that begin with files, with items of the query, or with what another job wrote."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from planner.api.inputs.tables import table_file, table_rows
+from planner.api.sources import (
+    TEXT,
+    Cti,
+    Event,
+    FileOptions,
+    Paths,
+    SchemaLike,
+    TimeColumn,
+    file_source,
+    items_source,
+    stream_source,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from planner.api.inputs.tables import TableFormat
+    from planner.durations import Duration
+    from planner.logical.nodes import Source
+    from rvertex.sources.spec import Idle, LatePolicy, OnBadRow
+
+
+class FileInputs:
+    """The sources of :class:`planner.Stream` that have an end, and folders that grow."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, plan: Source) -> None: ...
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: Paths,
+        *,
+        vs: TimeColumn,
+        ve: TimeColumn | Duration | None = None,
+        delay: Duration = "auto",
+        late: LatePolicy = "drop",
+        partitions: int | None = None,
+        schema: SchemaLike | None = None,
+        on_bad_row: OnBadRow = "fail",
+        follow: bool = False,
+        idle: Idle = "follow",
+        idle_after: Duration = "2s",
+        poll_every: Duration = "1s",
+    ) -> Self:
+        """Rows of a Parquet file or of a folder of such files.
+
+        ``path`` may be a pattern, such as ``"data/2026-*/*.parquet"``, and a list of all these.
+
+        ``vs`` is the column (or expression) of the event's start; ``ve`` that of its end (null: it
+        has none), a length such as ``"+1h"``, or None for point events. Rows may be in any order:
+        ``delay="auto"`` looks at all times once, when the job is planned, and no row is late. A
+        ``delay`` that is given says how far rows may be out of order; later ones are dropped
+        (:func:`jobmanager.read_late` has them), adjusted or an error as ``late`` says.
+        ``delay="p99"`` estimates it: as much as 99 % of the 16,384 rows before needed, anew every
+        1,024 rows of a partition; the first 1,024 wait for each other. ``schema`` overrides
+        column types.
+
+        A row is bad if it has no usable time, a value that is not of its column's type, or (CSV,
+        JSON) is no row at all. It is an error that names file, row, column and value
+        (``on_bad_row="fail"``), is counted and left out (``"skip"``), or is counted and kept with
+        these and the reason (``"dead_letter"``; :func:`jobmanager.read_dead_letters` has them).
+
+        ``follow=True``: the folder grows, and the job reads each file once, as it comes and is
+        complete; it looks every ``poll_every``. The ``delay`` must be given then. ``partitions``
+        read different files side by side. One that had no file for ``idle_after`` no longer holds
+        time back: it promises what the others have reached (``idle="follow"``), or the wall clock
+        less the delay (``"clock"``), or nothing (``"wait"``).
+        """
+        live = follow, idle, idle_after, poll_every
+        given = FileOptions(vs, ve, delay, late, partitions, schema, *live, on_bad_row)
+        return cls(file_source("parquet", path, given))
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: Paths,
+        *,
+        vs: TimeColumn,
+        ve: TimeColumn | Duration | None = None,
+        delay: Duration = "auto",
+        late: LatePolicy = "drop",
+        partitions: int | None = None,
+        schema: SchemaLike | None = None,
+        on_bad_row: OnBadRow = "fail",
+        delimiter: str = ",",
+        null_values: Sequence[str] = ("",),
+        follow: bool = False,
+        idle: Idle = "follow",
+        idle_after: Duration = "2s",
+        poll_every: Duration = "1s",
+    ) -> Self:
+        """Rows of CSV files with a header line; see :meth:`from_parquet`."""
+        live = follow, idle, idle_after, poll_every
+        csv = FileOptions(
+            vs, ve, delay, late, partitions, schema, *live, on_bad_row, delimiter, null_values
+        )
+        return cls(file_source("csv", path, csv))
+
+    @classmethod
+    def from_json(
+        cls,
+        path: Paths,
+        *,
+        vs: TimeColumn,
+        ve: TimeColumn | Duration | None = None,
+        delay: Duration = "auto",
+        late: LatePolicy = "drop",
+        partitions: int | None = None,
+        schema: SchemaLike | None = None,
+        on_bad_row: OnBadRow = "fail",
+        follow: bool = False,
+        idle: Idle = "follow",
+        idle_after: Duration = "2s",
+        poll_every: Duration = "1s",
+    ) -> Self:
+        """Objects of JSON-lines files; see :meth:`from_parquet`."""
+        live = follow, idle, idle_after, poll_every
+        given = FileOptions(vs, ve, delay, late, partitions, schema, *live, on_bad_row)
+        return cls(file_source("json", path, given))
+
+    @classmethod
+    def table(
+        cls,
+        data: object,
+        *,
+        format: TableFormat | None = None,
+        schema: SchemaLike | None = None,
+        on_bad_row: OnBadRow = "fail",
+        delimiter: str = ",",
+        null_values: Sequence[str] = ("",),
+    ) -> Self:
+        """Rows without times that are always alive, to join streams with.
+
+        ``data``: a Parquet, CSV or JSON-lines file, or a folder of them with ``format``; or a table
+        of Arrow or whatever gives one (pandas, Polars, DuckDB), which travels with the plan.
+        """
+        if isinstance(data, str | os.PathLike):
+            path = os.fspath(data)
+            given = FileOptions(
+                vs=None,
+                schema=schema,
+                on_bad_row=on_bad_row,
+                delimiter=delimiter,
+                null_values=null_values,
+            )
+            return cls(table_file(path, format, given))
+        return cls(table_rows(data, schema))
+
+    @classmethod
+    def from_text(cls, path: str, *, partitions: int | None = None) -> Self:
+        """Lines of text files in column ``line``; line n (over all files) starts at n us."""
+        return cls(file_source("text", str(path), replace(TEXT, partitions=partitions)))
+
+    @classmethod
+    def from_items(
+        cls, schema: SchemaLike, items: Iterable[Event | Cti], partitions: int = 1
+    ) -> Self:
+        """The given ``event(...)`` and ``cti(...)`` items, in this order."""
+        return cls(items_source(schema, items, partitions=partitions))
+
+    @classmethod
+    def from_rstream(
+        cls,
+        uri: str,
+        *,
+        vs: TimeColumn | None = None,
+        ve: TimeColumn | Duration | None = None,
+        delay: Duration = "auto",
+        late: LatePolicy = "drop",
+        follow: bool = False,
+        idle: Idle = "follow",
+        idle_after: Duration = "2s",
+    ) -> Self:
+        """What another job has written: each row with its exact lifetime, CTIs where they were.
+
+        ``uri`` is the folder of a finished job's answer, one vertex's part of it
+        (``.../part-0-*``), or the folder of a durable stream inside of a job. With ``follow=True``
+        that job may still run, and be killed and resumed: rows come as it has flushed them, and
+        end where its answer does.
+
+        Or the rows of a log that :class:`rstream.Appender` or ``jobmanager intake`` has taken, as
+        many as there are when the job is planned, or with ``follow=True`` as they come. Such a log
+        needs ``vs``; ``ve``, ``delay``, ``late``, ``idle`` and ``idle_after`` are as for
+        :meth:`from_parquet`. Its column ``received_at`` says when a row came.
+        """
+        given = FileOptions(vs, ve, delay, late, None, None, follow, idle, idle_after)
+        return cls(stream_source(str(uri), given))

@@ -1,0 +1,106 @@
+"""Tables: rows without times of their own, alive from the first day of the calendar on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from planner.api.expressions import lit
+from planner.api.sources import SchemaLike, file_source
+from planner.errors import InvalidPlanError, UnknownColumnError
+from planner.expressions.types import schema_of
+from planner.logical.nodes import Source
+from planner.logical.nodes.source import ALWAYS_US
+from rstream.items.batch import EVENT, RESERVED, item_schema
+from rstream.types import INF_TIME
+from rvertex.sources.spec import SourceSpec
+
+if TYPE_CHECKING:
+    from planner.api.sources import FileOptions
+
+TableFormat = Literal["parquet", "csv", "json"]
+#: So much a table that travels with the plan may take.
+TABLE_BYTES_MAX = 64 << 20
+_BY_SUFFIX: dict[str, TableFormat] = {
+    **dict.fromkeys((".parquet", ".parq", ".pq"), "parquet"),
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
+}
+_PACKED = (".gz", ".bz2", ".zst")
+
+
+def table_file(path: str, format: TableFormat | None, given: FileOptions) -> Source:
+    """A source node over files whose rows are always alive."""
+    if format is None:
+        suffixes = [s.lower() for s in PurePosixPath(path).suffixes]
+        suffixes = [s for s in suffixes if s not in _PACKED]
+        format = _BY_SUFFIX.get(suffixes[-1] if suffixes else "")
+    if format is None or format not in get_args(TableFormat):
+        raise InvalidPlanError(
+            f'table({path!r}): the name does not tell; give format="parquet", "csv" or "json"'
+        )
+    return file_source(format, path, always_alive(given))
+
+
+def always_alive(given: FileOptions) -> FileOptions:
+    """The options for rows that have no times."""
+    return replace(given, vs=lit(ALWAYS_US), ve=lit(int(INF_TIME)), delay="0s", late="error")
+
+
+def table_rows(data: object, schema: SchemaLike | None) -> Source:
+    """A source node over rows that the plan carries."""
+    try:
+        table = data if isinstance(data, pa.Table) else pa.table(data)
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise InvalidPlanError(
+            f"table() takes a path or a table of Arrow, pandas or Polars, not {data!r:.80}"
+        ) from error
+    if table.nbytes > TABLE_BYTES_MAX:
+        raise InvalidPlanError(
+            f"table(): {table.nbytes:,} bytes would travel with the plan, at most "
+            f"{TABLE_BYTES_MAX:,} may; write them to a Parquet file and give its path"
+        )
+    for field in schema_of(schema) if schema is not None else ():
+        at = table.schema.get_field_index(field.name)
+        if at < 0:
+            raise UnknownColumnError(field.name, tuple(table.schema.names), "schema= of table()")
+        try:
+            table = table.set_column(at, field, table.column(at).cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidPlanError(f"table(): column {field.name!r}: {error}") from None
+    taken = [name for name in table.schema.names if name in RESERVED]
+    if taken:
+        raise InvalidPlanError(f"table(): the column name {taken[0]!r} is taken")
+    table = table.unify_dictionaries().combine_chunks()
+    payload = pa.schema([pa.field(f.name, _plain(f.type)) for f in table.schema])
+    rows = table.num_rows
+    times = [np.full(rows, time, np.int64) for time in (ALWAYS_US, INF_TIME)]
+    columns = [
+        pa.array(np.full(rows, EVENT, np.int8)),
+        *map(pa.array, times),
+        *(_whole(c.cast(f.type), f.type) for c, f in zip(table.columns, payload, strict=True)),
+    ]
+    items = pa.RecordBatch.from_arrays(columns, schema=item_schema(payload))
+    spec = SourceSpec(
+        format="items", path="", schema=payload, columns=pa.schema([]), vs=None, items=items
+    )
+    return Source(spec, 1, "table")
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type as streams have it."""
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_timestamp(kind) and kind.unit == "s":
+        return pa.timestamp("us", kind.tz)
+    return kind
+
+
+def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks else pa.array([], kind)

@@ -1,0 +1,76 @@
+"""Queries that are run day by day: folders are read as logs of files, so that more may come.
+
+The rows of a folder are then those of its files in the order in which these were taken, of one
+partition, so what days give together is what one run gives that takes all files at once. Files
+that were taken have to stay as they are. State is recovered from checkpoints, unless the query says
+otherwise: what rebuilds it by replay would read the files of the day before again. Source: ADR 39.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.errors import InvalidPlanError
+from planner.logical.nodes import LogicalNode, Source
+from planner.logical.nodes.recover import recovery_choice
+from planner.logical.traversal import topological, transform
+from rvertex.sources.files import is_single_file
+from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY, POLL_EVERY_US
+from rvertex.sources.spec import LogSpec
+
+if TYPE_CHECKING:
+    from planner.logical.query import Query
+    from planner.logical.traversal import Shared
+    from rvertex.sources.spec import TakenFiles
+
+_FORMATS = ("parquet", "csv", "json", "text")
+
+
+def with_growing_files(query: Query) -> Query:
+    """The query with every folder as a log of files; single files, items and streams stay.
+
+    Raises:
+        InvalidPlanError: no source can grow, or one cannot be read file after file.
+        SourceNotFoundError: a path is not there.
+    """
+    plan = transform(query.plan, _grown)
+    if not any(isinstance(n, Source) and n.spec.log is not None for n in topological(plan)):
+        raise InvalidPlanError(
+            "no source of the query can grow, so there is nothing to continue with: read a folder, "
+            "to which files are added, instead of single files"
+        )
+    recovery = query.recovery or recovery_choice("checkpoint", None)
+    return replace(query, plan=plan, recovery=recovery)  # type: ignore[arg-type]
+
+
+def with_taken_files(source: Source, rule: TakenFiles) -> Source:
+    """The source with another rule for the files that it has read."""
+    log = source.spec.log
+    assert log is not None, source
+    return replace(source, spec=replace(source.spec, log=replace(log, taken_files=rule)))
+
+
+def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
+    del shared
+    if not isinstance(node, Source) or node.spec.format not in _FORMATS:
+        return node
+    spec = node.spec
+    if spec.log is not None:
+        return with_taken_files(node, "kept")
+    if spec.given != "no" or is_single_file(spec.format, spec.path):
+        return node
+    shown = spec.shown or spec.path
+    if spec.format == "text":
+        raise InvalidPlanError(
+            f"{shown}: lines of text have no time but their number, which more files would change; "
+            "read CSV, JSON or Parquet to go on day by day"
+        )
+    if spec.delay_origin == "auto":
+        raise InvalidPlanError(
+            f'{shown}: delay="auto" looks at all files, and those of tomorrow cannot be looked at; '
+            'say how far rows may be out of order, such as delay="10m"'
+        )
+    options = (*spec.options, (PARTITIONS, 1), (POLL_EVERY, POLL_EVERY_US))
+    log = LogSpec(idle="wait", taken_files="kept")
+    return replace(node, spec=replace(spec, options=options, log=log), partitions=1)

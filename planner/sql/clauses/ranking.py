@@ -1,0 +1,220 @@
+"""ROW_NUMBER, RANK and DENSE_RANK: the first rows of a key, as Flink's Top-N writes them.
+
+``SELECT ... FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC) AS n FROM t) WHERE
+n <= 3``, or ``QUALIFY n <= 3`` in one SELECT. A condition of either kind is what bounds the rows
+that are kept; without one the statement is refused, as numbers of all rows change with each row.
+With ``window_start`` and ``window_end`` among the keys it is the first of each window; otherwise
+the first of all that are alive, where a point counts from its start on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.api.agg import Ordering
+from planner.api.expressions import col
+from planner.logical.windows import snapshot
+from planner.sql.clauses.joins import and_parts, filtered
+from planner.sql.clauses.window_tables import BOUNDS
+from planner.sql.expressions.scalars import Expressions
+from planner.sql.expressions.scope import Scope, free_name, with_key_columns
+from planner.sql.reading.literals import plain_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.api.stream import Stream
+    from planner.sql.clauses.items import Item
+    from planner.sql.expressions.names import Names
+
+_KINDS: dict[type[exp.Expr], str] = {
+    exp.RowNumber: "row_number",
+    exp.Rank: "rank",
+    exp.DenseRank: "dense_rank",
+}
+_BOUND = (
+    "the number of rows needs a bound: WHERE {0} <= 10 around it, or QUALIFY {0} <= 10 beside it"
+)
+
+
+def is_ranking(node: exp.Expr) -> bool:
+    """Whether it is the number of a row by some order."""
+    return isinstance(node, exp.Window) and type(node.this) in _KINDS
+
+
+def bounds_in(conditions: Sequence[exp.Expr]) -> dict[str, int]:
+    """Column -> the greatest whole number that the conditions let it have."""
+    found: dict[str, int] = {}
+    for part in conditions:
+        bound = _bound(part)
+        if bound is not None:
+            name, rows = bound
+            found[name] = min(rows, found.get(name, rows))
+    return found
+
+
+def _bound(node: exp.Expr) -> tuple[str, int] | None:
+    a, b = node.args.get("this"), node.args.get("expression")
+    flipped: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE}
+    kind = type(node)
+    if isinstance(node, exp.Between):
+        kind, b = exp.LTE, node.args["high"]
+    elif isinstance(a, exp.Literal):
+        a, b, kind = b, a, flipped.get(kind, exp.EQ if kind is exp.EQ else exp.NEQ)
+    if kind not in (exp.LT, exp.LTE, exp.EQ) or not isinstance(b, exp.Literal) or b.is_string:
+        return None
+    if not isinstance(a, exp.Column | exp.Window) or not b.name.isdigit():
+        return None
+    name = a.name if isinstance(a, exp.Column) else a.sql()
+    return name, int(b.name) - (kind is exp.LT)
+
+
+def ranked(
+    node: exp.Select, items: list[Item], scope: Scope, names: Names, bounds: Mapping[str, int]
+) -> tuple[list[Item], Scope]:
+    """The first rows, with a column for their number; ``bounds`` are those of what is around."""
+    qualify = node.args.get("qualify")
+    asked = [item.node for item in items if is_ranking(item.node)]
+    if qualify is not None:
+        asked += [found for found in qualify.find_all(exp.Window) if is_ranking(found)]
+    if not asked:
+        if qualify is not None:
+            raise names.text.error(qualify, "QUALIFY is a condition on ROW_NUMBER() OVER (...)")
+        return items, scope
+    first = asked[0]
+    for other in asked[1:]:
+        if other != first:
+            raise names.text.error(other, "one SELECT numbers its rows in one way")
+    called = next((item.name for item in items if item.node == first), "")
+    known = {**bounds, **(bounds_in(and_parts(qualify.this)) if qualify is not None else {})}
+    rows = known.get(called, known.get(first.sql()))
+    if rows is None:
+        raise names.text.error(first, _BOUND.format(called or "it"))
+    number, scope = _top(first, max(rows, 1), scope, names)
+
+    def numbered(at: exp.Expr) -> exp.Expr:
+        return column_at(number, names.text.place(at))
+
+    made = [
+        replace(item, node=numbered(item.node)) if is_ranking(item.node) else item for item in items
+    ]
+    if qualify is not None:
+        whole = exp.Paren(this=qualify.this.copy())
+        for part in list(whole.find_all(exp.Window, exp.Column)):
+            if part == first or (isinstance(part, exp.Column) and part.name == called):
+                part.replace(numbered(part))
+        scope = filtered(whole.this, scope, names)
+    return made, scope
+
+
+def column_at(name: str, place: tuple[int, int]) -> exp.Expr:
+    """A column that stands for what is written at ``place``."""
+    made = exp.column(exp.to_identifier(name, quoted=True))
+    for part in made.walk():
+        part.meta.update({"start": place[0], "end": place[1] - 1})
+    return made
+
+
+def _top(node: exp.Expr, rows: int, scope: Scope, names: Names) -> tuple[str, Scope]:
+    """The first rows by a window function, and the column of their numbers."""
+    text = names.text
+    order = node.args.get("order")
+    if order is None:
+        raise text.error(node, "OVER needs ORDER BY here: it says which rows come first")
+    if node.args.get("spec") is not None:
+        raise text.error(node, "numbers of rows take no frame")
+    keys = node.args.get("partition_by") or []
+    compiler = Expressions(text, scope, names.functions)
+    orders = orderings(order, scope, names)
+    taken = set(scope.stream.schema.names)
+    by, on = with_key_columns(scope.stream, [compiler.compile(k) for k in keys], "@by", taken)
+    number = free_name("@place", taken)
+    is_final = scope.window_us is not None and any(
+        isinstance(key, exp.Column) and key.name in BOUNDS for key in keys
+    )
+    kind = _KINDS[type(node.this)]
+    with text.located(node):
+        if is_final and scope.window_us is not None:
+            # What is alive when the window ends is all that was ever in it.
+            at_end = by.point_at_end().shift(-1).group_by(*on).window(snapshot())
+            found = at_end.top(rows, orders, rank=kind, place=number)
+            top = found.shift(1 - scope.window_us).set_duration(scope.window_us)
+        else:
+            top = by.group_by(*on).top(rows, orders, rank=kind, place=number)
+    return number, replace(scope.with_stream(top), hidden=(*scope.hidden, number))
+
+
+def orderings(order: exp.Expr, scope: Scope, names: Names) -> list[Ordering]:
+    """What ORDER BY says."""
+    compiler = Expressions(names.text, scope, names.functions)
+    return [
+        Ordering(
+            compiler.compile(part.this),
+            bool(part.args.get("desc")),
+            bool(part.args.get("nulls_first")),
+        )
+        for part in order.expressions
+    ]
+
+
+def limited(node: exp.Select, stream: Stream, items: list[Item], names: Names) -> Stream:
+    """ORDER BY ... LIMIT: the first rows of those that are alive, at each instant."""
+    text = names.text
+    limit, offset = (node.args.get(part) for part in ("limit", "offset"))
+    order = node.args.get("order")
+    if order is None:
+        asked = node if limit is None else limit
+        raise text.error(asked, "LIMIT needs ORDER BY: which rows come first?")
+    if limit is None:
+        raise text.error(node if offset is None else offset, "OFFSET needs LIMIT")
+    rows = _whole(limit, names)
+    skipped = 0 if offset is None else _whole(offset, names)
+    if rows == 0:
+        raise text.error(limit, "LIMIT 0 has no answer")
+    orders = listed_orders(order, stream, items, names)
+    number = free_name("@place", set(stream.schema.names))
+    with text.located(limit):
+        top = stream.group_by().top(rows + skipped, orders, place=number if skipped else None)
+        if skipped:
+            top = top.filter(col(number) > skipped).drop(number)
+        return top
+
+
+def _whole(node: exp.Expr, names: Names) -> int:
+    value = plain_value(node.args["expression"], names.text)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise names.text.error(node, "LIMIT and OFFSET take a whole number")
+    return value
+
+
+def listed_orders(
+    order: exp.Expr, stream: Stream, items: list[Item], names: Names
+) -> list[Ordering]:
+    """ORDER BY over the columns of the list: names, places, and expressions of the list."""
+    made: list[exp.Expr] = []
+    scope = Scope(stream, (), hidden=tuple(stream.schema.names))
+    for part in order.expressions:
+        part = part.copy()
+        value = part.this
+        if isinstance(value, exp.Literal) and value.name.isdigit():
+            at = int(value.name)
+            if not 1 <= at <= len(items):
+                raise names.text.error(value, f"the list has columns 1 to {len(items)}")
+            part.set("this", column_at(items[at - 1].name, names.text.place(value)))
+        else:
+            whole = exp.Paren(this=value)
+            for inner in list(whole.walk()):
+                match = next(
+                    (i for i in items if not i.star and i.node == inner and inner is not whole),
+                    None,
+                )
+                if match is not None and inner.parent is not None:
+                    inner.replace(column_at(match.name, names.text.place(inner)))
+                elif isinstance(inner, exp.Column) and inner.table:
+                    inner.set("table", None)
+            part.set("this", whole.this)
+        made.append(part)
+    return orderings(exp.Order(expressions=made), scope, names)

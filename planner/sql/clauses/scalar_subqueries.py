@@ -1,0 +1,221 @@
+"""Subqueries that stand for a value: ``x > (SELECT avg(y) FROM b WHERE b.k = a.k)``.
+
+Each becomes a join with the rows of the subquery, grouped by what its WHERE equates with the outer
+query; without such an equality, with its only row. The aggregates in its list become columns that
+the statement cannot name, and the list's expression is computed above the join: so a count of
+nothing is 0. A comparison between ANDs is not true of a null, so there an event without a match is
+not kept; elsewhere the value is null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.api.expressions import lit
+from planner.sql.clauses.joins import all_of, and_parts
+from planner.sql.expressions.aggregates import has_aggregate, is_aggregate
+from planner.sql.expressions.scalars import Expressions
+from planner.sql.expressions.scope import Scope, free_name, with_key_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.api.stream import Stream
+    from planner.sql.expressions.names import Names
+
+    #: The relations of a SELECT, and the stream of one.
+    From = Callable[[exp.Select, Names], Scope]
+    Query = Callable[[exp.Expr, Names], Stream]
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+_PARTS = ("expressions", "from_", "joins", "where", "with_", "kind")
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Paren, exp.Neg, exp.Subquery)
+
+
+def has_scalar(node: exp.Expr) -> bool:
+    """Whether a subquery stands for a value in ``node``."""
+    return _first_scalar(node) is not None
+
+
+def _first_scalar(node: exp.Expr) -> exp.Subquery | None:
+    if isinstance(node, exp.Subquery):
+        return node
+    if isinstance(node, exp.SubqueryPredicate):
+        return None
+    if isinstance(node, exp.In) and node.args.get("query"):
+        return None
+    for part in node.iter_expressions():
+        found = _first_scalar(part)
+        if found is not None:
+            return found
+    return None
+
+
+def with_scalars(
+    node: exp.Expr, scope: Scope, names: Names, from_: From, query: Query
+) -> tuple[exp.Expr, Scope]:
+    """The condition or value with columns in place of its subqueries, and what has these."""
+    inner = _is_strict(node)
+    node = node.copy()
+    whole = exp.Paren(this=node)  # so that the root can be replaced
+    while True:  # ends: each pass takes a subquery away
+        found = _first_scalar(whole.this)
+        if found is None:
+            return whole.this, scope
+        value, scope = _value(found, scope, names, from_, query, is_inner=inner)
+        found.replace(value)
+
+
+def _is_strict(node: exp.Expr) -> bool:
+    """Whether it is a comparison that is not true if the subquery is null."""
+    if not isinstance(node, _COMPARISONS):
+        return False
+    found: exp.Expr | None = _first_scalar(node)
+    while found is not None and found.parent is not node:  # ends: a tree is finite
+        if not isinstance(found.parent, _ARITHMETIC):
+            return False
+        found = found.parent
+    return True
+
+
+def _value(
+    node: exp.Subquery,
+    outer: Scope,
+    names: Names,
+    from_: From,
+    query: Query,
+    *,
+    is_inner: bool,
+) -> tuple[exp.Expr, Scope]:
+    """The expression for the subquery, over what is joined to the outer query for it."""
+    text, select = names.text, node.unnest()
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
+        raise text.error(node, "a subquery that stands for a value is a SELECT of one column")
+    for part, value in select.args.items():
+        if value and part not in _PARTS:
+            word = part.strip("_").upper()
+            raise text.error(node, f"a subquery for a value takes no {word}: it is one aggregate")
+    (item,) = select.expressions
+    item = (item.this if isinstance(item, exp.Alias) else item).copy()
+    if not has_aggregate(item):
+        raise text.error(
+            node, "a subquery that stands for a value gives one row at a time: write MAX(x)"
+        )
+    select = select.copy()
+    own, keys = _split(select, from_(select, names), outer, names)
+    select.set("where", exp.Where(this=all_of(own)) if own else None)
+    taken = set(outer.stream.schema.names)
+    made, columns, has_count = _parts(item, taken)
+    listed = [exp.alias_(part, name, quoted=True) for name, part in columns.items()]
+    theirs = [free_name("@key", taken) for _ in keys]
+    by = [part for _, part in keys]
+    select.set(
+        "expressions",
+        [*listed, *(exp.alias_(b.copy(), n, quoted=True) for b, n in zip(by, theirs, strict=True))],
+    )
+    select.set("group", exp.Group(expressions=[b.copy() for b in by]) if by else None)
+    _placed(select, text.place(node))
+    found = query(select, names)
+    compile_ = Expressions(names.text, outer, names.functions).compile
+    mine = [compile_(part) for part, _ in keys] or [lit(1)]
+    if not keys:
+        theirs = [free_name("@key", taken)]
+        found = found.with_columns(lit(1).alias(theirs[0]))
+    how = "inner" if is_inner and not has_count else "left"
+    with text.located(node):
+        ours, on = with_key_columns(outer.stream, mine, "@outer_key", taken)
+        pairs = ours.join(found, left_on=on, right_on=theirs, how=how)
+        kept = pairs.select(*outer.stream.schema.names, *columns)
+    scope = replace(outer.with_stream(kept), hidden=(*outer.hidden, *columns))
+    made = exp.Paren(this=made)
+    _placed(made, text.place(node))
+    return made, scope
+
+
+def _placed(tree: exp.Expr, place: tuple[int, int]) -> None:
+    """What was made for a subquery is where that is."""
+    for node in tree.walk():
+        node.meta.setdefault("start", place[0])
+        node.meta.setdefault("end", place[1] - 1)
+
+
+def _parts(item: exp.Expr, taken: set[str]) -> tuple[exp.Expr, dict[str, exp.Expr], bool]:
+    """The item over columns that stand for its aggregates, these, and whether one is a count."""
+    columns: dict[str, exp.Expr] = {}
+    counts: list[str] = []
+
+    def put(node: exp.Expr) -> exp.Expr:
+        if is_aggregate(node):
+            name = free_name("@value", taken)
+            columns[name] = node.copy()
+            column = exp.column(exp.to_identifier(name, quoted=True))
+            counted = node.this if isinstance(node, exp.Filter) else node
+            if not isinstance(counted, exp.Count | exp.CountIf):
+                return column
+            counts.append(name)
+            return exp.Coalesce(this=column, expressions=[exp.Literal.number(0)])
+        for key, part in list(node.args.items()):
+            if isinstance(part, exp.Expr):
+                node.set(key, put(part))
+            elif isinstance(part, list):
+                node.set(key, [put(p) if isinstance(p, exp.Expr) else p for p in part])
+        return node
+
+    return put(item), columns, bool(counts)
+
+
+def _split(
+    select: exp.Select, inner: Scope, outer: Scope, names: Names
+) -> tuple[list[exp.Expr], list[tuple[exp.Expr, exp.Expr]]]:
+    """Its own conditions, and the two sides, outer and inner, of what it equates with ``outer``."""
+    own: list[exp.Expr] = []
+    keys: list[tuple[exp.Expr, exp.Expr]] = []
+    where = select.args.get("where")
+    for part in and_parts(where.this) if where is not None else ():
+        if not names_outer(part, inner, outer):
+            own.append(part)
+            continue
+        key = _key(part, inner, outer)
+        if key is None:
+            raise names.text.error(
+                part, "a subquery for a value is joined to the outer query by equalities alone"
+            )
+        keys.append(key)
+    return own, keys
+
+
+def _key(part: exp.Expr, inner: Scope, outer: Scope) -> tuple[exp.Expr, exp.Expr] | None:
+    if not isinstance(part, exp.EQ):
+        return None
+    a, b = part.this, part.args["expression"]
+    if names_outer(b, inner, outer):
+        a, b = b, a
+    is_theirs = any(inner.candidates(c) for c in a.find_all(exp.Column))
+    if is_theirs or names_outer(b, inner, outer) or b.find(exp.Column) is None:
+        return None
+    return a, b
+
+
+def names_outer(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
+    """Whether a column in ``node`` is one of the outer query (and none of the inner)."""
+    theirs = set(outer.relations) - set(inner.relations)
+    columns = node.find_all(exp.Column)
+    return any(
+        not inner.candidates(c) and (outer.candidates(c) or c.table in theirs) for c in columns
+    )
+
+
+def attached(
+    stream: Stream, nodes: list[exp.Expr], names: Names, from_: From, query: Query
+) -> tuple[Stream, list[exp.Expr], tuple[str, ...]]:
+    """The same over rows that have no relation any more, as those of groups."""
+    scope = Scope(stream, ())
+    made: list[exp.Expr] = []
+    for node in nodes:
+        if has_scalar(node):
+            node, scope = with_scalars(node, scope, names, from_, query)
+        made.append(node)
+    return scope.stream, made, scope.hidden

@@ -1,0 +1,211 @@
+"""The function ``top_rows``: the first rows of a group by an order, each with its place.
+
+Its input is one column of structs: what rows are ordered by, their ``_vs``, and the row. Its
+argument says what counts as a place, how many there are, and which way each value goes:
+``"rank 10 desc, asc nulls first"``. ``row_number`` takes so many rows, of equal ones the earliest
+by ``_vs``, then in sequence order; ``rank`` takes all that so few or fewer come before, and
+``dense_rank`` all of the so many first distinct values. NaN is above all numbers.
+
+Invariant: the first rows of several parts are among the first of each; so parts merge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.items.dictionaries import plain_array
+from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order
+from rvertex.aggregates.mergeable import Values
+from rvertex.events.group_scan import group_start, heads_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rvertex.aggregates.accumulators import Accumulator, Rows
+    from rvertex.aggregates.function import Argument, Lane, Merged
+
+#: Per value: whether it goes down, and whether nulls come first.
+Ways = tuple[tuple[bool, bool], ...]
+KINDS = ("row_number", "rank", "dense_rank")
+#: In the result, beside the place: which of the rows it is, as places may be shared.
+POSITION = "position"
+_VS, _ROW = "vs", "row"
+
+
+@dataclass(frozen=True, slots=True)
+class TopOrder:
+    """What the argument says."""
+
+    kind: str
+    rows: int
+    ways: Ways
+
+    def __str__(self) -> str:
+        said = (
+            f"{'desc' if down else 'asc'}{' nulls first' if first else ''}"
+            for down, first in self.ways
+        )
+        return f"{self.kind} {self.rows} {', '.join(said)}"
+
+    @staticmethod
+    def read(argument: Argument) -> TopOrder:
+        """The argument of an aggregate."""
+        assert isinstance(argument, str), argument
+        kind, rows, said = argument.split(" ", 2)
+        ways = tuple(
+            (way.startswith("desc"), way.endswith("nulls first")) for way in said.split(", ")
+        )
+        return TopOrder(kind, int(rows), ways)
+
+
+def input_type(by: list[pa.DataType], row: pa.DataType) -> pa.DataType:
+    """The type of the structs."""
+    fields = [(f"by{i}", kind) for i, kind in enumerate(by)]
+    return pa.struct([*fields, (_VS, pa.int64()), (_ROW, row)])
+
+
+class TopRows(Values):
+    """The first rows of each group, in order."""
+
+    def __init__(self, column: str, kind: pa.DataType, order: TopOrder, *, merges: bool) -> None:
+        super().__init__(column, kind)
+        self._order = order
+        self._merges = merges
+
+    def shrink(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
+        codes, values, places = self._placed(codes, values)
+        kept = places <= self._order.rows
+        return codes[kept], values.filter(pa.array(kept))
+
+    def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
+        codes, values = self.shrink(codes, values)
+        ends = np.searchsorted(codes, np.arange(groups + 1))
+        empty = pa.array(np.diff(ends) == 0)
+        lists = pa.ListArray.from_arrays(
+            pa.array(ends, pa.int32()), values, type=pa.list_(self._kind)
+        )
+        return pc.if_else(empty, pa.scalar(None, lists.type), lists)
+
+    def _placed(
+        self, codes: np.ndarray, values: pa.Array
+    ) -> tuple[np.ndarray, pa.Array, np.ndarray]:
+        """All of them by group and order, with their places."""
+        ways = self._order.ways
+        by = sort_columns([pc.struct_field(values, i) for i in range(len(ways))], ways)
+        columns = {"code": pa.array(codes), **by, _VS: pc.struct_field(values, len(ways))}
+        columns["at"] = pa.array(np.arange(len(codes)))
+        order = pc.sort_indices(pa.table(columns), sort_keys=sort_keys(columns, ways))
+        at = order.to_numpy()
+        codes = codes[at]
+        heads = heads_of(codes)
+        first = group_start(heads)
+        number = np.arange(len(codes)) - first
+        if self._order.kind != "row_number":
+            begins = heads | _changes([column.take(order) for column in by.values()])
+            if self._order.kind == "rank":
+                number = number[group_start(begins)]
+            else:
+                count = np.cumsum(begins)
+                number = count - count[first]
+        return codes, values.take(order), number + 1
+
+    def _taken(self, rows: Rows) -> tuple[np.ndarray, pa.Array]:
+        return rows.elements(self._column) if self._merges else rows.valid(self._column)
+
+
+def sort_keys(columns: Iterable[str], ways: Ways) -> list[tuple[str, str]]:
+    """What Arrow sorts by: all of the columns, those of values the way they go."""
+    down = {f"value{i}" for i, (is_down, _) in enumerate(ways) if is_down}
+    return [(name, "descending" if name in down else "ascending") for name in columns]
+
+
+def sort_columns(values: Sequence[pa.Array], ways: Ways) -> dict[str, pa.Array]:
+    """Columns that order rows as their values do: flags for nulls and NaN, and what is left."""
+    columns: dict[str, pa.Array] = {}
+    for i, (value, (down, nulls_first)) in enumerate(zip(values, ways, strict=True)):
+        value = plain_array(value)
+        none = value.is_null()
+        columns[f"null{i}"] = (pc.invert(none) if nulls_first else none).cast(pa.int8())
+        if pa.types.is_floating(value.type):
+            nan = pc.fill_null(pc.is_nan(value), False)
+            columns[f"nan{i}"] = (pc.invert(nan) if down else nan).cast(pa.int8())
+            value = pc.if_else(nan, pa.scalar(0, value.type), value)
+            value = pc.add(value, pa.scalar(0, value.type))  # -0.0 is 0.0
+        if pa.types.is_boolean(value.type):
+            value = value.cast(pa.int8())
+        columns[f"value{i}"] = value
+    return columns
+
+
+def _changes(columns: list[pa.Array]) -> np.ndarray:
+    """Where a row differs from the one before it."""
+    rows = len(columns[0])
+    changed = np.zeros(rows, bool)
+    if rows == 0:
+        return changed
+    for column in columns:
+        before, after = column.slice(0, rows - 1), column.slice(1)
+        differs = pc.fill_null(pc.not_equal(before, after), False)
+        # A null is told from others by its flag.
+        changed[1:] |= differs.to_numpy(zero_copy_only=False)
+    return changed
+
+
+def _result_type(kind: pa.DataType, _: Argument) -> pa.DataType:
+    row = kind.value_type.field(_ROW).type
+    places = [("place", pa.int64()), (POSITION, pa.int64())]
+    return pa.list_(pa.struct([*places, *((f.name, f.type) for f in row)]))
+
+
+def _finish(merged: Merged) -> pa.Array:
+    """Lists of rows with their places."""
+    lists, order = merged.value, TopOrder.read(merged.argument)
+    kind = _result_type(lists.type, merged.argument)
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    codes = np.repeat(np.arange(len(lists)), counts)
+    values = lists.flatten()
+    top = TopRows("", values.type, order, merges=False)
+    codes, values, places = top._placed(codes, values)
+    rows = pc.struct_field(values, values.type.get_field_index(_ROW))
+    position = np.arange(len(codes)) - group_start(heads_of(codes)) + 1
+    columns = [pa.array(places), pa.array(position), *rows.flatten()]
+    made = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+    ends = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+    whole = pa.ListArray.from_arrays(ends, made, type=kind)
+    return pc.if_else(lists.is_null(), pa.scalar(None, kind), whole)
+
+
+def _takes(kind: pa.DataType) -> bool:
+    """Structs of values that can be compared, a time and a row."""
+    if not pa.types.is_struct(kind) or kind.num_fields < 2 or kind.field(-1).name != _ROW:
+        return False
+    return all(has_order(kind.field(i).type) for i in range(kind.num_fields - 2))
+
+
+def _opened(lane: Lane, column: str, *, merges: bool) -> Accumulator:
+    order = TopOrder.read(lane.argument)
+    return TopRows(column, lane.type.value_type, order, merges=merges)
+
+
+_LANES = LaneKind(
+    "top_rows",
+    lane_type=lambda kind, _: pa.list_(kind),
+    accumulator=lambda lane: _opened(lane, lane.only_column, merges=False),
+    merger=lambda lane: _opened(lane, lane.name, merges=True),
+)
+FUNCTIONS = (
+    AggregateFunction(
+        "top_rows",
+        (_LANES,),
+        takes=_takes,
+        needs="rows with what they are ordered by",
+        result_type=_result_type,
+        finish=_finish,
+        needs_sequence=True,
+    ),
+)

@@ -1,0 +1,122 @@
+"""The first event of each key, and the next one when some time has passed.
+
+An event is kept unless one of its key that was kept started less than ``within_us`` before it. What
+is kept is known at once, so nothing waits.
+
+Invariants: (1) events keep their order and lifetimes, CTIs pass unchanged; (2) a key is forgotten
+when its time is over: a later event of it is kept as the first of any other is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, int64_column
+from rstream.items.dictionaries import plain_array, plain_type
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import UnknownColumnError
+from rvertex.events.arrays import as_one_array, numbers
+from rvertex.events.group_arrays import GroupArray
+from rvertex.events.group_scan import heads_of
+from rvertex.events.lifetime import lasting
+from rvertex.events.run import Run
+from rvertex.keys.key_table import KeyTable
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.horizon import Durations
+    from rvertex.operators.protocol import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """One event of a key in ``within_us``; INF_TIME: one for ever. Null is a key like any other."""
+
+    holds_ctis: ClassVar[bool] = False
+
+    keys: tuple[str, ...]
+    within_us: int
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema.
+
+        Raises:
+            UnknownColumnError: a key that the input does not have.
+        """
+        (payload,) = inputs
+        for key in self.keys:
+            if key not in payload.names:
+                raise UnknownColumnError("deduplicate", key, tuple(payload.names))
+        return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: which of a chain of equal keys are kept follows from the first of it."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """As before."""
+        return durations[0]
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """No key yet."""
+        (payload,) = inputs
+        types = tuple(plain_type(payload.field(key).type) for key in self.keys)
+        return _Deduplicator(self, types)
+
+
+class _Deduplicator:
+    """See :class:`Deduplicate`."""
+
+    def __init__(self, spec: Deduplicate, types: tuple[pa.DataType, ...]) -> None:
+        self._spec = spec
+        self._keys = KeyTable(types)
+        #: By key: from when on an event is kept again.
+        self._free = GroupArray(np.int64, MIN_TIME)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Emit the events that are the first of their keys."""
+        (run,) = ports
+        events = run.events
+        if events.num_rows == 0:
+            return run
+        columns = [plain_array(events.column(key)) for key in self._spec.keys]
+        codes = self._keys.codes(columns, events.num_rows)
+        times = int64_column(events, VS)
+        kept = self._kept(codes, times)
+        if self._keys.is_crowded():
+            needed = np.flatnonzero(self._free.read() > times[-1])
+            self._keys.keep(needed)
+            self._free.adopt(self._free.read()[needed])
+        return Run(events.filter(pa.array(kept)), run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """Keys and their times, by reference."""
+        return OperatorState(
+            {}, {**self._keys.save(), "free": pa.table({"t": self._free.shared()})}
+        )
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._keys.restore(state.tables)
+        self._free.adopt(numbers(as_one_array(state.tables["free"].column(0))))
+
+    def _kept(self, codes: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Which rows are kept; a round for each row that is kept of one key."""
+        free = self._free.writable(len(self._keys))
+        kept = np.zeros(len(codes), bool)
+        left = np.argsort(codes, kind="stable")
+        while True:  # ends: each round takes a row of each key that has any left
+            left = left[times[left] >= free[codes[left]]]
+            if len(left) == 0:
+                return kept
+            first = left[heads_of(codes[left])]
+            kept[first] = True
+            free[codes[first]] = lasting(times[first], self._spec.within_us)
+            if self._spec.within_us == INF_TIME:
+                return kept

@@ -1,0 +1,89 @@
+"""Events that start together, sorted by columns.
+
+Invariants: (1) only events of the greatest time seen wait; (2) they come by (``vs``, columns,
+sequence); (3) CTIs pass unchanged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.items.batch import VS, event_schema
+from rstream.items.dictionaries import join_batches
+from rvertex.aggregates.ranked.top_rows import sort_columns, sort_keys
+from rvertex.events.reorder_buffer import empty_batch
+from rvertex.events.run import Run
+from rvertex.events.settled_rows import parted
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.horizon import Durations
+    from rvertex.operators.protocol import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class SortTogether:
+    """Sorts events of one start; a way says whether a column goes down, and has nulls first."""
+
+    holds_ctis: ClassVar[bool] = False
+
+    by: tuple[str, ...]
+    ways: tuple[tuple[bool, bool], ...]
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema."""
+        (payload,) = inputs
+        return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """What waits has not been passed by a CTI."""
+        return 0
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """As before."""
+        return durations[0]
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """Nothing waits yet."""
+        (payload,) = inputs
+        return _Sorter(self, event_schema(payload))
+
+
+class _Sorter:
+    """See :class:`SortTogether`."""
+
+    def __init__(self, spec: SortTogether, schema: pa.Schema) -> None:
+        self._spec = spec
+        self._schema = schema
+        self._waiting = empty_batch(schema)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Emit the events of all times that are past."""
+        (run,) = ports
+        rows, self._waiting, _ = parted(self._waiting, run, self._schema.names)
+        return Run(self._sorted(rows), run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """The events that wait, by reference."""
+        return OperatorState({}, {"rows": pa.Table.from_batches([self._waiting])})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue with the events of ``state``."""
+        batches = state.tables["rows"].to_batches()
+        self._waiting = join_batches(batches) if batches else empty_batch(self._schema)
+
+    def _sorted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if rows.num_rows < 2:
+            return rows
+        by = sort_columns([rows.column(name) for name in self._spec.by], self._spec.ways)
+        columns = {VS: rows.column(VS), **by}
+        columns["at"] = pa.array(np.arange(rows.num_rows))
+        order = pc.sort_indices(pa.table(columns), sort_keys=sort_keys(columns, self._spec.ways))
+        return rows.take(order)

@@ -1,0 +1,78 @@
+"""Tables of the caller's memory as Parquet files, so that they can be read again.
+
+A file is named after its content, so that the same table is written once. Without a folder of the
+caller's it lies in a temporary one that goes with this process: whoever runs a job over it takes a
+copy into the job's root first (``SourceSpec.given``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from rstream.errors import UsageError
+from rvertex.sources.versions import local_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW_GROUP_ROWS = 1 << 20
+_CHUNK_BYTES = 1 << 20
+_NAME_BYTES = 8
+_temporary: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def stored_table(table: pa.Table, folder: str | None) -> str:
+    """Write the table to a folder, once; gives the path of the file.
+
+    Raises:
+        UsageError: it cannot be stored there.
+    """
+    place = temporary_folder() if folder is None else local_path(folder)
+    if place is None:
+        raise UsageError(
+            f"folder={folder!r}: it is a local folder; for others, write Parquet there"
+        )
+    try:
+        os.makedirs(place, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=place, prefix=".table-", suffix=".tmp")
+        os.close(handle)
+        try:
+            pq.write_table(table, draft, row_group_size=ROW_GROUP_ROWS, compression="zstd")
+            path = f"{place}/table-{_digest(draft)}.parquet"
+            if os.path.exists(path):
+                os.unlink(draft)
+            else:
+                _sync(draft)
+                os.replace(draft, path)
+        except BaseException:
+            if os.path.exists(draft):
+                os.unlink(draft)
+            raise
+    except OSError as error:
+        raise UsageError(f"the table cannot be written to {place}: {error.strerror}") from error
+    return path
+
+
+def temporary_folder() -> str:
+    """A folder that is deleted when this process ends."""
+    if not _temporary:
+        _temporary.append(tempfile.TemporaryDirectory(prefix="streamscope-tables-"))
+    return _temporary[0].name
+
+
+def _digest(path: str) -> str:
+    found = hashlib.blake2b(digest_size=_NAME_BYTES)
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):  # until the file's end
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def _sync(path: str) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())

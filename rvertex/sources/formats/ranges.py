@@ -1,0 +1,84 @@
+"""Large CSV and JSON-lines files are split into units: ranges of bytes that are whole rows.
+
+Ends of JSON lines are line ends, so they are looked for near the places where a file is to be cut.
+Those of CSV depend on quotes before them: the file is read once, when the job is planned. What was
+found is part of the plan. Compressed files stay whole.
+
+Invariant: the rows of the units, one after the other, are those of the file.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rvertex.errors import CorruptSourceError
+from rvertex.sources.files import CODECS, first_line, open_random
+from rvertex.sources.formats import delimited, json_lines
+from rvertex.sources.formats.rows.csv_rows import whole_rows
+from rvertex.sources.spec import Unit
+
+if TYPE_CHECKING:
+    from rvertex.sources.spec import SourceSpec
+    from rvertex.sources.versions import FileVersion
+
+#: About so many bytes are a unit.
+UNIT_BYTES = 64 << 20
+
+
+def split_units(spec: SourceSpec, path: str, version: FileVersion) -> list[Unit]:
+    """The units of a file.
+
+    Raises:
+        SourceVanishedError, CorruptSourceError: it cannot be read.
+    """
+    size = version.size_bytes
+    cuts: list[int] = []
+    if size >= 2 * UNIT_BYTES and PurePosixPath(path).suffix.lower() not in CODECS:
+        try:
+            if spec.format == "json":
+                cuts = _json_cuts(path, size)
+            else:
+                cuts = _csv_cuts(path, size, str(spec.option("delimiter", ",")))
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptSourceError(path, None, first_line(error)) from error
+    bounds = zip([0, *cuts], [*cuts, None], strict=True)
+    return [Unit(path, version=version, lo=lo, hi=hi) for lo, hi in bounds]
+
+
+def _json_cuts(path: str, size: int) -> list[int]:
+    """Behind the first line end at or after each multiple of a unit's bytes."""
+    cuts: list[int] = []
+    with open_random(path) as file:
+        for wanted in range(UNIT_BYTES, size - UNIT_BYTES + 1, UNIT_BYTES):
+            at = wanted - 1
+            file.seek(at)
+            while piece := file.read(json_lines.CHUNK_BYTES):  # ends with the file
+                found = piece.find(b"\n")
+                if found >= 0:
+                    at += found + 1
+                    break
+                at += len(piece)
+            if at < size and at > max([0, *cuts]):
+                cuts.append(at)
+    return cuts
+
+
+def _csv_cuts(path: str, size: int, delimiter: str) -> list[int]:
+    """Ends of rows at or after each multiple of a unit's bytes, as pieces of the file end there."""
+    cuts: list[int] = []
+    consumed, rest, is_first = 0, b"", True
+    with open_random(path) as file:
+        while piece := file.read(delimited.BLOCK_BYTES):  # ends with the file
+            data = rest + piece
+            if is_first and len(data) >= len(delimited.BOM):
+                data, is_first = data.removeprefix(delimited.BOM), False
+                consumed = file.tell() - len(data)
+            cut, _ = whole_rows(data, delimiter, is_last=False)
+            consumed, rest = consumed + cut, data[cut:]
+            last = cuts[-1] if cuts else 0
+            if cut and consumed - last >= UNIT_BYTES and size - consumed >= UNIT_BYTES:
+                cuts.append(consumed)
+    return cuts

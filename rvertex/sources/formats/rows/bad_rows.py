@@ -1,0 +1,111 @@
+"""Rows that cannot become events, as a reader hands them on: in their places among the others.
+
+A reader that is to pass over bad rows gives a batch one more column: null for a good row, else a
+:data:`BAD` record of it. So rows keep their numbers, whichever of them are bad.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rvertex.sources.spec import SourceSpec
+
+#: What is kept of a bad row. ``position``: where it stands in its log (of a file: the number of its
+#: row). ``raw``: the line or the message as it was.
+DEAD = pa.schema(
+    [
+        ("source", pa.string()),
+        ("partition", pa.int32()),
+        ("position", pa.int64()),
+        ("line", pa.int64()),
+        ("column", pa.string()),
+        ("value", pa.string()),
+        ("reason", pa.string()),
+        ("key", pa.binary()),
+        ("raw", pa.binary()),
+    ]
+)
+BAD = pa.struct(list(DEAD))
+#: So many characters of a value are kept; ``raw`` is kept whole.
+VALUE_CHARS_MAX = 1_000
+_COLUMN = "_bad"
+_REMEDY = '; give on_bad_row="dead_letter" to keep such rows aside and go on, or "skip"'
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """Why a row is bad; ``column`` and ``value`` where one is to blame."""
+
+    reason: str
+    column: str | None = None
+    value: str | None = None
+    line: int | None = None
+    raw: bytes | None = None
+    #: Its file, and its number there from 1.
+    source: str | None = None
+    position: int | None = None
+
+
+def remedy(spec: SourceSpec) -> str:
+    """What a user can do about a bad row, as the end of a message."""
+    return _REMEDY if spec.format in ("csv", "json", "parquet") else ""
+
+
+def with_bad(good: pa.RecordBatch, bad: Mapping[int, BadRow]) -> pa.RecordBatch:
+    """The good rows and, at the places ``bad`` (from 0 in the result), rows of nulls."""
+    if not bad:
+        return good
+    rows = good.num_rows + len(bad)
+    is_good = np.ones(rows, np.bool_)
+    is_good[list(bad)] = False
+    take = pa.array(np.cumsum(is_good) - 1, mask=~is_good)
+    columns = [column.take(take) for column in good.columns]
+    dead = [_record(bad[k]) if k in bad else None for k in range(rows)]
+    fields = [*good.schema, pa.field(_COLUMN, BAD)]
+    return pa.RecordBatch.from_arrays([*columns, pa.array(dead, BAD)], schema=pa.schema(fields))
+
+
+def _record(row: BadRow) -> dict[str, object]:
+    value = None if row.value is None else row.value[:VALUE_CHARS_MAX]
+    return {
+        "source": row.source,
+        "position": row.position,
+        "line": row.line,
+        "column": row.column,
+        "value": value,
+        "reason": row.reason,
+        "raw": row.raw,
+    }
+
+
+def bad_of(batch: pa.RecordBatch, columns: int) -> pa.StructArray | None:
+    """The column of bad rows of a batch that has ``columns`` others; None if it has no such."""
+    return batch.column(columns) if batch.num_columns > columns else None
+
+
+def without_bad(batch: pa.RecordBatch, columns: int) -> pa.RecordBatch:
+    """The good rows alone."""
+    bad = bad_of(batch, columns)
+    if bad is None:
+        return batch
+    return batch.select(range(columns)).filter(bad.is_null())
+
+
+def pieces(bad: pa.StructArray) -> Iterator[tuple[int, int, bool]]:
+    """``lo, hi, is_bad`` of the longest stretches of rows that are all good or all bad."""
+    is_bad = bad.is_valid().to_numpy(zero_copy_only=False)
+    cuts = np.flatnonzero(is_bad[1:] != is_bad[:-1]) + 1
+    for lo, hi in zip([0, *cuts], [*cuts, len(is_bad)], strict=True):
+        yield int(lo), int(hi), bool(is_bad[lo])
+
+
+def dead_rows(bad: pa.StructArray) -> pa.RecordBatch:
+    """Bad rows as a batch of :data:`DEAD`."""
+    return pa.RecordBatch.from_arrays(bad.drop_null().flatten(), schema=DEAD)

@@ -1,0 +1,149 @@
+"""Where the rows of CSV text end: at line ends that do not stand in quotes.
+
+The rules are those of Arrow's parser: a quote counts at the beginning of a field only, two of them
+within a quoted field are one, and what follows the closing one is plain text. One rule is added: a
+quote that is not closed within ``QUOTED_BYTES_MAX`` ends with its line, which is no row. Else it
+would swallow what follows.
+
+Invariant: a row and its end depend on the text from its beginning on, not on how much of it is
+there.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+#: So long a row may be that has quotes.
+QUOTED_BYTES_MAX = 4 << 20
+UNCLOSED = "a quote that is not closed"
+_QUOTE, _LF, _CR = 34, 10, 13
+
+
+@dataclass(frozen=True, slots=True)
+class CsvRows:
+    """Rows ``data[starts[k]:ends[k]]``, line end included; empty lines are none."""
+
+    #: int64[n].
+    starts: np.ndarray
+    ends: np.ndarray
+    #: bool[n]: the row has a quote that is not closed.
+    is_open: np.ndarray
+
+
+def cut_rows(data: bytes, delimiter: str, *, is_last: bool) -> CsvRows:
+    """The rows that are whole; with ``is_last`` what is left at the end is one, too."""
+    ends, is_open = _ends(data, delimiter, is_last=is_last)
+    starts = np.append(0, ends[:-1]) if len(ends) else ends
+    is_row = _lengths(data, starts, ends) > 0
+    return CsvRows(starts[is_row], ends[is_row], is_open[is_row])
+
+
+def whole_rows(data: bytes, delimiter: str, *, is_last: bool) -> tuple[int, bool]:
+    """How many bytes from the beginning on are whole rows, and whether one has an open quote."""
+    if b'"' in data:
+        ends, is_open = _ends(data, delimiter, is_last=is_last)
+        return (int(ends[-1]), bool(is_open.any())) if len(ends) else (0, False)
+    if is_last:
+        return len(data), False
+    cut = data.rfind(b"\n") + 1
+    return cut or data.rfind(b"\r", 0, max(0, len(data) - 1)) + 1, False
+
+
+def _ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Behind which bytes rows end, and which of them have an open quote."""
+    found = _quick_ends(data, delimiter, is_last=is_last)
+    if found is None:
+        return _slow_ends(data, delimiter, is_last=is_last)
+    return found, np.zeros(len(found), np.bool_)
+
+
+def _quick_ends(data: bytes, delimiter: str, *, is_last: bool) -> np.ndarray | None:
+    """As :func:`_ends`; None if quotes stand in unusual places."""
+    text = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(text == _LF)
+    if b"\r" in data:
+        alone = np.flatnonzero(text == _CR)
+        after = np.append(text, 0)[alone + 1]
+        ends = np.union1d(ends, alone[(after != _LF) & (alone < len(text) - 1)])
+    if b'"' in data:
+        quotes = np.flatnonzero(text == _QUOTE)
+        if len(quotes) % 2 and not is_last:  # the last one is closed further on
+            ends, quotes = ends[: np.searchsorted(ends, quotes[-1])], quotes[:-1]
+            if len(ends) == 0:
+                return None
+        if not _are_usual(text, quotes, ord(delimiter)):
+            return None
+        ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
+    ends = ends + 1
+    if is_last and (len(ends) == 0 or ends[-1] < len(data)):
+        ends = np.append(ends, len(data))
+    if b'"' in data and len(ends) and int(np.diff(ends, prepend=0).max()) > QUOTED_BYTES_MAX:
+        return None
+    return ends[ends > 0]
+
+
+def _are_usual(text: np.ndarray, quotes: np.ndarray, delimiter: int) -> bool:
+    """Every first quote begins a field, every second one ends it or is doubled; all are closed."""
+    if len(quotes) == 0:
+        return True
+    if len(quotes) % 2:
+        return False
+    opening, closing = quotes[::2], quotes[1::2]
+    edges = (delimiter, _LF, _CR)
+    before = text[np.maximum(opening - 1, 0)]
+    begins = np.isin(before, edges) | (opening == 0)
+    begins[1:] |= opening[1:] == closing[:-1] + 1
+    after = text[np.minimum(closing + 1, len(text) - 1)]
+    ends = np.isin(after, edges) | (closing == len(text) - 1)
+    ends[:-1] |= opening[1:] == closing[:-1] + 1
+    return bool(begins.all() and ends.all())
+
+
+def _slow_ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
+    row, line = _patterns(delimiter)
+    ends: list[int] = []
+    is_open: list[bool] = []
+    at = 0
+    while at < len(data):  # ends: each pass takes a row or a line, or stops
+        found = row.match(data, at)
+        end = -1 if found is None else found.end()
+        if found is not None and end == len(data) and not is_last and found[1] != b"\n":
+            break  # the row may go on
+        is_quoted = found is None or data.find(b'"', at, end) >= 0
+        if found is None and not is_last and len(data) - at <= QUOTED_BYTES_MAX:
+            break  # the quote may be closed further on
+        if found is None or (is_quoted and end - at > QUOTED_BYTES_MAX):
+            stop = line.search(data, at)
+            end = len(data) if stop is None else stop.end()
+            is_open.append(True)
+        else:
+            is_open.append(False)
+        ends.append(end)
+        at = end
+    return np.array(ends, np.int64), np.array(is_open, np.bool_)
+
+
+@functools.cache
+def _patterns(delimiter: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """A row with its line end, and a line end."""
+    d = re.escape(delimiter.encode())
+    plain = rb"[^" + d + rb"\r\n]"
+    field = rb'(?:"(?:[^"]++|"")*+"' + plain + rb'*+|(?!")' + plain + rb"*+)"
+    end = rb"(\r\n|\n|\r|\Z)"
+    return re.compile(field + rb"(?:" + d + field + rb")*+" + end), re.compile(rb"\r\n|\n|\r")
+
+
+def _lengths(data: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Bytes of rows without their line ends."""
+    if len(ends) == 0:
+        return ends
+    text = np.frombuffer(data, np.uint8)
+    lengths: np.ndarray = ends - starts
+    lengths -= np.isin(text[ends - 1], (_LF, _CR)) & (lengths > 0)
+    last = text[np.maximum(starts + lengths - 1, 0)]
+    lengths -= (last == _CR) & (text[ends - 1] == _LF) & (lengths > 0)
+    return lengths

@@ -1,0 +1,163 @@
+"""Logs in a store, read while their writers let them grow: rows are looked for again and again.
+
+Each partition reads ahead in the background, one read at a time; a position is a row's sequence
+number. What a row is, and what is wrong where there is none, says a :class:`RowReader`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from rvertex.sources.logs.protocol import LogEnd, LogRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+    from rstream.clock import Clock
+    from rstream.log.background import Background
+
+#: Rows that are read ahead, per partition.
+AHEAD_ROWS = 16_384
+
+
+class RowReader(Protocol):
+    """The rows of one partition from a position on. Runs in the background, one call at a time."""
+
+    def read_next(self, rows_max: int) -> LogRows | None:
+        """The next rows, None if there are none yet.
+
+        Raises:
+            StreamEngineError: as ``LogReader.read``.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class PolledLog:
+    """A LogReader (:mod:`rvertex.sources.logs.protocol`) over the partitions of one vertex."""
+
+    waiting = ""
+
+    def __init__(self, partitions: Sequence[PolledPartition]) -> None:
+        self._partitions = partitions
+
+    def read(self, partition: int, rows_max: int) -> LogRows | None:
+        """See LogReader."""
+        return self._partitions[partition].read(rows_max)
+
+    def end(self, partition: int) -> LogEnd | None:
+        """See LogReader."""
+        return self._partitions[partition].end
+
+    def closing_position(self, partition: int, since_s: float) -> int | None:
+        """See LogReader: where nothing more was found."""
+        end = self.end(partition)
+        return end.position if end is not None and end.seen_s >= since_s else None
+
+    def skip_to(self, partition: int, position: int) -> None:
+        """See LogReader."""
+        self._partitions[partition].skip_to(position)
+
+    def lag(self, partition: int) -> int | None:
+        """See LogReader."""
+        return 0 if self.end(partition) is not None else None
+
+    def close(self) -> None:
+        """See LogReader."""
+        for partition in self._partitions:
+            partition.close()
+
+
+class PolledPartition:
+    """One partition; owned by the host's thread."""
+
+    def __init__(
+        self,
+        position: int,
+        open_rows: Callable[[int], RowReader],
+        look_every_s: float,
+        clock: Clock,
+        wake: Callable[[], None],
+        background: Background,
+    ) -> None:
+        """``open_rows``: a reader from a position on; called in the background.
+
+        ``look_every_s``: least time from a look that found nothing to the next one.
+        """
+        self._position = position
+        self._open_rows, self._look_every_s = open_rows, look_every_s
+        self._clock, self._wake, self._background = clock, wake, background
+        self._rows: RowReader | None = None
+        self._reading: Future[LogRows | None] | None = None
+        #: When the read under way began, and when the next one may after one that found nothing.
+        self._began_s, self._due_s = 0.0, clock.monotonic_s()
+        self._ahead: LogRows | None = None
+        self._end: LogEnd | None = None
+        self._is_closed = False
+
+    def read(self, rows_max: int) -> LogRows | None:
+        """See LogReader."""
+        if self._ahead is None and self._reading is not None and self._reading.done():
+            reading, self._reading = self._reading, None
+            self._take(reading.result())
+        rows, self._ahead = self._ahead, None
+        if rows is not None and rows.batch.num_rows > rows_max:
+            cut = int(rows.positions[rows_max])
+            self._ahead, rows = rows.beyond(cut), rows.before(cut)
+        if self._ahead is None:
+            self._begin()
+        if rows is not None:
+            self._position = rows.next_position
+        return rows
+
+    @property
+    def end(self) -> LogEnd | None:
+        """See LogReader."""
+        return None if self._ahead is not None else self._end
+
+    def skip_to(self, position: int) -> None:
+        """See LogReader."""
+        assert self._reading is None, "rows are passed over once reading them has failed"
+        self._close_rows()
+        self._ahead, self._position = None, position
+
+    def close(self) -> None:
+        """Release the reader once the read under way is done; idempotent."""
+        self._is_closed = True
+        if self._reading is None:
+            self._close_rows()
+        else:
+            self._reading.add_done_callback(lambda _: self._close_rows())
+
+    def _begin(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if self._reading is None and now_s >= self._due_s and not self._is_closed:
+            self._began_s = now_s
+            self._reading = self._background.submit(self._fetch)
+            self._reading.add_done_callback(self._fetched)
+
+    def _fetch(self) -> LogRows | None:
+        """The next rows. Runs in the background."""
+        if self._rows is None:
+            first = self._position if self._ahead is None else self._ahead.next_position
+            self._rows = self._open_rows(first)
+        return self._rows.read_next(AHEAD_ROWS)
+
+    def _fetched(self, reading: Future[LogRows | None]) -> None:
+        if reading.exception() is not None or reading.result() is not None:
+            self._wake()
+
+    def _take(self, rows: LogRows | None) -> None:
+        """Take over what was read."""
+        self._ahead = rows
+        self._end = None
+        if rows is None:
+            self._end = LogEnd(self._position, self._began_s)
+            self._due_s = self._clock.monotonic_s() + self._look_every_s
+
+    def _close_rows(self) -> None:
+        rows, self._rows = self._rows, None
+        if rows is not None:
+            rows.close()

@@ -1,0 +1,118 @@
+"""Streams of another job, read while that job writes them: each stream a partition of its own.
+
+Items come with their CTIs, so time passes as it did there, and ``CTI(INF_TIME)`` is the end. What
+is durable there never changes, whatever happens to the job: items computed again are equal.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rstream import open_reader
+from rstream.errors import (
+    CorruptSegmentError,
+    SequenceDiscardedError,
+    SequenceLostError,
+    StoreError,
+)
+from rstream.items.batch import KIND, VE, VS, payload_schema
+from rstream.store.blobs import open_store
+from rstream.store.part_files import part_uri, split_part
+from rvertex.errors import CorruptSourceError, SourceNotFoundError, SourceVanishedError
+from rvertex.sources.files import first_line
+from rvertex.sources.formats.rstream import (
+    CLAIM,
+    CLAIM_SCHEMA,
+    CLAIM_STREAMS,
+    document,
+    refuse_job_folder,
+)
+from rvertex.sources.logs.errors import LostInputError
+from rvertex.sources.logs.protocol import LogRows
+from rvertex.sources.spec import Unit
+
+if TYPE_CHECKING:
+    from rvertex.sources.spec import SourceSpec
+
+#: Least time from a look that found nothing to the next one; a look lists the folder.
+LOOK_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingStreams:
+    """The streams of an output that may still grow: their places, and the payload columns."""
+
+    places: tuple[str, ...]
+    columns: pa.Schema
+
+
+def growing_streams(path: str) -> GrowingStreams:
+    """What a job writes, or has written, to ``path``: an output, or one stream.
+
+    Raises:
+        SourceNotFoundError: no job has begun to write there.
+        CorruptSourceError: what the job has noted of its output cannot be read.
+    """
+    store = open_store(path)
+    try:
+        if not split_part(path)[1] and store.exists(CLAIM):
+            return _claimed(path, document(store, path, CLAIM))
+        refuse_job_folder(store, path)
+        schema = open_reader(store).read_schema()
+    except (OSError, StoreError) as error:
+        raise SourceNotFoundError(path, first_line(error)) from error
+    if schema is None:
+        raise SourceNotFoundError(path, "no stream of a job is there yet; start that job first")
+    return GrowingStreams((path,), payload_schema(schema).remove_metadata())
+
+
+def _claimed(path: str, claim: dict[str, Any]) -> GrowingStreams:
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(claim[CLAIM_SCHEMA])))
+        places = tuple(part_uri(path, name) for name in claim[CLAIM_STREAMS])
+    except (KeyError, ValueError, pa.ArrowException) as error:
+        reason = "it does not say which streams there are; begin that job anew to have it said"
+        raise CorruptSourceError(f"{path}/{CLAIM}", None, reason) from error
+    return GrowingStreams(places, schema)
+
+
+def written_units(spec: SourceSpec) -> tuple[Unit, ...]:
+    """The streams of an output, each from its beginning."""
+    places = growing_streams(spec.path).places
+    return tuple(Unit(place, stream=k) for k, place in enumerate(places))
+
+
+class WrittenItems:
+    """A RowReader (:mod:`rvertex.sources.logs.polled`); a row is an item."""
+
+    def __init__(self, spec: SourceSpec, unit: Unit, position: int) -> None:
+        self._spec, self._unit = spec, unit
+        self._items = open_reader(unit.path, position, columns=spec.columns.names)
+
+    def read_next(self, rows_max: int) -> LogRows | None:
+        """See RowReader."""
+        path = self._unit.path
+        try:
+            items = self._items.read_next(rows_max)
+        except SequenceDiscardedError as error:
+            reason = "the job that wrote them keeps them no longer"
+            lost = (self._spec.path, self._unit.stream, error.seq, error.first_seq, reason)
+            raise LostInputError(*lost) from error
+        except CorruptSegmentError as error:
+            raise CorruptSourceError(path, None, error.reason) from error
+        except (SequenceLostError, StoreError) as error:
+            raise SourceVanishedError(path, first_line(error)) from error
+        if items is None:
+            return None
+        positions = np.arange(items.first_seq, items.next_seq, dtype=np.int64)
+        batch = items.batch.select([KIND, VS, VE, *self._spec.columns.names])
+        return LogRows(positions, batch, items.next_seq)
+
+    def close(self) -> None:
+        """See RowReader."""
+        self._items.close()

@@ -1,0 +1,42 @@
+"""How old the items of a stream are, from a few moments at which its end was seen."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobmanager.delivery.ages import POINTS_MAX, Ages
+
+RETENTION_US = 3_200
+LOOKS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 50)), max_size=200)
+
+
+@given(LOOKS)
+def test_nothing_goes_before_its_time_and_all_goes_soon_after(looks: list[tuple[int, int]]) -> None:
+    ages, now_us, end = Ages(), 0, 0
+    seen: list[tuple[int, int]] = []
+    for waited_us, more in looks:
+        now_us, end = now_us + waited_us, end + more
+        ages.note(now_us, end, RETENTION_US)
+        seen.append((now_us, end))
+        mark, cutoff_us = ages.mark(now_us - RETENTION_US), now_us - RETENTION_US
+        assert mark <= max((seq for at, seq in seen if at <= cutoff_us), default=0)
+        late_us = cutoff_us - RETENTION_US // 8 - 400  # a part of the retention, and one look
+        assert mark >= max((seq for at, seq in seen if at <= late_us), default=0)
+        assert len(ages.points) <= POINTS_MAX
+        assert ages.points == sorted(set(ages.points))
+
+
+def test_a_clock_that_was_set_back_keeps_longer() -> None:
+    ages = Ages([(1_000, 5), (9_000, 7)])
+    ages.note(2_000, 9, RETENTION_US)
+    assert ages.mark(8_000) >= 7
+    assert all(at <= 2_000 for at, _ in ages.points)
+    assert ages.mark(1_999) == 5
+
+
+def test_it_is_known_since_when_items_are_kept() -> None:
+    ages = Ages([(1_000, 5), (9_000, 7)])
+    assert ages.since_us(5) == ages.since_us(6) == 1_000
+    assert ages.since_us(8) == 9_000
+    assert ages.since_us(2) is None

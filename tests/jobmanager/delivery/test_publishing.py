@@ -1,0 +1,137 @@
+"""An answer is put into a folder at once: readers see all of the old rows, or all of the new ones.
+
+Cannot catch: a loss of power within the act.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import jobmanager
+from jobmanager.delivery import publishing
+from jobmanager.errors import CannotPublishError
+from planner import Query, Stream, event
+from planner.errors import InvalidPlanError, UnknownColumnError
+from tests.rooms import ROOT
+from tests.support.jobs import WAIT_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 100
+
+
+def rows_of(first: int) -> Stream:
+    items = [event(first + k, x=first + k, day=f"d{k % 3}") for k in range(ROWS)]
+    return Stream.from_items({"x": "int64", "day": "string"}, items)
+
+
+def run(query: Query, root: Path) -> jobmanager.Job:
+    job = jobmanager.run(query, root=str(root), executor="local")
+    job.wait(WAIT_S)
+    return job
+
+
+def values(table: Path) -> list[int]:
+    return sorted(ds.dataset(table, partitioning="hive").to_table()["x"].to_pylist())
+
+
+def test_a_folder_is_replaced_at_once_and_readers_see_no_mixture(tmp_path: Path) -> None:
+    table, seen, is_over = tmp_path / "table", set(), threading.Event()
+
+    def read() -> None:
+        while not is_over.is_set():
+            held = os.open(table, os.O_RDONLY)  # what is open stays what it was
+            names = sorted(n for n in os.listdir(held) if n.endswith(".parquet"))
+            os.close(held)
+            seen.add(tuple(names) != ())
+
+    run(rows_of(0).to_parquet(str(table), mode="overwrite"), tmp_path / "one")
+    assert values(table) == list(range(ROWS))
+    reader = threading.Thread(target=read)
+    reader.start()
+    job = run(rows_of(500).to_parquet(str(table), mode="overwrite"), tmp_path / "two")
+    is_over.set()
+    reader.join()
+    assert seen == {True}, "there was a folder with rows at any time"
+    assert values(table) == list(range(500, 500 + ROWS))
+    assert pq.read_schema(next(table.glob("*.parquet"))).equals(job.to_arrow().schema)
+    assert sorted(os.listdir(tmp_path)) == ["one", "table", "two"], "nothing is left"
+
+
+def test_folders_by_value(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    run(rows_of(0).to_parquet(str(table), partition_by="day"), tmp_path / "one")
+    assert {path.name for path in table.glob("day=*")} == {"day=d0", "day=d1", "day=d2"}
+    assert values(table) == list(range(ROWS))
+    with pytest.raises(CannotPublishError, match='mode="overwrite" replaces it'):
+        run(rows_of(0).to_parquet(str(table), partition_by="day"), tmp_path / "two")
+
+
+def test_appended_rows_join_those_of_others(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    for k, root in enumerate(("one", "two")):
+        run(rows_of(k * ROWS).to_parquet(str(table), mode="append"), tmp_path / root)
+    assert values(table) == list(range(2 * ROWS))
+
+
+@pytest.mark.slow
+def test_a_job_that_died_before_it_published_does_so_when_it_is_resumed(tmp_path: Path) -> None:
+    table, root = tmp_path / "table", tmp_path / "job"
+    run(rows_of(0).to_parquet(str(table), mode="overwrite"), tmp_path / "before")
+    code = (
+        "import os, signal, jobmanager.driver.job as j, tests.jobmanager.delivery.test_publishing"
+        " as t\nfrom pathlib import Path\n"
+        "j.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"t.run(t.rows_of(500).to_parquet({str(table)!r}, mode='overwrite'), Path({str(root)!r}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=WAIT_S)
+    assert done.returncode == -9
+    assert values(table) == list(range(ROWS))
+    jobmanager.resume(str(root)).wait(WAIT_S)
+    assert values(table) == list(range(500, 500 + ROWS))
+
+
+def test_where_no_act_exchanges_folders_the_old_one_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "table"
+    run(rows_of(0).to_parquet(str(table), mode="overwrite"), tmp_path / "one")
+    monkeypatch.setattr(publishing, "_EXCHANGE", 1 << 30)  # no system has such a flag
+    run(rows_of(500).to_parquet(str(table), mode="overwrite"), tmp_path / "two")
+    assert values(table) == list(range(500, 500 + ROWS))
+    assert sorted(os.listdir(tmp_path)) == ["one", "table", "two"]
+
+
+def test_what_is_no_table_is_not_replaced(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "letter.txt").write_text("dear")
+    with pytest.raises(CannotPublishError, match=r"letter\.txt, which is no Parquet file"):
+        run(rows_of(0).to_parquet(str(home), mode="overwrite"), tmp_path / "job")
+    other = run(rows_of(0).to_parquet(str(tmp_path / "other")), tmp_path / "owner")
+    with pytest.raises(CannotPublishError, match="the output of a job"):
+        run(rows_of(0).to_parquet(other.output, mode="overwrite"), tmp_path / "job2")
+    assert (home / "letter.txt").exists()
+
+
+def test_what_cannot_be_asked_is_said() -> None:
+    stream = rows_of(0)
+    with pytest.raises(InvalidPlanError, match="mode='add'"):
+        stream.to_parquet("t", mode="add")  # type: ignore[arg-type]
+    with pytest.raises(InvalidPlanError, match="needs the path"):
+        stream.to_parquet(mode="overwrite")
+    with pytest.raises(InvalidPlanError, match="cannot replace a folder at once"):
+        stream.to_parquet("s3://bucket/t", mode="overwrite")
+    with pytest.raises(InvalidPlanError, match='is for mode="overwrite"'):
+        stream.to_parquet("t", mode="append", partition_by="day")
+    with pytest.raises(UnknownColumnError):
+        stream.to_parquet("t", partition_by="month")

@@ -1,0 +1,215 @@
+"""What a job puts out goes when its retention says so, and nobody needs it any more.
+
+Cannot catch: what a reader of the Parquet folder misses that no delivery knows of.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import pytest
+
+import jobmanager
+from jobmanager import JobConfig
+from jobmanager.delivery.positions import tell_position, told_positions
+from jobmanager.delivery.retention import AGES, OutputRetention
+from jobmanager.delivery.standalone import deliver
+from jobmanager.options import RunOptions, for_plan
+from jobmanager.storage.output_check import verify_output
+from jobmanager.storage.root import JobRoot
+from planner import Query, Stream, agg, sinks, tumbling
+from planner.physical.lower import lower
+from rstream import MemoryBlobs
+from rstream.clock import ManualClock
+from rstream.errors import OutputCollectedError, UsageError
+from rvertex.messages import Mark
+from tests.support.content import items, open_inline
+from tests.support.jobs import WAIT_S, outcome, with_limits, write_events
+from tests.support.live import Watch, write_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CONFIG = with_limits(
+    JobConfig(tick_s=0.02, retention_look_s=0.02), step_rows_max=100, report_interval_s=0.02
+)
+CONFIG = with_limits(CONFIG, stream=replace(CONFIG.host.stream, flush_interval_ms=20))
+PACE = 10.0
+STOP = "stop"
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> None:
+    """A line for each call; it fails while there is a file ``stop``."""
+    if Path(folder, STOP).exists():
+        raise OSError("stopped by the test")
+    rows = [list(row.values()) for row in batch.to_pylist()]
+    with Path(folder, stream.replace("/", ".")).open("a") as lines:
+        lines.write(json.dumps([first_seq, rows], default=str) + "\n")
+
+
+def kept_rows(folder: Path) -> list[str]:
+    """All rows that arrived, each once; a call that came again counts once."""
+    rows: list[str] = []
+    for file in sorted(folder.glob("*")):
+        calls = dict(json.loads(line) for line in file.read_text().splitlines())
+        rows += [json.dumps(row) for call in calls.values() for row in call]
+    return sorted(rows)
+
+
+def windows(events: Path) -> Stream:
+    stream = Stream.from_parquet(str(events), vs="t", delay="1s").group_by("key")
+    return stream.window(tumbling("100ms")).agg(n=agg.count(), total=agg.sum("x"))
+
+
+def kept_from(status: dict[str, Any]) -> list[int]:
+    return [row["kept_from_seq"] for row in status.get("kept", ())]
+
+
+@pytest.mark.slow
+def test_what_is_delivered_goes_and_what_is_not_stays(events: Path, tmp_path: Path) -> None:
+    """The destination fails for a while; the job is stopped and resumed; nothing is missing."""
+    root, folder = tmp_path / "job", tmp_path / "rows"
+    folder.mkdir()
+    watch = Watch()
+    query = windows(events).deliver(sinks.function(functools.partial(keep, str(folder))))
+    job = jobmanager.run(
+        query,
+        root=str(root),
+        executor="local",
+        parallelism=2,
+        paced=PACE,
+        config=CONFIG,
+        on_status=watch,
+        fsync=False,
+        retention="delivered",
+    )
+    watch.until(lambda status: bool(kept_from(status)) and min(kept_from(status)) > 0)
+    with (
+        pytest.raises(OutputCollectedError, match=r"keeps it from seq \d+ on"),
+        job.subscribe(start={0: 0, 1: 0}) as below,
+    ):
+        next(below)
+    (folder / STOP).touch()
+    watch.until(lambda status: any(d["state"] == "waiting" for d in status["deliveries"]))
+    held = [d["delivered_seq"] for d in watch.status["deliveries"]]
+    assert all(first <= seq for first, seq in zip(kept_from(watch.status), held, strict=True))
+    job.stop()
+    job.wait(WAIT_S)
+    (folder / STOP).unlink()
+    assert json.loads((root / AGES).read_text())["points"]
+    job = jobmanager.resume(str(root), config=CONFIG, on_status=watch)
+    status = job.wait(WAIT_S)
+    whole = jobmanager.run(windows(events), root=str(tmp_path / "whole"), executor="local")
+    assert outcome(status) == outcome(whole.wait(WAIT_S))
+    assert len(kept_rows(folder)) == status["events_out"]
+    assert len(list((root / "output").glob("part-*.parquet"))) <= 8
+    found = verify_output(JobRoot(str(root)))
+    assert found["output_digest"] == status["output_digest"]
+    assert found["events"] < status["events_out"]
+    rows = deliver(str(root), [sinks.console(name="late")])
+    assert {row["state"] for row in rows} == {"failed"}
+    assert all("retention keeps it from seq" in row["error"] for row in rows)
+
+
+def test_a_reader_that_told_its_position_counts_until_it_is_silent_for_long() -> None:
+    store = MemoryBlobs()
+    tell_position(store, "a", 0, 5, 1_000)
+    tell_position(store, "b", 0, 3, 2_000)
+    tell_position(store, "b", 1, 9, 2_000)
+    assert told_positions(store, 0) == {0: 3, 1: 9}
+    tell_position(store, "b", 0, 8, 3_000)
+    assert told_positions(store, 0) == {0: 5, 1: 9}
+    assert told_positions(store, 1_500) == {0: 8, 1: 9}
+
+
+def test_delivered_needs_a_delivery(events: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the query names none"):
+        jobmanager.run(
+            windows(events), root=str(tmp_path / "job"), executor="local", retention="delivered"
+        )
+    assert not (tmp_path / "job").exists()
+
+
+def test_an_endless_output_in_its_root_is_compacted_unless_the_user_named_its_folder(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "in").mkdir()
+    root = str(tmp_path / "job")
+
+    def compacts(query: Query, **options: Unpack[RunOptions]) -> bool:
+        plan = lower(query, root=root, parallelism=1)
+        return for_plan(CONFIG, options, plan).host.compact_output
+
+    def stream(*, follow: bool) -> Stream:
+        columns = {"t": "int64", "key": "int64"}
+        return Stream.from_json(
+            str(tmp_path / "in"), vs="t", delay="1s", schema=columns, follow=follow
+        )
+
+    write_file(tmp_path / "in", 0)
+    assert compacts(stream(follow=True).to_parquet())
+    assert not compacts(stream(follow=False).to_parquet())
+    assert not compacts(stream(follow=True).to_parquet(str(tmp_path / "named")))
+    named = stream(follow=True).to_parquet(str(tmp_path / "named"))
+    assert compacts(named, compact_output=True)
+    assert not compacts(stream(follow=True).to_parquet(), compact_output=False)
+
+
+@pytest.mark.slow
+def test_an_output_that_is_compacted_while_it_grows_is_delivered_as_it_was(
+    events: Path, tmp_path: Path
+) -> None:
+    """Many small files, merged while they are read; the digest and the rows stay."""
+    root, folder = tmp_path / "job", tmp_path / "rows"
+    folder.mkdir()
+    query = windows(events).deliver(sinks.function(functools.partial(keep, str(folder))))
+    config = with_limits(CONFIG, compact_segments_min=3)
+    job = jobmanager.run(
+        query,
+        root=str(root),
+        executor="local",
+        paced=PACE,
+        config=config,
+        fsync=False,
+        compact_output=True,
+    )
+    with job.subscribe() as subscription:
+        seen = sum(batch.num_rows for batch in subscription)
+    status = job.wait(WAIT_S)
+    whole = jobmanager.run(windows(events), root=str(tmp_path / "whole"), executor="local")
+    assert outcome(status) == outcome(whole.wait(WAIT_S))
+    assert seen == len(kept_rows(folder)) == status["events_out"]
+    assert verify_output(JobRoot(str(root)))["events"] == status["events_out"]
+    files = list((root / "output").glob("part-*.parquet"))
+    assert len(files) <= 2 * 3 * 4
+
+
+def test_a_reader_that_is_silent_for_longer_than_the_limit_holds_nothing(
+    events: Path, tmp_path: Path
+) -> None:
+    plan = lower(windows(events).to_parquet(), root=str(tmp_path), parallelism=1)
+    ((_, uri),) = plan.sink_streams()
+    store, clock, told = MemoryBlobs(), ManualClock(1_000_000), list[tuple[Mark, ...]]()
+    config = JobConfig(retention_us=0, reader_wait_s=10.0)
+    kept = OutputRetention(
+        plan, store, config, needed=dict[int, int], tell=told.append, clock=clock
+    )
+    stream = open_inline(uri)
+    stream.write(0, items(0, 20))
+    stream.close()
+    tell_position(store, "a", 0, 5, clock.now_us())
+    clock.advance(9_000_000)
+    kept.look()
+    clock.advance(2_000_000)
+    kept.look()
+    assert [mark.seq for marks in told for mark in marks] == [4, 20]

@@ -1,0 +1,59 @@
+"""A job over dirty files: its answer, counts and dead letters, and the batch twin's answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import jobmanager
+from planner import Stream, agg, tumbling
+from planner.batch.rows import source_events
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = (
+    *("1000000,a,1", "noon,a,1", "2000000,b,x", "3000000,a,2", "4000000,a", "2500000,b,5"),
+    *("9000000,b,7", ",b,1", "1,a,9"),
+)
+
+
+def dirty(folder: Path, **changes: Any) -> Stream:
+    for name, rows in (("a", ROWS[:5]), ("b", ROWS[5:])):
+        (folder / f"{name}.csv").write_text("\n".join(["time,k,x", *rows]) + "\n")
+    types = {"time": "int64", "x": "int64"}
+    return Stream.from_csv(str(folder), vs="time", schema=types, **changes)
+
+
+@pytest.mark.parametrize("delay", ["auto", "5s"])
+def test_bad_rows_are_left_out_counted_and_kept(delay: str, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    stream = dirty(tmp_path / "data", on_bad_row="dead_letter", delay=delay, partitions=1)
+    counts = stream.group_by("k").window(tumbling("10s")).agg(n=agg.count())
+    root = str(tmp_path / "job")
+    status = jobmanager.run(counts.to_parquet(), root=root, executor="local").wait()
+    assert (status["bad_rows"], status["poisoned_events"]) == (4, 0)
+    late = 0 if delay == "auto" else 1  # the last row is 9 s behind
+    assert status["late_events"] == late
+    found = pq.read_table(f"{root}/output").select(["k", "n"]).to_pylist()
+    assert sorted(found, key=str) == [{"k": "a", "n": 3 - late}, {"k": "b", "n": 2}]
+    letters = jobmanager.read_dead_letters(root).to_pylist()
+    said = [(row["source"][-5:], row["line"], row["column"], row["value"]) for row in letters]
+    assert sorted(said, key=str) == [
+        ("a.csv", 3, "time", "noon"),
+        ("a.csv", 4, "x", "x"),
+        ("a.csv", 6, None, None),
+        ("b.csv", 4, "time", None),
+    ]
+    (source,) = status["bad"]
+    assert (source["bad"], source["rows"], source["policy"]) == (4, 9, "dead_letter")
+    events, _ = source_events(stream.plan, 1, 1_000_000)  # type: ignore[arg-type]
+    assert sorted(events["x"].to_pylist()) == sorted([1, 2, 5, 7, 9][: 5 - late])
+
+
+def test_collect_warns_of_bad_rows(tmp_path: Path) -> None:
+    with pytest.warns(jobmanager.BadRowsWarning, match="4 of 9 rows .* on_bad_row="):
+        found = jobmanager.collect(dirty(tmp_path, on_bad_row="skip").select("k"))
+    assert found.num_rows == 5

@@ -1,0 +1,194 @@
+"""Jobs that are continued day by day give, item for item, what one run over all files gives.
+
+Cannot catch: files that are written so slowly that two scans see the same half of one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import jobmanager
+from jobmanager.errors import DaysOverError, NoJobError, NotContinuedError, QueryChangedError
+from planner import Query, Stream, agg, col, sinks, tumbling
+from planner.errors import InvalidPlanError
+from rstream.errors import UsageError
+from tests.rooms import ROOT
+from tests.support.jobs import WAIT_S, outcome, output_items, with_limits
+from tests.support.live import FILE_ROWS, write_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUICK = with_limits(lease_s=0.3)
+DAYS = 3
+FILES_PER_DAY = 2
+
+
+def query_of(folder: Path, *, size: str = "1500ms", follow: bool = True) -> Query:
+    """Counts whose windows are open at the end of a file, joined with the rows that they count."""
+    live: dict[str, Any] = {"follow": True, "poll_every": "20ms"} if follow else {}
+    events = Stream.from_json(str(folder), vs="t", delay="100ms", **live)
+    counts = events.group_by("key").window(tumbling(size)).agg(n=agg.count(), last=agg.max("t"))
+    rows = events.filter(col("t") % 7 == 0).select("key", "t")
+    return counts.join(rows, on="key").to_parquet()
+
+
+def write_day(folder: Path, day: int) -> None:
+    for number in range(FILES_PER_DAY):
+        write_file(folder, day * FILES_PER_DAY + number)
+
+
+def run_day(root: Path, query: Query | None = None, **options: Any) -> dict[str, Any]:
+    options = {"executor": "local", "config": QUICK, **options}
+    job = jobmanager.run(query, root=str(root), continue_=True, **options)
+    return job.wait(WAIT_S)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One run that takes all files at once."""
+    folder, root = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("once") / "job"
+    for day in range(DAYS):
+        write_day(folder, day)
+    return run_day(root, query_of(folder), finish=True)
+
+
+def test_days_give_what_one_run_gives(tmp_path: Path, expected: dict[str, Any]) -> None:
+    folder, root = tmp_path / "in", tmp_path / "job"
+    folder.mkdir()
+    before: list[Any] = []
+    for day in range(DAYS):
+        write_day(folder, day)
+        is_last = day == DAYS - 1
+        status = run_day(root, query_of(folder) if day < 2 else None, finish=is_last)
+        assert status["state"] == ("finished" if is_last else "stopped")
+        items = output_items(status["output"])
+        for part, former in zip(items, before, strict=False):
+            assert part[: len(former)] == former, "what was out stays"
+        if not is_last:
+            closed_us = (day + 1) * FILES_PER_DAY * 1_000_000
+            assert max(row[2] for part in items for row in part) < closed_us, "no window is cut"
+        before = items
+    assert outcome(status) == outcome(expected)
+    assert before == output_items(expected["output"])
+    with pytest.raises(DaysOverError, match="its windows were closed"):
+        run_day(root)
+    assert run_day(root, finish=True)["state"] == "finished", "asked again it stands"
+
+
+@pytest.mark.slow
+def test_a_day_without_files_changes_nothing(tmp_path: Path) -> None:
+    folder, root = tmp_path / "in", tmp_path / "job"
+    folder.mkdir()
+    write_day(folder, 0)
+    first = run_day(root, query_of(folder))
+    second = run_day(root)
+    assert output_items(second["output"]) == output_items(first["output"])
+    assert second["events_in"] == first["events_in"], "the state of yesterday is there"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.05, 0.6, 0.95])
+def test_a_kill_in_the_middle_of_the_second_day(
+    share: float, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    folder, root = tmp_path / "in", tmp_path / "job"
+    folder.mkdir()
+    write_day(folder, 0)
+    run_day(root, query_of(folder))
+    write_day(folder, 1)
+    rows = int(share * FILES_PER_DAY * FILE_ROWS)
+    command = [sys.executable, "-m", "tests.support.killed_day", str(root), str(rows)]
+    assert subprocess.run(command, cwd=ROOT, check=False, timeout=WAIT_S).returncode == -9
+    assert jobmanager.resume(str(root), config=QUICK).wait(WAIT_S)["state"] == "stopped"
+    write_day(folder, 2)
+    status = run_day(root, finish=True)
+    assert outcome(status) == outcome(expected)
+    assert output_items(status["output"]) == output_items(expected["output"])
+
+
+@pytest.mark.parametrize("change", ["changed", pytest.param("gone", marks=pytest.mark.slow)])
+def test_files_that_were_taken_have_to_stay(change: str, tmp_path: Path) -> None:
+    folder, root = tmp_path / "in", tmp_path / "job"
+    folder.mkdir()
+    write_day(folder, 0)
+    first = run_day(root, query_of(folder))
+    file = folder / "0001.json"
+    if change == "gone":
+        file.unlink()
+    else:
+        file.write_text(file.read_text() + '{"t": 1999999, "key": 1}\n')
+    write_file(folder, 2)
+    with pytest.raises(jobmanager.JobFailedError, match=rf"0001\.json: {change} since the job"):
+        run_day(root)
+    job = jobmanager.resume(str(root), accept_changed_inputs=True, config=QUICK)
+    status = job.wait(WAIT_S)
+    assert status["state"] == "stopped"
+    assert status["events_in"] > first["events_in"], "it goes on with the new one"
+
+
+def test_another_query_is_refused(tmp_path: Path) -> None:
+    folder, other, root = tmp_path / "in", tmp_path / "other", tmp_path / "job"
+    for place in (folder, other):
+        place.mkdir()
+        write_file(place, 0)
+    run_day(root, query_of(folder))
+    with pytest.raises(QueryChangedError, match="it computes something else"):
+        run_day(root, query_of(folder, size="2s"))
+    with pytest.raises(QueryChangedError, match=r"it reads .*other"):
+        run_day(root, query_of(other))
+    assert run_day(root, query_of(folder))["state"] == "stopped", "the same is not"
+
+
+def test_what_cannot_be_continued_is_said(tmp_path: Path) -> None:
+    folder, root = tmp_path / "in", tmp_path / "job"
+    folder.mkdir()
+    write_file(folder, 0)
+    with pytest.raises(NoJobError):
+        run_day(root)
+    with pytest.raises(UsageError, match="needs root="):
+        jobmanager.run(query_of(folder), continue_=True)
+    with pytest.raises(UsageError, match="say continue_=True"):
+        jobmanager.run(query_of(folder), root=str(root), finish=True)
+    auto = Stream.from_json(str(folder), vs="t")
+    with pytest.raises(InvalidPlanError, match="those of tomorrow cannot be looked at"):
+        run_day(root, auto.to_parquet())
+    single = Stream.from_json(str(folder / "0000.json"), vs="t", delay="1s")
+    with pytest.raises(InvalidPlanError, match="no source of the query can grow"):
+        run_day(root, single.to_parquet())
+    assert not root.exists(), "nothing was begun"
+    whole = query_of(folder, follow=False)
+    jobmanager.run(whole, root=str(root), executor="local").wait(WAIT_S)
+    with pytest.raises(NotContinuedError, match="begun without --continue"):
+        run_day(root)
+
+
+@pytest.mark.slow
+def test_plain_folders_and_single_files(tmp_path: Path) -> None:
+    """A folder grows, a file beside it is read once; rows are delivered at the end of each day."""
+    folder, root, table = tmp_path / "in", tmp_path / "job", tmp_path / "table"
+    folder.mkdir()
+    write_day(folder, 0)
+    names = tmp_path / "names.json"
+    names.write_text("".join(f'{{"t": 0, "until": 9000000, "key": {k}}}\n' for k in range(4)))
+    tiers = Stream.from_json(str(names), vs="t", ve="until")
+    events = Stream.from_json(str(folder), vs="t", delay="100ms")
+    counts = events.group_by("key").window(tumbling("500ms")).agg(n=agg.count())
+    query = counts.join(tiers, on="key").deliver(sinks.parquet(str(table)))
+    rows = []
+    for day in range(DAYS):
+        if day:
+            write_day(folder, day)
+        status = run_day(root, query, finish=day == DAYS - 1)
+        rows.append(pq.read_table(table).num_rows)
+        assert rows[-1] == status["events_out"], "all that is out was delivered"
+    assert rows == sorted(set(rows))
+    whole = jobmanager.collect(counts.join(tiers, on="key"))
+    assert rows[-1] == whole.num_rows
+    assert os.path.exists(f"{root}/output/_SUCCESS")

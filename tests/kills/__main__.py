@@ -1,0 +1,213 @@
+"""``python -m tests.kills --kills 300 --seed 0``: prints what was done, and what was found wrong.
+
+Each job is killed and frozen some forty times, at random moments, at times again before it has
+recovered; then what it delivered is compared. Every fault and every comparison is a line of
+``--log``, so that a run that was ended still tells what it has shown. ``--cluster`` runs on a
+standalone cluster of one master and two workers, and also kills executors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tests.kills.check import check
+from tests.kills.faults import CLUSTER_KINDS, KINDS
+from tests.kills.feed import PARTITIONS, Feed
+from tests.kills.queries import EVENTS, PAIRS, SIDES, JobSpec
+from tests.kills.scene import START_S_MAX, Scene, is_whole
+from tests.spark.cluster import Cluster
+from tests.support.brokers import Broker
+from tests.support.postgres_server import PostgresServer
+
+KILLS_PER_JOB = 40
+#: Of all faults so many come before the job has recovered from the one before.
+SHARE_AT_ONCE = 0.6
+AT_ONCE_S_MAX, PAUSE_S_MAX = 0.8, 2.0
+#: Before the first fault, and after the last.
+WARM_S = 1.0
+OUTPUTS = 2
+#: A topic is read from its beginning to its end within this.
+READ_S_MAX = 600.0
+IDLE = ("follow", "wait")
+MASTER = "local[4]"
+
+
+class Log:
+    """What was done, a line each, and the sums of it."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._faults: list[dict[str, Any]] = []
+        self._jobs: list[dict[str, Any]] = []
+
+    def fault(self, job: JobSpec, kind: str, **facts: Any) -> None:
+        """One was done."""
+        self._faults.append(self._add(job, kind=kind, **facts))
+
+    def job(self, job: JobSpec, **facts: Any) -> None:
+        """One was compared, or went wrong."""
+        self._jobs.append(self._add(job, **facts))
+
+    def count(self) -> int:
+        """How many faults were done."""
+        return len(self._faults)
+
+    def wrong(self) -> list[dict[str, Any]]:
+        """The jobs that went wrong."""
+        return [job for job in self._jobs if job["wrong"]]
+
+    def summary(self) -> str:
+        """Faults by kind, strategy and query; pauses; rows."""
+        checked = {job["name"] for job in self._jobs if not job["wrong"]}
+        faults = [fault for fault in self._faults if fault["name"] in checked]
+        lines = [f"{len(faults)} faults in {len(checked)} jobs whose answers were compared"]
+        for name in ("kind", "strategy", "query", "idle"):
+            counts = Counter(fault[name] for fault in faults)
+            lines.append(f"by {name}: " + ", ".join(f"{n} {k}" for k, n in counts.most_common()))
+        for kind in sorted({fault["kind"] for fault in faults}):
+            found = sorted(
+                f["pause_s"] for f in faults if f["kind"] == kind and f["pause_s"] is not None
+            )
+            if found:
+                median, most = statistics.median(found), found[-1]
+                lines.append(f"  {kind}: median {median:.1f} s, greatest {most:.1f} s to new rows")
+        sums = {
+            name: sum(job[name] for job in self._jobs if not job["wrong"])
+            for name in ("events", "late", "answer", "restarts")
+        }
+        lines.append(", ".join(f"{count:,} {name}" for name, count in sums.items()))
+        in_order = sum(bool(job.get("in_order")) for job in self._jobs)
+        lines.append(f"{in_order} jobs compared in order with a run that nothing disturbed")
+        lines += [f"WRONG: {job['name']} {job['root']}: {job['wrong']}" for job in self.wrong()]
+        return "\n".join(lines)
+
+    def _add(self, job: JobSpec, **facts: Any) -> dict[str, Any]:
+        at = time.strftime("%H:%M:%S", time.gmtime())
+        named = {k: getattr(job, k) for k in ("name", "query", "strategy", "idle", "root")}
+        line = {"at": at, **named, **facts}
+        if self._path is not None:
+            with self._path.open("a") as log:
+                log.write(json.dumps(line) + "\n")
+        shown = ", ".join(f"{k} {v}" for k, v in facts.items() if v not in (None, ""))
+        print(f"{at} {job.name}: {shown}", flush=True)
+        return line
+
+
+def main() -> int:
+    """Run jobs until there were enough faults; 1 if something was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--per-job", type=int, default=KILLS_PER_JOB)
+    parser.add_argument("--only", default="", help="QUERY or QUERY/STRATEGY")
+    parser.add_argument("--kinds", default="", help="of the faults, with commas between")
+    parser.add_argument("--log", type=Path, help="a file; lines are added")
+    parser.add_argument("--cluster", action="store_true")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    log = Log(options.log)
+    pairs = [p for p in PAIRS if "/".join(p).startswith(options.only)]
+    first = options.seed % len(pairs)
+    pairs = pairs[first:] + pairs[:first]
+    folder = Path(tempfile.mkdtemp(prefix="live-kills-"))
+    with ExitStack() as cleanup:
+        master = MASTER
+        if options.cluster:
+            master = cleanup.enter_context(Cluster(folder)).master
+        number = 0
+        while log.count() < options.kills:  # ends: each job adds some
+            query, strategy = pairs[number % len(pairs)]
+            kills = min(options.per_job, options.kills - log.count())
+            name = f"{query}-{strategy}-{options.seed}-{number}"
+            idle = IDLE[(number // len(pairs) + number) % len(IDLE)]
+            place = folder / name
+            place.mkdir()
+            spec = JobSpec(name, query, strategy, idle, str(place / "job"), "", "", master)
+            kinds = CLUSTER_KINDS if options.cluster else KINDS
+            if options.kinds:
+                kinds = {kind: kinds[kind] for kind in options.kinds.split(",")}
+            if run_job(spec, place, f"{options.seed}-{number}", kinds, kills, log):
+                shutil.rmtree(place)
+            number += 1
+    print(log.summary())
+    if log.wrong():
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+def run_job(
+    spec: JobSpec, folder: Path, seed: str, kinds: dict[str, Any], kills: int, log: Log
+) -> bool:
+    """Run one job under ``kills`` faults, and compare; False if something was wrong."""
+    dice = random.Random(seed)
+    done = 0
+    with ExitStack() as cleanup:
+        broker = Broker(folder / "broker", answer_s_max=READ_S_MAX)
+        broker.start()
+        cleanup.callback(broker.stop)
+        server = PostgresServer()
+        cleanup.callback(server.close)
+        spec = JobSpec(**{**vars(spec), "servers": broker.servers, "dsn": server.dsn})
+        topics = {name: spec.topic(name) for name in (EVENTS, SIDES)}
+        for name, topic in topics.items():
+            broker.create_topic(topic, PARTITIONS[name])
+        broker.create_topic(spec.topic("answer"), OUTPUTS)
+        scene = Scene(spec, broker, server, folder)
+        cleanup.callback(scene.close)
+        try:
+            scene.begin_life()
+            silent = spec.idle == "follow"
+            feed = Feed(broker.servers, topics, dice.randrange(1 << 30), silent=silent)
+            scene.life.until(is_whole, START_S_MAX, "all at work")
+            scene.wait_delivered(time.time_ns() // 1000)
+            time.sleep(WARM_S)
+            while done < kills:
+                strike(scene, dice, kinds, log, is_last=done == kills - 1)
+                done += 1
+            time.sleep(WARM_S)
+            feed.stop()
+            scene.life.finish()
+            found = check(scene)
+        except Exception as error:
+            traceback.print_exc()
+            log.job(spec, wrong=f"after {done} faults: {error!r}", folder=str(folder))
+            return False
+        status = scene.status
+        log.job(spec, wrong="", faults=done, restarts=status["restarts"], **vars(found))
+        return True
+
+
+def strike(
+    scene: Scene, dice: random.Random, kinds: dict[str, Any], log: Log, *, is_last: bool
+) -> None:
+    """Do one fault; wait until its trace is gone, but not always."""
+    kind = dice.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
+    at_us = time.time_ns() // 1000
+    shown = kinds[kind][1](scene, dice)
+    if not is_last and dice.random() < SHARE_AT_ONCE:
+        log.fault(scene.spec, kind, done=shown, pause_s=None)
+        time.sleep(dice.uniform(0.0, AT_ONCE_S_MAX))
+        return
+    scene.wait_delivered(at_us)
+    pause_s = time.time() - at_us / 1e6
+    scene.wait_whole()
+    log.fault(scene.spec, kind, done=shown, pause_s=round(pause_s, 2))
+    time.sleep(dice.uniform(0.0, PAUSE_S_MAX))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""Whether the places that a job delivered to hold the batch answer to what its topics hold."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import jobmanager
+from jobmanager.storage.root import JobRoot
+from rstream import read_events
+from rstream.items.batch import VE, VS
+from tests.kills.queries import END, EVENT, EVENTS, SIDES, START
+from tests.kills.scene import WrongError
+
+if TYPE_CHECKING:
+    from tests.kills.scene import Scene
+
+Row = tuple[Any, ...]
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was compared, in rows."""
+
+    events: int
+    late: int
+    answer: int
+    #: Whether the order within the partitions was that of a run that nothing disturbed.
+    in_order: bool
+
+
+def check(scene: Scene) -> Checked:
+    """Compare the topic and the table of a finished job with its batch twin.
+
+    Raises:
+        WrongError: a row is missing, there twice, another one, or out of order.
+    """
+    spec = scene.spec
+    late, events = _late_ids(scene), 0
+    for name in (EVENTS, SIDES):
+        events += _save(scene, name, late.get(name, set()))
+    twin = jobmanager.collect_batch(spec.twin(str(scene.folder)))
+    columns = [START, END, *(n for n in twin.column_names if n not in (VS, VE))]
+    expected = Counter(_rows_of(twin))
+    partitions = _topic_rows(scene, columns)
+    _compare("topic", Counter(row for rows in partitions for row in rows), expected)
+    _compare("table", Counter(_table_rows(scene, columns)), expected)
+    for number, rows in enumerate(partitions):
+        starts = [row[0] for row in rows]
+        if starts != sorted(starts):
+            raise WrongError(f"partition {number} of the topic is not in order of time")
+    if not any(late.values()):
+        _compare_order(scene, partitions)
+    count = sum(expected.values())
+    return Checked(events, sum(map(len, late.values())), count, not any(late.values()))
+
+
+def _compare(place: str, found: Counter[Row], expected: Counter[Row]) -> None:
+    if found != expected:
+        missing, extra = expected - found, found - expected
+        raise WrongError(
+            f"the {place} has {found.total():,} rows, the batch {expected.total():,}; "
+            f"missing {missing.total()}: {sorted(missing)[:_SHOWN]}, "
+            f"extra {extra.total()}: {sorted(extra)[:_SHOWN]}"
+        )
+
+
+def _compare_order(scene: Scene, partitions: list[list[Row]]) -> None:
+    """Row for row in each partition: a run over the same topics that nothing disturbs."""
+    query = scene.spec.answer(until="latest")
+    job = jobmanager.run(query, root=str(scene.folder / "undisturbed"), executor="local")
+    job.wait()
+    for number, (_, uri) in enumerate(job.plan.sink_streams()):
+        expected = _rows_of(read_events(uri))
+        for place, pair in enumerate(zip(partitions[number], expected, strict=True)):
+            if pair[0] != pair[1]:
+                raise WrongError(f"partition {number}, row {place}: {pair[0]}, not {pair[1]}")
+
+
+def _rows_of(table: pa.Table) -> list[Row]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def _late_ids(scene: Scene) -> dict[str, set[int]]:
+    """By topic the events that were dropped because they came too late."""
+    plan = JobRoot(scene.spec.root).read_plan()
+    assert plan is not None
+    found: dict[str, set[int]] = {}
+    for vertex in plan.vertices:
+        if vertex.source is not None:
+            (name,) = (n for n in (EVENTS, SIDES) if vertex.source.spec.path.endswith(f"-{n}"))
+            late = jobmanager.read_late(scene.spec.root, vertex.stage)
+            found[name] = set(late["id"].to_pylist())
+    return found
+
+
+def _save(scene: Scene, name: str, late: set[int]) -> int:
+    """Write what a topic holds, in order of time and without what was late; how many that is."""
+    records = scene.broker.read_committed(scene.spec.topic(name))
+    rows = [json.loads(record.value or b"") for record in records]
+    kept = sorted((row for row in rows if row["id"] not in late), key=lambda row: row["at"])
+    pq.write_table(pa.Table.from_pylist(kept, schema=EVENT), scene.folder / f"{name}.parquet")
+    return len(kept)
+
+
+def _topic_rows(scene: Scene, columns: list[str]) -> list[list[Row]]:
+    """By partition the rows in their order."""
+    topic = scene.spec.topic("answer")
+    found: list[list[Row]] = [[] for _ in scene.broker.partitions(topic)]
+    for record in scene.broker.read_committed(topic):
+        row = json.loads(record.value or b"")
+        found[record.partition].append(tuple(_value(row[name]) for name in columns))
+    return found
+
+
+def _table_rows(scene: Scene, columns: list[str]) -> list[Row]:
+    statement = f"SELECT {', '.join(columns)} FROM {scene.spec.table}"
+    return [tuple(map(_value, row)) for row in scene.server.query(statement)]
+
+
+def _value(value: object) -> object:
+    """Times as microseconds."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        at = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (at - datetime(1970, 1, 1, tzinfo=UTC)) // _MICROSECOND
+    return value
+
+
+_MICROSECOND = datetime.resolution

@@ -1,0 +1,71 @@
+"""Events that are written into the topics of a job as time goes by."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+
+from confluent_kafka import Producer
+
+from tests.kills.queries import EVENTS, SIDES
+from tests.support.brokers import QUIET, Record, send
+
+PARTITIONS = {EVENTS: 4, SIDES: 2}
+RATES_PER_S = {EVENTS: 120, SIDES: 30}
+KEYS = 20
+#: An event is written up to this long after its time, so events are out of order.
+LATENESS_MS_MAX = 300
+#: The last partition of the events is silent in every second one of these, if any is.
+SILENT_S = 4.0
+_TICK_S = 0.02
+_FLUSH_S_MAX = 120.0
+
+
+class Feed:
+    """Writes until it is stopped; what a broker does not take meanwhile waits."""
+
+    def __init__(self, servers: str, topics: dict[str, str], seed: int, *, silent: bool) -> None:
+        """``topics``: where "events" and "sides" go."""
+        self._topics, self._silent = topics, silent
+        self._dice = random.Random(seed)
+        self._producer = Producer(
+            {"bootstrap.servers": servers, "linger.ms": 5, "enable.idempotence": True, **QUIET}
+        )
+        self._stopped = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write no more; all that was written is in the topics."""
+        self._stopped.set()
+        self._thread.join()
+        assert self._failure is None, self._failure
+        left = self._producer.flush(_FLUSH_S_MAX)
+        assert not left, f"{left} events were not taken within {_FLUSH_S_MAX} s"
+
+    def _run(self) -> None:
+        try:
+            started_s, sent = time.monotonic(), dict.fromkeys(self._topics, 0)
+            while not self._stopped.wait(_TICK_S):
+                elapsed_s = time.monotonic() - started_s
+                for name in self._topics:
+                    due = int(elapsed_s * RATES_PER_S[name])
+                    for number in range(sent[name], due):
+                        self._send(name, number, elapsed_s)
+                    sent[name] = due
+        except BaseException as error:
+            self._failure = error
+
+    def _send(self, name: str, number: int, elapsed_s: float) -> None:
+        dice, partitions = self._dice, PARTITIONS[name]
+        if name == EVENTS and self._silent and int(elapsed_s / SILENT_S) % 2:
+            partitions -= 1
+        # In milliseconds: many events have the same time.
+        at_ms = time.time_ns() // 1_000_000 - dice.randrange(LATENESS_MS_MAX)
+        event = {"id": number, "at": at_ms * 1_000, "key": dice.randrange(KEYS)}
+        value = json.dumps({**event, "value": dice.randrange(1_000)}).encode()
+        record = Record(value, partition=dice.randrange(partitions))
+        send(self._producer, self._topics[name], record)

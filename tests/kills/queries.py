@@ -1,0 +1,135 @@
+"""The queries of the jobs that are killed, over live topics or over a file of what these held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from planner import Query, Stream, agg, col, session, sinks, tumbling
+
+#: ``at``: microseconds since 1970; ``id``: a number that no other event has.
+EVENT = pa.schema([(name, pa.int64()) for name in ("id", "at", "key", "value")])
+START, END = "starts", "ends"
+DELAY, IDLE_AFTER = "1s", "1s"
+EVENTS, SIDES = "events", "sides"
+STRATEGIES = ("checkpoint", "replay", "replication", "mixed")
+REPLICAS = 2
+#: The stream of a topic, "events" or "sides".
+Open = Callable[[str], Stream]
+
+
+def filtered(events: Stream, _: Stream) -> Stream:
+    """Two thirds of the events."""
+    return events.filter(col("value") % 3 != 0)
+
+
+def windows(events: Stream, _: Stream) -> Stream:
+    """Counts and sums by key and half a second, behind an exchange."""
+    found = events.group_by("key").window(tumbling("500ms"))
+    return found.agg(n=agg.count(), ids=agg.sum("id"), last=agg.max("at"))
+
+
+def joined(events: Stream, sides: Stream) -> Stream:
+    """Events with what was valid for their key at their time."""
+    valid = sides.select("key", side=col("value"), side_id=col("id")).set_duration("1s")
+    return events.join(valid, on="key")
+
+
+def sessions(events: Stream, _: Stream) -> Stream:
+    """Times in which a key was active."""
+    found = events.group_by("key").window(session("150ms"))
+    return found.agg(n=agg.count(), ids=agg.sum("id"), last=agg.max("at"))
+
+
+QUERIES: dict[str, Callable[[Stream, Stream], Stream]] = {
+    "filter": filtered,
+    "windows": windows,
+    "join": joined,
+    "sessions": sessions,
+}
+#: Which column of an answer's rows says which events they are of.
+TIME_OF = {"filter": "at", "windows": "last", "join": "at", "sessions": "last"}
+#: A filter is one stage, and how far back a session reaches nobody can say.
+REFUSED = (("filter", "mixed"), ("sessions", "replay"))
+#: Any four in a row have all queries and all strategies, but for what is refused.
+PAIRS = [
+    (query, strategy)
+    for turn in range(len(STRATEGIES))
+    for k, query in enumerate(QUERIES)
+    if (query, strategy := STRATEGIES[(k + turn) % len(STRATEGIES)]) not in REFUSED
+]
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A job, and where its topics and its table are; travels as JSON."""
+
+    name: str
+    query: str
+    strategy: str
+    #: Of its sources: what becomes of a partition that is silent.
+    idle: str
+    root: str
+    servers: str
+    dsn: str
+    master: str
+
+    def topic(self, name: str) -> str:
+        """That of "events", of "sides", or of the answer."""
+        return f"{self.name}-{name}"
+
+    @property
+    def table(self) -> str:
+        """Where PostgreSQL gets the answer."""
+        return f"answer_{self.name.replace('-', '_')}"
+
+    def answer(self, *, until: str | None = None) -> Stream:
+        """The query over the topics."""
+        return self._query(lambda name: self._topic_stream(name, until))
+
+    def live(self) -> Query:
+        """It, delivered to both places."""
+        places = (
+            sinks.kafka(self.topic("answer"), servers=self.servers),
+            sinks.postgres(self.dsn, self.table),
+        )
+        return self.answer().deliver(*places, start=START, end=END)
+
+    def twin(self, folder: str) -> Stream:
+        """The query over files of what the topics held, by name, in order of time."""
+        return self._query(
+            lambda name: Stream.from_parquet(f"{folder}/{name}.parquet", vs="at", delay="0s")
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Those of the run which say how it recovers."""
+        if self.strategy == "mixed":
+            return {}
+        return {
+            "recovery": self.strategy,
+            "replicas": REPLICAS if self.strategy == "replication" else None,
+        }
+
+    def _query(self, opened: Open) -> Stream:
+        is_mixed = self.strategy == "mixed"
+        streams = [opened(name) for name in (EVENTS, SIDES)]
+        if is_mixed:
+            streams = [stream.recover_with("replay") for stream in streams]
+        found = QUERIES[self.query](*streams)
+        return found.recover_with("replication", replicas=REPLICAS) if is_mixed else found
+
+    def _topic_stream(self, name: str, until: str | None) -> Stream:
+        return Stream.from_kafka(
+            self.topic(name),
+            servers=self.servers,
+            schema=EVENT,
+            vs="at",
+            delay=DELAY,
+            idle=self.idle,  # type: ignore[arg-type]
+            idle_after=IDLE_AFTER,
+            until=until,
+            partitions=2 if name == EVENTS else 1,
+        )

@@ -1,0 +1,220 @@
+"""What is killed and frozen: the lives of a job, its broker and its database server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from tests.kills.life import FINISH
+from tests.kills.queries import TIME_OF
+from tests.rooms import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.kills.queries import JobSpec
+    from tests.support.brokers import Broker
+    from tests.support.postgres_server import PostgresServer
+
+#: Spark and Java start within this, also on a machine that has ten times too much to do.
+START_S_MAX = 600.0
+#: From the last fault until rows of later events are delivered.
+RECOVERY_S_MAX = 600.0
+FINISH_S_MAX = 600.0
+#: A driver that was succeeded in its sleep ends so soon after it woke up.
+ZOMBIE_S_MAX = 300.0
+POLL_S = 0.05
+_NO_STATUS: dict[str, Any] = {"state": "starting", "hosts": [], "vertices": [], "deliveries": []}
+
+
+class WrongError(Exception):
+    """A job did not do what it must."""
+
+
+class Frozen:
+    """A process that was stopped; it can be woken up, and nothing else that has its number."""
+
+    def __init__(self, pid: int) -> None:
+        self._handle = os.pidfd_open(pid)
+        self._is_open = True
+        signal.pidfd_send_signal(self._handle, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Idempotent."""
+        if self._is_open:
+            self._is_open = False
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGCONT)
+            os.close(self._handle)
+
+
+class Life:
+    """A process that runs the job, and what it says."""
+
+    def __init__(self, spec: JobSpec, log: Path, *, machine: str = "") -> None:
+        """``machine``: the name of the machine that it takes itself to be on."""
+        command = [sys.executable, "-m", "tests.kills.life", json.dumps(asdict(spec))]
+        if machine:
+            renamed = 'hostname "$0" && exec "$@"'
+            command = ["unshare", "--uts", "sh", "-c", renamed, machine, *command]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        environment |= {"JDK_JAVA_OPTIONS": "-XX:+UseSerialGC"}  # it moves few bytes
+        environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+            )
+        self._log = log
+        self._changed = threading.Condition()
+        self.status = _NO_STATUS
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def until(
+        self, holds: Callable[[dict[str, Any]], bool], limit_s: float, what: str
+    ) -> dict[str, Any]:
+        """The first status for which it holds.
+
+        Raises:
+            WrongError: the process ended, the job failed, or it takes too long.
+        """
+        deadline_s = time.monotonic() + limit_s
+        with self._changed:
+            while not holds(self.status):
+                if self.status["state"] == "failed":
+                    raise WrongError(f"the job failed: {self.status['error']}")
+                if self.process.poll() is not None:
+                    raise WrongError(f"the driver ended: {self._log.read_text()[-2000:]}")
+                if time.monotonic() > deadline_s:
+                    raise WrongError(f"{what}: not after {limit_s:.0f} s: {self.status}")
+                self._changed.wait(POLL_S)
+            return self.status
+
+    def finish(self) -> None:
+        """Have the sources end where their topics end, and wait until all is delivered."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(FINISH + "\n")
+        self.process.stdin.flush()
+        try:
+            code = self.process.wait(FINISH_S_MAX)
+        except subprocess.TimeoutExpired:
+            raise WrongError(f"no end after {FINISH_S_MAX:.0f} s: {self.status}") from None
+        if code:
+            raise WrongError(f"exit code {code}: {self._log.read_text()[-2000:]}")
+
+    def kill(self) -> None:
+        """Idempotent."""
+        self.process.kill()
+        self.process.wait()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._changed:
+                self.status = json.loads(line)
+                self._changed.notify_all()
+
+
+class Scene:
+    """A job that runs, with all that it runs on."""
+
+    def __init__(self, spec: JobSpec, broker: Broker, server: PostgresServer, folder: Path) -> None:
+        self.spec, self.broker, self.server, self.folder = spec, broker, server, folder
+        #: Workers that were killed; a status may still name them.
+        self.killed: set[int] = set()
+        self._lives: list[Life] = []
+        self._asleep: list[Frozen] = []
+        self._restart: threading.Timer | None = None
+
+    @property
+    def life(self) -> Life:
+        """The newest one."""
+        return self._lives[-1]
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What it said last."""
+        return self.life.status
+
+    def begin_life(self, *, machine: str = "") -> Life:
+        """Start a process that runs, or goes on with, the job."""
+        self._lives.append(Life(self.spec, self.folder / "driver.log", machine=machine))
+        return self.life
+
+    def freeze(self, pid: int, seconds: float) -> None:
+        """Stop a process and have it wake up by and by."""
+        frozen = Frozen(pid)
+        self._asleep.append(frozen)
+        timer = threading.Timer(seconds, frozen.thaw)
+        timer.daemon = True
+        timer.start()
+
+    def kill_server(self, seconds: float) -> None:
+        """End the database server, once it runs, and start it again by and by."""
+        if self._restart is not None:
+            self._restart.join()
+        self.server.kill()
+        self._restart = threading.Timer(seconds, self.server.start)
+        self._restart.start()
+
+    def newest_us(self) -> int:
+        """The time of the newest event of which a row is in the table; 0 if none can be seen."""
+        statement = f"SELECT max({TIME_OF[self.spec.query]}) FROM {self.spec.table}"
+        with contextlib.suppress(Exception):  # the server is away, or has no such table yet
+            ((found,),) = self.server.query(statement)
+            return int(found or 0)
+        return 0
+
+    def wait_delivered(self, since_us: int) -> None:
+        """Wait until a row of an event after ``since_us`` is in the table.
+
+        Raises:
+            WrongError: it takes too long, or the job ended.
+        """
+        deadline_s = time.monotonic() + RECOVERY_S_MAX
+        while self.newest_us() <= since_us:
+            self.life.until(lambda _: True, RECOVERY_S_MAX, "a status")
+            if self.life.status["state"] == "failed" or time.monotonic() > deadline_s:
+                raise WrongError(f"nothing new after {RECOVERY_S_MAX:.0f} s: {self.status}")
+            if self.life.process.poll() is not None:
+                raise WrongError(f"the driver ended with {self.life.process.returncode}")
+            time.sleep(POLL_S)
+
+    def wait_whole(self) -> dict[str, Any]:
+        """Wait until all hosts and all instances of the job are at work."""
+        return self.life.until(is_whole, RECOVERY_S_MAX, "all at work")
+
+    def close(self) -> None:
+        """End whatever was started here."""
+        for frozen in self._asleep:
+            frozen.thaw()
+        for life in self._lives:
+            life.kill()
+        if self._restart is not None:
+            self._restart.join()
+
+
+def is_whole(status: dict[str, Any]) -> bool:
+    """Whether all of the job is at work."""
+    instances = [i for row in status["vertices"] for i in row["instances"]]
+    return (
+        status["state"] == "running"
+        and bool(instances)
+        and all(host["state"] == "ready" and host["pid"] for host in status["hosts"])
+        and all(i["state"] == "running" and i["pid"] for i in instances)
+        and all(row["instances"] for row in status["vertices"])
+    )

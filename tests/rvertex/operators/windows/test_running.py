@@ -1,0 +1,108 @@
+"""Running aggregates: cut-invariant, and what snapshot windows give of events that never end."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rstream.items.batch import VE, VS, int64_column
+from rstream.types import INF_TIME
+from rvertex.aggregates.spec import AggregateSpec
+from rvertex.events.run import Run
+from rvertex.operators.windows.running import RunningAggregate
+from rvertex.operators.windows.snapshots.window import SnapshotAggregate
+from tests.support.budget import examples
+from tests.support.builders import cti, ev, make_run, table_of
+from tests.support.operator_harness import assert_cut_invariant
+from tests.support.strategies import PAYLOAD, runs, splits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+AGGREGATES = (
+    AggregateSpec("count", None, "rows"),
+    AggregateSpec("count", "n", "values"),
+    AggregateSpec("sum", "n", "total"),
+    AggregateSpec("sum", "x", "x_total"),
+    AggregateSpec("mean", "x", "x_mean"),
+    AggregateSpec("first", "s", "s_first"),
+    AggregateSpec("last", "n", "n_last"),
+    AggregateSpec("min", "x", "x_min"),
+    AggregateSpec("max", "s", "s_max"),
+    AggregateSpec("variance", "x", "x_var", 1),
+    AggregateSpec("top_k", "n", "n_top", 2),
+)
+ONE = pa.schema([("k", pa.int64()), ("x", pa.float64())])
+
+
+def endless(run: Run) -> Run:
+    """The same events without an end."""
+    columns = list(run.events.columns)
+    at = run.events.schema.get_field_index(VE)
+    columns[at] = pa.array(np.full(run.events.num_rows, INF_TIME))
+    return Run(pa.RecordBatch.from_arrays(columns, schema=run.events.schema), run.ctis)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6)
+    return bool(a == b)
+
+
+@examples(12)
+@given(
+    run=runs(max_size=14),
+    cuts=splits(),
+    keys=st.sampled_from([(), ("k",), ("s", "k")]),
+    some=st.integers(1, len(AGGREGATES)),
+)
+def test_as_snapshot_windows(run: Run, cuts: list[int], keys: Sequence[str], some: int) -> None:
+    run = endless(run)
+    aggregates = AGGREGATES[:some] if some > 1 else AGGREGATES[-1:]
+    spec = RunningAggregate(tuple(keys), aggregates)
+    out = assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
+    expected = SnapshotAggregate(tuple(keys), aggregates).open([PAYLOAD]).process([run])
+    assert out.ctis.tolist() == expected.ctis.tolist()
+    assert out.events.schema == expected.events.schema
+    found, wanted = out.events.to_pylist(), expected.events.to_pylist()
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert all(same(one[name], other[name]) for name in other), (one, other)
+
+
+def test_worked() -> None:
+    items = [ev(1, 2, k=1, x=3.0), ev(2, 9, k=2, x=7.0), ev(4, 5, k=1, x=1.0), ev(4, 6, k=1, x=1.0)]
+    spec = RunningAggregate(("k",), (AggregateSpec("sum", "x", "total"),))
+    run = make_run([*items, cti(INF_TIME)], ONE)
+    assert table_of(assert_cut_invariant(spec, [run], [ONE])) == [
+        ev(1, 4, k=1, total=3.0),
+        ev(2, INF_TIME, k=2, total=7.0),
+        ev(4, INF_TIME, k=1, total=5.0),
+        cti(INF_TIME),
+    ]
+
+
+def test_what_is_open_holds_back_what_starts_later() -> None:
+    items = [ev(1, 2, k=1, x=3.0), ev(2, 9, k=2, x=7.0), cti(3), ev(4, 5, k=2, x=1.0), cti(9)]
+    spec = RunningAggregate(("k",), (AggregateSpec("count", None, "n"),))
+    assert table_of(assert_cut_invariant(spec, [make_run(items, ONE)], [ONE])) == [cti(1)]
+
+
+def test_a_step_costs_what_is_new() -> None:
+    """Ten times the steps take about ten times the merges, whatever is carried."""
+    spec = RunningAggregate((), (AggregateSpec("count", None, "n"),))
+    operator = spec.open([ONE])
+    for start in range(0, 4_000, 400):
+        run = make_run([ev(t, t + 1, k=1, x=0.0) for t in range(start, start + 400)], ONE)
+        operator.process([run])
+        state = operator.snapshot()
+        carried = state.tables["carried0"].num_rows
+        assert carried <= 2 + start // 400 + 1
+    final = operator.process([make_run([cti(INF_TIME)], ONE)])
+    assert int64_column(final.events, VS).tolist() == [3_998, 3_999]
+    assert final.events.column("n").to_pylist() == [3_999, 4_000]

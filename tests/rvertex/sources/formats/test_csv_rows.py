@@ -1,0 +1,78 @@
+"""Rows of CSV end where Arrow's parser ends them, however the text is cut.
+
+Cannot catch: rules of CSV that Arrow and this code have wrong alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rvertex.sources.formats.rows import csv_rows
+from rvertex.sources.formats.rows.csv_rows import cut_rows, whole_rows
+
+if TYPE_CHECKING:
+    import pytest
+
+TEXTS = st.text('ab,,"""\n\n\r', min_size=1, max_size=24).map(str.encode)
+
+
+def rows_by_arrow(text: bytes) -> int:
+    """Rows of two fields, and rows of any other number."""
+    others = []
+
+    def skip(row: pacsv.InvalidRow) -> str:
+        others.append(row.number)
+        return "skip"
+
+    table = pacsv.read_csv(
+        pa.BufferReader(text),
+        read_options=pacsv.ReadOptions(
+            use_threads=False, block_size=len(text) + 1, column_names=["a", "b"]
+        ),
+        parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+        convert_options=pacsv.ConvertOptions(
+            column_types=pa.schema([("a", pa.string()), ("b", pa.string())])
+        ),
+    )
+    return table.num_rows + len(others)
+
+
+@given(text=TEXTS)
+def test_rows_are_those_of_arrow(text: bytes) -> None:
+    rows = cut_rows(text, ",", is_last=True)
+    if not rows.is_open.any():
+        assert len(rows.starts) == rows_by_arrow(text)
+
+
+@given(text=TEXTS)
+def test_both_ways_find_the_same_ends(text: bytes) -> None:
+    ends, is_open = csv_rows._slow_ends(text, ",", is_last=True)
+    quick = csv_rows._quick_ends(text, ",", is_last=True)
+    if quick is not None:
+        assert quick.tolist() == ends.tolist()
+        assert not is_open.any()
+
+
+@given(text=TEXTS, data=st.data())
+def test_a_row_ends_where_it_ends_however_much_is_there(text: bytes, data: st.DataObject) -> None:
+    ends, _ = csv_rows._ends(text, ",", is_last=True)
+    some = data.draw(st.integers(0, len(text)))
+    early, _ = csv_rows._ends(text[:some], ",", is_last=False)
+    assert early.tolist() == ends.tolist()[: len(early)]
+    assert whole_rows(text[:some], ",", is_last=False)[0] in (0, *ends.tolist())
+
+
+def test_an_open_quote_ends_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b'1,"a\n2,b\n3,"c"\n'
+    assert cut_rows(text, ",", is_last=True).ends.tolist() == [len(text)]  # closed further on
+    monkeypatch.setattr(csv_rows, "QUOTED_BYTES_MAX", 8)
+    rows = cut_rows(text, ",", is_last=True)
+    assert rows.ends.tolist() == [5, 9, 15]
+    assert rows.is_open.tolist() == [True, False, False]
+    assert whole_rows(text[:7], ",", is_last=False) == (0, False)  # it may yet be closed
+    assert whole_rows(text[:10], ",", is_last=False) == (9, True)

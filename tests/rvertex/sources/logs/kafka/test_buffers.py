@@ -1,0 +1,78 @@
+"""A buffer gives what was put into it, in steps as large as the reader takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rvertex.sources.formats.rows.bad_rows import DEAD
+from rvertex.sources.logs.kafka.buffers import PartitionBuffer
+from rvertex.sources.logs.protocol import LogRows
+
+EVENTS = pa.schema([("_vs", pa.int64()), ("_ve", pa.int64()), ("text", pa.string())])
+
+
+def piece(positions: list[int], next_position: int, dead: list[int]) -> LogRows:
+    rows = [{"_vs": p, "_ve": p + 1, "text": "x" * (p % 5)} for p in positions]
+    bad = [{"partition": 0, "position": p, "key": b"", "value": b"?", "reason": "r"} for p in dead]
+    return LogRows(
+        np.array(positions, np.int64),
+        pa.RecordBatch.from_pylist(rows, schema=EVENTS),
+        next_position,
+        pa.RecordBatch.from_pylist(bad, schema=DEAD) if bad else None,
+    )
+
+
+@st.composite
+def pieces(draw: st.DrawFn) -> list[LogRows]:
+    """Rows, ties (a message of several rows), gaps and rows that could not be decoded."""
+    made, position = [], 0
+    for _ in range(draw(st.integers(1, 8))):
+        at: list[int] = []
+        dead: list[int] = []
+        for _ in range(draw(st.integers(0, 4))):
+            position += draw(st.integers(0, 2))
+            kind = draw(st.sampled_from(["row", "ties", "dead"]))
+            if kind == "dead":
+                dead.append(position)
+            else:
+                at += [position] * (3 if kind == "ties" else 1)
+            position += 1
+        position += draw(st.integers(0, 1)) or int(not at and not dead)
+        made.append(piece(at, position, dead))
+    return made
+
+
+@given(pieces(), st.lists(st.integers(1, 6), min_size=1))
+def test_any_step_gives_the_same_rows(put: list[LogRows], steps: list[int]) -> None:
+    buffer = PartitionBuffer(0, 0, None)
+    for rows in put:
+        buffer.put(rows)
+    at: list[int] = []
+    dead: list[int] = []
+    turn = 0
+    while (found := buffer.take(steps[turn % len(steps)])) is not None:
+        mine = found.positions.tolist()
+        assert mine == found.batch["_vs"].to_pylist()
+        assert len(mine) <= steps[turn % len(steps)] or len(set(mine)) == 1
+        assert not at or not mine or at[-1] < mine[0]
+        at += mine
+        dead += [] if found.dead is None else found.dead["position"].to_pylist()
+        assert buffer.given == found.next_position
+        turn += 1
+    assert at == [p for rows in put for p in rows.positions.tolist()]
+    wanted = [p for rows in put if rows.dead is not None for p in rows.dead["position"].to_pylist()]
+    assert dead == wanted
+    assert buffer.given == buffer.fetched == put[-1].next_position
+
+
+def test_a_reader_that_is_behind_takes_many_pieces_at_once() -> None:
+    buffer = PartitionBuffer(0, 0, None)
+    for p in range(1_000):
+        buffer.put(piece([p], p + 1, []))
+    sizes = [found.batch.num_rows for found in iter(lambda: buffer.take(300), None)]
+    assert sizes == [300, 300, 300, 100]
+    assert not buffer.is_full
+    assert buffer.is_half_empty

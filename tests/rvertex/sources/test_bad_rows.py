@@ -1,0 +1,259 @@
+"""Bad rows: the same ones, in the same places, wherever pieces are cut and reading begins.
+
+Cannot catch: a row that every way of reading takes for good.
+"""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rstream.items.batch import Items
+from rvertex.errors import SourceRowError
+from rvertex.sources import SourcePartition, open_reader
+from rvertex.sources.discover import discover, infer_schema
+from rvertex.sources.formats import delimited, json_lines, ranges
+from rvertex.sources.formats.rows.bad_rows import DEAD, bad_of, without_bad
+from rvertex.vertex.dead_letters import dead_letter_payload
+from rvertex.vertex.reorder import late_payload
+from rvertex.vertex.source_input import SourceInput, source_sides
+from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rvertex.sources.spec import SourceSpec
+
+#: Of each kind of file: good rows with their values, and bad ones with the column to blame.
+CSV: dict[bytes, tuple[Any, ...] | str | None] = {
+    b"1,a,0.5": (1, "a", 0.5),
+    b"2,,": (2, None, None),
+    b'3,"b,\nc",1': (3, "b,\nc", 1.0),
+    b"noon,a,1": "time",
+    b",a,1": "time",
+    b"4,a,many": "x",
+    b"5,a": None,
+    b"6,a,1,2": None,
+    b"7,\xff,1": "k",
+    b'8,"a\nb",q': "x",
+}
+JSON: dict[bytes, tuple[Any, ...] | str | None] = {
+    b'{"time": 1, "k": "a", "x": 0.5}': (1, "a", 0.5),
+    b' {"time": 2, "more": [1]} ': (2, None, None),
+    b'{"time": 3, "k": "}\\n{"}\r': (3, "}\n{", None),
+    b'{"k": "a"}': "time",
+    b'{"time": "noon"}': "time",
+    b'{"time": 4, "x": "1"}': "x",
+    b'{"time": 5': None,
+    b'{"time": 6} {"time": 7}': None,
+    b"null": None,
+    b"[1]": None,
+    b'{"time": 8, "k": "\xff"}': None,
+    b'"time": 9}': None,
+}
+SPEC = {"schema": COLUMNS, "columns": COLUMNS, "vs": "time"}
+
+
+def spec_of(format: str, path: Path, policy: str) -> SourceSpec:
+    return make_spec(format, path, options=(("on_bad_row", policy),))  # type: ignore[arg-type]
+
+
+def write(format: str, path: Path, rows: list[bytes]) -> None:
+    head = b"time,k,x\n" if format == "csv" else b""
+    path.write_bytes(head + b"\n".join(rows) + b"\n")
+
+
+def read(partition: SourcePartition, first_row: int = 0, rows_max: int = 1 << 20) -> pa.Table:
+    """All rows as they come: good ones with values, bad ones with what is kept of them."""
+    reader = open_reader(partition, first_row)
+    found = []
+    width = len(COLUMNS) + 2
+    while (batch := reader.read_next(rows_max)) is not None:
+        bad = bad_of(batch, width)
+        for k, row in enumerate(batch.select(range(width)).to_pylist()):
+            wrong = None if bad is None else bad[k].as_py()
+            found.append((row["time"], row["k"], row["x"]) if wrong is None else wrong)
+        assert without_bad(batch, width).column(0).null_count == 0
+    reader.close()
+    return found
+
+
+@pytest.mark.parametrize(("format", "kinds"), [("csv", CSV), ("json", JSON)])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_bad_rows_stand_in_their_places_however_a_file_is_read(
+    format: str,
+    kinds: dict[bytes, Any],
+    data: st.DataObject,
+    tmp_path: Path,
+) -> None:
+    rows = data.draw(st.lists(st.sampled_from(list(kinds)), min_size=1, max_size=12))
+    path = tmp_path / f"a.{format}"
+    write(format, path, rows)
+    partition = only_partition(spec_of(format, path, "dead_letter"), is_watched=False)
+    with pytest.MonkeyPatch.context() as patch:
+        size = data.draw(st.sampled_from([1, 7, 30, 1 << 20]), label="bytes of a piece")
+        patch.setattr(delimited, "BLOCK_BYTES", size)
+        patch.setattr(json_lines, "CHUNK_BYTES", size)
+        found = read(partition, rows_max=data.draw(st.integers(1, 5)))
+        first = data.draw(st.integers(0, len(rows)), label="first row")
+        rest = read(partition, first)
+    assert rest == found[first:]
+    line = 1 if format == "json" else 2
+    for k, (raw, got) in enumerate(zip(rows, found, strict=True)):
+        if isinstance(kinds[raw], tuple):
+            assert got == kinds[raw]
+        else:
+            said = got["position"], got["line"], got["column"], got["raw"], got["source"]
+            kept = raw.rstrip(b"\r")
+            assert said == (k + 1, line, kinds[raw], kept, str(path))
+            assert got["reason"]
+        line += 1 + raw.count(b"\n")
+
+
+@pytest.mark.parametrize(("format", "kinds"), [("csv", CSV), ("json", JSON)])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_file_that_is_split_gives_the_same_rows_and_places(
+    format: str, kinds: dict[bytes, Any], data: st.DataObject, tmp_path: Path
+) -> None:
+    """Also dealt to several readers, each from any row on."""
+    rows = data.draw(st.lists(st.sampled_from(list(kinds)), min_size=1, max_size=20))
+    path = tmp_path / f"a.{format}"
+    write(format, path, rows)
+    if data.draw(st.booleans(), label="byte order mark"):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    spec = spec_of(format, path, "dead_letter")
+    whole = read(only_partition(spec, is_watched=False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "UNIT_BYTES", data.draw(st.integers(1, 60), label="bytes of a unit"))
+        size = data.draw(st.sampled_from([5, 30, 1 << 20]), label="bytes of a piece")
+        patch.setattr(delimited, "BLOCK_BYTES", size)
+        patch.setattr(json_lines, "CHUNK_BYTES", size)
+        units = discover(spec)
+        assert read(SourcePartition(spec, units, 0)) == whole
+        assert [row for unit in units for row in read(SourcePartition(spec, (unit,), 0))] == whole
+        first = data.draw(st.integers(0, len(rows)))
+        assert read(SourcePartition(spec, units, 0), first) == whole[first:]
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_a_large_file_is_split(
+    format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "UNIT_BYTES", 1_000)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 100)
+    kinds = CSV if format == "csv" else JSON
+    path = tmp_path / f"a.{format}"
+    write(format, path, list(kinds) * 40)
+    size = path.stat().st_size
+    units = discover(spec_of(format, path, "skip"))
+    assert size // 1_300 <= len(units) <= size // 1_000
+    assert [unit.lo for unit in units[1:]] == [unit.hi for unit in units[:-1]]
+    packed = tmp_path / f"b.{format}.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes(), 0))
+    assert len(discover(spec_of(format, packed, "skip"))) == 1
+
+
+@pytest.mark.parametrize(("format", "kinds"), [("csv", CSV), ("json", JSON)])
+def test_each_bad_row_alone_is_an_error_that_says_what_to_do(
+    format: str, kinds: dict[bytes, Any], tmp_path: Path
+) -> None:
+    good = next(iter(kinds))
+    for raw, what in kinds.items():
+        if isinstance(what, tuple):
+            continue
+        path = tmp_path / f"a.{format}"
+        write(format, path, [good, raw, good])
+        with pytest.raises(SourceRowError, match=r'data row 2 .*give on_bad_row="dead_letter"'):
+            read(only_partition(spec_of(format, path, "fail")))
+
+
+def test_values_of_parquet_that_are_not_of_the_type_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    xs = ["1", "z", "0.5", "q", None]
+    table = pa.table({"time": [1, 2, None, 4, 5], "k": ["a"] * 5, "x": xs})
+    pq.write_table(table, path, row_group_size=2)
+    spec = make_spec("parquet", path, options=(("on_bad_row", "skip"),), casts=("x",))
+    found = read(only_partition(spec))
+    assert [row for row in found if isinstance(row, tuple)] == [(1, "a", 1.0), (5, "a", None)]
+    bad = [row for row in found if not isinstance(row, tuple)]
+    assert [(row["position"], row["column"], row["value"]) for row in bad] == [
+        (2, "x", "z"),
+        (3, "time", None),
+        (4, "x", "q"),
+    ]
+
+
+def test_bad_lines_do_not_decide_the_types(tmp_path: Path) -> None:
+    lines = [b'{"t": 1, "x": 1}', b"{", b'{"t": 2, "x": "a"}', b'{"t": 3, "y": 0.5}']
+    (tmp_path / "a.json").write_bytes(b"\n".join(lines) + b"\n")
+    found = infer_schema("json", str(tmp_path / "a.json"))
+    assert found == pa.schema([("t", pa.int64()), ("x", pa.int64()), ("y", pa.float64())])
+    (tmp_path / "a.csv").write_bytes(b"t,x\n1,1\n2\n3,0.5,7\n4,0.5\n")
+    found = infer_schema("csv", str(tmp_path / "a.csv"))
+    assert found == pa.schema([("t", pa.int64()), ("x", pa.float64())])
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_source_gives_the_same_wherever_it_is_cut_and_restored(
+    data: st.DataObject, tmp_path: Path
+) -> None:
+    rows = data.draw(st.lists(st.sampled_from(list(JSON)), min_size=1, max_size=12))
+    path = tmp_path / "a.json"
+    write("json", path, rows)
+    spec = make_spec(
+        "json", path, options=(("on_bad_row", "dead_letter"),), delay_us=1, cti_every_us=2
+    )
+    partition = only_partition(spec, is_watched=False)
+    whole = run(partition, [len(rows)], restores=False)
+    cuts = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=8))
+    assert run(partition, cuts, restores=data.draw(st.booleans())) == whole
+    good = sum(isinstance(JSON[raw], tuple) for raw in rows)
+    assert len(whole[1]) + len(whole[2]) == good
+    assert whole[4] == len(whole[3]) == len(rows) - good
+
+
+def run(
+    partition: SourcePartition, cuts: list[int], *, restores: bool
+) -> tuple[list[int], list[Any], list[Any], list[Any], int]:
+    """CTIs, events, late rows, dead letters and how many bad rows there were."""
+    sides = [side.name for side in source_sides(partition.spec, "s")]
+    assert sides == ["late/s", "dead_letters/s"]
+    ctis: list[int] = []
+    found: tuple[list[Any], list[Any], list[Any]] = [], [], []
+    source = SourceInput(partition, sides=sides)
+    reader, turn = open_reader(partition, 0), 0
+    while True:
+        batch = reader.read_next(cuts[turn % len(cuts)])
+        turn += 1
+        if batch is None:
+            source.end()
+        else:
+            source.offer(0, Items(source.consumed[0], batch))
+        for rows, to in zip(source.drain_side_outputs(), found[1:], strict=True):
+            to += rows.to_pylist()
+        ports = source.release()
+        if ports is not None:
+            ctis += ports[0].ctis.tolist()
+            found[0].extend(ports[0].events.to_pylist())
+        if batch is None:
+            return ctis, *found, source.dead_rows
+        if restores:
+            state, consumed = source.snapshot(), source.consumed
+            source = SourceInput(partition, sides=sides)
+            source.load(state, consumed)
+            reader.close()
+            reader = open_reader(partition, consumed[0])
+
+
+def test_dead_letters_have_one_form() -> None:
+    assert dead_letter_payload().names == [*DEAD.names, "_frontier"]
+    assert late_payload(COLUMNS).names[-1] == "_frontier"

@@ -1,0 +1,67 @@
+"""Patterns and lists of paths: which files they name, here and in a store elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import fsspec
+import pytest
+
+from planner import InvalidPlanError, Stream
+from planner.physical.lower import lower
+from rvertex.errors import SourceNotFoundError
+from rvertex.sources.files import SEVERAL, list_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMES = (
+    *("2026-01/a.csv", "2026-01/b.csv", "2026-02/a.csv", "2026-02/_a.csv", "2026-02/x.json"),
+    *("2025-12/a.csv", "2025-12/deep/er/a.csv", "top.csv", "we[i]rd.csv"),
+)
+
+
+@pytest.fixture(params=["local", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    root = str(tmp_path) if request.param == "local" else f"memory://{tmp_path.name}"
+    for name in NAMES:
+        with fsspec.open(f"{root}/{name}", "wb", auto_mkdir=True) as file:
+            file.write(b"t\n1\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("2026-*/a.csv", ["2026-01/a.csv", "2026-02/a.csv"]),
+        ("2026-*", ["2026-01/a.csv", "2026-01/b.csv", "2026-02/a.csv"]),
+        ("2025-12/*.csv", ["2025-12/a.csv"]),
+        ("2025-12/**/*.csv", ["2025-12/a.csv", "2025-12/deep/er/a.csv"]),
+        ("202[56]-1?/a.csv", ["2025-12/a.csv"]),
+        ("20[!2]*", []),
+        ("*.csv", ["top.csv", "we[i]rd.csv"]),
+        ("we[i]rd.csv", ["we[i]rd.csv"]),
+        ("2026-*/*.json", []),
+    ],
+)
+def test_a_pattern_names_files(folder: str, pattern: str, found: list[str]) -> None:
+    path = f"{folder}/{pattern}"
+    if not found:
+        with pytest.raises(SourceNotFoundError, match="no csv file with content"):
+            list_files("csv", path)
+        return
+    names = [name.removeprefix(folder).lstrip("/") for name in list_files("csv", path)]
+    assert names == found
+
+
+def test_several_paths_are_one_source(folder: str) -> None:
+    paths = [f"{folder}/top.csv", f"{folder}/2026-*", f"{folder}/top.csv"]
+    assert len(list_files("csv", SEVERAL.join(paths))) == 4
+    stream = Stream.from_csv(paths, vs="t", partitions=2)
+    plan = lower(stream.to_parquet(), root="r")
+    partitions = [v.source for v in plan.vertices if v.source is not None]
+    assert sum(len(p.units) for p in partitions) == 4
+    assert "top.csv and 2 more" in stream.plan.describe()
+    for wrong in ([], ["a\nb"]):
+        with pytest.raises(InvalidPlanError, match="a file, a folder, a pattern"):
+            Stream.from_csv(wrong, vs="t")

@@ -1,0 +1,41 @@
+"""Jobs whose answers are delivered while they run: where to, and how soon."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from rvertex.sinks.limits import DeliveryLimits
+from tests.sim.destinations import SimSink
+
+if TYPE_CHECKING:
+    from tests.sim.destinations import Kind
+    from tests.sim.workload import Workload
+
+#: The destinations that conform by themselves are simulated more often than ours.
+KINDS: tuple[Kind, ...] = ("epochs", "epochs", "sessions", "sessions", "function", "parquet")
+
+
+def with_deliveries(workload: Workload, seed: int) -> Workload:
+    """The job with one delivery or two."""
+    random = Random(seed * 7_919 + 23)
+    kinds = [random.choice(KINDS) for _ in range(random.choice([1, 1, 2]))]
+    sinks = tuple(SimSink(f"{kind}-{k}", kind) for k, kind in enumerate(kinds))
+    limits = DeliveryLimits(
+        commit_interval_ms=random.choice([0.0, 5.0, 100.0]),
+        commit_rows_max=random.choice([1, 3, 20, 20_000]),
+        progress_interval_s=random.choice([0.05, 1.0]),
+        reminder_interval_s=random.choice([3.0, 43_200.0]),
+        retry_pause_s=random.choice([0.02, 0.1]),
+        retry_pause_max_s=1.0,
+        stop_wait_s=5.0,
+    )
+    assert workload.plan is not None
+    return replace(
+        workload,
+        name=f"{workload.name} to {', '.join(kinds)}",
+        plan=replace(workload.plan, deliveries=sinks),
+        deliveries=sinks,
+        config=replace(workload.config, delivery=limits),
+    )

@@ -1,0 +1,174 @@
+"""What befalls deliveries: lost answers, death or sleep in a call, others that deliver, too.
+
+Only jobs with deliveries have these faults. The destination outlives them all.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.sim.delivering import DeliveryProcess
+from tests.sim.destinations import SimSink, Strike
+from tests.sim.shadow import SEGMENT
+from tests.sim.storage import root_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.sim.scheduler import Process
+    from tests.sim.world import World
+
+#: Of a process that is to die or sleep: in one of so many calls from now on.
+CALLS_MAX = 6
+WHEN = ("before", "between", "after")
+
+
+def _deliverers(world: World) -> list[Process]:
+    """The processes that deliver, or would like to."""
+    found = [d.process for d in world.deliverers if not d.is_over]
+    return found if world.manager.is_dead else [world.manager, *found]
+
+
+def _some(world: World) -> Process | None:
+    found = _deliverers(world)
+    return world.scheduler.random.choice(found) if found else None
+
+
+def _for_a_while(world: World, longest_s: float, heal: Callable[[], None]) -> None:
+    seconds = world.scheduler.between(0.1, longest_s)
+    world.calm_s = max(world.calm_s, world.scheduler.now_s + seconds + 60)
+    world.scheduler.after(seconds, None, heal)
+
+
+def lose_answers(world: World) -> None:
+    """Calls of the destination, and its answers, are lost for a while."""
+    there = world.destinations
+    there.loss = world.scheduler.random.choice([0.1, 0.5, 1.0])
+    _for_a_while(world, 3.0, lambda: setattr(there, "loss", 0.0))
+
+
+def slow_destination(world: World) -> None:
+    """Its answers take seconds, some longer than anybody waits."""
+    there = world.destinations
+    there.delay_s = world.scheduler.random.choice([0.2, 1.0, 4.0])
+    _for_a_while(world, 6.0, lambda: setattr(there, "delay_s", 0.005))
+
+
+def absent_destination(world: World) -> None:
+    """Nobody answers there."""
+    there = world.destinations
+    there.is_away = True
+    _for_a_while(world, world.scheduler.random.choice([1.0, 30.0]), partial(_back, world))
+
+
+def _back(world: World) -> None:
+    world.destinations.is_away = False
+
+
+def die_in_a_call(world: World) -> None:
+    """A process that delivers dies in one of its next calls of the destination."""
+    if (process := _some(world)) is not None:
+        random = world.scheduler.random
+        strike = Strike(random.randint(0, CALLS_MAX), random.choice(WHEN))
+        world.destinations.strikes[process.name] = strike
+
+
+def zombie_delivery(world: World) -> None:
+    """One falls asleep in a call; somebody else delivers; it wakes up and goes on."""
+    if (process := _some(world)) is None:
+        return
+    random, scheduler = world.scheduler.random, world.scheduler
+    asleep_s = random.choice([0.3, 3.0, 20.0])
+    world.calm_s = max(world.calm_s, scheduler.now_s + asleep_s + 90)
+    strike = Strike(random.randint(0, CALLS_MAX), random.choice(WHEN), asleep_s)
+    world.destinations.strikes[process.name] = strike
+    for _ in range(random.randint(1, 2)):
+        scheduler.after(scheduler.between(0.0, asleep_s), None, partial(second_delivery, world))
+
+
+def late_zombie(world: World) -> None:
+    """One claims a delivery and falls asleep before it opens, or while it does; others go on."""
+    random, scheduler = world.scheduler.random, world.scheduler
+    sink = random.choice(list(world.laws.sinks.values()))
+    asleep_s = random.choice([1.0, 5.0])
+    world.calm_s = max(world.calm_s, scheduler.now_s + asleep_s + 90)
+    zombie = deliver(world, sink)
+    strike = Strike(0, random.choice(WHEN), asleep_s)
+    world.destinations.strikes[zombie.process.name] = strike
+    scheduler.after(scheduler.between(0.1, 1.0), None, partial(_deliver_too, world, sink))
+
+
+def _deliver_too(world: World, sink: SimSink) -> None:
+    if not world.state:
+        deliver(world, sink)
+
+
+def crash_delivery(world: World) -> None:
+    """A process of its own that delivers is killed between two of its steps."""
+    found = [d.process for d in world.deliverers if not d.is_over]
+    if found:
+        world.scheduler.random.choice(found).kill("killed while it delivers")
+
+
+def mine_delivery(world: World) -> None:
+    """One that delivers dies inside an operation of the store."""
+    if (process := _some(world)) is not None:
+        random = world.scheduler.random
+        world.disk.mines[process.name] = (random.randint(0, 12), random.choice(WAYS_TO_DIE))
+
+
+WAYS_TO_DIE = ("before", "torn", "after")
+
+
+def second_delivery(world: World) -> None:
+    """A user has the same deliveries made by a process of its own, while the job runs."""
+    if world.state:
+        return
+    sinks = list(world.laws.sinks.values())
+    sink = world.scheduler.random.choice(sinks)
+    deliver(world, sink)
+
+
+def late_delivery(world: World) -> None:
+    """A delivery is added that begins somewhere; if there is one, it is run again."""
+    random = world.scheduler.random
+    sink = SimSink("late", random.choice(["epochs", "sessions"]))
+    if sink.name not in world.laws.sinks:
+        world.laws.sinks[sink.name] = sink
+        world.laws.starts[sink.name] = random.choice([0, random.randint(0, _durable_end(world))])
+    deliver(world, world.laws.sinks[sink.name])
+
+
+def _durable_end(world: World) -> int:
+    """All partitions are durable up to there, at least."""
+    names = [SEGMENT.fullmatch(name) for name in world.disk.blobs]
+    ends = [
+        max((int(m[3]) for m in names if m is not None and m[1] == root_of(uri)), default=0)
+        for _, uri in world.workload.sinks
+    ]
+    return min(ends)
+
+
+def deliver(world: World, sink: SimSink) -> DeliveryProcess:
+    """Start a process that delivers to ``sink``, from where that begins or is."""
+    start_seq = world.laws.starts[sink.name] if world.scheduler.chance(0.5) else 0
+    is_new = not any(name == sink.name for name, _ in world.destinations.shelves)
+    return DeliveryProcess(world, [sink], world.laws.starts[sink.name] if is_new else start_seq)
+
+
+DELIVERY_KINDS: dict[str, Callable[[World], None]] = {
+    f.__name__: f
+    for f in (
+        lose_answers,
+        slow_destination,
+        absent_destination,
+        die_in_a_call,
+        zombie_delivery,
+        late_zombie,
+        crash_delivery,
+        mine_delivery,
+        second_delivery,
+        late_delivery,
+    )
+}

@@ -1,0 +1,212 @@
+"""The laws of deliveries, looked at where rows arrive: at the destination.
+
+What is to be there is worked out from the output's items by plain arithmetic; of production code
+only the names of the time columns are asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobmanager.delivery.clean_rows import CleanRows
+from jobmanager.delivery.deliveries import output_form
+from rstream.items.batch import EVENT, item_schema
+from rstream.items.digest import StreamDigest
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.sinks.parquet import KEY
+from tests.sim.shadow import read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rstream import Items
+    from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
+    from tests.sim.destinations import SimSink
+    from tests.sim.scheduler import Scheduler
+    from tests.sim.workload import Workload
+
+Key = tuple[str, int]
+Row = tuple[Any, ...]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: What a delivery says that is told to begin somewhere and has begun already.
+HAS_BEGUN = "goes on there without --from"
+
+
+class DeliveryLaws:
+    """Told of everything that happens at the destinations."""
+
+    def __init__(self, world: Scheduler, workload: Workload) -> None:
+        self._world, self._workload = world, workload
+        #: By the name of a delivery what it is, and where it begins.
+        self.sinks: dict[str, SimSink] = {}
+        self.starts: dict[str, int] = {}
+        #: Those of which some process said that all is delivered.
+        self.finished: set[Key] = set()
+        self._writers: dict[tuple[Key, int], str] = {}
+        self._epochs: dict[Key, int] = defaultdict(int)
+        self._rows: dict[Key, list[tuple[int, Row]]] = defaultdict(list)
+        self._calls: dict[Key, dict[int, list[Row]]] = defaultdict(dict)
+        #: Positions that were committed, and the digests beside them.
+        self._digests: dict[Key, dict[int, bytes]] = defaultdict(dict)
+
+    @property
+    def keys(self) -> list[Key]:
+        """Each partition of each delivery that was ever begun."""
+        count = len(self._workload.sinks)
+        return [(name, k) for name in self.sinks for k in range(count)]
+
+    # ---- told by destinations
+
+    def was_opened(self, key: Key, epoch: int, writer: str) -> None:
+        """An epoch belongs to one process."""
+        self._world.note(f"{writer} opens {key} as {epoch}")
+        owner = self._writers.setdefault((key, epoch), writer)
+        if owner != writer:
+            self._world.violate("one epoch, one writer", f"{key} {epoch}: {owner}, {writer}")
+        self._epochs[key] = max(self._epochs[key], epoch)
+
+    def was_committed(
+        self,
+        key: Key,
+        epoch: int,
+        former: DeliveryProgress | None,
+        rows: Sequence[DeliveredRows],
+        progress: DeliveryProgress,
+    ) -> None:
+        """In order, nothing twice, nothing by who was replaced; progress goes with its rows."""
+        name, _ = key
+        self._world.note(f"{key} is delivered to {progress.next_seq} by {epoch}")
+        self._world.met["delivery: commits"] += 1
+        if epoch < self._epochs[key]:
+            detail = f"{key}: {epoch} commits after {self._epochs[key]} opened"
+            self._world.violate("no zombie delivers", detail)
+        low = self.starts[name] if former is None else former.next_seq
+        if progress.next_seq < low:
+            self._world.violate("progress grows", f"{key}: from {low} to {progress.next_seq}")
+        for part in rows:
+            for seq, row in zip(part.seqs.tolist(), rows_of(part.table), strict=True):
+                if not low <= seq < progress.next_seq:
+                    detail = f"{key}: seq {seq} in a commit of [{low}, {progress.next_seq})"
+                    self._world.violate("each row once, in order", detail)
+                    return
+                self._rows[key].append((seq, row))
+                low = seq + 1
+        self._note_digest(key, progress.next_seq, progress.digest)
+
+    def was_called(self, key: Key, first_seq: int, batch: pa.RecordBatch) -> None:
+        """A function is called again only with the number and the rows it was called with."""
+        self._world.note(f"{key} is called with {batch.num_rows} rows from {first_seq}")
+        self._world.met["delivery: calls"] += 1
+        calls, rows = self._calls[key], rows_of(batch)
+        if first_seq not in calls and first_seq < max(calls, default=0):
+            self._world.violate("calls are in order", f"{key}: {first_seq} after {max(calls)}")
+        if calls.setdefault(first_seq, rows) != rows:
+            self._world.violate("a call is repeated as it was", f"{key}: {first_seq}")
+
+    def was_reported(self, process: str, rows: Iterable[dict[str, Any]]) -> None:
+        """No delivery gives up: whatever goes wrong here is over some time."""
+        for row in rows:
+            key = row["delivery"], row["partition"]
+            if row["state"] == "finished":
+                self.finished.add(key)
+            elif row["state"] == "failed" and HAS_BEGUN not in row["error"]:
+                self._world.violate("no delivery fails", f"{process}: {key}: {row['error']}")
+
+    def _note_digest(self, key: Key, seq: int, digest: bytes) -> None:
+        if self._digests[key].setdefault(seq, digest) != digest:
+            self._world.violate("one past, one digest", f"{key}: {seq}")
+
+    # ---- at the end
+
+    def all_is_delivered(
+        self, items: Mapping[str, Sequence[Items]], blobs: dict[str, bytes]
+    ) -> None:
+        """The rows are those of the output, from where the delivery began, in their order."""
+        streams = [stream for stream, _ in self._workload.sinks]
+        for key in self.keys:
+            name, k = key
+            batch = pa.concat_batches([i.batch for i in items[streams[k]]])
+            expected = [(s, r) for s, r in self._expected(batch) if s >= self.starts[name]]
+            found: Sequence[Any] = self._rows[key]
+            wanted: Sequence[Any] = expected
+            if self.sinks[name].kind == "function":
+                calls = self._calls[key]
+                found = [row for first in sorted(calls) for row in calls[first]]
+                wanted = [row for _, row in expected]
+            elif self.sinks[name].kind == "parquet":
+                found, wanted = self._files(key, blobs), [row for _, row in expected]
+            if list(found) != list(wanted):
+                what = f"{key}: {len(found)} rows of {len(wanted)}{_difference(found, wanted)}"
+                self._world.violate("each row once, in order", what)
+                return
+            self._progress_is_right(key, batch)
+
+    def _progress_is_right(self, key: Key, batch: pa.RecordBatch) -> None:
+        digests = self._digests[key]
+        total, at = StreamDigest(), 0
+        for seq in sorted(digests):
+            total.update(at, batch.slice(at, seq - at))
+            at = seq
+            if seq > batch.num_rows or total.to_bytes() != digests[seq]:
+                self._world.violate("progress has its digest", f"{key}: {seq}")
+                return
+        if self.sinks[key[0]].kind != "function" and at != batch.num_rows:
+            self._world.violate("all is delivered", f"{key}: {at} of {batch.num_rows}")
+
+    def _expected(self, batch: pa.RecordBatch) -> list[tuple[int, Row]]:
+        """Each event of a partition as a row, with its seq."""
+        plan = self._workload.plan
+        assert plan is not None
+        schema = item_schema(plan.schema)
+        names = CleanRows(schema, output_form(plan)).schema.names
+        payload = schema.names[3:]
+        kind, vs, ve = (batch.column(i).to_pylist() for i in range(3))
+        columns = {n: batch.column(3 + i).to_pylist() for i, n in enumerate(payload)}
+        times = [n for n in names if n not in payload]
+        columns |= {
+            n: [_moment(t) for t in found] for n, found in zip(times, (vs, ve), strict=False)
+        }
+        rows = list(zip(*(columns[n] for n in names), strict=True))
+        return [(seq, row) for seq, row in enumerate(rows) if kind[seq] == EVENT]
+
+    def _files(self, key: Key, blobs: dict[str, bytes]) -> list[Row]:
+        """The rows of a folder of tables as any reader sees them, and the progress in them."""
+        from tests.sim.destinations import FOLDER
+
+        name, k = key
+        folder, rows = f"{FOLDER}{name}/", list[Row]()
+        whole = sorted(b for b in blobs if b.endswith((".parquet", ".json")))
+        for path in (b for b in whole if b.startswith(f"{folder}part-{k}-")):
+            table = read_table(blobs[path])
+            rows += [row for batch in table.to_batches() for row in rows_of(batch)]
+            metadata = pq.read_metadata(pa.BufferReader(blobs[path])).metadata
+            self._note_told(key, json.loads(metadata[KEY.encode()]))
+        for path in (b for b in whole if b.startswith(f"{folder}_part-{k}-")):
+            self._note_told(key, json.loads(blobs[path]))
+        return rows
+
+    def _note_told(self, key: Key, told: dict[str, Any]) -> None:
+        if "next_seq" in told:
+            self._note_digest(key, told["next_seq"], bytes.fromhex(told["digest"]))
+
+
+def rows_of(table: pa.RecordBatch) -> list[Row]:
+    """The rows of a table as tuples."""
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def _moment(time_us: int) -> datetime | None:
+    return None if time_us in (MIN_TIME, INF_TIME) else EPOCH + timedelta(microseconds=time_us)
+
+
+def _difference(found: Sequence[Any], wanted: Sequence[Any]) -> str:
+    for place, (one, other) in enumerate(zip(found, wanted, strict=False)):
+        if one != other:
+            return f"; row {place}: {one}, not {other}"
+    return ""

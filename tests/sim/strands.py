@@ -1,0 +1,176 @@
+"""Strands: code that blocks, of a simulated process, as one more thing that the scheduler runs.
+
+A strand has a thread of its own, but only one thread of a simulation ever runs: a strand goes on
+when an event of the scheduler says so, and the scheduler waits until the strand waits or has ended.
+So a seed is a run here, too. The code inside knows nothing of it: it waits for a signal, for
+another task, or for an answer, and may lose the processor before any call of the store.
+
+Invariants: (1) nothing of a dead process goes on: its strands unwind with CrashedError; (2) a
+paused process's strands go on when it wakes.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.sim.scheduler import CrashedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.sim.scheduler import Process, Scheduler
+
+#: Of the calls of the store, before how many a strand waits a moment.
+BREATH_SHARE = 0.2
+BREATH_S = 0.02
+WAKE_S = 0.002
+#: Time goes by in every wait, also in one of a rounding error.
+LEAST_S = 1e-5
+
+
+class Strands:
+    """All strands of a world."""
+
+    def __init__(self, world: Scheduler) -> None:
+        self.world = world
+        self._all: list[Strand] = []
+        #: The one that runs now; None: the scheduler's thread does.
+        self.current: Strand | None = None
+
+    def start(self, process: Process, body: Callable[[], None]) -> Strand:
+        """Run ``body`` in ``process`` from a moment on."""
+        strand = Strand(self, process, body)
+        self._all.append(strand)
+        return strand
+
+    def breathe(self) -> None:
+        """Let others go on now and then, if this is a strand."""
+        if self.current is not None and self.world.chance(BREATH_SHARE):
+            self.current.sleep(self.world.between(0.0, BREATH_S))
+
+    def sleep(self, delay_s: float) -> None:
+        """The strand that runs now waits, for so long or until it is woken."""
+        assert self.current is not None
+        self.current.sleep(delay_s)
+
+    def close(self) -> None:
+        """Unwind all that still wait."""
+        for strand in self._all:
+            strand.unwind()
+
+
+class Strand:
+    """A body on a thread of its own (jobmanager.delivery.wiring.Task)."""
+
+    def __init__(self, strands: Strands, process: Process, body: Callable[[], None]) -> None:
+        self.process = process
+        self._strands, self._world, self._body = strands, strands.world, body
+        self._goes_on, self._gives_back = threading.Lock(), threading.Lock()
+        self._goes_on.acquire()
+        self._gives_back.acquire()
+        self._thread = threading.Thread(target=self._run, name="strand", daemon=True)
+        #: The number of its next wait: whatever is to end an earlier one is too late.
+        self._wait = 0
+        self._is_over = self._is_unwinding = False
+        self._failure: BaseException | None = None
+        self._joining: list[Strand] = []
+        self._world.after(0.0, process, self._begin)
+
+    # ---- what its own code calls
+
+    def sleep(self, delay_s: float) -> None:
+        """Wait for so long, or until it is woken."""
+        self._check_alive()
+        delay_s = max(delay_s, LEAST_S)
+        self._world.after(delay_s, self.process, partial(self._resume, self._wait))
+        self._gives_back.release()
+        self._goes_on.acquire()
+        self._check_alive()
+
+    def _check_alive(self) -> None:
+        if self._is_unwinding or self.process.is_dead:
+            raise CrashedError
+
+    def _run(self) -> None:
+        try:
+            self._body()
+        except CrashedError:
+            pass
+        except BaseException as error:
+            self._failure = error
+        self._is_over = True
+        for other in self._joining:
+            other.wake()
+        self._gives_back.release()
+
+    # ---- what others call
+
+    def wake(self) -> None:
+        """End its present wait soon."""
+        delay_s = self._world.between(0.0, WAKE_S)
+        self._world.after(delay_s, self.process, partial(self._resume, self._wait))
+
+    def join(self, timeout: float) -> None:
+        """See Task; the strand that runs now waits."""
+        caller = self._strands.current
+        assert caller is not None
+        ends_s = self._world.now_s + timeout
+        self._joining.append(caller)
+        while not self._is_over and self._world.now_s < ends_s:
+            caller.sleep(ends_s - self._world.now_s)
+        self._joining.remove(caller)
+
+    def is_alive(self) -> bool:
+        """See Task."""
+        return not self._is_over
+
+    def unwind(self) -> None:
+        """Its process is no more: leave all that it is in the middle of."""
+        self._is_unwinding = True
+        while self._thread.ident is not None and not self._is_over:
+            self._switch(self._goes_on.release)
+
+    def _begin(self) -> None:
+        self._switch(self._thread.start)
+
+    def _resume(self, wait: int) -> None:
+        if wait == self._wait and not self._is_over:
+            self._switch(self._goes_on.release)
+
+    def _switch(self, go_on: Callable[[], None]) -> None:
+        """Let it run until it waits or has ended."""
+        self._wait += 1
+        former, self._strands.current = self._strands.current, self
+        go_on()
+        self._gives_back.acquire()
+        self._strands.current = former
+        if self._failure is not None and not self._is_unwinding:
+            raise self._failure
+
+
+class SimSignal:
+    """A jobmanager.delivery.wiring.Signal; one strand waits for it."""
+
+    def __init__(self, strands: Strands) -> None:
+        self._strands = strands
+        self._is_set = False
+        self._waiting: Strand | None = None
+
+    def set(self) -> None:
+        """See Signal."""
+        self._is_set = True
+        if self._waiting is not None:
+            self._waiting.wake()
+
+    def clear(self) -> None:
+        """See Signal."""
+        self._is_set = False
+
+    def wait(self, timeout: float) -> None:
+        """See Signal."""
+        if not self._is_set:
+            self._waiting = self._strands.current
+            self._strands.sleep(timeout)
+            self._waiting = None

@@ -1,0 +1,35 @@
+"""Whole jobs that deliver their answers, under a seeded scheduler: each row once and in order.
+
+Lost answers, processes that die or sleep between any two calls, a slow or absent destination, other
+processes that deliver, too, and all faults of the job itself. More seeds: ``python -m tests.sim
+--live --deliver --runs n --seed s``; the planted bugs are in :mod:`tests.sim.delivery_mutants`.
+
+What it cannot catch: what a real destination does (tests/rvertex/sinks), and what real threads do
+between two calls of the store, the clock or the destination.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.run import simulate
+from tests.support.budget import seeds
+
+
+@pytest.mark.parametrize("seed", seeds(5_100_000, 3))
+def test_live_jobs_with_deliveries(seed: int) -> None:
+    outcome = simulate(seed, live=True, deliver=True)
+    assert outcome.violations == (), "\n".join(outcome.tail)
+
+
+def test_one_seed_gives_one_trace() -> None:
+    one, two = (simulate(5_000_004, live=True, deliver=True) for _ in range(2))
+    assert one == two
+    assert one.violations == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(5_200_000, 8))
+def test_jobs_with_deliveries(seed: int) -> None:
+    outcome = simulate(seed, deliver=True)
+    assert outcome.violations == (), "\n".join(outcome.tail)
