@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: ``retain_us`` of a job that deletes nothing.
 KEEP_ALL = -1
+#: What Spark runs to fork Python workers from.
+SPARK_DAEMON = "jobmanager.spark_daemon"
 AtEnd = Literal["wait", "stop", "finish"]
 
 

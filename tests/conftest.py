@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
     from rstream import BlobStore
     from tests.support.postgres_server import PostgresServer
 
@@ -91,6 +93,17 @@ def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
             return open_store(f"memory://{tmp_path}")
         case _:
             return open_store(f"{request.getfixturevalue('s3_bucket')}/root")
+
+
+@pytest.fixture
+def spark() -> SparkSession:
+    """A session on the context that jobs share: one of a test's own could not move to theirs."""
+    from pyspark.sql import SparkSession
+
+    from jobmanager.config import SPARK_DAEMON
+    from rvertex.host.spark import spark_context
+
+    return SparkSession(spark_context("local[2]", SPARK_DAEMON))
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,8 @@ from tests.support.content import PAYLOAD, items, small_limits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import SparkSession
+
 ROOT = Path(__file__).parent.parent
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "output.md"
 BLOCK = r"^<!-- {}: {} -->\n```\w*\n(.*?)^```$"
@@ -144,11 +146,9 @@ def test_while_it_grows(
 def test_with_spark(
     finished: Path,
     growing: tuple[Path, Callable[[], None]],
+    spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.master("local[2]").getOrCreate()
     line = block("read", "spark").strip()
     monkeypatch.chdir(finished)
     found = eval(line.replace("jobs", f"{finished}/jobs"), {"spark": spark})

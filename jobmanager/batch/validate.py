@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from jobmanager.config import JobConfig
+from jobmanager.config import SPARK_DAEMON, JobConfig
 from jobmanager.driver.running.collecting import collect
 from jobmanager.options import configured
 from planner import Query, Stream
@@ -84,7 +84,7 @@ def collect_batch(
     return collect_by_spark(
         stream.plan,
         master=master,
-        daemon_module="jobmanager.spark_daemon",
+        daemon_module=SPARK_DAEMON,
         parallelism=parallelism or PARALLELISM,
         cti_every_us=stream.cti_every_us if isinstance(stream, Query) else None,
     )

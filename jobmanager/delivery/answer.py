@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from jobmanager.config import SPARK_DAEMON
 from jobmanager.delivery.clean_rows import CleanRows
 from jobmanager.delivery.deliveries import output_form
 from jobmanager.storage.output_claim import answer_files, is_complete
@@ -73,13 +74,15 @@ class Answer:
         return polars.from_arrow(self.to_arrow())
 
     def to_spark(self) -> Any:
-        """All rows, as a DataFrame of the Spark session that is active, or of a new one.
+        """All rows, as a DataFrame of the Spark session that is active, or of one that jobs share.
 
         Spark reads the files of a complete answer on a local disk itself; others come through here.
         """
         from pyspark.sql import SparkSession
 
-        session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+        from rvertex.host.spark import spark_context
+
+        session = SparkSession.getActiveSession() or SparkSession(spark_context(None, SPARK_DAEMON))
         folder = local_path(self._plan.output)
         if folder is None or output_form(self._plan) is None or not is_complete(self._plan.output):
             return session.createDataFrame(self.to_arrow())

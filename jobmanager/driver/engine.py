@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from jobmanager.config import SPARK_DAEMON
 from jobmanager.options import check_hosts, replicas_max
 from jobmanager.storage.output_claim import refuse_taken_output
 from rstream.errors import UsageError
@@ -54,7 +55,7 @@ def open_executor(
         vertices,
         master=master,
         hosts=config.hosts,
-        daemon_module="jobmanager.spark_daemon",
+        daemon_module=SPARK_DAEMON,
         fallback=fallback,
     )
 

@@ -149,6 +149,7 @@ def spark_context(
             active = None
         if active is not None:
             if master is None or active.master == master:
+                _use_this_python(active)
                 return active
             if active is not _started or active.statusTracker().getActiveJobsIds():
                 raise WrongMasterError(str(active.master), master)
@@ -171,6 +172,16 @@ def _answers(context: SparkContext) -> bool:
         return not context._jsc.sc().isStopped()
     except (Py4JError, OSError, AttributeError):
         return False
+
+
+def _use_this_python(context: SparkContext) -> None:
+    """Let workers on this machine run our interpreter, unless the user has named one.
+
+    A session of the user's own takes the ``python3`` on the PATH, which without an activated
+    environment is one that has no package of this one.
+    """
+    if "PYSPARK_PYTHON" not in os.environ and is_local(context.master):
+        context.pythonExec = sys.executable
 
 
 def _forget(context: SparkContext) -> None:

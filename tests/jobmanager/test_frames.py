@@ -27,6 +27,8 @@ from tests.support.jobs import WAIT_S
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
 START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 #: Out of order, as delay="auto" allows.
 TABLE = pa.table(
@@ -140,10 +142,7 @@ def test_what_is_no_table_is_refused() -> None:
 
 
 @pytest.mark.spark
-def test_spark_in_and_out(job: jobmanager.Job, tmp_path: Path) -> None:
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.master("local[2]").getOrCreate()
+def test_spark_in_and_out(job: jobmanager.Job, spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame(TABLE.to_pandas())
     stream = Stream.from_spark(frame, vs="time")
     found = run(counts(stream), tmp_path / "job")
