@@ -180,7 +180,7 @@ def _use_this_python(context: SparkContext) -> None:
     A session of the user's own takes the ``python3`` on the PATH, which without an activated
     environment is one that has no package of this one.
     """
-    if "PYSPARK_PYTHON" not in os.environ and is_local(context.master):
+    if "PYSPARK_PYTHON" not in os.environ and is_local(str(context.master)):
         context.pythonExec = sys.executable
 
 
