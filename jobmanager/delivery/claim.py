@@ -2,13 +2,14 @@
 
     deliveries/<name>/<partition>/<epoch>     who delivers; created exclusively
     deliveries/<name>/<partition>/begun       rows are at the destination
-    deliveries/<name>/<partition>/from        where it begins, if not at the first item
+    deliveries/<name>/from                    the item with which all of its partitions begin
 
 The number of the newest file is the epoch of the delivery. A process that was stopped and wakes up
 finds a newer file; the destination refuses it too, as it keeps the epoch with the progress.
 
 Invariants: (1) at most one process has claimed an epoch; (2) a claim that is the newest after it
-was created stays above all that are created earlier, also if older files were deleted meanwhile.
+was created stays above all that are created earlier, also if older files were deleted meanwhile;
+(3) all processes and partitions of a delivery begin it at the item that was said first.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class DeliveryClaim:
     def __init__(self, store: BlobStore, delivery: str, partition: int) -> None:
         """``store``: that of the job's root."""
         self._store = store
-        self.folder = f"{FOLDER}/{quote(delivery, safe='')}/{partition}"
+        whole = f"{FOLDER}/{quote(delivery, safe='')}"
+        self.folder = f"{whole}/{partition}"
+        self._from = f"{whole}/{FROM}"
+        self._begins: int | None = None
         self._begun = f"{self.folder}/{BEGUN}"
         self._is_begun = False
         self.epoch = 0
@@ -71,18 +75,16 @@ class DeliveryClaim:
         return self._is_begun
 
     def begins(self, start_seq: int) -> int:
-        """Where the delivery begins: as whoever opened it first said, or ``start_seq`` from now on.
+        """The item with which the delivery begins: ``start_seq``, unless somebody said another.
 
-        Noted before anything is delivered, so that each partition of a delivery that died early is
-        taken up where it was to begin.
+        Said before it is claimed and before its destination is asked, so whoever delivers later,
+        or another partition of it, knows where the first one was told to begin.
         """
-        path = f"{self.folder}/{FROM}"
-        if start_seq and self._store.put_new(path, b"%d" % start_seq):
-            return start_seq
-        try:
-            return int(self._store.get(path) or 0)
-        except FileNotFoundError:
-            return 0
+        if self._begins is None:
+            said = b"%d" % start_seq
+            is_mine = self._store.put_new(self._from, said)
+            self._begins = int(said if is_mine else self._store.get(self._from))
+        return self._begins
 
     def is_newest(self) -> bool:
         """Whether nobody has claimed the delivery since."""

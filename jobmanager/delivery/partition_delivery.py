@@ -148,15 +148,15 @@ class PartitionDelivery:
     def _open(self) -> None:
         self._release()
         self.state = "opening"
+        begins = self._claim.begins(self._start_seq)
+        if self._start_seq and self._start_seq != begins:  # refused before it replaces anybody
+            raise DeliveryBegunError(self._label, begins)
         if self._claim.epoch == 0:
             self._claim.take(self._clock.now_us())
         self._destination = self._connect()
         found = self._destination.open(self._claim.epoch)
         if not self._claim.is_newest():
             raise DeliveryFencedError(self._label, self._claim.epoch)
-        begins = self._claim.begins(self._start_seq if found is None else 0)
-        if self._start_seq and self._start_seq != begins:
-            raise DeliveryBegunError(self._label, begins if found is None else found.next_seq)
         if found is None:
             if self._claim.has_begun():
                 raise DeliveryForgottenError(self._label)

@@ -73,14 +73,14 @@ class DeliveryForgottenError(UsageError):
 
 @error_class
 class DeliveryBegunError(UsageError):
-    """A beginning was asked for, but the delivery is past it."""
+    """A beginning was asked for, but the delivery has another one."""
 
     destination: str
     seq: int
 
     message = (
-        "{destination}: this delivery has begun, and is at item {seq}; it goes on there without "
-        "--from, and --name begins another one"
+        "{destination}: this delivery began at item {seq}; it goes on without --from, and --name "
+        "begins another one"
     )
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from jobmanager.delivery.wiring import Signal
     from rstream import BlobStore, Clock
+    from rvertex.sinks.protocol import Destination
 
 PAYLOAD = pa.schema([("x", pa.int64())])
 FORM = TableForm("start", "end")
@@ -137,6 +138,7 @@ def delivery(
     limits: DeliveryLimits = LIMITS,
     ended: bool = True,
     start_seq: int = 0,
+    partition: int = 0,
     endpoints: Endpoints | None = None,
     wake: Signal | None = None,
     wiring: ThreadWiring | None = None,
@@ -161,7 +163,7 @@ def delivery(
         connect=ledger.connect,
         output=output,
         rows=CleanRows(item_schema(PAYLOAD), FORM),
-        claim=DeliveryClaim(ROOT, uri, 0),
+        claim=DeliveryClaim(ROOT, uri, partition),
         has_ended=lambda: ended,
         wake=wake,
         clock=wiring.clock,
@@ -352,7 +354,7 @@ def test_a_delivery_may_begin_later_but_only_a_new_one() -> None:
     other = delivery(uri, ledger, start_seq=8)
     other.run()
     assert other.state == "failed"
-    assert f"is at item {len(ITEMS)}" in other.view().error
+    assert "began at item 9" in other.view().error
 
 
 @pytest.mark.parametrize("start_seq", [0, 9])
@@ -366,6 +368,46 @@ def test_a_delivery_that_died_before_its_first_commit_begins_where_it_was_to(
     found.run()
     assert found.state == "finished", found.view()
     assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]
+
+
+def test_the_partitions_of_a_delivery_begin_where_the_first_was_told_to() -> None:
+    """A command without a place, while another with one has opened a part of its partitions."""
+    uri, first, second = written(ITEMS), Ledger(), Ledger()
+    begun = delivery(uri, first, start_seq=9)
+    begun._open()
+    delivery(uri, second, partition=1).run()
+    begun.run()
+    late = [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]
+    assert values(first.rows) == late
+    assert values(second.rows) == late
+
+
+def test_who_opens_while_the_destination_is_being_opened_begins_there_too() -> None:
+    """Both find nothing at the destination; what the first says next must not come too late."""
+    uri, ledger = written(ITEMS), Ledger()
+    first, second = delivery(uri, ledger, start_seq=9), delivery(uri, ledger)
+    connect = first._connect
+
+    def overtaken() -> Destination:
+        second.run()
+        return connect()
+
+    first._connect = overtaken
+    first.run()
+    assert (first.state, second.state) == ("fenced", "finished")
+    assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]
+
+
+def test_who_is_refused_replaces_nobody() -> None:
+    uri, ledger = written(ITEMS), Ledger()
+    running = delivery(uri, ledger)
+    running._open()
+    refused = delivery(uri, ledger, start_seq=9)
+    refused.run()
+    assert refused.state == "failed"
+    running._deliver()
+    assert running.state == "finished"
+    assert values(ledger.rows) == list(range(ROWS))
 
 
 def test_a_delivery_that_begins_later_goes_on_after_a_lost_answer() -> None:
