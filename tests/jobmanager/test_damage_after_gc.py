@@ -15,6 +15,7 @@ from jobmanager import JobConfig, JobFailedError
 from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, hopping
+from rvertex.host.environment import HostLimits
 from tests.jobmanager.manager.test_damage import cut, delete, do_harm, resumed, segments
 from tests.jobmanager.test_strong import logged
 from tests.support.jobs import WAIT_S, outcome, output_items, write_events
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.timeout(60)
+#: Steps are small enough for a journal to have several entries, as its newest is never deleted.
+STEPS = JobConfig(host=HostLimits(step_rows_max=500))
 
 
 def counts(path: Path) -> Query:
@@ -38,7 +41,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def finished(query: Query, root: Path, **options: Any) -> tuple[Any, Any]:
     """A job that has come to its end, with a root from which all but its answer is deleted."""
-    job = jobmanager.run(query, root=str(root), executor="local", **options)
+    job = jobmanager.run(query, root=str(root), executor="local", config=STEPS, **options)
     expected = outcome(job.wait(WAIT_S)), output_items(job.output)
     collect_garbage(JobRoot(str(root)), JobConfig(), {}, is_dry_run=False)
     return expected
