@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.aggregates.ranked.top_rows import TopOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -102,6 +103,8 @@ def aggregate(
         return len({plain(value) for value in values})
     if not values:
         return None
+    if function == "top_rows":
+        return _top_rows(values, TopOrder.read(argument))
     if function in ("variance", "stddev", "top_k", "quantile", "product"):
         return _of_all(function, values, argument)
     if function == "min":
@@ -134,6 +137,26 @@ def _of_all(function: str, values: Sequence[Any], argument: Any) -> Any:
     spread = square - drift * drift / n
     variance = (spread if spread > 0 or math.isnan(spread) else 0.0) / (n - argument)
     return variance if function == "variance" else math.sqrt(variance)
+
+
+def _top_rows(values: Sequence[Row], order: TopOrder) -> list[Row]:
+    ordered = list(values)
+    ordered.sort(key=lambda value: value["vs"])
+    for i, (down, first) in reversed([*enumerate(order.ways)]):
+        none = [v for v in ordered if v[f"by{i}"] is None]
+        some = [v for v in ordered if v[f"by{i}"] is not None]
+        some.sort(key=lambda value: _order_of(value[f"by{i}"]), reverse=down)
+        ordered = [*none, *some] if first else [*some, *none]
+    by = [[value[f"by{i}"] for i in range(len(order.ways))] for value in ordered]
+    found = []
+    for at, value in enumerate(ordered):
+        before = [key for key in by[:at] if key != by[at]]
+        distinct = len([key for i, key in enumerate(before) if key not in before[:i]])
+        places = {"row_number": at, "rank": len(before), "dense_rank": distinct}
+        place = places[order.kind] + 1
+        if place <= order.rows:
+            found.append({"place": place, "position": at + 1, **value["row"]})
+    return found
 
 
 def _sum(values: Sequence[tuple[int, Any]], pane: int | None) -> Any:

@@ -141,9 +141,23 @@ def naive_lifetime_rows(
             return [{**r, "_vs": r["_vs"] + d, "_ve": r["_ve"] + d} for r in rows]
         case plans.Lifetime(change=SetDuration(duration_us=d)):
             return [{**r, "_ve": r["_vs"] + d} for r in rows]
+        case plans.Lifetime(change=Extend(duration_us=d)) if d == INF_TIME:
+            return [{**r, "_ve": int(INF_TIME)} for r in rows]
         case plans.Lifetime(change=Extend(duration_us=d)):
             return [{**r, "_ve": r["_ve"] + d} for r in rows if r["_ve"] + d > r["_vs"]]
     raise AssertionError(node)
+
+
+def firsts(node: plans.Distinct, rows: Iterable[Row]) -> list[Row]:
+    """The first row of each key, and the first behind its time."""
+    free: dict[str, int] = {}
+    found = []
+    for row in sorted(rows, key=lambda row: row["_vs"]):
+        key = repr([row[name] for name in node.on])
+        if key not in free or row["_vs"] >= free[key]:
+            free[key] = row["_vs"] + node.within_us
+            found.append(row)
+    return found
 
 
 def _match(left: Row, right: Row, left_on: Sequence[str], right_on: Sequence[str]) -> bool:

@@ -64,7 +64,9 @@ def naive_rows(node: LogicalNode) -> list[Row]:
             return _of_data_windows(node)
         case plans.UserStep():
             return naive_user_rows(node, naive_rows(node.input))
-        case plans.Recover(input=below) | plans.Sink(input=below):
+        case plans.Distinct(input=below):
+            return naive_lifetimes.firsts(node, naive_rows(below))
+        case plans.Recover(input=below) | plans.Sink(input=below) | plans.Sorted(input=below):
             return naive_rows(below)
     raise AssertionError(node)
 

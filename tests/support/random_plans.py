@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 from planner import (
     Stream,
     agg,
+    asc,
     col,
     count_window,
     cti,
+    desc,
     event,
     hopping,
     lit,
@@ -136,6 +138,10 @@ def _made(draw: st.DrawFn, steps: int, ordered: bool, temporal: bool) -> Made:
             made = made.then(draw(_regrouped(made.stream)))
         elif kind == "lifetime":
             made = draw(_lifetime(made, ordered))
+        elif kind == "running":
+            made = Made(draw(_running(made.stream, ordered)), True)
+        elif kind == "versions":
+            made = draw(_versions(made, ordered))
         elif kind == "user":
             made = made.then(draw(user_steps(made.stream, ordered)))
         elif kind in STATELESS:
@@ -155,7 +161,7 @@ PLAIN = [
     "user",
     "regroup",
 ]
-TEMPORAL = ["lifetime", "lifetime", "clip", "join"]
+TEMPORAL = ["lifetime", "lifetime", "clip", "join", "running", "versions"]
 
 
 @st.composite
@@ -255,6 +261,35 @@ def _lifetime(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
     return made.then(draw(st.sampled_from(changes)))
 
 
+@st.composite
+def _running(draw: st.DrawFn, stream: Stream, ordered: bool) -> Stream:
+    """What is alive at each instant: aggregates, or the first rows, of which ties are alike."""
+    stream = stream.for_ever() if draw(st.booleans()) else stream
+    if draw(st.booleans()):
+        return draw(_grouped(stream, [], ordered))
+    keys = draw(st.sampled_from([["k"], ["s"], []]))
+    orders = [[desc("x"), "s", "k"], [asc("s", nulls_first=True), "k", "x"], ["k", asc("x"), "s"]]
+    by = draw(st.sampled_from(orders))
+    rank = draw(st.sampled_from(["row_number", "rank", "dense_rank"]))
+    place = draw(st.sampled_from([None, "place"]))
+    found = stream.group_by(*keys).top(draw(st.integers(1, 3)), by, rank=rank, place=place)
+    return found if place is None else found.select("k", "s", x=col("place"))
+
+
+@st.composite
+def _versions(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
+    """Rows that come again, and orders; which of unlike rows comes first is the plan's choice."""
+    on = draw(st.sampled_from([["k"], ["k", "s"]])) if ordered else ["k", "x", "s"]
+    if draw(st.booleans()):
+        return made.then(made.stream.sort(draw(st.sampled_from(["x", desc("s")])), "k"))
+    if draw(st.booleans()):
+        alike = made if ordered else Made(made.stream.set_duration(5), False)
+        within = draw(st.sampled_from([None, 1, 6]))
+        return alike.then(alike.stream.deduplicate(on, within=within))
+    deleted = draw(st.sampled_from([None, col("x") > 3]))
+    return Made(made.stream.upserts(on, deleted=deleted), True)
+
+
 def _joins(node: LogicalNode) -> int:
     """Joins in a plan, which multiply its rows."""
     here = isinstance(node, plans.Join | plans.Clip)
@@ -350,7 +385,8 @@ def _grouped(draw: st.DrawFn, stream: Stream, windows: list[AnyWindow], ordered:
     known = sorted(f for f in functions if ordered or f not in ("best", "first", "last"))
     picked = draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True))
     used = {name: functions[name] for name in dict.fromkeys(["n", "word", *picked])}
-    found = stream.group_by(*keys).window(draw(st.sampled_from(windows))).agg(**used)
+    grouped = stream.group_by(*keys)
+    found = (grouped.window(draw(st.sampled_from(windows))) if windows else grouped).agg(**used)
     k = col("k") if "k" in keys else col("n")
     s = col("s") if "s" in keys else col("word")
     x = draw(st.sampled_from([p for p in picked if p not in ("word", "best")] or ["n"]))

@@ -45,18 +45,29 @@ def is_ranking(node: exp.Expr) -> bool:
     return isinstance(node, exp.Window) and type(node.this) in _KINDS
 
 
-def bounds_in(conditions: Sequence[exp.Expr]) -> dict[str, int]:
-    """Column -> the greatest whole number that the conditions let it have."""
+def bounds_of(table: exp.Expr, conditions: Sequence[exp.Expr]) -> dict[str, int]:
+    """The same for what stands in FROM; none if an alias gives its columns other names."""
+    alias = table.args.get("alias")
+    if alias is not None and alias.columns:
+        return {}
+    return bounds_in(conditions, table.alias_or_name)
+
+
+def bounds_in(conditions: Sequence[exp.Expr], relation: str) -> dict[str, int]:
+    """Column of ``relation`` -> the greatest whole number that the conditions let it have.
+
+    What a name without a relation means is known later; where several have it, it is refused.
+    """
     found: dict[str, int] = {}
     for part in conditions:
-        bound = _bound(part)
+        bound = _bound(part, relation)
         if bound is not None:
             name, rows = bound
             found[name] = min(rows, found.get(name, rows))
     return found
 
 
-def _bound(node: exp.Expr) -> tuple[str, int] | None:
+def _bound(node: exp.Expr, relation: str) -> tuple[str, int] | None:
     a, b = node.args.get("this"), node.args.get("expression")
     flipped: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE}
     kind = type(node)
@@ -67,6 +78,8 @@ def _bound(node: exp.Expr) -> tuple[str, int] | None:
     if kind not in (exp.LT, exp.LTE, exp.EQ) or not isinstance(b, exp.Literal) or b.is_string:
         return None
     if not isinstance(a, exp.Column | exp.Window) or not b.name.isdigit():
+        return None
+    if isinstance(a, exp.Column) and a.table not in ("", relation):
         return None
     name = a.name if isinstance(a, exp.Column) else a.sql()
     return name, int(b.name) - (kind is exp.LT)
@@ -89,7 +102,9 @@ def ranked(
         if other != first:
             raise names.text.error(other, "one SELECT numbers its rows in one way")
     called = next((item.name for item in items if item.node == first), "")
-    known = {**bounds, **(bounds_in(and_parts(qualify.this)) if qualify is not None else {})}
+    known = {} if _is_cut(node) else dict(bounds)
+    if qualify is not None:
+        known |= bounds_in(and_parts(qualify.this), "")
     rows = known.get(called, known.get(first.sql()))
     if rows is None:
         raise names.text.error(first, _BOUND.format(called or "it"))
@@ -108,6 +123,11 @@ def ranked(
                 part.replace(numbered(part))
         scope = filtered(whole.this, scope, names)
     return made, scope
+
+
+def _is_cut(node: exp.Select) -> bool:
+    """Whether its LIMIT would take other rows if what is around it were asked first."""
+    return any(node.args.get(part) is not None for part in ("limit", "offset"))
 
 
 def column_at(name: str, place: tuple[int, int]) -> exp.Expr:
@@ -160,7 +180,9 @@ def orderings(order: exp.Expr, scope: Scope, names: Names) -> list[Ordering]:
     ]
 
 
-def limited(node: exp.Select, stream: Stream, items: list[Item], names: Names) -> Stream:
+def limited(
+    node: exp.Select, stream: Stream, items: list[Item], scope: Scope, names: Names
+) -> Stream:
     """ORDER BY ... LIMIT: the first rows of those that are alive, at each instant."""
     text = names.text
     limit, offset = (node.args.get(part) for part in ("limit", "offset"))
@@ -174,7 +196,7 @@ def limited(node: exp.Select, stream: Stream, items: list[Item], names: Names) -
     skipped = 0 if offset is None else _whole(offset, names)
     if rows == 0:
         raise text.error(limit, "LIMIT 0 has no answer")
-    orders = listed_orders(order, stream, items, names)
+    orders = listed_orders(order, stream, items, scope, names)
     number = free_name("@place", set(stream.schema.names))
     with text.located(limit):
         top = stream.group_by().top(rows + skipped, orders, place=number if skipped else None)
@@ -191,30 +213,60 @@ def _whole(node: exp.Expr, names: Names) -> int:
 
 
 def listed_orders(
-    order: exp.Expr, stream: Stream, items: list[Item], names: Names
+    order: exp.Expr, stream: Stream, items: list[Item], source: Scope, names: Names
 ) -> list[Ordering]:
-    """ORDER BY over the columns of the list: names, places, and expressions of the list."""
+    """ORDER BY over the columns of the list: names, places, and expressions of the list.
+
+    A name alone is that of the list, if it has such a column; within an expression it is a column
+    of ``source``, what the list is made of, if that has one.
+    """
     made: list[exp.Expr] = []
-    scope = Scope(stream, (), hidden=tuple(stream.schema.names))
     for part in order.expressions:
         part = part.copy()
-        value = part.this
-        if isinstance(value, exp.Literal) and value.name.isdigit():
-            at = int(value.name)
-            if not 1 <= at <= len(items):
-                raise names.text.error(value, f"the list has columns 1 to {len(items)}")
-            part.set("this", column_at(items[at - 1].name, names.text.place(value)))
-        else:
-            whole = exp.Paren(this=value)
-            for inner in list(whole.walk()):
-                match = next(
-                    (i for i in items if not i.star and i.node == inner and inner is not whole),
-                    None,
-                )
-                if match is not None and inner.parent is not None:
-                    inner.replace(column_at(match.name, names.text.place(inner)))
-                elif isinstance(inner, exp.Column) and inner.table:
-                    inner.set("table", None)
-            part.set("this", whole.this)
+        part.set("this", _of_list(part.this, items, source, names))
         made.append(part)
+    scope = Scope(stream, (), hidden=tuple(stream.schema.names))
     return orderings(exp.Order(expressions=made), scope, names)
+
+
+def _of_list(value: exp.Expr, items: list[Item], source: Scope, names: Names) -> exp.Expr:
+    """A part of ORDER BY over the columns of the list."""
+    text = names.text
+    if isinstance(value, exp.Literal) and value.name.isdigit():
+        at = int(value.name)
+        if not 1 <= at <= len(items):
+            raise text.error(value, f"the list has columns 1 to {len(items)}")
+        return column_at(items[at - 1].name, text.place(value))
+    listed = {item.name for item in items}
+    if isinstance(value, exp.Column) and not value.table and value.name in listed:
+        return column_at(value.name, text.place(value))
+    return _over_list(value, items, source, names)
+
+
+def _over_list(node: exp.Expr, items: list[Item], source: Scope, names: Names) -> exp.Expr:
+    """An expression with the columns of the list in place of what they are made of."""
+    match = next((item for item in items if _is_of(item, node, source)), None)
+    if match is not None:
+        return column_at(match.name, names.text.place(node))
+    if isinstance(node, exp.Column):
+        if source.candidates(node):
+            raise names.text.error(node, "ORDER BY takes columns of the list; add this one to it")
+        return node
+    if isinstance(node, exp.AggFunc):
+        return node  # refused as it stands
+    for part in list(node.iter_expressions()):
+        found = _over_list(part, items, source, names)
+        if found is not part:
+            part.replace(found)
+    return node
+
+
+def _is_of(item: Item, node: exp.Expr, source: Scope) -> bool:
+    """Whether a column of the list is what ``node`` is."""
+    if isinstance(node, exp.Column):
+        column = source.candidates(node)
+        if item.star:
+            return column == (item.column,)
+        if isinstance(item.node, exp.Column) and column:
+            return column == source.candidates(item.node)
+    return not item.star and item.node == node

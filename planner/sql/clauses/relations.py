@@ -14,7 +14,7 @@ from sqlglot import exp
 from planner.sql.clauses.grouping import groups_by_bounds
 from planner.sql.clauses.joins import join_all
 from planner.sql.clauses.outer_joins import is_without_condition, join, keys_of_where
-from planner.sql.clauses.ranking import bounds_in
+from planner.sql.clauses.ranking import bounds_of
 from planner.sql.clauses.window_tables import joined_windows, with_rows_of_windows
 from planner.sql.reading.grammar import WindowTable
 
@@ -40,15 +40,17 @@ def joined(
     """The relations of FROM; the keys of commas are taken out of ``conditions``."""
     clauses = list(node.args.get("joins") or ())
     tables = [node.args["from_"].this, *(clause.this for clause in clauses)]
-    outer = replace(names, bounds=bounds_in(conditions))
-    scope = relation(tables[0], outer)
+    scope = relation(tables[0], _bounded(tables[0], conditions, names))
     is_alone = sum(isinstance(table, WindowTable) for table in tables) == 1
     if not (is_alone and groups_by_bounds(node)):
         scope = with_rows_of_windows(scope, tables[0], names)
     order = list(scope.relations)
     waiting: list[tuple[exp.Join, Scope]] = []
     for clause in clauses:
-        right = with_rows_of_windows(relation(clause.this, outer), clause.this, names)
+        # A SEMI or ANTI JOIN hides the columns of its right side: no condition is about them.
+        visible = [] if clause.kind.upper() in ("SEMI", "ANTI") else conditions
+        inner = _bounded(clause.this, visible, names)
+        right = with_rows_of_windows(relation(clause.this, inner), clause.this, names)
         if set(right.relations) & set(order):
             raise names.text.error(
                 clause.this, f"{right.relations[0]!r} is there twice; give one another name with AS"
@@ -67,6 +69,11 @@ def joined(
     scope = _with_all(scope, waiting, conditions, names)
     columns = sorted(scope.columns, key=lambda c: order.index(c.relation))
     return replace(scope, columns=tuple(columns))
+
+
+def _bounded(table: exp.Expr, conditions: list[exp.Expr], names: Names) -> Names:
+    """The names for a subquery in FROM, with what the conditions let its columns be at most."""
+    return replace(names, bounds=bounds_of(table, conditions))
 
 
 def _with_all(

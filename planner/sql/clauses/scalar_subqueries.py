@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
 _PARTS = ("expressions", "from_", "joins", "where", "with_", "kind")
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Paren, exp.Neg, exp.Subquery)
+_VALUES = (exp.Column, exp.Identifier, exp.Literal, exp.Cast, exp.DataType, exp.DataTypeParam)
 
 
 def has_scalar(node: exp.Expr) -> bool:
@@ -58,26 +59,27 @@ def with_scalars(
     node: exp.Expr, scope: Scope, names: Names, from_: From, query: Query
 ) -> tuple[exp.Expr, Scope]:
     """The condition or value with columns in place of its subqueries, and what has these."""
-    inner = _is_strict(node)
     node = node.copy()
     whole = exp.Paren(this=node)  # so that the root can be replaced
     while True:  # ends: each pass takes a subquery away
         found = _first_scalar(whole.this)
         if found is None:
             return whole.this, scope
+        inner = _is_strict(whole.this, found)
         value, scope = _value(found, scope, names, from_, query, is_inner=inner)
         found.replace(value)
 
 
-def _is_strict(node: exp.Expr) -> bool:
-    """Whether it is a comparison that is not true if the subquery is null."""
+def _is_strict(node: exp.Expr, part: exp.Expr) -> bool:
+    """Whether ``node`` is a comparison that is not true where ``part`` of it is null."""
     if not isinstance(node, _COMPARISONS):
         return False
-    found: exp.Expr | None = _first_scalar(node)
-    while found is not None and found.parent is not node:  # ends: a tree is finite
-        if not isinstance(found.parent, _ARITHMETIC):
+    while part is not node:  # ends: a tree is finite
+        place = part.parent
+        if place is not node and not isinstance(place, _ARITHMETIC):
             return False
-        found = found.parent
+        assert place is not None
+        part = place
     return True
 
 
@@ -108,7 +110,7 @@ def _value(
     own, keys = _split(select, from_(select, names), outer, names)
     select.set("where", exp.Where(this=all_of(own)) if own else None)
     taken = set(outer.stream.schema.names)
-    made, columns, has_count = _parts(item, taken)
+    made, columns = _parts(item, taken)
     listed = [exp.alias_(part, name, quoted=True) for name, part in columns.items()]
     theirs = [free_name("@key", taken) for _ in keys]
     by = [part for _, part in keys]
@@ -124,7 +126,7 @@ def _value(
     if not keys:
         theirs = [free_name("@key", taken)]
         found = found.with_columns(lit(1).alias(theirs[0]))
-    how = "inner" if is_inner and not has_count else "left"
+    how = "inner" if is_inner and all(map(_is_null_of_null, made.walk())) else "left"
     with text.located(node):
         ours, on = with_key_columns(outer.stream, mine, "@outer_key", taken)
         pairs = ours.join(found, left_on=on, right_on=theirs, how=how)
@@ -142,10 +144,9 @@ def _placed(tree: exp.Expr, place: tuple[int, int]) -> None:
         node.meta.setdefault("end", place[1] - 1)
 
 
-def _parts(item: exp.Expr, taken: set[str]) -> tuple[exp.Expr, dict[str, exp.Expr], bool]:
-    """The item over columns that stand for its aggregates, these, and whether one is a count."""
+def _parts(item: exp.Expr, taken: set[str]) -> tuple[exp.Expr, dict[str, exp.Expr]]:
+    """The item over columns that stand for its aggregates, and these."""
     columns: dict[str, exp.Expr] = {}
-    counts: list[str] = []
 
     def put(node: exp.Expr) -> exp.Expr:
         if is_aggregate(node):
@@ -155,7 +156,6 @@ def _parts(item: exp.Expr, taken: set[str]) -> tuple[exp.Expr, dict[str, exp.Exp
             counted = node.this if isinstance(node, exp.Filter) else node
             if not isinstance(counted, exp.Count | exp.CountIf):
                 return column
-            counts.append(name)
             return exp.Coalesce(this=column, expressions=[exp.Literal.number(0)])
         for key, part in list(node.args.items()):
             if isinstance(part, exp.Expr):
@@ -164,7 +164,12 @@ def _parts(item: exp.Expr, taken: set[str]) -> tuple[exp.Expr, dict[str, exp.Exp
                 node.set(key, [put(p) if isinstance(p, exp.Expr) else p for p in part])
         return node
 
-    return put(item), columns, bool(counts)
+    return put(item), columns
+
+
+def _is_null_of_null(node: exp.Expr) -> bool:
+    """Whether the value is null where one within it is; of others, as COALESCE, it is not said."""
+    return isinstance(node, (*_ARITHMETIC, *_VALUES))
 
 
 def _split(

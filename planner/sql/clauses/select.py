@@ -18,7 +18,7 @@ from planner.sql.clauses.grouping import group, is_grouped
 from planner.sql.clauses.items import Item, items_of
 from planner.sql.clauses.joins import all_of, fails, filtered
 from planner.sql.clauses.outer_joins import exists_of_in, exists_of_semi, flattened
-from planner.sql.clauses.ranking import bounds_in, limited, listed_orders, ranked
+from planner.sql.clauses.ranking import bounds_of, limited, listed_orders, ranked
 from planner.sql.clauses.relations import joined
 from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
 from planner.sql.clauses.window_tables import window_table
@@ -103,7 +103,8 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
         raise names.text.error(clause, "WITH RECURSIVE is not supported")
     for definition in clause.expressions:
         alias = definition.args["alias"]
-        found = replace(names, bounds=_bounds_of_uses(definition.alias, node))
+        bounds = {} if alias.columns else _bounds_of_uses(definition.alias, node)
+        found = replace(names, bounds=bounds)
         stream = compile_query(definition.this, found, named=not alias.columns)
         names = names.adding(definition.alias, _renamed(stream, alias.columns, definition, names))
     return names
@@ -111,19 +112,32 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
 
 def _bounds_of_uses(name: str, whole: exp.Expr) -> dict[str, int]:
     """What all that reads the query ``name`` alone lets its columns be at most."""
-    found: dict[str, int] | None = None
-    for select in whole.find_all(exp.Select):
-        clause = select.args.get("from_")
-        tables = [clause.this] if clause is not None else []
-        tables += [join.this for join in select.args.get("joins") or ()]
-        if not any(isinstance(table, exp.Table) and table.name == name for table in tables):
+    found: list[dict[str, int]] = []
+    for table in whole.find_all(exp.Table, exp.Column):
+        if table.name != name or (isinstance(table, exp.Column) and not _is_data(table)):
             continue
-        bounds = bounds_in(flattened(select.args.get("where")))
-        if found is None:
-            found = bounds
-        else:
-            found = {n: max(found[n], rows) for n, rows in bounds.items() if n in found}
-    return found or {}
+        place = table.parent
+        select = None if place is None else place.parent
+        if not isinstance(select, exp.Select) or not _is_seen(place):
+            return {}
+        found.append(bounds_of(table, flattened(select.args.get("where"))))
+    if not found:
+        return {}
+    shared = [column for column in found[0] if all(column in bounds for bounds in found)]
+    return {column: max(bounds[column] for bounds in found) for column in shared}
+
+
+def _is_data(node: exp.Column) -> bool:
+    """Whether it names what a window function reads."""
+    place = node.parent.parent if isinstance(node.parent, exp.Kwarg) else node.parent
+    return isinstance(place, WindowTable)
+
+
+def _is_seen(place: exp.Expr | None) -> bool:
+    """Whether the columns of a relation in this part of FROM can be named around it."""
+    if isinstance(place, exp.Join):
+        return place.kind.upper() not in ("SEMI", "ANTI")
+    return isinstance(place, exp.From)
 
 
 def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Stream:
@@ -172,23 +186,26 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     items = items_of(node, scope, text, named=named)
     if is_grouped(node):
         found = group(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
-        return _ordered(node, _distinct(node, found, names), items, names)
+        return _ordered(node, _distinct(node, found, names), items, scope, names)
     items, scope = ranked(node, items, scope, names, bounds)
     items, scope = _without_scalars(items, scope, names)
     if node.args.get("having") is not None:
         raise text.error(node.args["having"], "HAVING needs GROUP BY; use WHERE")
-    return _ordered(node, _distinct(node, _project(items, scope, names), names), items, names)
+    found = _distinct(node, _project(items, scope, names), names)
+    return _ordered(node, found, items, scope, names)
 
 
-def _ordered(node: exp.Select, stream: Stream, items: list[Item], names: Names) -> Stream:
-    """ORDER BY and LIMIT."""
+def _ordered(
+    node: exp.Select, stream: Stream, items: list[Item], source: Scope, names: Names
+) -> Stream:
+    """ORDER BY and LIMIT; the list is made of ``source``."""
     if node.args.get("limit") is not None or node.args.get("offset") is not None:
-        stream = limited(node, stream, items, names)
+        stream = limited(node, stream, items, source, names)
     order = node.args.get("order")
     if order is None:
         return stream
     with names.text.located(order):
-        return stream.sort(*listed_orders(order, stream, items, names))
+        return stream.sort(*listed_orders(order, stream, items, source, names))
 
 
 def _attached(

@@ -1,0 +1,136 @@
+"""What is alive in an answer at an instant is DuckDB's answer over what is alive then.
+
+Cannot catch: what differs in windows, which DuckDB does not have, and in tables that are empty.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from planner import SqlError, Stream, event, sql
+from planner.physical.lower import lower
+from rstream.items.batch import VE, VS
+from tests.support.plan_runner import answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.sql.reading.errors import SqlError as Refusal
+
+COLUMNS = {"a": ("k", "x", "y"), "b": ("k", "n", "z"), "c": ("k", "w")}
+Rows = list[dict[str, int]]
+RANKED = "SELECT k, x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) AS n FROM a"
+QUERIES = [
+    # A value of no rows may be more than null.
+    "SELECT x FROM a WHERE x > (SELECT COALESCE(MAX(z), 0) FROM b WHERE b.k = a.k)",
+    "SELECT x FROM a WHERE x > 2 * (SELECT MIN(z) FROM b WHERE b.k = a.k)",
+    "SELECT x FROM a WHERE x % 4 = (SELECT COUNT(*) FROM b WHERE b.k = a.k)",
+    "SELECT x FROM a WHERE (SELECT MAX(z) FROM b WHERE b.k = a.k) > "
+    "CASE WHEN (SELECT MAX(w) FROM c WHERE c.k = a.k) IS NULL THEN 0 ELSE 9 END",
+    "SELECT x FROM a WHERE x BETWEEN (SELECT MIN(z) FROM b) "
+    "AND (SELECT COALESCE(MAX(w), 99) FROM c WHERE c.k = a.k)",
+    # A name in ORDER BY is that of the list; within an expression it is a column of the input.
+    "SELECT x AS q, y AS x FROM a ORDER BY x LIMIT 2",
+    "SELECT x AS q, y AS x FROM a ORDER BY a.x LIMIT 2",
+    "SELECT x AS q, y AS x FROM a ORDER BY -x LIMIT 2",
+    "SELECT -x AS x FROM a ORDER BY x LIMIT 2",
+    "SELECT a.k, z AS x, x AS z FROM a JOIN b ON a.k = b.k ORDER BY a.x * 100 + b.z LIMIT 2",
+    "SELECT * FROM a ORDER BY a.y + 1 LIMIT 2",
+    "SELECT k, SUM(x) AS x FROM a GROUP BY k ORDER BY SUM(x) DESC, k LIMIT 2",
+    # Each use of a query has its own bound.
+    f"SELECT k, x FROM ({RANKED}) WHERE n <= 2",
+    f"SELECT r.x, z FROM ({RANKED}) r JOIN b ON r.k = b.k WHERE b.n <= 1 AND r.n < 3",
+    f"WITH r AS ({RANKED}) SELECT p.x, q.x AS x2, q.n FROM r p JOIN r q ON p.k = q.k "
+    "WHERE p.n <= 1 AND q.n <= 3",
+    "SELECT x, RANK() OVER (PARTITION BY k ORDER BY y % 3 DESC) AS n FROM a QUALIFY n <= 2",
+]
+UNBOUNDED = [
+    f"SELECT r.x, z FROM ({RANKED}) r JOIN b ON r.k = b.k WHERE b.n <= 1",
+    f"SELECT b.z FROM b SEMI JOIN ({RANKED}) r ON r.k = b.k WHERE n <= 1",
+    f"WITH r AS ({RANKED}) SELECT q.n FROM r p JOIN r q ON p.k = q.k WHERE p.n <= 1",
+    f"WITH r AS ({RANKED}) SELECT b.z FROM b SEMI JOIN r ON r.k = b.k WHERE n <= 1",
+    f"WITH r(n, x, m) AS ({RANKED}) SELECT m FROM r WHERE n <= 1",
+    f"SELECT m FROM ({RANKED}) AS t(n, x, m) WHERE n <= 1",
+    f"SELECT n FROM ({RANKED} ORDER BY x DESC LIMIT 3) WHERE n <= 1",
+]
+
+
+def made(name: str, seed: int) -> Rows:
+    rng = Random(seed)
+    at, rows = 0, []
+    for _ in range(12):
+        at += rng.choice([0, 0, 1, 2])
+        row = {VS: at, VE: at + rng.choice([2, 5, 9, 30]), "k": rng.choice([1, 2, 3])}
+        rows.append(row)
+    for column in COLUMNS[name][1:]:
+        # Each value once, so that no order has ties.
+        for row, value in zip(rows, rng.sample(range(20), len(rows)), strict=True):
+            row[column] = value
+    return rows
+
+
+TABLES = {name: made(name, seed) for seed, name in enumerate(COLUMNS, 5)}
+STREAMS = {
+    name: Stream.from_items(
+        dict.fromkeys(COLUMNS[name], "int64"),
+        [event(r[VS], r[VE], **{c: r[c] for c in COLUMNS[name]}) for r in rows],
+    )
+    for name, rows in TABLES.items()
+}
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as found:
+        yield found
+
+
+def expected(text: str, at: int, connection: duckdb.DuckDBPyConnection) -> list[Any]:
+    for name, rows in TABLES.items():
+        alive = [r for r in rows if r[VS] <= at < r[VE]]
+        columns = {c: pa.array([r[c] for r in alive], pa.int64()) for c in COLUMNS[name]}
+        connection.register(name, pa.table(columns))
+    return sorted(connection.execute(text).fetchall(), key=repr)
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_answers(text: str, connection: duckdb.DuckDBPyConnection) -> None:
+    stream = sql(text, STREAMS)
+    assert isinstance(stream, Stream)
+    plan = lower(stream.to_parquet(), root="memory://instants", parallelism=2)
+    rows = answer(plan).to_pylist()
+    starts = sorted({r[VS] for table in TABLES.values() for r in table})
+    some = False
+    for at in starts[3::3]:
+        alive = [r for r in rows if r[VS] <= at < r[VE]]
+        found = sorted((tuple(r[c] for c in stream.schema.names) for r in alive), key=repr)
+        assert found == expected(text, at, connection)
+        some = some or bool(found)
+    assert some
+
+
+def refused(text: str) -> Refusal:
+    with pytest.raises(SqlError) as raised:
+        sql(text, STREAMS)
+    return raised.value
+
+
+@pytest.mark.parametrize("text", UNBOUNDED)
+def test_numbers_that_nothing_bounds(text: str) -> None:
+    assert "the number of rows needs a bound" in str(refused(text))
+
+
+def test_an_order_by_what_is_not_in_the_list() -> None:
+    for text in (
+        "SELECT a.k, b.z AS x FROM a JOIN b ON a.k = b.k ORDER BY a.x",
+        "SELECT -x AS x FROM a ORDER BY x + 1",
+        "SELECT k FROM a ORDER BY x LIMIT 1",
+    ):
+        error = refused(text)
+        assert "ORDER BY takes columns of the list; add this one to it" in str(error)
+        assert error.code[error.column - 1 :].startswith(("x", "a.x"))
