@@ -182,8 +182,11 @@ def _waiting(ends: np.ndarray, greatest: np.ndarray, frontier: np.ndarray) -> in
 
 
 def _known(ends: np.ndarray, to_come: np.ndarray, by_delay: np.ndarray) -> KnownFrontier | None:
-    """The entries that say more than the delay, and than those before them."""
-    says_more = to_come[:-1] > by_delay[:-1]
+    """The entries that say more than the delay, and than those before them.
+
+    Where only bad rows are to come nothing is said: the frontier is at the end of time at the end.
+    """
+    says_more = (to_come[:-1] > by_delay[:-1]) & (to_come[:-1] < INF_TIME)
     rows, times = ends[:-1][says_more], to_come[:-1][says_more]
     if len(rows) == 0:
         return None

@@ -141,14 +141,20 @@ class Reorder:
         late = [self._offer_events(piece) for piece in self._pieces(batch)]
         return _joined([events for events in late if events is not None])
 
-    def skip(self, rows: int) -> None:
-        """Take rows that give no event: they count, and tell nothing of time."""
-        first, self._row = self._row, self._row + rows
+    def skip(self, rows_max: int) -> int:
+        """Take rows that give no event, up to where the frontier moves; gives how many.
+
+        They count, and tell nothing of time.
+        """
+        rows, time = rows_max, int(MIN_TIME)
         if self._known is not None:
             places, times = self._known
-            passed = slice(places.searchsorted(first), places.searchsorted(self._row, "right"))
-            for time in times[passed]:
-                self._reach(int(time))
+            k = int(places.searchsorted(self._row, side="right"))
+            if k < len(places) and places[k] <= self._row + rows_max:
+                rows, time = int(places[k]) - self._row, int(times[k])
+        self._row += rows
+        self._reach(time)
+        return rows
 
     def end(self) -> None:
         """No row follows: everything is to leave, then ``CTI(INF_TIME)``. Idempotent."""

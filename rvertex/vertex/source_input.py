@@ -152,9 +152,12 @@ class SourceInput:
 
     def _take_bad(self, dead: pa.RecordBatch) -> None:
         self.dead_rows += dead.num_rows
-        if self._keeps_dead:
-            self._dead.append(dead_letters(dead, self._reorder.frontier))
-        self._reorder.skip(dead.num_rows)
+        while dead.num_rows:  # ends: every piece has a row
+            frontier = self._reorder.frontier
+            taken = self._reorder.skip(dead.num_rows)
+            if self._keeps_dead:
+                self._dead.append(dead_letters(dead.slice(0, taken), frontier))
+            dead = dead.slice(taken)
 
     def _take(self, first_row: int, batch: pa.RecordBatch) -> None:
         late = self._offer(first_row, batch)

@@ -56,8 +56,9 @@ class CsvUnits:
         )
         #: The columns of the file that is being read.
         self._header: list[str] = []
-        #: The piece that was given last: its bytes, its first row and line.
+        #: The piece that was given last: its bytes, its first row and line; and its rows, if asked.
         self._piece: tuple[bytes, int, int] = b"", 0, 1
+        self._cut: LineRows | None = None
         self._before = NOTHING_BEFORE
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
@@ -68,7 +69,7 @@ class CsvUnits:
             if head:
                 self._header = head
                 self._check_columns(unit)
-            self._piece = piece, rows, lines
+            self._piece, self._cut = (piece, rows, lines), None
             batch = None
             if not has_open_quote:
                 try:
@@ -102,16 +103,18 @@ class CsvUnits:
         return rows, lines
 
     def _rows(self) -> LineRows:
-        data, first_row, line = self._piece
-        rows = cut_rows(data, self._delimiter, is_last=True)
-        return LineRows(
-            data,
-            rows.starts,
-            rows.ends,
-            first_row=first_row,
-            first_line=line,
-            before=self._before,
-        )
+        if self._cut is None:
+            data, first_row, line = self._piece
+            rows = cut_rows(data, self._delimiter, is_last=True)
+            self._cut = LineRows(
+                data,
+                rows.starts,
+                rows.ends,
+                first_row=first_row,
+                first_line=line,
+                before=self._before,
+            )
+        return self._cut
 
     def _parse(self, rows: bytes) -> pa.RecordBatch | None:
         """These rows, None if there is none."""

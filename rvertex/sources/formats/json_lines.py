@@ -39,8 +39,9 @@ class JsonUnits:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
-        #: The piece that was given last: its bytes, its first row and line.
+        #: The piece that was given last: its bytes, its first row and line; and its rows, if asked.
         self._piece: tuple[bytes, int, int] = b"", 0, 1
+        self._cut: LineRows | None = None
         self._before = NOTHING_BEFORE
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
@@ -48,7 +49,7 @@ class JsonUnits:
         rows, lines = 0, 1
         self._before = Before(lambda: _counted(unit))
         for chunk in json_chunks(unit.path, unit.lo, unit.hi):
-            self._piece = chunk, rows, lines
+            self._piece, self._cut = (chunk, rows, lines), None
             try:
                 batch: pa.RecordBatch | None = _batch(chunk, self._spec.columns)
             except pa.ArrowException:
@@ -67,11 +68,13 @@ class JsonUnits:
         """Nothing is held between units."""
 
     def _rows(self) -> LineRows:
-        data, first_row, line = self._piece
-        starts, ends = _line_places(data)
-        return LineRows(
-            data, starts, ends, first_row=first_row, first_line=line, before=self._before
-        )
+        if self._cut is None:
+            data, first_row, line = self._piece
+            starts, ends = _line_places(data)
+            self._cut = LineRows(
+                data, starts, ends, first_row=first_row, first_line=line, before=self._before
+            )
+        return self._cut
 
     def _parse(self, lines: bytes) -> pa.RecordBatch:
         return _batch(lines, self._spec.columns)

@@ -6,8 +6,11 @@ Cannot catch: a row that every way of reading takes for good.
 from __future__ import annotations
 
 import gzip
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,9 +19,11 @@ from hypothesis import strategies as st
 
 from rstream.items.batch import Items
 from rvertex.errors import SourceRowError
+from rvertex.events.frontier import KnownFrontier
 from rvertex.sources import SourcePartition, open_reader
 from rvertex.sources.discover import discover, infer_schema
 from rvertex.sources.formats import delimited, json_lines, ranges
+from rvertex.sources.formats.rows import csv_rows
 from rvertex.sources.formats.rows.bad_rows import DEAD, bad_of, without_bad
 from rvertex.vertex.dead_letters import dead_letter_payload
 from rvertex.vertex.reorder import late_payload
@@ -26,7 +31,9 @@ from rvertex.vertex.source_input import SourceInput, source_sides
 from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+    from types import FrameType
 
     from rvertex.sources.spec import SourceSpec
 
@@ -201,6 +208,30 @@ def test_bad_lines_do_not_decide_the_types(tmp_path: Path) -> None:
     assert found == pa.schema([("t", pa.int64()), ("x", pa.float64())])
 
 
+@pytest.mark.parametrize(
+    ("format", "row", "cut"),
+    [("csv", b"noon,a,1", csv_rows.cut_rows), ("json", b"null", json_lines._line_places)],
+)
+def test_a_piece_is_cut_into_rows_once_however_many_are_bad(
+    format: str, row: bytes, cut: Callable[..., Any], tmp_path: Path
+) -> None:
+    path, calls = tmp_path / "a", []
+    write(format, path, [row] * 40)
+    partition = only_partition(spec_of(format, path, "dead_letter"), is_watched=False)
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is cut.__code__:
+            calls.append(event)
+
+    sys.setprofile(count)
+    try:
+        found = read(partition)
+    finally:
+        sys.setprofile(None)
+    assert len(found) == 40
+    assert len(calls) <= 3, len(calls)
+
+
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_source_gives_the_same_wherever_it_is_cut_and_restored(
@@ -219,6 +250,36 @@ def test_a_source_gives_the_same_wherever_it_is_cut_and_restored(
     good = sum(isinstance(JSON[raw], tuple) for raw in rows)
     assert len(whole[1]) + len(whole[2]) == good
     assert whole[4] == len(whole[3]) == len(rows) - good
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_source_whose_times_are_known_gives_the_same_wherever_it_is_cut(
+    data: st.DataObject, tmp_path: Path
+) -> None:
+    """The frontier that a dead letter meets may move between two bad rows."""
+    good = [b'{"time": %d, "k": "a", "x": 0.5}' % t for t in (9, 2, 3, 4, 5)]
+    bad = st.lists(st.sampled_from([b"null", b'{"time": "noon"}']), max_size=4)
+    rows = [row for one in good for row in (one, *data.draw(bad))]
+    path = tmp_path / "a.json"
+    write("json", path, rows)
+    spec = make_spec(
+        "json", path, options=(("on_bad_row", "dead_letter"),), delay_us=7, cti_every_us=2
+    )
+    places = data.draw(st.sets(st.integers(1, len(rows)), min_size=1, max_size=4))
+    later = {p: [good.index(row) for row in rows[p:] if row in good] for p in places}
+    least = {min([(9, 2, 3, 4, 5)[k] for k in ks], default=10): p for p, ks in later.items()}
+    known = sorted(least.items())
+    partition = replace(
+        only_partition(spec, is_watched=False),
+        known=KnownFrontier.of(
+            np.array([place for _, place in known]), np.array([time for time, _ in known])
+        ),
+    )
+    whole = run(partition, [len(rows)], restores=False)
+    assert run(partition, [1], restores=False) == whole
+    cuts = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=8))
+    assert run(partition, cuts, restores=True) == whole
 
 
 def run(

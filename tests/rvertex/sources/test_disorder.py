@@ -179,3 +179,13 @@ def test_times_at_the_ends_of_the_axis() -> None:
     assert delay_needed(early) == 5
     run, _ = reordered([MIN_TIME + 5, MIN_TIME, MIN_TIME + 9], 5, None, [1], restores=True)
     assert run.events.column(VS).to_pylist() == [MIN_TIME, MIN_TIME + 5, MIN_TIME + 9]
+
+
+def test_bad_rows_at_the_end_say_nothing_of_the_end_of_time() -> None:
+    times = TimesSoFar()
+    vs = np.array([30, 1, 2, 3, 4, 5, 6, 7, *[0] * 8])
+    times.add(vs, pa.array([False] * 8 + [True] * 8))
+    unit = times.all()
+    known = disorder_of([unit], delay_needed([unit])).known
+    assert known is not None
+    assert [a.tolist() for a in known.entries()] == [[4], [4]]
