@@ -60,7 +60,7 @@ def lost_lines(status: dict[str, Any]) -> list[str]:
     if poisoned:
         lines.append(
             f"poisoned: {_counted(poisoned, 'event')} passed over, as user code raised on them and "
-            "on_error says so (jobmanager.read_dead_letters has those that were put aside)"
+            "on_error says so (ss.read_dead_letters has those that were put aside)"
         )
     return lines
 
@@ -97,7 +97,7 @@ def _delay(spec: SourceSpec) -> str:
 
 
 def _late_line(found: dict[str, Any], root: str) -> str:
-    kept = f" (jobmanager.read_late({root!r}) has them)" if root else ""
+    kept = f" (ss.read_late({root!r}) has them)" if root else ""
     became = {"drop": f"dropped{kept}", "adjust": "moved to a later time"}
     most = found["delay_for_99_us"]
     most = "" if most is None else f', about "{format_us(_rounded_up(most))}" 99 %'
@@ -117,7 +117,7 @@ def _path(spec: SourceSpec) -> str:
 def _bad_line(found: dict[str, Any], root: str) -> str:
     kept = ""
     if found["policy"] == "dead_letter" and root:
-        kept = f"; jobmanager.read_dead_letters({root!r}, {found['source']!r}) has them"
+        kept = f"; ss.read_dead_letters({root!r}, {found['source']!r}) has them"
     elif found["policy"] == "skip":
         kept = '; on_bad_row="dead_letter" keeps them, with the reasons'
     return (

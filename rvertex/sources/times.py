@@ -43,6 +43,16 @@ def is_time_type(kind: pa.DataType) -> bool:
     )
 
 
+def is_zoned(text: pa.Array) -> np.ndarray:
+    """bool[n]: which ISO-8601 times of the text name a zone; of a null it means nothing."""
+    ends_in_zone = pc.match_substring_regex(text, _ZONE)
+    has_hours = pc.match_substring(text, ":")  # a date ends in what looks like a zone
+    both: np.ndarray = (
+        pc.and_(ends_in_zone, has_hours).fill_null(False).to_numpy(zero_copy_only=False)
+    )
+    return both
+
+
 def shown(value: pa.Scalar) -> str:
     """A value as Python shows it; a time that Python has none for as a number of its unit."""
     try:
@@ -99,8 +109,7 @@ def _scaled(values: np.ndarray, factor: int) -> np.ndarray | Fault:
 def _from_strings(column: pa.Array) -> np.ndarray | Fault:
     text = pc.utf8_trim_whitespace(column)
     text = pc.replace_substring_regex(text, pattern=r"(\.\d{6})\d+", replacement=r"\1")
-    zoned = pc.match_substring_regex(text, _ZONE).to_numpy(zero_copy_only=False)
-    zoned &= pc.match_substring(text, ":").to_numpy(zero_copy_only=False)
+    zoned = is_zoned(text)
     values = np.empty(len(text), np.int64)
     for mask, kind in ((zoned, pa.timestamp("us", "UTC")), (~zoned, pa.timestamp("us"))):
         rows = np.flatnonzero(mask)

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import jobmanager
-from planner import Stream, agg, tumbling
+from jobmanager.errors import BadRowsWarning
+from planner import Stream, agg, sql, tumbling
 from planner.batch.rows import source_events
 
 if TYPE_CHECKING:
@@ -57,3 +58,14 @@ def test_collect_warns_of_bad_rows(tmp_path: Path) -> None:
     with pytest.warns(jobmanager.BadRowsWarning, match="4 of 9 rows .* on_bad_row="):
         found = jobmanager.collect(dirty(tmp_path, on_bad_row="skip").select("k"))
     assert found.num_rows == 5
+
+
+def test_a_declared_time_without_a_zone_that_one_value_made_text(tmp_path: Path) -> None:
+    """What declares the type must not make all rows bad."""
+    (tmp_path / "a.csv").write_text("at,k\n2026-01-01 10:00:00,a\nnoon,b\n2026-01-01,c\n")
+    text = (
+        "CREATE TABLE t (at TIMESTAMP(3), k STRING, WATERMARK FOR at AS at - INTERVAL '1' DAY) "
+        f"WITH ('path' = '{tmp_path}/a.csv', 'csv.ignore-parse-errors' = 'true'); SELECT k FROM t"
+    )
+    with pytest.warns(BadRowsWarning, match="1 of 3 rows"):
+        assert jobmanager.collect(sql(text))["k"].to_pylist() == ["c", "a"]

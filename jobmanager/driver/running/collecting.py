@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from jobmanager.config import JobConfig
     from jobmanager.driver.engine import ExecutorName
     from planner.cost.options import Parallelism
+
+
+def warn_of_lost_rows(status: dict[str, Any], *, stacklevel: int) -> None:
+    """Warn of rows that the sources of a temporary job left out or moved."""
+    for kind, warning in (("late", LateRowsWarning), ("bad", BadRowsWarning)):
+        for line in lost_lines({kind: status.get(kind, [])}):
+            warnings.warn(line, warning, stacklevel=stacklevel)
 
 
 def collect(
@@ -55,10 +62,7 @@ def collect(
         )
         status = job.wait()
         tables = [read_events(uri) for _, uri in job.plan.sink_streams()]
-    for line in lost_lines({"late": status.get("late", [])}):
-        warnings.warn(line, LateRowsWarning, stacklevel=2)
-    for line in lost_lines({"bad": status.get("bad", [])}):
-        warnings.warn(line, BadRowsWarning, stacklevel=2)
+    warn_of_lost_rows(status, stacklevel=3)
     table = pa.concat_tables(tables)
     order = pc.sort_indices(table[VS].combine_chunks()) if table.num_rows else None
     return table if order is None else table.take(order)

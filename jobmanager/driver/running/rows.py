@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from jobmanager.driver.running.collecting import warn_of_lost_rows
 from jobmanager.driver.running.run import run
 from planner import Stream
 from planner.logical.table_form import DEFAULT, table_form
@@ -34,8 +35,14 @@ def head(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") 
     """The first events of a stream, in order of time, with times as timestamps.
 
     The job that computes them is cancelled as soon as it has given so many, so a stream that does
-    not end can be looked at. It runs with one vertex a stage.
+    not end can be looked at. It runs with one vertex a stage. Rows that were late or bad by
+    then warn (``LateRowsWarning``, ``BadRowsWarning``).
     """
+    return _head(stream, rows, executor)
+
+
+def _head(stream: Stream, rows: int, executor: ExecutorName) -> pa.Table:
+    """As :func:`head`; warns on behalf of its caller's caller."""
     if not isinstance(stream, Stream):
         raise UsageError(f"head() takes a Stream, not a {type(stream).__name__}")
     if not 1 <= rows <= ROWS_MAX:
@@ -47,9 +54,12 @@ def head(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") 
         try:
             with job.subscribe(progress=True) as found:
                 events = _first(found, rows, len(job.plan.sink_streams()), stream.schema)
+            if events.num_rows < rows:
+                job.wait()  # it has given all that it has: its counts are those of the whole
         finally:
             job.cancel()
-            job.wait()
+            status = job.wait()
+    warn_of_lost_rows(status, stacklevel=4)
     form = table_form(stream.plan, DEFAULT, DEFAULT)
     times = [events.column(name).cast(TIME_TYPE) for name in (VS, VE)]
     names = [form.start, form.end or "end", *stream.schema.names]
@@ -58,7 +68,7 @@ def head(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") 
 
 def show(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") -> None:
     """Print the first events of a stream; see :func:`head`."""
-    found = head(stream, rows, executor=executor)
+    found = _head(stream, rows, executor)
     cells = [[_cell(value) for value in column] for column in map(_values, found.columns)]
     widths = [max(map(len, [n, *c])) for n, c in zip(found.column_names, cells, strict=True)]
     for line in (found.column_names, *zip(*cells, strict=True)):

@@ -20,6 +20,7 @@ from rvertex.errors import CorruptSourceError, SourceSchemaError, SourceVanished
 from rvertex.sources.files import bytes_to_read, first_line, open_range
 from rvertex.sources.formats.rows.bad_rows import BadRow
 from rvertex.sources.formats.rows.csv_rows import UNCLOSED, cut_rows, whole_rows
+from rvertex.sources.formats.rows.csv_times import has_times, times_as_text, with_times
 from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
 
 if TYPE_CHECKING:
@@ -48,12 +49,9 @@ class CsvUnits:
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
         self._delimiter = str(spec.option("delimiter", ","))
-        self._convert = pacsv.ConvertOptions(
-            include_columns=spec.columns.names,
-            column_types=spec.columns,
-            null_values=str(spec.option("null_values", NULL_VALUES)).split(","),
-            strings_can_be_null=True,
-        )
+        self._convert = self._converted(spec.columns)
+        #: Whether a piece had times that the parser does not take in its columns' types.
+        self._reads_times_as_text = False
         #: The columns of the file that is being read.
         self._header: list[str] = []
         #: The piece that was given last: its bytes, its first row and line; and its rows, if asked.
@@ -118,7 +116,31 @@ class CsvUnits:
 
     def _parse(self, rows: bytes) -> pa.RecordBatch | None:
         """These rows, None if there is none."""
-        return parse_csv(rows, self._header, self._delimiter, self._convert)
+        if not self._reads_times_as_text:
+            try:
+                return parse_csv(rows, self._header, self._delimiter, self._convert)
+            except pa.ArrowException:
+                if not has_times(self._spec.columns):
+                    raise
+        found = self._with_times(rows, self._spec.columns)
+        self._reads_times_as_text = True
+        return found
+
+    def _with_times(self, rows: bytes, columns: pa.Schema) -> pa.RecordBatch | None:
+        """These columns of the rows; times may be written with and without a zone."""
+        convert = self._converted(times_as_text(columns))
+        batch = parse_csv(rows, self._header, self._delimiter, convert)
+        return None if batch is None else with_times(batch, columns)
+
+    def _converted(self, columns: pa.Schema) -> pacsv.ConvertOptions:
+        """How these columns are read."""
+        nulls = str(self._spec.option("null_values", NULL_VALUES)).split(",")
+        return pacsv.ConvertOptions(
+            include_columns=columns.names,
+            column_types=columns,
+            null_values=nulls,
+            strings_can_be_null=True,
+        )
 
     def _parse_whole(self, rows: bytes) -> pa.RecordBatch:
         if whole_rows(rows, self._delimiter, is_last=True)[1]:
@@ -136,14 +158,8 @@ class CsvUnits:
         if len(fields) != len(self._header):
             return BadRow(f"{len(fields)} fields where the header has {len(self._header)}")
         for field in self._spec.columns:
-            convert = pacsv.ConvertOptions(
-                include_columns=[field.name],
-                column_types=pa.schema([field]),
-                null_values=self._convert.null_values,
-                strings_can_be_null=True,
-            )
             try:
-                parse_csv(row, self._header, self._delimiter, convert)
+                self._with_times(row, pa.schema([field]))
             except pa.ArrowException as error:
                 is_text = "UTF8" not in str(error)
                 reason = f"not of type {field.type}" if is_text else NO_TEXT

@@ -76,7 +76,7 @@ def test_the_command_says_it_last(orders: Path, tmp_path: Path) -> None:
     last = run("run", query, "--root", root, "--executor", "local").stdout.splitlines()[-1]
     late = late_rows(1_000_000)
     assert f"late: {late:,} of 5,000 rows of {orders} (s01-orders)" in last
-    kept = f"(jobmanager.read_late({str(root)!r}) has them)"
+    kept = f"(ss.read_late({str(root)!r}) has them)"
     assert f"later than delay=1s allows and were dropped {kept}" in last
     assert "5,000 events in" in run("resume", root).stdout
     assert run("resume", root).stdout.splitlines()[-1] == last

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import jobmanager
+from jobmanager.errors import BadRowsWarning, LateRowsWarning
 from planner import Stream, agg, event, tumbling
 from rstream.errors import UsageError
 
@@ -34,6 +35,18 @@ def test_a_folder_that_grows_can_be_looked_at(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join(["t,k", *lines]) + "\n")
     stream = Stream.from_csv(str(tmp_path), vs="t", delay="0s", follow=True, poll_every="20ms")
     assert jobmanager.head(stream, 3)["k"].to_pylist() == ["k0", "k1", "k2"]
+
+
+def test_rows_that_are_left_out_warn_where_one_looks(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,k\n50,a\nnoon,b\n1,c\n60,d\n")
+    path = str(tmp_path / "a.csv")
+    stream = Stream.from_csv(path, vs="t", delay="0s", on_bad_row="skip", schema={"t": "int64"})
+    with (
+        pytest.warns(LateRowsWarning, match="1 of 3 rows") as late,
+        pytest.warns(BadRowsWarning, match="1 of 4 rows"),
+    ):
+        assert jobmanager.head(stream)["k"].to_pylist() == ["a", "d"]
+    assert late[0].filename == __file__
 
 
 def test_show_prints_times_as_people_read_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -318,3 +318,39 @@ def run(
 def test_dead_letters_have_one_form() -> None:
     assert dead_letter_payload().names == [*DEAD.names, "_frontier"]
     assert late_payload(COLUMNS).names[-1] == "_frontier"
+
+
+ZONES = {
+    b"2026-01-01 10:00:00": 10,
+    b"2026-01-01T10:00": 10,
+    b" 2026-01-01T10:00:00Z ": 10,
+    b"2026-01-01T10:00:00+02:00": 8,
+    b"2026-01-01": 0,
+    b"n/a": None,
+    b"soon": "bad",
+}
+
+
+@pytest.mark.parametrize("zone", ["UTC", None])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_times_of_a_column_may_name_a_zone_or_not(
+    zone: str | None, data: st.DataObject, tmp_path: Path
+) -> None:
+    rows = data.draw(st.lists(st.sampled_from(list(ZONES)), min_size=1, max_size=8))
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"time,at\n" + b"".join(b"1,%b\n" % at for at in rows))
+    columns = pa.schema([("time", pa.int64()), ("at", pa.timestamp("us", zone))])
+    options = (("null_values", "n/a"), ("on_bad_row", "dead_letter"))
+    spec = make_spec("csv", path, schema=columns, columns=columns, options=options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delimited, "BLOCK_BYTES", data.draw(st.sampled_from([1, 30, 1 << 20])))
+        reader = open_reader(only_partition(spec, is_watched=False), 0)
+        found: list[Any] = []
+        while (batch := reader.read_next(1 << 20)) is not None:
+            bad = bad_of(batch, 4)
+            for k, at in enumerate(batch.column("at").to_pylist()):
+                assert bad is None or not bad[k].is_valid or bad[k]["column"].as_py() == "at"
+                is_bad = bad is not None and bad[k].is_valid
+                found.append("bad" if is_bad else None if at is None else at.hour)
+    assert found == [ZONES[raw] for raw in rows]
