@@ -139,8 +139,14 @@ def for_plan(config: JobConfig, options: RunOptions, plan: PhysicalPlan) -> JobC
     new rows: unless he says so, it is not compacted.
 
     Raises:
-        UsageError: the output is to be kept until it is delivered, and nothing delivers it.
+        UsageError: the output is to be kept until it is delivered, and nothing delivers it; or it
+            is to be put into a folder as a whole.
     """
+    if config.retention_us != KEEP_ALL and plan.publishing is not None:
+        raise UsageError(
+            f"{plan.publishing.path} is written from the whole answer when the job has finished: "
+            "leave out retention=, or give to_parquet(mode='append')"
+        )
     if config.retention_us == 0 and not plan.deliveries:
         raise UsageError(
             "retention='delivered' keeps what a delivery still needs, and the query names none: "

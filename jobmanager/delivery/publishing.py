@@ -31,6 +31,7 @@ MARK = "_PUBLISHED"
 _PARTITIONS_MAX = 10_000
 _ROWS_PER_FILE = 1 << 22
 _AT_FDCWD, _EXCHANGE = -100, 2
+_FORMER = ".former"
 
 
 def check_publishing(plan: PhysicalPlan, job_id: str) -> None:
@@ -58,22 +59,25 @@ def publish(plan: PhysicalPlan, job_id: str) -> None:
         CannotPublishError: the folder is not what it was, or the disk fails.
     """
     publishing = plan.publishing
-    if publishing is None or _is_published(publishing.path, job_id):
+    if publishing is None:
         return
     check_publishing(plan, job_id)
     path = publishing.path
+    draft = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{job_id}"
+    former = f"{draft}{_FORMER}"
     try:
-        draft = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{job_id}"
-        shutil.rmtree(draft, ignore_errors=True)
-        _write(plan, publishing, draft, job_id)
-        if os.path.isdir(path):
-            _exchange(draft, path)
-        else:
-            os.replace(draft, path)
-        sync_folder(os.path.dirname(path))
-        shutil.rmtree(draft, ignore_errors=True)
+        if not _is_published(path, job_id):
+            shutil.rmtree(draft, ignore_errors=True)
+            _write(plan, publishing, draft, job_id)
+            if os.path.isdir(path):
+                _exchange(draft, path, former)
+            else:
+                os.replace(draft, path)
+            sync_folder(os.path.dirname(path))
     except (OSError, pa.ArrowException) as error:
         raise CannotPublishError(path, str(error)) from error
+    for folder in (draft, former):  # also of a process that died before it came to this
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(plan: PhysicalPlan, publishing: Publishing, draft: str, job_id: str) -> None:
@@ -101,18 +105,16 @@ def _write(plan: PhysicalPlan, publishing: Publishing, draft: str, job_id: str) 
         sync_folder(folder)
 
 
-def _exchange(draft: str, path: str) -> None:
-    """Let two folders change places."""
+def _exchange(draft: str, path: str, former: str) -> None:
+    """Let two folders change places; ``former``: where the old one goes if there is no such act."""
     libc = ctypes.CDLL(None, use_errno=True)
     change = getattr(libc, "renameat2", None)
     given = (_AT_FDCWD, os.fsencode(draft), _AT_FDCWD, os.fsencode(path), _EXCHANGE)
     if change is not None and change(*given) == 0:
         return
-    former = f"{draft}.former"
     shutil.rmtree(former, ignore_errors=True)
     os.rename(path, former)
     os.rename(draft, path)
-    shutil.rmtree(former, ignore_errors=True)
 
 
 def _is_published(path: str, job_id: str) -> bool:

@@ -143,7 +143,10 @@ def _matching(format: Format, path: str) -> dict[str, FileVersion]:
         found = _list_remote(folder) if local_path(folder) is None else _list_local(folder or "/")
     except (OSError, StoreError) as error:
         raise SourceNotFoundError(path, first_line(error)) from error
-    pattern = re.compile(_regex(whole[len(folder) + 1 :]))
+    try:
+        pattern = re.compile(_regex(whole[len(folder) + 1 :]))
+    except re.error as error:
+        raise SourceNotFoundError(path, f"it is no pattern: {error.msg}") from error
     wanted = [n for n in sorted(found) if pattern.fullmatch(n) and _is_visible(n)]
     wanted = [n for n in wanted if _has_format(n, format)]
     if not wanted:

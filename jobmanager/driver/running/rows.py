@@ -81,10 +81,10 @@ def _first(found: Subscription, rows: int, partitions: int, payload: pa.Schema) 
     reached = np.full(partitions, MIN_TIME, np.int64)
     schema = event_schema(payload)
     for batch in found:  # ends with the job, or when there are enough
-        k = batch.column("partition")[0].as_py()
+        k = batch.column(0)[0].as_py()  # by place: a payload may have a column of that name
         reached[k] = int64_column(batch, VS)[-1]
         events = batch.filter(pa.array(kinds(batch) == EVENT))
-        kept[k].append(events.select(schema.names))
+        kept[k].append(events.select(range(batch.num_columns - len(schema), batch.num_columns)))
         if sum(_below(some, int(reached.min())) for some in kept) >= rows:
             break
     tables = [pa.Table.from_batches(some, schema=schema) for some in kept]

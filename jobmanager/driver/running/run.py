@@ -12,7 +12,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jobmanager.config import JobConfig
-from jobmanager.delivery.publishing import publish
+from jobmanager.delivery.publishing import check_publishing, publish
 from jobmanager.driver.driver import Driver
 from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_for_job
 from jobmanager.driver.job import Job, StatusCallback
@@ -164,6 +164,7 @@ def _begin(
     plan = _lowered(query, job_root, config)
     plan = planned(plan, options, is_new=True)
     config = for_plan(config, options, plan)
+    check_publishing(plan, job_id)
     try:
         runner = open_for_job(plan, executor, master, config, job_id)
     except OutputTakenError:

@@ -18,8 +18,10 @@ import pytest
 import jobmanager
 from jobmanager.delivery import publishing
 from jobmanager.errors import CannotPublishError
+from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, event
 from planner.errors import InvalidPlanError, UnknownColumnError
+from rstream.errors import UsageError
 from tests.rooms import ROOT
 from tests.support.jobs import WAIT_S
 
@@ -121,6 +123,25 @@ def test_what_is_no_table_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(CannotPublishError, match="the output of a job"):
         run(rows_of(0).to_parquet(other.output, mode="overwrite"), tmp_path / "job2")
     assert (home / "letter.txt").exists()
+    assert not (tmp_path / "job").exists(), "it is said before anything runs"
+
+
+def test_an_answer_of_which_a_part_is_deleted_is_not_published(tmp_path: Path) -> None:
+    query = rows_of(0).to_parquet(str(tmp_path / "table"), mode="overwrite")
+    with pytest.raises(UsageError, match="leave out retention="):
+        jobmanager.run(query, root=str(tmp_path / "job"), executor="local", retention="1h")
+
+
+def test_what_a_process_that_died_has_left_is_deleted(tmp_path: Path) -> None:
+    table, root = tmp_path / "table", tmp_path / "one"
+    run(rows_of(0).to_parquet(str(table), mode="overwrite"), root)
+    left = f".table.{JobRoot(str(root)).settings()['id']}"
+    for name in (left, f"{left}.former"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part-0.parquet").touch()
+    jobmanager.resume(str(root)).wait(WAIT_S)
+    assert sorted(os.listdir(tmp_path)) == ["one", "table"]
+    assert values(table) == list(range(ROWS))
 
 
 def test_what_cannot_be_asked_is_said() -> None:

@@ -30,6 +30,12 @@ def test_head_gives_the_first_rows_by_time() -> None:
         jobmanager.head(stream, 0)
 
 
+def test_columns_may_have_the_names_of_those_of_a_subscription() -> None:
+    names = {"partition": "string", "_n": "int64"}
+    found = jobmanager.head(Stream.from_items(names, [event(1, partition="p", _n=2)]), 1)
+    assert found.select(["partition", "_n"]).to_pylist() == [{"partition": "p", "_n": 2}]
+
+
 def test_a_folder_that_grows_can_be_looked_at(tmp_path: Path) -> None:
     lines = [f"{k * HOUR_US},k{k}" for k in range(5)]
     (tmp_path / "a.csv").write_text("\n".join(["t,k", *lines]) + "\n")

@@ -54,6 +54,12 @@ def test_a_pattern_names_files(folder: str, pattern: str, found: list[str]) -> N
     assert names == found
 
 
+@pytest.mark.parametrize("pattern", ["[z-a].csv", "[\\].csv"])
+def test_what_is_no_pattern_is_said(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(SourceNotFoundError, match="it is no pattern"):
+        list_files("csv", f"{tmp_path}/{pattern}")
+
+
 def test_several_paths_are_one_source(folder: str) -> None:
     paths = [f"{folder}/top.csv", f"{folder}/2026-*", f"{folder}/top.csv"]
     assert len(list_files("csv", SEVERAL.join(paths))) == 4
