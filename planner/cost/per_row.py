@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from planner.expressions.nodes import Column
 from planner.logical import nodes as logical
 from rstream.limits import StreamLimits
+from rvertex.sources.formats.registry import FORMATS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,16 +29,8 @@ EXPLODE_FACTOR = 4.0
 FLUSH_BYTES_PER_S, EXCHANGE_US = 200e6, 0.05
 #: Opening, closing and naming segments.
 FLUSH_S_PER_SEGMENT, FLUSH_INTERVAL_S = 0.003, StreamLimits().flush_interval_ms / 1_000
-_READ_US = {
-    "parquet": 0.02,
-    "csv": 0.3,
-    "json": 1.0,
-    "text": 0.2,
-    "items": 0.02,
-    "rstream": 0.02,
-    "log": 0.02,
-    "kafka": 2.0,
-}
+#: Where no format of files or streams says it.
+_ITEMS_US, _MESSAGE_US = 0.02, 2.0
 _PER_COLUMN_US, _REORDER_US, MERGE_US = 0.006, 0.03, 0.04
 _FILTER_US, _COMPUTE_US, _LIFETIME_US = 0.03, 0.015, 0.04
 _GROUP_US, _LANE_US, _GATHER_US = 0.06, 0.02, 0.4
@@ -47,7 +40,14 @@ _JOIN_IN_US, _JOIN_OUT_US, _STITCH_US, _USER_US = 0.25, 0.1, 0.3, 3.0
 def read_us(spec: SourceSpec) -> float:
     """To read, convert and order a row of a source."""
     columns = len(spec.columns) or len(spec.schema)
-    return _READ_US[spec.format] + _PER_COLUMN_US * columns + _REORDER_US
+    match spec.format:
+        case "items":
+            row_us = _ITEMS_US
+        case "kafka":
+            row_us = _MESSAGE_US
+        case _:
+            row_us = FORMATS[spec.format].row_us
+    return row_us + _PER_COLUMN_US * columns + _REORDER_US
 
 
 def work_us(node: object, rows_in: float, rows_out: float) -> float:

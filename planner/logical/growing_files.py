@@ -15,7 +15,7 @@ from planner.errors import InvalidPlanError
 from planner.logical.nodes import LogicalNode, Source
 from planner.logical.nodes.recover import recovery_choice
 from planner.logical.traversal import topological, transform
-from rvertex.sources.files import is_single_file
+from rvertex.sources.files import SUFFIXES, is_single_file
 from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY, POLL_EVERY_US
 from rvertex.sources.spec import LogSpec
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from planner.logical.query import Query
     from planner.logical.traversal import Shared
     from rvertex.sources.spec import TakenFiles
-
-_FORMATS = ("parquet", "csv", "json", "text")
 
 
 def with_growing_files(query: Query) -> Query:
@@ -53,7 +51,7 @@ def with_taken_files(source: Source, rule: TakenFiles) -> Source:
 
 def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
     del shared
-    if not isinstance(node, Source) or node.spec.format not in _FORMATS:
+    if not isinstance(node, Source) or node.spec.format not in (*SUFFIXES, "text"):
         return node
     spec = node.spec
     if spec.log is not None:

@@ -15,20 +15,13 @@ import pyarrow as pa
 from rstream.items.batch import EVENT, kinds
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import list_files
-from rvertex.sources.formats.delimited import NULL_VALUES, infer_csv_schema
-from rvertex.sources.formats.json_lines import infer_json_schema
-from rvertex.sources.formats.parquet import row_groups, schema_of
-from rvertex.sources.formats.ranges import split_units
-from rvertex.sources.formats.row_log import log_schema, log_units
-from rvertex.sources.formats.rstream import stream_schema, stream_units
-from rvertex.sources.formats.text import TEXT_SCHEMA, count_lines
+from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.spec import SourcePartition, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rvertex.sources.spec import Format, OptionValue, SourceSpec
-    from rvertex.sources.versions import FileVersion
 
 
 def discover(spec: SourceSpec) -> tuple[Unit, ...]:
@@ -40,16 +33,7 @@ def discover(spec: SourceSpec) -> tuple[Unit, ...]:
     if spec.format == "items":
         assert spec.items is not None
         return (Unit("", rows=spec.items.num_rows),)
-    if spec.format == "rstream":
-        return stream_units(spec.path)
-    if spec.format == "log":
-        return log_units(spec.path)
-    files = list_files(spec.format, spec.path)
-    if spec.format == "parquet":
-        return tuple(unit for path, version in files.items() for unit in row_groups(path, version))
-    if spec.format == "text":
-        return _counted(files)
-    return tuple(u for path, version in files.items() for u in split_units(spec, path, version))
+    return FORMATS[spec.format].units(spec)
 
 
 def partition_count(spec: SourceSpec, units: Sequence[Unit], given: int | None, width: int) -> int:
@@ -92,34 +76,13 @@ def infer_schema(
     Raises:
         SourceNotFoundError, CorruptSourceError, SourceSchemaError: naming the file.
     """
-    assert format != "items"
-    if format == "rstream":
-        return stream_schema(path)
-    if format == "log":
-        return log_schema(path)
+    found = FORMATS[format]
+    if not found.has_files:
+        return found.columns(path, dict(options))
     file = next(iter(list_files(format, path)))
-    if format == "text":
-        return TEXT_SCHEMA
-    if format == "parquet":
-        schema = schema_of(file)
-    elif format == "csv":
-        given = dict(options)
-        nulls = str(given.get("null_values", NULL_VALUES))
-        schema = infer_csv_schema(file, str(given.get("delimiter", ",")), nulls)
-    else:
-        schema = infer_json_schema(file)
+    schema = found.columns(file, dict(options))
     _check_names(file, schema)
     return pa.schema([pa.field(f.name, _plain(f.type)) for f in schema])
-
-
-def _counted(files: Mapping[str, FileVersion]) -> tuple[Unit, ...]:
-    units: list[Unit] = []
-    before = 0
-    for path, version in files.items():
-        rows = count_lines(path)
-        units.append(Unit(path, rows=rows, rows_before=before, version=version))
-        before += rows
-    return tuple(units)
 
 
 def _items_partition(spec: SourceSpec, n: int, index: int) -> SourcePartition:

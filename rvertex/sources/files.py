@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import Format
     from rvertex.sources.versions import FileVersion
 
-_SUFFIXES: dict[str, tuple[str, ...]] = {
+#: Endings of names by format; a format that is not here reads files of any name.
+SUFFIXES: dict[Format, tuple[str, ...]] = {
     "parquet": (".parquet", ".parq", ".pq"),
     "csv": (".csv", ".tsv"),
     "json": (".json", ".jsonl", ".ndjson"),
@@ -194,10 +195,13 @@ def _is_visible(name: str) -> bool:
 
 
 def _has_format(name: str, format: Format) -> bool:
+    return format not in SUFFIXES or format_of(name) in (format, None)
+
+
+def format_of(name: str) -> Format | None:
+    """What the ending of a name says, that of a compressed file left out; None: nothing."""
     suffixes = [s.lower() for s in PurePosixPath(name).suffixes]
     if suffixes and suffixes[-1] in CODECS:
         suffixes.pop()
     suffix = suffixes[-1] if suffixes else ""
-    if format == "text" or suffix in _SUFFIXES[format]:
-        return True
-    return not any(suffix in known for known in _SUFFIXES.values())
+    return next((format for format, known in SUFFIXES.items() if suffix in known), None)

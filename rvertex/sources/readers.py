@@ -17,14 +17,10 @@ import pyarrow.compute as pc
 from rstream.errors import StreamEngineError
 from rstream.items.batch import empty_events
 from rvertex.sources.events import RowFault, faults_of, to_events
-from rvertex.sources.formats.delimited import CsvUnits
-from rvertex.sources.formats.json_lines import JsonUnits
-from rvertex.sources.formats.parquet import BATCH_ROWS, ParquetUnits
-from rvertex.sources.formats.row_log import LogUnits
+from rvertex.sources.formats.parquet import BATCH_ROWS
+from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.formats.rows.bad_rows import BAD, BadRow, bad_of, with_bad
-from rvertex.sources.formats.rows.line_rows import Origin, located, row_error
-from rvertex.sources.formats.rstream import RStreamUnits
-from rvertex.sources.formats.text import TextUnits
+from rvertex.sources.formats.rows.line_rows import located, row_error
 from rvertex.sources.times import shown
 from rvertex.sources.watched import Watched
 
@@ -52,20 +48,6 @@ class SourceReader(Protocol):
     def close(self) -> None:
         """Release files; idempotent."""
         ...
-
-
-class UnitReader(Protocol):
-    """Reads whole units of one format."""
-
-    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """All rows in order; bad ones in their places, as :mod:`bad_rows` says."""
-        ...
-
-    def origin(self, unit: Unit, row: int) -> Origin:
-        """Where a row of the last batch stands, by its number in the unit, from 0."""
-        ...
-
-    def close(self) -> None: ...
 
 
 def open_reader(
@@ -103,7 +85,7 @@ class FileReader:
 
     def __init__(self, partition: SourcePartition, first_row: int, batch_rows: int) -> None:
         self._spec = partition.spec
-        self._units = _unit_reader(partition.spec, batch_rows)
+        self._units = FORMATS[partition.spec.format].reader(partition.spec, batch_rows)
         self._events = self._all_events(partition.units, first_row)
         self._rest: pa.RecordBatch | None = None
 
@@ -203,18 +185,3 @@ def _plain(raw: pa.RecordBatch, row: int, fault: RowFault) -> str | None:
             text: str | None = value.as_py()
             return text
     return fault.value
-
-
-def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:
-    if spec.format == "parquet":
-        return ParquetUnits(spec, batch_rows)
-    if spec.format == "csv":
-        return CsvUnits(spec)
-    if spec.format == "json":
-        return JsonUnits(spec)
-    if spec.format == "rstream":
-        return RStreamUnits(spec)
-    if spec.format == "log":
-        return LogUnits(spec)
-    assert spec.format == "text", spec.format
-    return TextUnits()

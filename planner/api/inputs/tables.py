@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -17,6 +16,7 @@ from planner.logical.nodes import Source
 from planner.logical.nodes.source import ALWAYS_US
 from rstream.items.batch import EVENT, RESERVED, item_schema
 from rstream.types import INF_TIME
+from rvertex.sources.files import format_of
 from rvertex.sources.spec import SourceSpec
 
 if TYPE_CHECKING:
@@ -25,20 +25,12 @@ if TYPE_CHECKING:
 TableFormat = Literal["parquet", "csv", "json"]
 #: So much a table that travels with the plan may take.
 TABLE_BYTES_MAX = 64 << 20
-_BY_SUFFIX: dict[str, TableFormat] = {
-    **dict.fromkeys((".parquet", ".parq", ".pq"), "parquet"),
-    **dict.fromkeys((".csv", ".tsv"), "csv"),
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
-}
-_PACKED = (".gz", ".bz2", ".zst")
 
 
 def table_file(path: str, format: TableFormat | None, given: FileOptions) -> Source:
     """A source node over files whose rows are always alive."""
     if format is None:
-        suffixes = [s.lower() for s in PurePosixPath(path).suffixes]
-        suffixes = [s for s in suffixes if s not in _PACKED]
-        format = _BY_SUFFIX.get(suffixes[-1] if suffixes else "")
+        format = format_of(path)  # type: ignore[assignment]  # refused below
     if format is None or format not in get_args(TableFormat):
         raise InvalidPlanError(
             f'table({path!r}): the name does not tell; give format="parquet", "csv" or "json"'

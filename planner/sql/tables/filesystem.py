@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from planner.sql.tables.options import (
 )
 from planner.sql.tables.table import STREAM, Connector, Sink, Source
 from rvertex.sources.discover import infer_schema
+from rvertex.sources.files import SUFFIXES, format_of
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -34,13 +34,6 @@ if TYPE_CHECKING:
     from planner.sql.tables.table import Table
     from rvertex.sources.spec import Format, Idle, LatePolicy, OnBadRow
 
-_FORMATS: dict[str, Format] = {
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".jsonl": "json",
-    ".json": "json",
-    ".txt": "text",
-}
 _RSTREAM: Format = "rstream"
 _IDLE = {word: word for word in ("follow", "clock", "wait")}
 _ON_BAD_ROW = {word: word for word in ("fail", "skip", "dead_letter")}
@@ -192,12 +185,12 @@ def _with_types(found: pa.Schema, types: dict[str, pa.DataType]) -> pa.Schema:
 
 def _format(table: Table, said: FileSource) -> Format:
     if said.format is not None:
-        formats: dict[str, Format] = {f: f for f in (*_FORMATS.values(), _RSTREAM)}
+        formats: dict[str, Format] = {f: f for f in (*SUFFIXES, "text", _RSTREAM)}
         if said.format.lower() not in formats:
             known = ", ".join(formats)
             raise table.given.error("format", f"no format {said.format!r}; there are {known}")
         return formats[said.format.lower()]
-    found = _FORMATS.get(PurePosixPath(said.path).suffix)
+    found = "text" if said.path.endswith(".txt") else format_of(said.path)
     if found is None:
         raise table.given.error("", "the path does not tell: give format = '...'")
     return found

@@ -13,11 +13,12 @@ import pyarrow as pa
 from rvertex.errors import SourceChangedError, SourceRowError
 from rvertex.sources.formats.json_lines import chunks
 from rvertex.sources.formats.rows.line_rows import Origin
+from rvertex.sources.spec import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from rvertex.sources.spec import Unit
+    from rvertex.sources.versions import FileVersion
 
 TEXT_SCHEMA = pa.schema([("line", pa.string())])
 
@@ -52,7 +53,22 @@ class TextUnits:
         """Nothing is held between units."""
 
 
-def count_lines(path: str) -> int:
+def counted_files(files: Mapping[str, FileVersion]) -> tuple[Unit, ...]:
+    """A unit for each file, which knows how many lines there are before it.
+
+    Raises:
+        SourceVanishedError, CorruptSourceError: one cannot be read.
+    """
+    units: list[Unit] = []
+    before = 0
+    for path, version in files.items():
+        rows = _count_lines(path)
+        units.append(Unit(path, rows=rows, rows_before=before, version=version))
+        before += rows
+    return tuple(units)
+
+
+def _count_lines(path: str) -> int:
     """Lines of a file; a last line without an end counts."""
     lines = 0
     last = b"\n"

@@ -25,6 +25,7 @@ from planner.physical.sizing import RECOMMENDED_MAX
 from planner.quantities import format_bytes, format_count, format_seconds
 from rstream.types import INF_TIME
 from rvertex.sources.discover import discover
+from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.statistics import SAMPLE_ROWS, SourceStatistics, statistics_of
 from tests.support.plan_runner import answer, run_plan, sorted_rows
 from tests.support.queries import QUERIES, bids
@@ -154,7 +155,8 @@ def test_an_endless_lifetime_that_begins_before_1970_is_longer_than_promised(
 
 def test_every_kind_of_work_costs_something() -> None:
     found = {name: value for name, value in vars(per_row).items() if name.isupper()}
-    rates = {k: v for k, v in found.items() if isinstance(v, float)} | per_row._READ_US
+    rates = {k: v for k, v in found.items() if isinstance(v, float)}
+    rates |= {name: format.row_us for name, format in FORMATS.items()}
     assert len(rates) > 20
     assert not [name for name, rate in rates.items() if not 0 < rate < float("inf")]
 

@@ -1,0 +1,115 @@
+"""The formats of sources by name: the columns of a source, its units, and what reads a unit.
+
+Items stand in the plan and messages of Kafka are read as a log, so these two are not here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from rvertex.sources.files import list_files
+from rvertex.sources.formats.delimited import NULL_VALUES, CsvUnits, infer_csv_schema
+from rvertex.sources.formats.json_lines import JsonUnits, infer_json_schema
+from rvertex.sources.formats.parquet import ParquetUnits, row_groups, schema_of
+from rvertex.sources.formats.ranges import split_units
+from rvertex.sources.formats.row_log import LogUnits, log_schema, log_units
+from rvertex.sources.formats.rstream import RStreamUnits, stream_schema, stream_units
+from rvertex.sources.formats.text import TEXT_SCHEMA, TextUnits, counted_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from rvertex.sources.formats.rows.line_rows import Origin
+    from rvertex.sources.spec import Format, OptionValue, SourceSpec, Unit
+
+    Options = Mapping[str, OptionValue]
+
+
+class UnitReader(Protocol):
+    """Reads whole units of one format; reading one again gives the same rows in the same order."""
+
+    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """All rows in order; bad ones in their places, as :mod:`bad_rows` says."""
+        ...
+
+    def origin(self, unit: Unit, row: int) -> Origin:
+        """Where a row of the last batch stands, by its number in the unit, from 0."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFormat:
+    """How sources of one format are looked at and read; all of it may fail as a reader does."""
+
+    #: The columns at a path, a file if the format has files, given the options of the reader.
+    columns: Callable[[str, Options], pa.Schema]
+    #: All units of a source, in the order of its rows.
+    units: Callable[[SourceSpec], tuple[Unit, ...]]
+    #: ``reader(spec, batch_rows)``.
+    reader: Callable[[SourceSpec, int], UnitReader]
+    #: What decoding a row costs, us of a core.
+    row_us: float
+    #: Whether a source is files, which are listed when the job is planned.
+    has_files: bool = True
+
+
+def _row_groups(spec: SourceSpec) -> tuple[Unit, ...]:
+    files = list_files(spec.format, spec.path)
+    return tuple(unit for path, version in files.items() for unit in row_groups(path, version))
+
+
+def _ranges(spec: SourceSpec) -> tuple[Unit, ...]:
+    files = list_files(spec.format, spec.path)
+    return tuple(u for path, version in files.items() for u in split_units(spec, path, version))
+
+
+def _csv_columns(path: str, options: Options) -> pa.Schema:
+    nulls = str(options.get("null_values", NULL_VALUES))
+    return infer_csv_schema(path, str(options.get("delimiter", ",")), nulls)
+
+
+FORMATS: dict[Format, SourceFormat] = {
+    "parquet": SourceFormat(
+        columns=lambda path, _: schema_of(path),
+        units=_row_groups,
+        reader=ParquetUnits,
+        row_us=0.02,
+    ),
+    "csv": SourceFormat(
+        columns=_csv_columns,
+        units=_ranges,
+        reader=lambda spec, _: CsvUnits(spec),
+        row_us=0.3,
+    ),
+    "json": SourceFormat(
+        columns=lambda path, _: infer_json_schema(path),
+        units=_ranges,
+        reader=lambda spec, _: JsonUnits(spec),
+        row_us=1.0,
+    ),
+    "text": SourceFormat(
+        columns=lambda *_: TEXT_SCHEMA,
+        units=lambda spec: counted_files(list_files(spec.format, spec.path)),
+        reader=lambda *_: TextUnits(),
+        row_us=0.2,
+    ),
+    "rstream": SourceFormat(
+        columns=lambda path, _: stream_schema(path),
+        units=lambda spec: stream_units(spec.path),
+        reader=lambda spec, _: RStreamUnits(spec),
+        row_us=0.02,
+        has_files=False,
+    ),
+    "log": SourceFormat(
+        columns=lambda path, _: log_schema(path),
+        units=lambda spec: log_units(spec.path),
+        reader=lambda spec, _: LogUnits(spec),
+        row_us=0.02,
+        has_files=False,
+    ),
+}
