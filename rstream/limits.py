@@ -72,6 +72,13 @@ class AppendLimits:
     producer_silence_s: float = 7 * 86_400.0
     #: Producers that are remembered; another one is refused.
     producers_max: int = 100_000
+    #: Whole segments are deleted when all their rows came so long ago, unless a job that reads the
+    #: log has told that it needs them; None: all rows are kept.
+    retention_s: float | None = None
+    #: How often it is looked what of them may go.
+    retention_look_s: float = 10.0
+    #: A job that has told no position for so long is not waited for.
+    reader_wait_s: float = 7 * 86_400.0
     #: How long ``append`` waits to become durable.
     append_wait_s: float = 60.0
     #: How long ``close`` waits for what is under way.
@@ -82,3 +89,4 @@ class AppendLimits:
         assert self.commit_rows_max > 0, self.commit_rows_max
         assert self.segment_commits_max > 0, self.segment_commits_max
         assert self.segments_waiting_max > 0, self.segments_waiting_max
+        assert self.retention_s is None or self.retention_s >= 0, self.retention_s

@@ -10,6 +10,7 @@ from jobmanager import logs
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.intake.config import load_config
 from jobmanager.intake.errors import IntakeConfigError
+from planner.durations import positive_duration_us
 
 DEFAULT_PORT = 8460
 
@@ -29,6 +30,13 @@ def intake(
         str | None,
         typer.Option(help="Bearer tokens, one a line; else STREAMSCOPE_INTAKE_TOKEN."),
     ] = None,
+    retention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Delete rows that came so long ago, unless a job that reads them needs them.",
+        ),
+    ] = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Serve other machines without TLS, behind a proxy.")
     ] = False,
@@ -38,6 +46,8 @@ def intake(
     """Take rows that others post, and answer when they are durable."""
     logs.configure(verbose=verbose)
     config = load_config(root_or_config)
+    if retention is not None:
+        config = config.with_retention(positive_duration_us(retention, what="retention"))
     try:
         from jobmanager.intake.server import serve
     except ModuleNotFoundError as error:

@@ -106,8 +106,10 @@ class Driver:
         open_control: OpenControl = ControlServer,
         pause: Callable[[float], object] = _pause,
         check_outputs: CheckOutputs = nothing_to_check,
+        on_tick: Callable[[JobManager], None] = lambda _: None,
     ) -> None:
-        self._root = root
+        """``on_tick``: sees the state between two notices."""
+        self._root, self._on_tick = root, on_tick
         self._manager = manager
         self._executor = executor
         self._config = config
@@ -200,6 +202,7 @@ class Driver:
         self._ticked_s = now
         if self.ended_s is None:
             self._handle(Tick(self._now_us()))
+        self._on_tick(self._manager)
         self._look_after_root()
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from jobmanager.driver.driver import Driver
+    from jobmanager.driver.input_positions import InputPositions
     from jobmanager.driver.job_deliveries import JobDeliveries
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
@@ -178,10 +179,13 @@ class Job:
             raise JobFailedError(self._root.name, self._status["error"])
         return self.status()
 
-    def _start(self, driver: Driver, deliveries: JobDeliveries, *, resumed: bool) -> None:
+    def _start(
+        self, driver: Driver, deliveries: JobDeliveries, inputs: InputPositions, *, resumed: bool
+    ) -> None:
         def body() -> None:
             try:
                 deliveries.start()
+                inputs.start()
                 driver.run(resumed=resumed)
                 self._finish(driver, deliveries)
             except BaseException as error:
@@ -190,6 +194,7 @@ class Job:
                 self._root.record_failure(str(error), self._clock.now_us())
             finally:
                 deliveries.stop()
+                inputs.stop(str(self._status["state"]))
                 give_back(self._root)
                 self._ended.set()
 

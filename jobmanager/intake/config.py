@@ -65,6 +65,12 @@ class IntakeConfig:
         """Where the log of a stream is."""
         return f"{self.root.rstrip('/')}/{stream}"
 
+    def with_retention(self, retention_us: int) -> IntakeConfig:
+        """The same, with logs whose rows are kept so long."""
+        return replace(
+            self, append_limits=replace(self.append_limits, retention_s=retention_us / 1e6)
+        )
+
 
 def load_config(root_or_file: str) -> IntakeConfig:
     """The streams of a ``.toml`` file, or those that are in a folder.

@@ -9,6 +9,7 @@ with the same number: it is in the log once; (3) what waits is bounded.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from concurrent.futures import Future
@@ -22,6 +23,7 @@ from rstream.errors import (
     AppenderBusyError,
     AppenderClosedError,
     AppenderFencedError,
+    OperatingError,
     StoreError,
     StreamEngineError,
     UsageError,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from rstream.limits import AppendLimits
     from rstream.store.protocol import BlobStore
 
+_log = logging.getLogger(__name__)
 #: What an append costs beside its rows.
 _APPEND_BYTES = 256
 PRODUCER_CHARS_MAX = 200
@@ -89,6 +92,8 @@ class Appender:
         self._segment_error: StreamEngineError | None = None
         #: Everything is answered.
         self._is_done = False
+        #: When old segments are looked for next: first of all at once.
+        self._look_due_s = 0.0
         #: After a failed commit no cut is tried before.
         self._cut_after_s = 0.0
         names = {"log-commit": self._commit_all, "log-segment": self._write_segments}
@@ -299,12 +304,19 @@ class Appender:
             raise self._segment_error or StoreError(self.uri, "its segments are not written")
 
     def _write_segments(self) -> None:
-        """Body of the thread that writes segments; ends after the other one."""
+        """Body of the thread that writes segments and deletes old ones; ends after the other."""
+        keeps_all = self.limits.retention_s is None
+        look_s = None if keeps_all else self.limits.retention_look_s
         while True:  # ends with ``close``
+            self._collect_when_due()
             with self._changed:
-                self._changed.wait_for(lambda: self._is_done or self._writer.segments_pending > 0)
+                self._changed.wait_for(
+                    lambda: self._is_done or self._writer.segments_pending > 0, look_s
+                )
                 if not self._writer.segments_pending:
-                    return
+                    if self._is_done:
+                        return
+                    continue
             error = self._write_segment()
             with self._changed:
                 self._segment_error = error
@@ -314,6 +326,21 @@ class Appender:
                 if self._is_done:
                     return
                 self._changed.wait(self.limits.segment_retry_s)
+
+    def _collect_when_due(self) -> None:
+        """Delete what is too old; what fails waits for the next look."""
+        now_s = self._clock.monotonic_s()
+        if self.limits.retention_s is None or now_s < self._look_due_s:
+            return
+        self._look_due_s = now_s + self.limits.retention_look_s
+        try:
+            self._writer.collect_old()
+        except AppenderFencedError:
+            _log.info("retention is another appender's", extra={"log": self.uri})
+        except OperatingError as error:
+            _log.info("retention waits", extra={"log": self.uri, "reason": str(error)})
+        except StreamEngineError as error:
+            _log.warning("retention fails", extra={"log": self.uri, "reason": str(error)})
 
     def _write_segment(self) -> StreamEngineError | None:
         try:

@@ -49,6 +49,7 @@ from rstream.intake.producers import (
     ProducerTable,
     StagedChanges,
 )
+from rstream.intake.retention import LogRetention
 from rstream.items.batch import EVENT, Items, item_schema
 from rstream.limits import AppendLimits
 from rstream.log.durable import DurableLog
@@ -117,6 +118,8 @@ class LogWriter:
         self.schema = declare(store, schema)
         self._items = item_schema(self.schema)
         self._segments = DurableLog(store, store.uri, schema=self._items, form=FORM)
+        keeps_all = self.limits.retention_s is None
+        self._retention = None if keeps_all else LogRetention(self._segments, self.limits)
         self._token = secrets.randbits(_TOKEN_BITS)
         #: Cuts that are not written yet; guarded by the lock, which no I/O is done under.
         self._pending: deque[PendingSegment] = deque()
@@ -188,6 +191,19 @@ class LogWriter:
             self._pending.popleft()
         self._delete_below(cut.number)
         return True
+
+    def collect_old(self) -> int:
+        """Delete segments that are older than the retention and that nobody needs; how many.
+
+        Raises:
+            AppenderFencedError: another writer has opened the log: it looks after that.
+            StoreError: the next call goes on.
+        """
+        if self._retention is None:
+            return 0
+        mark = self._retention.mark(self._now_us())
+        self._check_owner()
+        return self._retention.collect(mark)
 
     def _load(self) -> bool:
         """Read the log from its newest base on; False: it changed meanwhile."""

@@ -13,7 +13,7 @@ import pytest
 import jobmanager
 from planner import Query, Stream, agg, tumbling
 from planner.errors import InvalidPlanError
-from rstream import Appender
+from rstream import Appender, AppendLimits, open_log
 from rvertex.errors import SourceNotFoundError
 from tests.support.jobs import with_limits
 from tests.support.live import Watch, answer_rows, finish, has_read
@@ -58,6 +58,40 @@ def test_pushed_rows_are_read_as_they_come_also_by_a_successor(tmp_path: Path) -
         assert finish(job)["state"] == "finished"
     whole = jobmanager.run(
         counts(uri, follow=False), root=str(tmp_path / "whole"), executor="local"
+    )
+    whole.wait(60)
+    assert answer_rows(job) == answer_rows(whole)
+
+
+@pytest.mark.slow
+def test_a_log_keeps_what_a_stopped_job_needs_and_nothing_of_a_finished_one(tmp_path: Path) -> None:
+    """Its retention is over at once: whatever the job does not hold goes."""
+    uri, root, watch = str(tmp_path / "log"), tmp_path / "job", Watch()
+    folder, limits = tmp_path / "log", AppendLimits(segment_commits_max=1, retention_s=0.0)
+    with Appender(uri, SCHEMA, limits=limits) as log:
+        log.append(rows(0))
+    query = counts(uri, follow=True)
+    job = jobmanager.run(query, root=str(root), executor="local", config=QUICK, on_status=watch)
+    watch.until(has_read(ROWS))
+    watch.until(lambda _: bool(list(folder.glob("_readers/*"))))
+    job.stop()
+    job.wait(30)
+    with Appender(uri, limits=limits) as log:
+        for number in (1, 2, 3):
+            log.append(rows(number))
+    Appender(uri, limits=limits).close()  # it looks when it is opened
+    assert open_log(uri).next_seq <= ROWS
+    job = jobmanager.resume(str(root), on_status=watch, config=QUICK)
+    watch.until(has_read(4 * ROWS))
+    assert finish(job)["state"] == "finished"
+    assert not list(folder.glob("_readers/*"))
+    Appender(uri, limits=limits).close()
+    assert open_log(uri).next_seq == 3 * ROWS  # the newest segment stays
+    with Appender(f"{uri}-all", SCHEMA) as log:
+        for number in range(4):
+            log.append(rows(number))
+    whole = jobmanager.run(
+        counts(f"{uri}-all", follow=False), root=str(tmp_path / "whole"), executor="local"
     )
     whole.wait(60)
     assert answer_rows(job) == answer_rows(whole)

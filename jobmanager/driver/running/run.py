@@ -15,6 +15,7 @@ from jobmanager.config import JobConfig
 from jobmanager.delivery.publishing import check_publishing, publish
 from jobmanager.driver.driver import Driver
 from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_for_job
+from jobmanager.driver.input_positions import InputPositions
 from jobmanager.driver.job import Job, StatusCallback
 from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.notes import FINISHED, Notes, warn_of
@@ -285,6 +286,7 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
         )
         if not resumed:
             job._root.write_plan(job.plan)  # from here on the root holds a job that has started
+        inputs = InputPositions(job.plan, job_id)
         driver = Driver(
             root=job._root,
             manager=JobManager(Topology(job.plan.vertices), config, checks_output=True),
@@ -293,6 +295,7 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
             clock=SystemClock(),
             on_status=job._take_status,
             check_outputs=OutputCheck(job.plan),
+            on_tick=inputs.note,
         )
         deliveries = JobDeliveries(job.plan, job._root, job_id, driver, config)
     except StreamEngineError as error:
@@ -300,7 +303,7 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
         raise
     if job._on_status is None:
         warn_of(job._notes["notes"])  # may raise, so nothing runs yet
-    job._start(driver, deliveries, resumed=resumed)
+    job._start(driver, deliveries, inputs, resumed=resumed)
     return job
 
 

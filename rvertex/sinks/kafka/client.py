@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 #: Longest wait for an answer of the brokers to one question.
 ANSWER_WAIT_S = 20.0
+#: For the progress before a writer has ended the open transaction of the one before it. Brokers
+#: tell it only when that has ended, so more would only be waited for the dead.
+LOOK_WAIT_S = 1.0
 #: For a transaction to be given up when a delivery leaves.
 ABORT_WAIT_S = 2.0
 #: A delivery's transactions are short; what it leaves open when it dies hides later records of
@@ -81,15 +84,15 @@ class ProgressGroup:
         except KafkaException as error:
             raise InvalidSinkError(self._label, error.args[0].str()) from error
 
-    def read(self) -> KeptProgress:
-        """What is kept.
+    def read(self, wait_s: float | None = None) -> KeptProgress:
+        """What is kept; ``wait_s``: ANSWER_WAIT_S unless given.
 
         Raises:
-            DestinationError: nobody answers.
+            DestinationError: nobody answers, or a transaction that would change it is open.
         """
-        place = TopicPartition(self._topic, 0)
+        place, limit_s = TopicPartition(self._topic, 0), wait_s or ANSWER_WAIT_S
         try:
-            (found,) = self.consumer.committed([place], timeout=ANSWER_WAIT_S)
+            (found,) = self.consumer.committed([place], timeout=limit_s)
         except KafkaException as error:
             raise failed(self._label, error) from error
         if found.error is not None:
@@ -175,7 +178,13 @@ class ProgressGroup:
 def new_producer(sink: KafkaSink, **added: Any) -> Producer:
     """A producer with the user's settings; ``added`` has underscores for dots, and precedence."""
     fixed = {name.replace("_", "."): value for name, value in added.items()}
-    usual = {"queue.buffering.max.messages": QUEUE_RECORDS_MAX, "partitioner": "murmur2_random"}
+    usual = {
+        "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
+        "partitioner": "murmur2_random",
+        # Of a question that is on its way. ``send_offsets_to_transaction`` knows no other limit,
+        # whatever it is given, and would wait as long as a broker is frozen.
+        "socket.timeout.ms": int(ANSWER_WAIT_S * 1e3),
+    }
     try:
         return Producer({**usual, **settings(sink), **fixed}, logger=_log)
     except KafkaException as error:

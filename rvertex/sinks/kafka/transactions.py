@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException, Producer
 
-from rvertex.sinks.errors import DeliveryFencedError, DeliveryUnknownError
+from rvertex.sinks.errors import (
+    DeliveryFencedError,
+    DeliveryUnknownError,
+    DestinationError,
+)
 from rvertex.sinks.kafka import client
 from rvertex.sinks.kafka.records import RecordEncoder
 
@@ -43,7 +47,8 @@ class KafkaTransactions:
         self._epoch = epoch
         if self._group is None:
             self._group = client.ProgressGroup(self._sink, self._place)
-        self._refuse_if_older(self._group.read())
+        with contextlib.suppress(DestinationError):  # it is not known before init_transactions
+            self._refuse_if_older(self._group.read(client.LOOK_WAIT_S))
         self._producer = client.new_producer(
             self._sink,
             transactional_id=self._group.name,

@@ -28,6 +28,15 @@ def test_a_file_declares_streams_and_limits(tmp_path: Path) -> None:
     assert (config.limits.body_bytes_max, config.append_limits.commit_wait_ms) == (7, 0.5)
 
 
+def test_a_retention_is_that_of_all_logs(tmp_path: Path) -> None:
+    file = tmp_path / "intake.toml"
+    file.write_text(GOOD + "[append_limits]\nretention_s = 5\ncommit_wait_ms = 0.5\n")
+    config = load_config(str(file))
+    assert config.append_limits.retention_s == 5
+    limits = config.with_retention(7_000_000).append_limits
+    assert (limits.retention_s, limits.commit_wait_ms) == (7, 0.5)
+
+
 def test_a_folder_serves_its_logs(tmp_path: Path) -> None:
     for name in ("b", "a"):
         Appender(str(tmp_path / name), {"n": pa.int64()}).close()
