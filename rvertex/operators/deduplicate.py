@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import Operator
 
 
+#: So many rows of a key are kept in rounds over all keys; more of them would be of few keys.
+ROUNDS_MAX = 32
+
+
 @dataclass(frozen=True, slots=True)
 class Deduplicate:
     """One event of a key in ``within_us``; INF_TIME: one for ever. Null is a key like any other."""
@@ -107,11 +111,11 @@ class _Deduplicator:
         self._free.adopt(numbers(as_one_array(state.tables["free"].column(0))))
 
     def _kept(self, codes: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Which rows are kept; a round for each row that is kept of one key."""
+        """Which rows are kept: a round for the next row of every key, then key after key."""
         free = self._free.writable(len(self._keys))
         kept = np.zeros(len(codes), bool)
         left = np.argsort(codes, kind="stable")
-        while True:  # ends: each round takes a row of each key that has any left
+        for _ in range(ROUNDS_MAX):
             left = left[times[left] >= free[codes[left]]]
             if len(left) == 0:
                 return kept
@@ -120,3 +124,28 @@ class _Deduplicator:
             free[codes[first]] = lasting(times[first], self._spec.within_us)
             if self._spec.within_us == INF_TIME:
                 return kept
+        left = left[times[left] >= free[codes[left]]]
+        starts = np.flatnonzero(heads_of(codes[left]))
+        for rows in np.split(left, starts[1:]):
+            self._walk(rows, codes, times, kept, free)
+        return kept
+
+    def _walk(
+        self,
+        rows: np.ndarray,
+        codes: np.ndarray,
+        times: np.ndarray,
+        kept: np.ndarray,
+        free: np.ndarray,
+    ) -> None:
+        """Keep the first of the rows of one key, and from each one that is kept the next."""
+        ends = lasting(times[rows], self._spec.within_us)
+        following = np.searchsorted(times[rows], ends).tolist()
+        places: list[int] = []
+        at = 0
+        while at < len(following):  # ends: what follows a row is behind it
+            places.append(at)
+            at = following[at]
+        if places:
+            kept[rows[places]] = True
+            free[codes[rows[0]]] = ends[places[-1]]

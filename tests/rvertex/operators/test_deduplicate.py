@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rstream.items.batch import VS
+from rstream.items.batch import VS, event_schema, int64_column
 from rstream.types import INF_TIME
+from rvertex.events.group_scan import heads_of
+from rvertex.events.run import Run
+from rvertex.operators import deduplicate
 from rvertex.operators.deduplicate import Deduplicate
 from tests.support.budget import examples
 from tests.support.exact import exact_rows
@@ -16,20 +23,23 @@ from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
 
 if TYPE_CHECKING:
-    from rvertex.events.run import Run
+    from types import FrameType
 
 
 @examples(8)
 @given(
     run=runs(max_size=16),
     cuts=splits(),
+    rounds=st.sampled_from([0, 1, deduplicate.ROUNDS_MAX]),
     keys=st.sampled_from([("k",), ("s", "k")]),
     within=st.sampled_from([1, 3, int(INF_TIME)]),
 )
 def test_the_first_of_each_key(
-    run: Run, cuts: list[int], keys: tuple[str, ...], within: int
+    run: Run, cuts: list[int], rounds: int, keys: tuple[str, ...], within: int
 ) -> None:
-    out = assert_cut_invariant(Deduplicate(keys, within), [run], [PAYLOAD], cuts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deduplicate, "ROUNDS_MAX", rounds)
+        out = assert_cut_invariant(Deduplicate(keys, within), [run], [PAYLOAD], cuts)
     free: dict[Any, int] = {}
     expected = []
     for row, exact in zip(run.events.to_pylist(), exact_rows(run.events), strict=True):
@@ -39,3 +49,24 @@ def test_the_first_of_each_key(
             expected.append(exact)
     assert exact_rows(out.events) == expected
     assert out.ctis.tolist() == run.ctis.tolist()
+
+
+def test_many_rows_of_one_key_are_not_gone_through_for_each_that_is_kept() -> None:
+    schema = pa.schema([("k", pa.int64())])
+    vs = np.arange(1 << 16) * 10
+    columns = [pa.array(vs), pa.array(vs + 1), pa.array(np.zeros_like(vs))]
+    events = pa.RecordBatch.from_arrays(columns, schema=event_schema(schema))
+    calls = []
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is heads_of.__code__:
+            calls.append(event)
+
+    operator = Deduplicate(("k",), 15).open([schema])
+    sys.setprofile(count)
+    try:
+        out = operator.process([Run(events, np.empty(0, np.int64))])
+    finally:
+        sys.setprofile(None)
+    assert int64_column(out.events, VS).tolist() == vs[::2].tolist()
+    assert len(calls) <= 2 * deduplicate.ROUNDS_MAX
