@@ -45,7 +45,7 @@ def source_events(source: Source, parallelism: int, cti_every_us: int) -> tuple[
         LateRowError: a row is late, and that is to be an error.
         StreamEngineError: what the readers raise, naming the file.
     """
-    spec = source.spec
+    spec = source.spec.without_late_columns
     refuse_endless(source, "a batch")
     units = discover_units(spec)
     n = partition_count(spec, units, source.partitions, parallelism)

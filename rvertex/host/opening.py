@@ -112,6 +112,6 @@ def _open_pace(spec: VertexSpec, env: HostEnvironment) -> Pace:
 def _first_good(reader: SourceReader, spec: SourceSpec) -> pa.RecordBatch | None:
     """The first row that has a time; None if there is none."""
     while (batch := reader.read_next(1)) is not None:  # ends with the files
-        if spec.on_bad_row == "fail" or without_bad(batch, len(spec.schema) + 2).num_rows:
+        if spec.on_bad_row == "fail" or without_bad(batch, len(spec.row_schema) + 2).num_rows:
             return batch
     return None

@@ -58,9 +58,9 @@ def to_events(
         at = int((lifetimes(vs, ve) > spec.max_duration_us).argmax())
         reason = f"lives longer than {spec.max_duration_us} us, the max_duration that was promised"
         return RowFault(at, _name(spec.ve, "ve"), f"[{_iso(vs[at])}, {_iso(ve[at])})", reason)
-    payload = [raw.column(name) for name in spec.schema.names]
+    payload = [raw.column(name) for name in spec.row_schema.names]
     return pa.RecordBatch.from_arrays(
-        [pa.array(vs), pa.array(ve), *payload], schema=event_schema(spec.schema)
+        [pa.array(vs), pa.array(ve), *payload], schema=event_schema(spec.row_schema)
     )
 
 

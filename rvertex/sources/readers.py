@@ -158,7 +158,7 @@ class FileReader:
         places = np.flatnonzero(is_good)
         events, faults = faults_of(self._spec, raw.filter(pa.array(is_good)), unit.path)
         if events is None:
-            events = empty_events(self._spec.schema)
+            events = empty_events(self._spec.row_schema)
         found = {k: self._located(unit, row + k, bad[k]) for k in np.flatnonzero(~is_good).tolist()}
         for k, fault in faults.items():
             place = int(places[k])

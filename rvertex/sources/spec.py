@@ -10,7 +10,7 @@ the same partition read again gives the same rows, whatever ``rows_max`` or firs
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Literal
 
@@ -127,6 +127,19 @@ class SourceSpec:
     given: Given = field(default="no", metadata={"fingerprint": False})
     #: Of a live log; None: the source is read once, to its end.
     log: LogSpec | None = None
+    #: The payload of rows as readers give them, where late rows are kept with columns that events
+    #: do not have; it has all of ``schema``. None: no more than ``schema``.
+    late_schema: pa.Schema | None = field(default=None, metadata={"fingerprint": False})
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """The payload of rows as readers give them."""
+        return self.schema if self.late_schema is None else self.late_schema
+
+    @property
+    def without_late_columns(self) -> SourceSpec:
+        """The source for a reader that keeps no late rows."""
+        return self if self.late_schema is None else replace(self, late_schema=None)
 
     @property
     def on_bad_row(self) -> OnBadRow:
@@ -140,6 +153,11 @@ class SourceSpec:
     def drops_late_rows(self) -> bool:
         """Whether a row may be late, and then goes to the side output."""
         return self.late == "drop" and self.delay_origin == "given"
+
+    @property
+    def keeps_late_rows(self) -> bool:
+        """Whether late rows are put aside; lines of text are in order, as items have to be."""
+        return self.drops_late_rows and self.format not in ("text", "items", "rstream")
 
     @property
     def length_us(self) -> int | None:

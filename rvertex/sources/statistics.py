@@ -93,6 +93,7 @@ def _sample(spec: SourceSpec, units: Sequence[Unit]) -> pa.RecordBatch:
     if spec.items is not None:
         return only_events(spec.items).slice(0, SAMPLE_ROWS)
     fields = [pa.field(VS, pa.int64()), pa.field(VE, pa.int64()), *spec.schema]
+    spec = spec.without_late_columns
     reader = open_reader(SourcePartition(spec, tuple(units), 0), 0, batch_rows=SAMPLE_ROWS)
     try:
         batch = reader.read_next(SAMPLE_ROWS)

@@ -45,6 +45,7 @@ def survey(
     only_starts = replace(
         spec,
         schema=pa.schema([]),
+        late_schema=None,
         columns=pa.schema(read),
         ve=None,
         max_duration_us=None,

@@ -65,6 +65,7 @@ class LogInput:
         assert spec.log is not None, spec.path
         assert partition.units, spec.path
         self.payload: pa.Schema = spec.schema
+        self._late_payload = late_payload(plain_schema(spec.row_schema))
         self._skew_us = spec.log.skew_us
         self._pending_rows_max = pending_rows_max
         self._keeps_late = any(name.startswith(LATE) for name in sides)
@@ -187,7 +188,7 @@ class LogInput:
         dead = [taken_below(c.dead, b) for c, b in zip(self.channels, bounds, strict=True)]
         found = []
         if self._keeps_late:
-            found.append(_in_order_met(late, late_payload(plain_schema(self.payload))))
+            found.append(_in_order_met(late, self._late_payload))
         if self._keeps_dead:
             found.append(_in_order_met(dead, dead_letter_payload()))
         return found

@@ -124,6 +124,8 @@ class Reorder:
     def offer(self, first_row: int, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         """Take the next rows: ``_vs, _ve, payload``, or items with ``_kind`` and explicit CTIs.
 
+        Rows may have more columns than the payload, which only late ones keep.
+
         Returns:
             The late events as they came and the frontier that each one met (:func:`late_payload`),
             None if there are none.
@@ -343,11 +345,13 @@ class Reorder:
             self._push(_adjusted(events, before))
         columns = [*late.columns, pa.array(before[is_late])]
         return pa.RecordBatch.from_arrays(
-            columns, schema=event_schema(late_payload(payload_schema(self._schema)))
+            columns, schema=event_schema(late_payload(payload_schema(late.schema)))
         )
 
     def _push(self, events: pa.RecordBatch) -> None:
-        """Buffer those of the events that are to be kept."""
+        """Buffer those of the events that are to be kept, without columns for late rows alone."""
+        if events.num_columns > len(self._schema):
+            events = events.select(self._schema.names)
         if self._keep is not None:
             kept = events.filter(self._keep.evaluate(events))
             self.passed_over += events.num_rows - kept.num_rows

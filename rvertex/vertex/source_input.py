@@ -35,13 +35,10 @@ _LATE, _DEAD = "late", "bad_rows"
 
 
 def source_sides(spec: SourceSpec, stage: str) -> list[SideOutput]:
-    """Where a source of that stage keeps the late rows that it drops, and the bad ones.
-
-    Lines of text are in order; an item that contradicts a CTI is refused where it is given.
-    """
+    """Where a source of that stage keeps the late rows that it drops, and the bad ones."""
     sides = []
-    if spec.drops_late_rows and spec.format not in ("text", "items", "rstream"):
-        sides.append(SideOutput(f"{LATE}/{stage}", late_payload(plain_schema(spec.schema))))
+    if spec.keeps_late_rows:
+        sides.append(SideOutput(f"{LATE}/{stage}", late_payload(plain_schema(spec.row_schema))))
     if spec.on_bad_row == "dead_letter":
         sides.append(SideOutput(f"{DEAD_LETTERS}/{stage}", dead_letter_payload()))
     return sides
@@ -138,7 +135,7 @@ class SourceInput:
         """The next rows of the partition, in arrival order."""
         assert channel == 0, channel
         assert self._stop_row is None or items.next_seq <= self._stop_row, (items, self._stop_row)
-        batch, width = items.batch, len(self.payload) + 2
+        batch, width = items.batch, len(self._spec.row_schema) + 2
         bad = None if batch.schema.names[0] == KIND else bad_of(batch, width)
         if bad is None:
             self._take(items.first_seq, batch)
@@ -187,7 +184,7 @@ class SourceInput:
         self._late, self._dead = [], []
         found = []
         if self._keeps_late:
-            found.append(_joined(late, late_payload(plain_schema(self.payload))))
+            found.append(_joined(late, late_payload(plain_schema(self._spec.row_schema))))
         if self._keeps_dead:
             found.append(_joined(dead, dead_letter_payload()))
         return found

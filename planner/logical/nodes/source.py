@@ -70,7 +70,8 @@ class Source(LogicalNode):
         """Files are read by column. Items stay as they were given.
 
         A source that passes over bad rows reads all columns: which rows are bad is a matter of the
-        source, whatever a query makes of them.
+        source, whatever a query makes of them. So does one that puts late rows aside: they are kept
+        as they are, for somebody who asks why they are missing.
         """
         assert not inputs
         spec = self.spec
@@ -78,9 +79,12 @@ class Source(LogicalNode):
             return self
         times = {name for time in (spec.vs, spec.ve) for name in columns_of(time)}
         schema = pa.schema([f for f in spec.schema if f.name in wanted])
-        read = wanted | times if spec.on_bad_row == "fail" else {*spec.columns.names}
+        late = spec.row_schema if spec.keeps_late_rows else None
+        reads_all = spec.on_bad_row != "fail" or late is not None
+        read = {*spec.columns.names} if reads_all else wanted | times
         columns = pa.schema([f for f in spec.columns if f.name in read])
-        return replace(self, spec=replace(spec, schema=schema, columns=columns))
+        narrow = replace(spec, schema=schema, columns=columns, late_schema=late)
+        return replace(self, spec=narrow)
 
     @property
     def partitioning(self) -> Partitioning:

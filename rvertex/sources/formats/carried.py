@@ -57,11 +57,17 @@ def with_carried(spec: SourceSpec, names: Collection[str]) -> SourceSpec:
     """The source with these columns as dictionaries."""
     if not names:
         return spec
-    carried = [
-        pa.schema([_carried(f) if f.name in names else f for f in schema])
-        for schema in (spec.schema, spec.columns)
-    ]
-    return replace(spec, schema=carried[0], columns=carried[1])
+    late = None if spec.late_schema is None else _with_carried(spec.late_schema, names)
+    return replace(
+        spec,
+        schema=_with_carried(spec.schema, names),
+        columns=_with_carried(spec.columns, names),
+        late_schema=late,
+    )
+
+
+def _with_carried(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
+    return pa.schema([_carried(f) if f.name in names else f for f in schema])
 
 
 def _carried(field: pa.Field) -> pa.Field:

@@ -60,14 +60,41 @@ class ParquetUnits:
             if times is not None:
                 yield from times
                 return
+            read = self._without_late_columns(file, unit)
             for batch in file.iter_batches(
-                self._batch_rows, row_groups=[unit.row_group], columns=names, use_threads=False
+                self._batch_rows, row_groups=[unit.row_group], columns=read, use_threads=False
             ):
-                yield self._dictionaries.share(batch)
+                shared = self._dictionaries.share(batch)
+                yield shared if len(read) == len(names) else self._filled(file, shared)
         except FileNotFoundError as error:
             raise SourceVanishedError(unit.path, first_line(error)) from error
         except (pa.ArrowException, OSError) as error:
             raise CorruptSourceError(unit.path, unit.row_group, first_line(error)) from error
+
+    def _without_late_columns(self, file: pq.ParquetFile, unit: Unit) -> list[str]:
+        """The columns to read: without those that only late rows keep, if the unit has none."""
+        spec = self._spec
+        names: list[str] = spec.columns.names
+        if spec.late_schema is None or unit.before_us is None:
+            return names
+        kept = {*spec.schema.names, *(t for t in (spec.vs, spec.ve) if isinstance(t, str))}
+        needs_all = not isinstance(spec.ve, str | int | None) or len(kept) == len(names)
+        if needs_all:
+            return names
+        times = file.read_row_group(unit.row_group, columns=[spec.vs], use_threads=False)
+        return names if _may_be_late(spec, unit, times) else [n for n in names if n in kept]
+
+    def _filled(self, file: pq.ParquetFile, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch with nulls in the columns that were not read."""
+        there = file.schema_arrow
+        names = self._spec.columns.names
+        columns = [
+            batch.column(name)
+            if name in batch.schema.names
+            else pa.nulls(batch.num_rows, there.field(name).type)
+            for name in names
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=names)
 
     def _only_times(self, file: pq.ParquetFile, unit: Unit) -> list[pa.RecordBatch] | None:
         """The unit with a null payload; None if a late row would lose its own."""

@@ -8,6 +8,7 @@ columns that do not tell time. The filter drops them, as a comparison with null 
 Late rows that are dropped are kept aside with their payload, so with that policy the payload is
 null only if no row of the unit can be late, which takes what the units before it say about their
 times (:func:`marked`, at plan time) and the unit's own times (``parquet.py``, when it is read).
+The same says whether columns that only late rows keep are read of any unit.
 Both follow from the files alone: a reader opened at any row gives the same.
 """
 
@@ -61,7 +62,7 @@ def marked(partition: SourcePartition) -> SourcePartition:
     Raises:
         SourceVanishedError, CorruptSourceError: naming the file.
     """
-    if not partition.spec.wanted or partition.spec.on_bad_row != "fail":
+    if not _asks_for_marks(partition.spec):
         return partition
     units: list[Unit] = []
     before: int | None = MIN_TIME
@@ -100,9 +101,19 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
     return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else None
 
 
+def _asks_for_marks(spec: SourceSpec) -> bool:
+    """Whether there are columns that few units need."""
+    if spec.on_bad_row != "fail":
+        return False
+    keeps_more = spec.format == "parquet" and spec.late_schema is not None
+    return bool(spec.wanted) or (keeps_more and isinstance(spec.vs, str))
+
+
 def _marked(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, before_us: int | None) -> Unit:
     if spec.drops_late_rows and before_us is None:
         return unit
+    if spec.late_schema is not None:
+        unit = replace(unit, before_us=before_us)
     if not any(_excludes(spec, unit, file, bound) for bound in spec.wanted):
         return unit
     return replace(unit, only_times=True, before_us=before_us)

@@ -220,7 +220,7 @@ class FolderLog:
     def _log_rows(self, mine: _Partition, first: int, batch: pa.RecordBatch) -> LogRows:
         """Rows of which the first stands at ``first``; bad ones beside the others."""
         positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
-        following, width = first + batch.num_rows, len(self._spec.schema) + 2
+        following, width = first + batch.num_rows, len(self._spec.row_schema) + 2
         bad = bad_of(batch, width)
         if bad is None:
             return LogRows(positions, batch, following)
@@ -252,7 +252,7 @@ class FolderLog:
             return None
         self._close_reader(mine)
         mine.read_to = (number + 1) << ROW_BITS
-        return LogRows(np.empty(0, np.int64), empty_events(self._spec.schema), mine.read_to)
+        return LogRows(np.empty(0, np.int64), empty_events(self._spec.row_schema), mine.read_to)
 
     def _begin(self, mine: _Partition) -> None:
         """Read on in the background, if there is a file to read."""

@@ -5,17 +5,19 @@ Cannot catch: orders of failure that these few runs do not produce (tests/sim).
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
 import jobmanager
 from jobmanager import JobConfig
-from planner import Query, Stream, agg, tumbling
+from planner import Query, Stream, agg, col, tumbling
 from rstream.errors import UsageError
 from tests.support.jobs import ROWS, WAIT_S, with_limits, write_events
 from tests.support.trouble import run_and_cancel
@@ -51,9 +53,48 @@ def test_late_rows_are_kept_beside_the_answer(rows: Path, tmp_path: Path) -> Non
     assert jobmanager.read_late(str(root), "clicks").equals(late)
     assert not list(output.rglob("*late*"))
     table = ds.dataset(str(root / "late" / "s01-clicks")).to_table()
-    assert table.schema.names == ["start", "end", "k", "_frontier"]
+    assert table.schema.names == ["start", "end", "t", "k", "_frontier"]
     assert [t.timestamp() for t in table["start"].to_pylist()] == [9, 15, 3]
     assert table["k"].equals(late["k"])
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet", "follow"])
+def test_late_rows_keep_what_the_query_does_not_read(
+    format: str, rows: Path, tmp_path: Path
+) -> None:
+    """Whatever it filters or never names; also where few units have late rows."""
+    table = pq.read_table(rows)
+    n = table.num_rows
+    table = table.append_column("note", pa.array([f"n{k}" for k in range(n)]))
+    table = table.append_column("more", pa.array([0.5 * k for k in range(n)]))
+    ending = "csv" if format == "follow" else format
+    folder = tmp_path / "in"
+    folder.mkdir()
+    if ending == "csv":
+        pacsv.write_csv(table, folder / "a.csv")
+    elif ending == "json":
+        lines = [json.dumps(row) for row in table.to_pylist()]
+        (folder / "a.json").write_text("\n".join(lines) + "\n")
+    else:
+        pq.write_table(table, folder / "a.parquet", row_group_size=2)
+    read = getattr(Stream, f"from_{ending}")
+    follow = format == "follow"
+    given = {"delay": "5s", "partitions": 1, "follow": follow, "poll_every": "20ms"}
+    clicks = read(str(folder), vs="t", **given)
+    query = clicks.filter(col("k") != 5).select("k").to_parquet()
+    root = str(tmp_path / "job")
+    if follow:
+        assert jobmanager.run(query, root=root, executor="local", continue_=True).wait(WAIT_S)
+    else:
+        jobmanager.run(query, root=root, executor="local").wait(WAIT_S)
+    late = jobmanager.read_late(root)
+    assert late.schema.names == ["_vs", "_ve", "t", "k", "note", "more", "_frontier"]
+    assert late["note"].to_pylist() == ["n2", "n5", "n6"]
+    assert late["more"].to_pylist() == [1.0, 2.5, 3.0]
+    if not follow:  # its last rows wait for later ones
+        kept = ds.dataset(f"{root}/output").to_table()
+        assert kept.schema.names == ["start", "end", "k"]
+        assert sorted(kept["k"].to_pylist()) == [k for k in range(n) if k not in (2, 5, 6)]
 
 
 def test_whatever_lies_below_the_answer_is_the_answer(rows: Path, tmp_path: Path) -> None:

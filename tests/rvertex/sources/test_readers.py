@@ -19,6 +19,7 @@ from rstream.store.blobs import open_store
 from rvertex.errors import SourceNotFoundError
 from rvertex.sources import Unit, assign, discover, infer_schema, open_reader
 from rvertex.sources.formats import delimited, json_lines
+from rvertex.sources.formats.row_groups import marked
 from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition, read_rows
 
 if TYPE_CHECKING:
@@ -229,3 +230,18 @@ def test_stores_elsewhere(tmp_path: Path, format: Format) -> None:
     assert read_rows(single).num_rows == ROWS // 3
     with pytest.raises(SourceNotFoundError, match=r"absent.*No such file"):
         discover(make_spec(format, folder + "/absent"))
+
+
+def test_columns_for_late_rows_alone_are_read_where_a_row_may_be_late(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    times = [0, 10, 20, 30, 21, 31]
+    columns = {"time": times, "k": list("abcdef"), "x": [0.5] * 6}
+    pq.write_table(pa.table(columns), path, row_group_size=2)
+    payload = pa.schema([COLUMNS.field("k")])
+    spec = make_spec("parquet", path, schema=payload, late_schema=COLUMNS, delay_us=5)
+    partition = marked(only_partition(spec))
+    rows = read_rows(partition)
+    assert rows.schema.names == ["_vs", "_ve", "time", "k", "x"]
+    assert rows["k"].to_pylist() == list("abcdef")
+    assert rows["x"].to_pylist() == [None] * 4 + [0.5, 0.5]
+    assert read_rows(partition, 3).equals(rows.slice(3))
