@@ -107,7 +107,16 @@ def test_files_that_are_named_exist(page: Path) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the pages show."""
-    path = tmp_path_factory.mktemp("readme")
+    return with_files(tmp_path_factory.mktemp("readme"))
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path) -> Path:
+    """One in which nothing has run yet."""
+    return with_files(tmp_path)
+
+
+def with_files(path: Path) -> Path:
     for name, body in blocks("file"):
         (path / name).write_text(body)
     (path / "examples").symlink_to(ROOT / "examples")
@@ -142,13 +151,13 @@ def test_errors_are_as_printed(command: str, text: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_sessions_in_one_process_are_as_printed(folder: Path) -> None:
-    assert_session("local", folder)
+def test_sessions_in_one_process_are_as_printed(own_folder: Path) -> None:
+    assert_session("local", own_folder)
 
 
 @pytest.mark.spark
-def test_sessions_on_spark_are_as_printed(folder: Path) -> None:
-    assert_session("spark", folder)
+def test_sessions_on_spark_are_as_printed(own_folder: Path) -> None:
+    assert_session("spark", own_folder)
 
 
 def assert_session(kind: str, folder: Path) -> None:
