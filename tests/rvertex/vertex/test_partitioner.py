@@ -57,6 +57,14 @@ def test_few_rows_and_many(rows: int, n: int, ctis: list[int]) -> None:
     check_split(run, OutputEdge(streams, streams, ("k",), "volatile"))
 
 
+@pytest.mark.parametrize("n", [256, 257, 300])
+def test_so_many_streams_that_their_numbers_need_two_bytes(n: int) -> None:
+    streams = tuple(f"s{k}" for k in range(n))
+    rows = [{"_vs": t, "_ve": t + 1, "k": t, "text": None} for t in range(4 * n)]
+    run = Run(pa.RecordBatch.from_pylist(rows, schema=SCHEMA), np.array([4 * n]))
+    check_split(run, OutputEdge(streams, streams, ("k",), "volatile"))
+
+
 def check_split(run: Run, edge: OutputEdge) -> None:
     n = len(edge.streams)
     batches = split(run, edge)
