@@ -8,6 +8,7 @@ Paths and ``file:`` URLs are opened by Arrow directly, any other scheme by
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import PurePosixPath
@@ -173,12 +174,19 @@ def _list_local(path: str) -> dict[str, FileVersion]:
     if not os.path.isdir(path):
         return {"": of_stat(os.stat(path))}
     found = {}
-    for folder, _, names in os.walk(path):
+    for folder, _, names in os.walk(path, onerror=_refuse):
         for name in (os.path.join(folder, name) for name in names):
-            status = os.stat(name)
-            if status.st_size:
-                found[os.path.relpath(name, path)] = of_stat(status)
+            with contextlib.suppress(FileNotFoundError):  # it went, or has another name by now
+                status = os.stat(name)
+                if status.st_size:
+                    found[os.path.relpath(name, path)] = of_stat(status)
     return found
+
+
+def _refuse(error: OSError) -> None:
+    """A folder whose files cannot be seen may have some; one that is gone has none."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _list_remote(path: str) -> dict[str, FileVersion]:

@@ -15,6 +15,7 @@ import pytest
 
 import jobmanager
 from jobmanager.errors import DaysOverError, NoJobError, NotContinuedError, QueryChangedError
+from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, col, sinks, tumbling
 from planner.errors import InvalidPlanError
 from rstream.errors import UsageError
@@ -143,6 +144,7 @@ def test_another_query_is_refused(tmp_path: Path) -> None:
         run_day(root, query_of(folder, size="2s"))
     with pytest.raises(QueryChangedError, match=r"it reads .*other"):
         run_day(root, query_of(other))
+    assert JobRoot(str(root)).read_status()["state"] == "stopped", "the job has not failed by that"
     assert run_day(root, query_of(folder))["state"] == "stopped", "the same is not"
 
 

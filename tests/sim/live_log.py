@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import event_schema
-from rvertex.sources.logs.folder import ROW_BITS, FolderLog, partition_of_file
+from rvertex.sources.logs.folder import ROW_BITS, FolderLog, Scan, partition_of_file
 from rvertex.sources.logs.protocol import LogEnd, LogRows
 from rvertex.sources.versions import FileVersion
 
@@ -192,14 +192,15 @@ class LiveFolder(FolderLog):
             self._fetched[self._process.name, number] = rows.next_position
         return rows
 
-    def _list(self) -> dict[str, FileVersion] | str:
+    def _list(self) -> Scan:
         now_s = self._world.now_s
         mine = {p.number for p in self._partitions}
-        return {
+        files = {
             f.path: WHOLE if now_s >= f.whole_s else FileVersion(int((now_s - f.at_s) * 1e4), ())
             for f in self._log.files
             if f.at_s <= now_s and partition_of_file(f.path, self._count) in mine
         }
+        return Scan(files, trouble="", is_known=True)
 
     def _read_file(self, mine: _Partition) -> pa.RecordBatch | None:
         path, version = mine.files[mine.read_to >> ROW_BITS]

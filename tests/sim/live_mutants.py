@@ -104,9 +104,9 @@ def a_file_is_entered_before_it_is_whole() -> Mutant:
     """One scan is enough."""
     original = FolderLog._compare
 
-    def compare(self: Any, scanned: Any) -> None:
-        self._seen = scanned if isinstance(scanned, dict) else {}
-        original(self, scanned)
+    def compare(self: Any, scan: Any) -> None:
+        self._seen = scan.files
+        original(self, scan)
 
     return Mutant(FolderLog, "_compare", compare, live=True)
 

@@ -21,7 +21,7 @@ from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.notes import FINISHED, Notes, warn_of
 from jobmanager.driver.running import days
 from jobmanager.driver.running.inputs import with_inputs_in
-from jobmanager.errors import OutputTakenError
+from jobmanager.errors import OutputTakenError, QueryChangedError
 from jobmanager.manager.manager import JobManager
 from jobmanager.options import (
     RunOptions,
@@ -240,6 +240,8 @@ def _go_on(
             config = for_plan(config, options, plan)
             name, old = executor or settings["executor"], settings["master"]
             runner = open_for_job(plan, name, master, config, job_id, old, has_claimed=has_started)
+        except QueryChangedError:
+            raise  # nothing has become of the job
         except StreamEngineError as error:
             job_root.record_failure(str(error), SystemClock().now_us())
             raise

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from rstream.items.batch import empty_events
 from rvertex.errors import SourceNotFoundError, SourceVanishedError
-from rvertex.sources.files import list_files
+from rvertex.sources.files import SEVERAL, list_files
 from rvertex.sources.formats.parquet import row_groups
 from rvertex.sources.formats.rows.bad_rows import DEAD, bad_of, dead_rows, without_bad
 from rvertex.sources.logs.errors import FileTakenError, LostInputError
@@ -90,6 +90,17 @@ class _Partition:
         return len(self.files) << ROW_BITS
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one look has found."""
+
+    files: dict[str, FileVersion]
+    #: What is wrong with a folder, or empty.
+    trouble: str
+    #: Whether what is not among the files is not there: no store failed.
+    is_known: bool
+
+
 class FolderLog:
     """See :class:`rvertex.sources.logs.protocol.LogReader` and ``FileLog``."""
 
@@ -111,7 +122,7 @@ class FolderLog:
         self._partitions = [_Partition(unit.stream, position) for unit, position in rows]
         #: The files that were taken, in which version.
         self._entered: dict[str, FileVersion | None] = {}
-        self._scanning: Future[dict[str, FileVersion] | str] | None = None
+        self._scanning: Future[Scan] | None = None
         #: When the scan under way began, and the one before it.
         self._began_s, self._seen_s = 0.0, 0.0
         self._due_s = clock.monotonic_s()
@@ -119,6 +130,7 @@ class FolderLog:
         #: Complete files that were not entered.
         self._complete: list[tuple[str, FileVersion]] = []
         self._has_scanned = False
+        #: What is wrong with the folder; it may hold files that cannot be seen.
         self._trouble = ""
         self._is_closed = False
 
@@ -158,30 +170,34 @@ class FolderLog:
             self._scanning = self._background.submit(self._list)
             self._scanning.add_done_callback(lambda _: self._wake())
 
-    def _list(self) -> dict[str, FileVersion] | str:
-        """The files that are there, or what is wrong with the folder. Runs in the background."""
-        try:
-            files = list_files(self._spec.format, self._spec.path)
-        except SourceNotFoundError as error:
-            return str(error)
+    def _list(self) -> Scan:
+        """Look at all folders, of which some may be empty. Runs in the background."""
+        found: dict[str, FileVersion] = {}
+        trouble, is_known = "", True
+        for path in self._spec.path.split(SEVERAL):
+            try:
+                found |= list_files(self._spec.format, path)
+            except SourceNotFoundError as error:
+                if error.__cause__ is not None:  # else it is empty
+                    trouble = str(error)
+                    is_known = is_known and isinstance(error.__cause__, FileNotFoundError)
         mine = {p.number for p in self._partitions}
-        return {
+        files = {
             path: version
-            for path, version in files.items()
+            for path, version in found.items()
             if not path.endswith(TEMPORARY) and partition_of_file(path, self._count) in mine
         }
+        return Scan(files, trouble, is_known)
 
-    def _compare(self, scanned: dict[str, FileVersion] | str) -> None:
+    def _compare(self, scan: Scan) -> None:
         """Files that are as they were at the last scan are complete.
 
         Raises:
             FileTakenError: one that was taken is not as it was.
         """
-        self._trouble = scanned if isinstance(scanned, str) else ""
-        files = {} if isinstance(scanned, str) else scanned
-        if not self._trouble or self._rule == "kept":
-            self._check_taken(files)
-        fresh = {p: v for p, v in files.items() if p not in self._entered}
+        self._trouble = scan.trouble
+        self._check_taken(scan)
+        fresh = {p: v for p, v in scan.files.items() if p not in self._entered}
         self._complete = [
             (path, version)
             for path, version in sorted(fresh.items())
@@ -189,10 +205,10 @@ class FolderLog:
         ]
         self._seen, self._seen_s, self._has_scanned = fresh, self._began_s, True
 
-    def _check_taken(self, files: dict[str, FileVersion]) -> None:
+    def _check_taken(self, scan: Scan) -> None:
         for path, then in self._entered.items():
-            now = files.get(path)
-            if now is None and self._rule == "kept":
+            now = scan.files.get(path)
+            if now is None and self._rule == "kept" and scan.is_known:
                 raise FileTakenError(path, "gone since the job read it")
             if now is None or then is None or self._rule == "any" or now.is_same(then):
                 continue

@@ -71,3 +71,10 @@ def test_several_paths_are_one_source(folder: str) -> None:
     for wrong in ([], ["a\nb"]):
         with pytest.raises(InvalidPlanError, match="a file, a folder, a pattern"):
             Stream.from_csv(wrong, vs="t")
+
+
+def test_a_file_that_goes_while_a_folder_is_listed_is_none_of_it(tmp_path: Path) -> None:
+    """A link to nothing is such a name: it is listed, and cannot be looked at."""
+    (tmp_path / "a.csv").write_text("t\n1\n")
+    (tmp_path / "b.csv").symlink_to(tmp_path / "gone.csv")
+    assert list(list_files("csv", str(tmp_path))) == [f"{tmp_path}/a.csv"]

@@ -5,6 +5,7 @@ Cannot catch: a file system that shows a file's old size and time while it grows
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import replace
@@ -185,6 +186,50 @@ def test_a_folder_that_is_away_is_waited_for_and_is_not_at_its_end(tmp_path: Pat
     folder.scan()
     assert folder.scan() == ["a.json"]
     assert folder.reader.waiting == ""
+
+
+def test_of_several_folders_some_may_be_empty(tmp_path: Path) -> None:
+    """Files that were read may be moved away; then the log is at its end, and others still come."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    folder = Folder(here)
+    folder.write("a.json", [1])
+    folder.spec = replace(folder.spec, path=f"{here}\n{there}")
+    folder.reader = folder.open((0,), ())
+    folder.scan()
+    assert folder.scan() == ["a.json"], "the other one is empty"
+    folder.read()
+    (here / "a.json").rename(tmp_path / "archived.json")
+    assert folder.scan() == []
+    assert (folder.reader.waiting, folder.reader.end(0) is None) == ("", False)
+    (there / "b.json").write_text('{"t": 2, "x": 2}\n')
+    folder.scan()
+    assert folder.scan() == ["b.json"]
+
+
+def test_a_store_that_fails_does_not_make_files_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path)
+    assert folder.spec.log is not None
+    folder.spec = replace(folder.spec, log=replace(folder.spec.log, taken_files="kept"))
+    folder.reader = folder.open((0,), ())
+    folder.write("a.json", [1])
+    folder.scan()
+    assert folder.scan() == ["a.json"]
+    folder.read()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", fail)
+        assert folder.scan() == []
+        assert "Input/output error" in folder.reader.waiting
+        assert folder.reader.end(0) is None
+    assert folder.scan() == []
+    assert (folder.reader.waiting, folder.reader.end(0) is None) == ("", False)
 
 
 def test_a_file_that_was_taken_may_not_change_but_may_go(tmp_path: Path) -> None:
