@@ -21,7 +21,7 @@ from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.notes import FINISHED, Notes, warn_of
 from jobmanager.driver.running import days
 from jobmanager.driver.running.inputs import with_inputs_in
-from jobmanager.errors import OutputTakenError, QueryChangedError
+from jobmanager.errors import OutputTakenError
 from jobmanager.manager.manager import JobManager
 from jobmanager.options import (
     RunOptions,
@@ -219,6 +219,9 @@ def _go_on(
     if finished is not None:
         return finished
     created_s, job_id = SystemClock().monotonic_s(), settings["id"]
+    if day is not None and day.query is not None:
+        _check_query(job_root, day.query, config)
+        file_note = ""  # whatever has changed in the file, it means the same
     with owned(job_root):
         for request in job_root.requests():
             job_root.forget_request(request)
@@ -230,24 +233,28 @@ def _go_on(
                 plan = _lowered(job_root.read_query(), job_root, config)
             else:
                 plan, notes = job_root.with_inputs(plan, accepts_changes=accept_changed_inputs)
-            if day is not None and day.query is not None:
-                today = _lowered(with_growing_files(day.query), job_root, config)
-                days.check_query(job_root, plan, today)
-                file_note = ""  # whatever has changed in the file, it means the same
             if accept_changed_inputs:
                 plan = days.accepting_changes(plan)
             plan = planned(plan, options, is_new=not has_started)
             config = for_plan(config, options, plan)
             name, old = executor or settings["executor"], settings["master"]
             runner = open_for_job(plan, name, master, config, job_id, old, has_claimed=has_started)
-        except QueryChangedError:
-            raise  # nothing has become of the job
         except StreamEngineError as error:
             job_root.record_failure(str(error), SystemClock().now_us())
             raise
         told = Notes((*plan.notes, *notes), file_note)
         job = Job(job_root, plan, on_status, job_id=job_id, created_s=created_s, notes=told)
         return _launch(job, runner, config, job_id, resumed=has_started)
+
+
+def _check_query(root: JobRoot, today: Query, config: JobConfig) -> None:
+    """The query of a day is that of the job, to which nothing happens if it is not.
+
+    Raises:
+        QueryChangedError: it is another one.
+    """
+    then = root.read_plan() or _lowered(root.read_query(), root, config)
+    days.check_query(root, then, _lowered(with_growing_files(today), root, config))
 
 
 def _query_of(given: Query | Stream) -> Query:
