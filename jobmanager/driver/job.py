@@ -180,13 +180,22 @@ class Job:
         return self.status()
 
     def _start(
-        self, driver: Driver, deliveries: JobDeliveries, inputs: InputPositions, *, resumed: bool
+        self,
+        driver: Driver,
+        deliveries: JobDeliveries,
+        inputs: InputPositions,
+        *,
+        resumed: bool,
+        on_end: Callable[[str], None],
     ) -> None:
+        """``on_end``: takes the state in which the driver has ended the job."""
+
         def body() -> None:
             try:
                 deliveries.start()
                 inputs.start()
                 driver.run(resumed=resumed)
+                on_end(self._computed["state"])
                 self._finish(driver, deliveries)
             except BaseException as error:
                 self._crash = error

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobmanager.errors import NoCheckpointError, NotDeterministicError
@@ -47,6 +47,17 @@ class CheckpointRef:
         n = notice
         return cls(n.name, n.inputs, n.outputs, n.reads, n.parts, n.taken_us)
 
+    def padded(self, log_partitions: int) -> CheckpointRef:
+        """The checkpoint of a vertex that reads so many live logs by now: of new ones nothing.
+
+        Its inputs are a position of each log, then a number of entries of each.
+        """
+        had = len(self.inputs) // 2
+        more = (0,) * (log_partitions - had)
+        inputs = (*self.inputs[:had], *more, *self.inputs[had:], *more)
+        reads = (*self.reads[:had], *more, *self.reads[had:], *more)
+        return replace(self, inputs=inputs, reads=reads)
+
     def precedes(self, other: CheckpointRef) -> bool:
         """Whether this one is at or before ``other`` on every stream."""
         mine, theirs = (*self.inputs, *self.outputs), (*other.inputs, *other.outputs)
@@ -58,7 +69,7 @@ class SnapshotTracker:
 
     def __init__(self, topology: Topology) -> None:
         #: They read several logs, each instance in turns of its own.
-        self._live = frozenset(v.id for v in topology.vertices.values() if v.is_live)
+        self._live = {v.id: v.log_partitions for v in topology.vertices.values() if v.is_live}
         self._refs: dict[str, list[CheckpointRef]] = {
             v.id: [CheckpointRef("", zeros, (0,) * len(v.outputs), zeros)]
             for v in topology.vertices.values()
@@ -84,7 +95,7 @@ class SnapshotTracker:
         Raises:
             NotDeterministicError: it is incomparable with another one.
         """
-        refs = self._refs[vertex]
+        refs, ref = self._refs[vertex], self._of_now(vertex, ref)
         for other in refs:
             if not (ref.precedes(other) or other.precedes(ref)):
                 if vertex in self._live and _outputs_are_ordered(ref, other):
@@ -151,7 +162,12 @@ class SnapshotTracker:
     def restore(self, vertex: str, refs: Sequence[CheckpointRef]) -> None:
         """These are known, and no others."""
         assert refs, vertex
-        self._refs[vertex] = list(refs)
+        self._refs[vertex] = [self._of_now(vertex, ref) for ref in refs]
+
+    def _of_now(self, vertex: str, ref: CheckpointRef) -> CheckpointRef:
+        """The checkpoint as it is with the logs that the vertex reads now."""
+        logs = self._live.get(vertex, 0)
+        return ref.padded(logs) if len(ref.inputs) < 2 * logs else ref
 
     def begin_anew(self, vertex: str) -> CheckpointRef:
         """The initial snapshot stands before all others again."""

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 #: Raised when anything that a job stores changes: pickled classes, notices, states of operators.
-FORMAT = 6
+FORMAT = 7
 #: Of jobs that do not say it.
 _FIRST_FORMAT = 1
 JOB = "job.json"
@@ -222,9 +222,17 @@ class JobRoot:
         """
         found, notes = checked_inputs(plan, accepts_changes=accepts_changes)
         if found is not plan:
-            self.check_owner()
-            self.store.put(PLAN, pickle_document(plan_without_place(found)))
+            self.replace_plan(found)
         return found, notes
+
+    def replace_plan(self, plan: PhysicalPlan) -> None:
+        """Have the job go on with another plan.
+
+        Raises:
+            JobRunningError: another job manager has taken over.
+        """
+        self.check_owner()
+        self.store.put(PLAN, pickle_document(plan_without_place(plan)))
 
     def write_plan(self, plan: PhysicalPlan) -> None:
         """Make the plan durable.

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rstream.items.dictionaries import batch_bytes
+from rstream.types import INF_TIME
 from rvertex.messages import LogProgress
 from rvertex.sources.logs.entries import LogEntry
 from rvertex.sources.logs.errors import LostInputError, NeededInputError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from rvertex.checkpoint.intake import Intake
     from rvertex.host.environment import HostEnvironment
+    from rvertex.sources.logs.entries import EntryKind
     from rvertex.sources.logs.protocol import LogReader, LogRows
     from rvertex.vertex.rvertex import RVertex
 
@@ -54,6 +56,8 @@ class _Partition:
     #: logs are to be read up to their ends.
     goal: int | None = None
     was_at_end: bool = False
+    #: No predecessor has read beyond; None: that is not known yet. Only if another is to join.
+    settles_at: int | None = None
 
 
 class LogFeed:
@@ -74,12 +78,17 @@ class LogFeed:
         self._decided_s = self._started_s
         #: From then on a predecessor that hangs uses no more rows.
         self._alone_s = self._started_s + _LEASES_BEFORE * env.limits.lease_s
-        self._partitions = [_Partition(self._started_s) for _ in log.channels]
+        self._partitions = [
+            _Partition(self._started_s, settles_at=unit.settles_at) for unit in source.log_units
+        ]
         #: Where each partition's reader goes on.
         self._read_to = [channel.position for channel in log.channels]
         self._reader: LogReader = env.open_log(source, tuple(self._read_to))
         if isinstance(self._reader, FileLog):
             self._reader.enter(log.files())
+        self._has_added = bool(source.added)
+        #: An entry is on its way by which added partitions join: what was released stays as it is.
+        self._is_joining = False
         #: When the partitions were told to end.
         self._finish_s: float | None = None
 
@@ -108,6 +117,7 @@ class LogFeed:
         for k, mine in enumerate(self._partitions):
             mine.lost_until = None
             self._catch_up(k)
+        self._is_joining = False
         if isinstance(self._reader, FileLog):
             self._reader.enter([entry for entry in entries if entry.kind == "file"])
 
@@ -118,13 +128,15 @@ class LogFeed:
         mine, channel = self._partitions[k], self._log.channels[k]
         if self._intake.holds(k) or mine.lost_until is not None or not self._log.wants(k):
             return False
-        if self._is_over(k):
+        if self._is_over(k) or self._is_joining:
             return False
         rows = mine.ahead if mine.ahead is not None else self._read(k)
         mine.ahead = rows
         if rows is None or not self._has_lease():
             return False
-        limit = channel.limit
+        limit = self._limit(k)
+        if limit is not None and limit <= channel.position:
+            return False
         mine.ahead = None
         if limit is not None and rows.next_position > limit:
             mine.ahead, rows = rows.beyond(limit), rows.before(limit)
@@ -134,6 +146,17 @@ class LogFeed:
         self._log.offer(k, rows)
         self._catch_up(k)
         return True
+
+    def _limit(self, k: int) -> int | None:
+        """Rows of a partition from here on are not to be offered now."""
+        limit = self._log.channels[k].limit
+        if not self._awaited():
+            return limit
+        # What comes after the predecessors comes after those that join, too.
+        settles_at = self._settling(k)
+        if settles_at is None:
+            return self._log.channels[k].position
+        return settles_at if limit is None else min(limit, settles_at)
 
     def _catch_up(self, k: int) -> None:
         """Read on where the partition stands: an entry may have passed over rows."""
@@ -212,7 +235,9 @@ class LogFeed:
         entries = self._files()
         now_s = self._env.clock.monotonic_s()
         if not entries and now_s >= self._alone_s and self._has_lease():
-            entries = self._ends() or self._losses() or self._promises(now_s)
+            entries = self._joins()
+            self._is_joining = bool(entries)
+            entries = entries or self._ends() or self._losses() or self._promises(now_s)
         if entries:
             self._intake.write(entries, self._env.background, self._env.wake)
 
@@ -230,8 +255,47 @@ class LogFeed:
             told[k] += 1
         return entries
 
+    def _joins(self) -> list[LogEntry]:
+        """Partitions that were added take part above what any instance has released.
+
+        What holds the vertex back was read as far as any predecessor can have read it. So none has
+        got further, and nothing below is computed otherwise from now on.
+        """
+        awaited = self._awaited()
+        if not awaited or not self._is_settled():
+            return []
+        time, entries = self._log.bound + 1, []
+        for k in awaited:
+            kind: EntryKind = "end" if time > INF_TIME else "advance"
+            position = self._log.channels[k].position
+            entries.append(LogEntry(kind, k, self._next(k), position, min(time, INF_TIME)))
+        return entries
+
+    def _awaited(self) -> list[int]:
+        if not self._has_added:
+            return []
+        return [k for k, channel in enumerate(self._log.channels) if channel.is_awaited]
+
+    def _is_settled(self) -> bool:
+        """Whether a partition with the least frontier was read so far as a predecessor could."""
+        found = False
+        for k, channel in enumerate(self._log.channels):
+            if channel.is_awaited or channel.reorder.frontier != self._log.bound:
+                continue
+            settles_at = self._settling(k)
+            is_read = settles_at is not None and channel.position >= settles_at
+            found = found or channel.is_ended or is_read
+        return found
+
+    def _settling(self, k: int) -> int | None:
+        """How far a predecessor may have read: where the log ended after it had; None: unknown."""
+        mine = self._partitions[k]
+        if mine.settles_at is None:
+            mine.settles_at = self._reader.closing_position(k, self._alone_s)
+        return mine.settles_at
+
     def _ends(self) -> list[LogEntry]:
-        if self._finish_s is None:
+        if self._finish_s is None or self._awaited():
             return []
         entries = []
         since_s = max(self._finish_s, self._alone_s)
@@ -258,7 +322,7 @@ class LogFeed:
         moment = Moment(now_s, self._env.clock.now_us(), others_us)
         found = promises(
             self._rules.idle,
-            self._facts(),
+            self._facts(has_joined=True),
             moment,
             idle_after_us=self._rules.idle_after_us,
             delay_us=self._spec.delay_us,
@@ -271,7 +335,8 @@ class LogFeed:
     def _next(self, k: int) -> int:
         return self._intake.next_index(k)
 
-    def _facts(self) -> list[PartitionFacts]:
+    def _facts(self, *, has_joined: bool = False) -> list[PartitionFacts]:
+        """``has_joined``: one that takes no part yet is as good as ended."""
         rows = zip(self._partitions, self._log.channels, strict=True)
         return [
             PartitionFacts(
@@ -279,7 +344,7 @@ class LogFeed:
                 frontier=channel.reorder.frontier,
                 last_row_s=mine.last_row_s,
                 end=None if mine.ahead is not None else self._reader.end(k),
-                is_ended=channel.is_ended,
+                is_ended=channel.is_ended or (has_joined and channel.is_awaited),
             )
             for k, (mine, channel) in enumerate(rows)
         ]
@@ -290,7 +355,7 @@ class LogFeed:
         """Where each partition stands."""
         now_s, idle_after_s = self._env.clock.monotonic_s(), self._rules.idle_after_us / 1e6
         assert self._vertex.spec.source is not None
-        units = self._vertex.spec.source.units
+        units = self._vertex.spec.source.log_units
         return tuple(
             LogProgress(
                 partition=unit.stream,

@@ -203,6 +203,8 @@ class Unit:
     log_id: str = field(default="", compare=False, metadata={"fingerprint": False})
     #: Live logs only: how many partitions the log had when the job was planned; 0: not known.
     log_partitions: int = field(default=0, compare=False, metadata={"fingerprint": False})
+    #: Live logs only: no instance of an earlier life has read beyond; None: that is not known.
+    settles_at: int | None = field(default=None, compare=False, metadata={"fingerprint": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,3 +216,10 @@ class SourcePartition:
     index: int
     #: Where the delay was found: how far the rows that follow let the frontier go besides.
     known: KnownFrontier | None = None
+    #: Live logs only: partitions that appeared after the job was planned, and were taken in.
+    added: tuple[Unit, ...] = field(default=(), metadata={"fingerprint": False})
+
+    @property
+    def log_units(self) -> tuple[Unit, ...]:
+        """Of a live log the partitions that the vertex reads, those that were added last."""
+        return (*self.units, *self.added)

@@ -45,6 +45,8 @@ class LogChannel:
             is_stream=spec.format == "rstream",
         )
         self._until = unit.until
+        #: Whether the partition appeared after the job was planned.
+        self.is_added = False
         #: The next position to offer.
         self.position = unit.first_seq
         #: How many entries have taken effect.
@@ -60,6 +62,11 @@ class LogChannel:
         self.dead: list[pa.RecordBatch] = []
         #: Where a replay ends: a position, and a number of entries.
         self.stop: tuple[int, int] | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it was added, and no entry says yet from which time on it takes part."""
+        return self.is_added and self.entries == 0
 
     @property
     def has_pending(self) -> bool:

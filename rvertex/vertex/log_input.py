@@ -10,6 +10,10 @@ that they met, partition, position), by the same rule.
 The input positions of the vertex are, for k partitions, the next position of each and then the
 number of entries (:mod:`rvertex.sources.logs.entries`) of each that took effect.
 
+A partition that was *added* after the job was planned takes no part before its first entry. That
+one promises, from the partition's first row on, a time above all that had been released: so
+whoever computes again, from whatever snapshot, releases the same below that time without it.
+
 Invariants: (1) the concatenation of all releases is a function of the rows of the log and its
 entries, not of how they were cut, nor of how polls of the partitions took turns; (2) what was
 offered is state; (3) with one partition the releases are those of
@@ -70,8 +74,11 @@ class LogInput:
         self._pending_rows_max = pending_rows_max
         self._keeps_late = any(name.startswith(LATE) for name in sides)
         self._keeps_dead = any(name.startswith(DEAD_LETTERS) for name in sides)
-        sorts = spec.sorts or len(partition.units) > 1
-        self.channels = [LogChannel(spec, unit, sorts=sorts) for unit in partition.units]
+        units = partition.log_units
+        sorts = spec.sorts or len(units) > 1
+        self.channels = [LogChannel(spec, unit, sorts=sorts) for unit in units]
+        for channel in self.channels[len(partition.units) :]:
+            channel.is_added = True
         for channel in self.channels:
             channel.apply_due()
         #: "file" entries that took effect, one batch each time.
@@ -99,7 +106,7 @@ class LogInput:
     @property
     def bound(self) -> int:
         """The least frontier."""
-        return min(channel.reorder.frontier for channel in self.channels)
+        return min(self._frontiers())
 
     @property
     def is_ended(self) -> bool:
@@ -109,7 +116,7 @@ class LogInput:
     def wants(self, channel: int) -> bool:
         """Whether rows of this partition may be offered: it has not ended, nor is it far ahead."""
         mine = self.channels[channel]
-        if mine.is_ended or mine.is_stopped:
+        if mine.is_ended or mine.is_stopped or mine.is_awaited:
             return False
         bound = self.bound
         if len(self.channels) == 1 or mine.reorder.frontier == bound:
@@ -198,8 +205,12 @@ class LogInput:
         bound = self.bound
         if bound == INF_TIME or len(self.channels) == 1:
             return [None] * len(self.channels)
-        first = [channel.reorder.frontier for channel in self.channels].index(bound)
+        first = self._frontiers().index(bound)
         return [bound + 1 if k <= first else bound for k in range(len(self.channels))]
+
+    def _frontiers(self) -> list[int]:
+        """Of each partition; one that has not joined holds nothing back."""
+        return [INF_TIME if c.is_awaited else c.reorder.frontier for c in self.channels]
 
     # ---- state
 
@@ -220,8 +231,10 @@ class LogInput:
 
     def load(self, state: OperatorState, consumed: tuple[int, ...]) -> None:
         """Continue from a snapshot; entries beyond it are to be told anew."""
-        for k, channel in enumerate(self.channels):
-            channel.load(state.header["books"][k], part_state(state, str(k)))
+        books = state.header["books"]
+        known = self.channels[: len(books)]  # others were taken in after the snapshot
+        for k, channel in enumerate(known):
+            channel.load(books[k], part_state(state, str(k)))
             if f"{LATE}.{k}" in state.tables:
                 channel.late = state.tables[f"{LATE}.{k}"].to_batches()
             if f"{DEAD_LETTERS}.{k}" in state.tables:
@@ -230,7 +243,8 @@ class LogInput:
         self._files = state.tables.get(_FILES, self._files)
         self._fresh_files = []
         self._blobs, self._next_blob = {}, state.header.get(_BLOB, 0)
-        assert self.consumed == consumed, (self.consumed, consumed)
+        found = *(c.position for c in known), *(c.entries for c in known)
+        assert found == consumed, (found, consumed)
 
     def files(self) -> list[LogEntry]:
         """All "file" entries that took effect, and those that were told."""

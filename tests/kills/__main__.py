@@ -126,7 +126,7 @@ def main() -> int:
     with ExitStack() as cleanup:
         master = MASTER
         if options.cluster:
-            master = cleanup.enter_context(Cluster(folder)).master
+            master = cleanup.enter_context(Cluster(folder, start_wait_s=START_S_MAX)).master
         number = 0
         while log.count() < options.kills:  # ends: each job adds some
             query, strategy = pairs[number % len(pairs)]

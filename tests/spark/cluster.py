@@ -24,8 +24,16 @@ _WORKER = "org.apache.spark.deploy.worker.Worker"
 class Cluster:
     """Started on entry, ended by the pids of its own processes on exit."""
 
-    def __init__(self, folder: Path, *, workers: int = 2, cores: int = 2) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        workers: int = 2,
+        cores: int = 2,
+        start_wait_s: float = START_WAIT_S,
+    ) -> None:
+        """``start_wait_s``: longest silence of a process that starts."""
+        self._folder, self._start_wait_s = folder, start_wait_s
         self._workers = workers
         self._cores = cores
         self._processes: list[subprocess.Popen[str]] = []
@@ -33,6 +41,14 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        try:
+            self._start(options)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def _start(self, options: list[str]) -> None:
         lines = self._spawn(_MASTER, options)
         self.master = self._await(lines, r"Starting Spark master at (spark://\S+)")
         for k in range(self._workers):
@@ -40,7 +56,6 @@ class Cluster:
             options = ["--host", "127.0.0.1", "--cores", str(self._cores), "--memory", "2g"]
             options += ["--work-dir", str(work), "--webui-port", "0", self.master]
             self._await(self._spawn(_WORKER, options), r"(Successfully registered)")
-        return self
 
     def __exit__(
         self,
@@ -48,12 +63,15 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
             process.wait(timeout=30)
 
-    def _spawn(self, name: str, options: list[str]) -> Queue[str]:
+    def _spawn(self, name: str, options: list[str]) -> Queue[str | None]:
         home = Path(pyspark.__file__).parent
         env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
         process = subprocess.Popen(
@@ -64,23 +82,26 @@ class Cluster:
             env=env,
         )
         self._processes.append(process)
-        lines: Queue[str] = Queue()
+        lines: Queue[str | None] = Queue()
 
         def pump() -> None:
             assert process.stdout is not None
             for line in process.stdout:
                 lines.put(line)
+            lines.put(None)
 
         threading.Thread(target=pump, daemon=True).start()
         return lines
 
-    def _await(self, lines: Queue[str], pattern: str) -> str:
+    def _await(self, lines: Queue[str | None], pattern: str) -> str:
         seen: list[str] = []
-        while True:  # ends with the line, or after START_WAIT_S of silence
+        while True:  # ends with the line, with the process, or after a long silence
             try:
-                line = lines.get(timeout=START_WAIT_S)
+                line = lines.get(timeout=self._start_wait_s)
             except Empty:
                 raise TimeoutError(f"no {pattern!r} in:\n{''.join(seen)}") from None
+            if line is None:
+                raise ChildProcessError(f"it ended without {pattern!r}:\n{''.join(seen)}")
             seen.append(line)
             match = re.search(pattern, line)
             if match is not None:

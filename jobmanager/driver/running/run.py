@@ -20,6 +20,11 @@ from jobmanager.driver.job import Job, StatusCallback
 from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.notes import FINISHED, Notes, warn_of
 from jobmanager.driver.running import days
+from jobmanager.driver.running.added_partitions import (
+    may_go_on,
+    note_ends,
+    with_added_partitions,
+)
 from jobmanager.driver.running.inputs import with_inputs_in
 from jobmanager.errors import OutputTakenError
 from jobmanager.manager.manager import JobManager
@@ -233,6 +238,10 @@ def _go_on(
                 plan = _lowered(job_root.read_query(), job_root, config)
             else:
                 plan, notes = job_root.with_inputs(plan, accepts_changes=accept_changed_inputs)
+                grown, more = with_added_partitions(plan, job_root)
+                if more:
+                    job_root.replace_plan(grown)
+                    plan, notes = grown, (*notes, *more)
             if accept_changed_inputs:
                 plan = days.accepting_changes(plan)
             plan = planned(plan, options, is_new=not has_started)
@@ -306,13 +315,19 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
             check_outputs=OutputCheck(job.plan),
             on_tick=inputs.note,
         )
+
+        def at_end(state: str) -> None:
+            if may_go_on(state, job.plan):
+                ended_s = driver.ended_s or SystemClock().monotonic_s()
+                note_ends(job.plan, job._root, leases_end_s=ended_s + config.host.lease_s)
+
         deliveries = JobDeliveries(job.plan, job._root, job_id, driver, config)
     except StreamEngineError as error:
         job._root.record_failure(str(error), SystemClock().now_us())
         raise
     if job._on_status is None:
         warn_of(job._notes["notes"])  # may raise, so nothing runs yet
-    job._start(driver, deliveries, inputs, resumed=resumed)
+    job._start(driver, deliveries, inputs, resumed=resumed, on_end=at_end)
     return job
 
 

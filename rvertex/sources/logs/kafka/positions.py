@@ -17,6 +17,8 @@ from rvertex.sources.logs.kafka.options import resolved, topic_of
 from rvertex.sources.spec import Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rvertex.sources.logs.kafka.client import Pending
     from rvertex.sources.spec import SourceSpec
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 START, UNTIL = "start", "until"
 #: Planning waits for brokers so long.
 PLAN_S_MAX = 15.0
+#: A job that is resumed waits so long to hear of partitions that were added.
+ADDED_S_MAX = 3.0
 _POLL_S = 0.05
 _US_PER_MS = 1_000
 
@@ -57,13 +61,49 @@ def topic_units(spec: SourceSpec) -> tuple[Unit, ...]:
     )
 
 
+def added_units(spec: SourceSpec, known: Sequence[Unit]) -> tuple[Unit, ...]:
+    """A unit for each partition that the topic has got since these were planned.
+
+    Each is read from its first record on, wherever the job began: when that was, there was none.
+
+    Raises:
+        LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
+    """
+    assert spec.log is not None, spec.path
+    client = Client(topic_of(spec), resolved(dict(spec.log.config)))
+    topic = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_topic)[0]
+    topic_id, had = str(topic.topic_id), {unit.log_id for unit in known}
+    if had != {"" if topic_id == NO_ID else topic_id}:
+        return ()  # another topic of that name, which its reader tells
+    partitions = sorted({partition.id for partition in topic.partitions})
+    log_id, planned = had.pop(), {unit.stream for unit in known}
+    return tuple(
+        Unit(spec.path, stream=p, log_id=log_id, log_partitions=len(partitions))
+        for p in partitions
+        if p not in planned
+    )
+
+
+def ends_of(spec: SourceSpec, partitions: Sequence[int]) -> dict[int, int]:
+    """Where each of these partitions ends now, for readers of committed records.
+
+    Raises:
+        LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
+    """
+    assert spec.log is not None, spec.path
+    client = Client(topic_of(spec), resolved(dict(spec.log.config)))
+    found = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_offsets, partitions, "latest")
+    return {p: int(answer.offset) for p, answer in found.items()}
+
+
 class _Planner:
     """Asks the brokers of one source, for so long as planning may take."""
 
-    def __init__(self, spec: SourceSpec, client: Client) -> None:
+    def __init__(self, spec: SourceSpec, client: Client, wait_s: float | None = None) -> None:
         self.client = client
         self._name = spec.shown or spec.path
-        self._deadline_s = time.monotonic() + PLAN_S_MAX
+        self._wait_s = PLAN_S_MAX if wait_s is None else wait_s
+        self._deadline_s = time.monotonic() + self._wait_s
 
     def ask(self, question: Any, *given: Any) -> dict[int, Any]:
         """The answers, asked for again while brokers are away."""
@@ -79,7 +119,7 @@ class _Planner:
                 reason = self.client.trouble or found.reason
                 raise LogUnreachableError(
                     f"Kafka at {self.client.servers}",
-                    f"no answer within {PLAN_S_MAX:g} s ({reason})",
+                    f"no answer within {self._wait_s:g} s ({reason})",
                 )
 
     def _answers(self, pending: Pending) -> dict[int, Any] | Failure:
@@ -89,7 +129,7 @@ class _Planner:
         return pending.answers(0)
 
     def _is_young(self) -> bool:
-        return self._deadline_s - time.monotonic() > PLAN_S_MAX - 1
+        return self._deadline_s - time.monotonic() > self._wait_s - 1
 
     def positions(self, role: str, text: str, partitions: list[int]) -> dict[int, int] | None:
         """An offset for each partition; None if the text is empty."""

@@ -77,18 +77,18 @@ class KafkaLog:
         self._name = spec.shown or spec.path
         self._client = Client(topic_of(spec), config)
         self._decoder: MessageDecoder = message_decoder(spec, config)
-        units = zip(partition.units, positions, strict=True)
+        units = zip(partition.log_units, positions, strict=True)
         self._buffers = [PartitionBuffer(u.stream, at, u.until) for u, at in units]
         self._of_log = {buffer.partition: buffer for buffer in self._buffers}
         away_us = int(spec.option(AWAY_MAX_US, 0))
-        ids = {unit.log_id for unit in partition.units}
+        ids = {unit.log_id for unit in partition.log_units}
         self._state = TopicState(
             self._client,
             list(self._of_log),
             ids.pop() if len(ids) == 1 else "",
             away_us / 1e6 if away_us else None,
             clock,
-            planned=max((unit.log_partitions for unit in partition.units), default=0),
+            planned=max((unit.log_partitions for unit in partition.log_units), default=0),
         )
         self._clock, self._wake = clock, wake
         self._commits = GROUP in config

@@ -150,8 +150,8 @@ class TopicState:
         if is_new and not self.unread:
             self.unread = (
                 f"topic {self._client.topic} has {there} partitions now, and had {self._planned} "
-                "when the job was planned: what is in the others is not read, and stays in the "
-                "topic; run the query anew with another --root, from start= of your choice"
+                "when the job was planned: what is in the others is not read yet, and stays in "
+                "the topic; stop the job and resume it, and they are read from their beginning"
             )
             _log.error("partitions are not read", extra={"reason": self.unread})
 
