@@ -139,6 +139,9 @@ def test_what_is_no_table_is_refused() -> None:
         Stream.from_arrow(TABLE.slice(0, 0), vs="time")
     with pytest.raises(UnknownColumnError, match="when"):
         Stream.from_pandas(pd.DataFrame({"time": [1]}), vs="when")
+    named = pd.DataFrame({"time": [1]}, index=pd.Index([3], name="time"))
+    with pytest.raises(InvalidPlanError, match="cannot insert time, already exists"):
+        Stream.from_pandas(named, vs="time")
 
 
 @pytest.mark.spark

@@ -122,6 +122,42 @@ def test_running(kind: str, points: bool) -> None:
         assert one[VE] != other[VS] or shown(one, one["place"]) != shown(other, other["place"])
 
 
+@pytest.mark.parametrize("kind", ["row_number", "rank"])
+def test_a_row_lives_on_when_its_place_changes(kind: str) -> None:
+    rows = made(points=False)
+    (found,) = answers(stream_of(rows).group_by("k").top(3, "x", rank=kind))
+    for one, other in itertools.permutations(found, 2):
+        assert one[VE] != other[VS] or shown(one, 0) != shown(other, 0)
+
+
+def test_equal_rows_are_as_many_as_there_are() -> None:
+    times = [(0, 9), (2, 6), (2, 20), (5, 7), (9, 12), (9, 12)]
+    rows = [event(vs, ve, k="a", x=1.0 if vs < 9 else -1.0, s=None, n=0) for vs, ve in times]
+    stream = Stream.from_items(SCHEMA, rows).group_by("k").top(3, "x")
+    (found,) = answers(stream)
+    for at in range(22):
+        alive = sum(vs <= at < ve for vs, ve in times)
+        assert sum(r[VS] <= at < r[VE] for r in found) == min(alive, 3)
+    # A copy ends, or begins, where their number changes, and nowhere else.
+    assert sorted((r[VS], r[VE]) for r in found if r["x"] == 1) == [(0, 20), (2, 7), (2, 9)]
+
+
+def test_columns_may_be_called_as_places_are() -> None:
+    rows = [event(t, place=f"p{t}", position=t, top="a") for t in (1, 2, 3)]
+    stream = Stream.from_items({"place": "string", "position": "int64", "top": "string"}, rows)
+    for top in (
+        stream.group_by("top").top(1, "position", place="n"),
+        stream.group_by("top").window(tumbling(10)).top(1, "position", place="n"),
+    ):
+        assert top.schema.names == ["place", "position", "top", "n"]
+        (found,) = answers(top)
+        best = max(found, key=lambda row: row["position"])
+        assert (best["place"], best["position"], best["top"], best["n"]) == ("p3", 3, "a", 1)
+    lists = stream.group_by("top").window(tumbling(10)).agg(rows=agg.top_rows(1, "position"))
+    (found,) = answers(lists)
+    assert [*found[0]["rows"][0]] == ["place_", "position_", "place", "position", "top"]
+
+
 def test_running_aggregates() -> None:
     rows = made(points=True)
     stream = stream_of(rows).group_by("k").agg(n=agg.count(), total=agg.sum("n"), low=agg.min("s"))

@@ -465,6 +465,8 @@ def test_first_rows_and_orders() -> None:
         made = grouped.window(hopping(9, 4)).top(2, by, rank=kind, place="place")
         running = grouped.top(2, by, rank=kind, place="place")
         assert assert_twins(made.union(running)).num_rows > 20
+    equal = stream.select("k", "x").group_by("k").top(3, asc("x", nulls_first=True))
+    assert assert_twins(equal).num_rows > 10
     made = stream.with_columns(s=struct(n=col("n"), k=col("k"))).select("x", m=col("s").field("n"))
     assert assert_twins(made.sort(desc("x"), col("m") + 1)).num_rows > 20
     forever = events(spans=False).for_ever().group_by("k")

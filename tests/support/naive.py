@@ -155,7 +155,10 @@ def _top_rows(values: Sequence[Row], order: TopOrder) -> list[Row]:
         places = {"row_number": at, "rank": len(before), "dense_rank": distinct}
         place = places[order.kind] + 1
         if place <= order.rows:
-            found.append({"place": place, "position": at + 1, **value["row"]})
+            copies = [one["row"] == value["row"] for one in ordered[: at + 1]].count(True)
+            numbers = (place, at + 1, copies)
+            names = order.place_names([*value["row"]])
+            found.append({**dict(zip(names, numbers, strict=False)), **value["row"]})
     return found
 
 

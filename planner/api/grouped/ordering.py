@@ -2,49 +2,64 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from planner.api import names as naming
 from planner.api.agg import Ordering, asc
-from planner.api.grouped.aggregation import free_column
+from planner.api.grouped.aggregation import aggregated, free_column, running
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Call, Column, Node, checked_name
 from planner.logical.nodes import Explode, LogicalNode, Project, Sorted, Stitch, identity_columns
+from rvertex.aggregates.ranked.top_rows import TopOrder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.api.agg import OrderLike
-
-#: The aggregate that holds the rows.
-TOP = "top"
+    from planner.api.agg import Agg, OrderLike
+    from planner.logical.windows import AnyWindow
 
 
-def rows_of_top(found: LogicalNode, place: str | None, *, is_running: bool) -> LogicalNode:
-    """The rows in the lists of ``top``, the only aggregate of ``found``, with their places."""
-    exploded = Explode(found, TOP)
-    kind = exploded.schema.field(TOP).type
-    names = [f.name for f in kind]
-    top = Column(TOP, kind)
+def first_rows(
+    below: LogicalNode,
+    keys: tuple[str, ...],
+    window: AnyWindow | None,
+    top: Agg,
+    place: str | None,
+) -> LogicalNode:
+    """The rows in the lists of ``top`` by key and window, with their places.
+
+    Without a window they are the first at each instant: a row lives on while it is one of them, so
+    pieces that touch are put together. Equal rows are told apart by their number.
+    """
+    if place is not None and place in below.schema.names:
+        raise InvalidPlanError(f"top(place={place!r}): there is a column of that name")
+    # Rows with lists or structs cannot be compared, and stay in pieces.
+    stitches = window is None and not any(pa.types.is_nested(f.type) for f in below.schema)
+    if stitches:
+        assert top.argument is not None, top
+        top = replace(top, argument=str(replace(TopOrder.read(top.argument), copies=True)))
+    name = free_column("top", keys)
+    found = (
+        running(below, keys, {name: top})
+        if window is None
+        else aggregated(below, keys, window, {name: top})
+    )
+    exploded = Explode(found, name)
+    kind = exploded.schema.field(name).type
     fields = {
-        name: Call("field", (top,), (("name", name),), kind.field(at).type)
-        for at, name in enumerate(names)
+        f.name: Call("field", (Column(name, kind),), (("name", f.name),), f.type) for f in kind
     }
-    rows = {name: fields[name] for name in names[2:]}
-    number, position = names[:2]
+    number, *others = list(fields)[: 3 if stitches else 2]
+    wanted: dict[str, Node] = {f: fields[f] for f in below.schema.names}
     if place is not None:
-        checked_name(place)
-        if place in rows:
-            raise InvalidPlanError(f"top(place={place!r}): there is a column of that name")
-    wanted = rows if place is None else {**rows, place: fields[number]}
-    nested = any(pa.types.is_nested(node.type) for node in wanted.values())
-    if not is_running or nested:
+        wanted[checked_name(place)] = fields[number]
+    if not stitches:
         return Project(exploded, tuple(wanted.items()))
-    # Equal rows are told apart by their position, as only neighbours in time are one.
-    told = free_column("position_", [*wanted])
-    whole = Project(exploded, (*wanted.items(), (told, fields[position])))
+    told = free_column("copy_", [*wanted])
+    whole = Project(exploded, (*wanted.items(), (told, fields[others[-1]])))
     stitched = Stitch(whole, tuple(whole.schema.names))
     kept = tuple((f.name, Column(f.name, f.type)) for f in stitched.schema if f.name != told)
     return Project(stitched, kept)

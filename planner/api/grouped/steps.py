@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from planner.api import agg
 from planner.api.grouped.aggregation import aggregated, running
-from planner.api.grouped.ordering import TOP, rows_of_top, sorted_together
+from planner.api.grouped.ordering import first_rows, sorted_together
 from planner.api.grouped.versions import deduplicated, versions
 from planner.logical.nodes import Lifetime
 from rstream.types import INF_TIME
@@ -49,7 +49,7 @@ class Versions(Generic[MadeStream]):
         So what is alive is the table as it was at each instant, and joins, running aggregates and
         windows follow its updates. Of versions that start together the last counts. A version for
         which ``deleted`` is true ends the one before it, and is not there itself. Rows of a null
-        key are versions of nothing, and last for ever.
+        key end nothing and last for ever; of those that start together the last counts, too.
         """
         return self._stream_of(versions(self.plan, key, deleted))
 
@@ -109,8 +109,8 @@ class RunningGroups(Generic[MadeStream]):
         the first, at one place. ``place`` names a column for that; None: there is none, and a row
         lives on when its place changes.
         """
-        found = running(self.plan, self.keys, {TOP: agg.top_rows(n, by, rank=rank)})
-        return self._stream_of(rows_of_top(found, place, is_running=True))
+        top = agg.top_rows(n, by, rank=rank)
+        return self._stream_of(first_rows(self.plan, self.keys, None, top, place))
 
 
 class Windows(Generic[MadeStream]):
@@ -143,6 +143,5 @@ class Windows(Generic[MadeStream]):
 
         ``place`` names a column for their ranks. See :func:`agg.top_rows`.
         """
-        top = {TOP: agg.top_rows(n, by, rank=rank)}
-        found = aggregated(self.plan, self.keys, self.spec, top)
-        return self._stream_of(rows_of_top(found, place, is_running=False))
+        top = agg.top_rows(n, by, rank=rank)
+        return self._stream_of(first_rows(self.plan, self.keys, self.spec, top, place))

@@ -57,9 +57,9 @@ def pandas_table(frame: Any) -> pa.Table:
     """
     if not hasattr(frame, "reset_index"):
         raise InvalidPlanError(f"from_pandas() takes a DataFrame, not a {type(frame).__name__}")
-    if type(frame.index).__name__ != "RangeIndex":
-        frame = frame.reset_index()
     try:
+        if type(frame.index).__name__ != "RangeIndex":
+            frame = frame.reset_index()
         return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidPlanError(f"from_pandas(): {error}") from None

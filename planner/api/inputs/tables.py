@@ -67,6 +67,9 @@ def table_rows(data: object, schema: SchemaLike | None) -> Source:
     taken = [name for name in table.schema.names if name in RESERVED]
     if taken:
         raise InvalidPlanError(f"table(): the column name {taken[0]!r} is taken")
+    twice = [name for name in table.schema.names if table.schema.names.count(name) > 1]
+    if twice:
+        raise InvalidPlanError(f"table(): the table has the column {twice[0]!r} more than once")
     table = table.unify_dictionaries().combine_chunks()
     payload = pa.schema([pa.field(f.name, _plain(f.type)) for f in table.schema])
     rows = table.num_rows

@@ -17,7 +17,7 @@ from planner.batch.spark_sql.casts import cast, failure
 from planner.batch.spark_sql.let_bindings import let
 from planner.batch.spark_sql.types import ident, physical, text, type_name
 from rstream.items.batch import VS
-from rvertex.aggregates.ranked.top_rows import POSITION, TopOrder
+from rvertex.aggregates.ranked.top_rows import TopOrder
 from rvertex.aggregates.user_defined import Custom
 
 if TYPE_CHECKING:
@@ -217,9 +217,15 @@ def _top_rows(asked: _Asked) -> Take:
             "dense_rank": f"size(array_distinct(transform({before}, {distinct}))) + 1",
         }[order.kind]
         row = ", ".join(f"row.x.row.{ident(name)} as {ident(name)}" for name in fields)
-        places = f"cast({number} as bigint) as place, cast(at + 1 as bigint) as {POSITION}"
+        equal = f"filter(slice({rows}, 1, at), other -> other.x.row <=> row.x.row)"
+        numbers = (number, "at + 1", f"size({equal}) + 1")
+        named = order.place_names(fields)
+        places = ", ".join(
+            f"cast({value} as bigint) as {ident(name)}"
+            for value, name in zip(numbers, named, strict=False)
+        )
         made = f"transform({rows}, (row, at) -> struct({places}, {row}))"
-        kept = f"filter({made}, row -> row.place <= {order.rows})"
+        kept = f"filter({made}, row -> row.{ident(named[0])} <= {order.rows})"
         checked = kept
         if not asked.below.has_place:
             ties = (

@@ -16,7 +16,7 @@ from planner.api import agg
 from planner.api.expressions import Expr, col, ve, vs
 from planner.expressions.nodes import Column, Node, resolve
 from planner.logical.windows import CumulatingWindow, SessionWindow, snapshot
-from planner.sql.clauses.window_tables import BOUNDS, bound_of
+from planner.sql.clauses.window_tables import BOUNDS, at_the_end, bound_of
 from planner.sql.expressions.aggregates import Aggregates, has_aggregate, is_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, WindowInFrom, free_name
@@ -178,10 +178,11 @@ class _Grouping:
     def stream(self, node: exp.Expr, window_node: exp.Expr | None) -> Stream:
         """The aggregates by key and window; without one, those of all that is alive."""
         text = self.names.text
-        stream = self.scope.stream
-        if window_node is None and self.scope.window_us is not None:
-            # Rows of windows that overlap: what is alive when one ends is all that was in it.
-            stream = stream.point_at_end().shift(-1)
+        stream, window_us = self.scope.stream, self.scope.window_us
+        bound = next(filter(_is_bound, filter(None, [window_node, *self.key_nodes])), None)
+        if bound is not None and window_us is not None:
+            stream = at_the_end(stream, bound, self.before.compile(bound), window_us)
+        if window_node is None and window_us is not None:
             grouped: GroupedStream | WindowedStream = stream.group_by(*self.key_columns).window(
                 snapshot()
             )
@@ -200,8 +201,8 @@ class _Grouping:
                 grouped.agg(**{name: aggregate})
         with text.located(node):
             found = grouped.agg(**chosen)
-        if window_node is None and self.scope.window_us is not None:
-            found = found.shift(1 - self.scope.window_us).set_duration(self.scope.window_us)
+        if window_node is None and window_us is not None:
+            found = found.shift(1 - window_us).set_duration(window_us)
         return found
 
     def replacement(self, node: exp.Expr) -> Expr | None:

@@ -18,7 +18,7 @@ from planner.api.agg import Ordering
 from planner.api.expressions import col
 from planner.logical.windows import snapshot
 from planner.sql.clauses.joins import and_parts, filtered
-from planner.sql.clauses.window_tables import BOUNDS
+from planner.sql.clauses.window_tables import BOUNDS, at_the_end
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, with_key_columns
 from planner.sql.reading.literals import plain_value
@@ -152,15 +152,12 @@ def _top(node: exp.Expr, rows: int, scope: Scope, names: Names) -> tuple[str, Sc
     taken = set(scope.stream.schema.names)
     by, on = with_key_columns(scope.stream, [compiler.compile(k) for k in keys], "@by", taken)
     number = free_name("@place", taken)
-    is_final = scope.window_us is not None and any(
-        isinstance(key, exp.Column) and key.name in BOUNDS for key in keys
-    )
+    bound = next((k for k in keys if isinstance(k, exp.Column) and k.name in BOUNDS), None)
     kind = _KINDS[type(node.this)]
     with text.located(node):
-        if is_final and scope.window_us is not None:
-            # What is alive when the window ends is all that was ever in it.
-            at_end = by.point_at_end().shift(-1).group_by(*on).window(snapshot())
-            found = at_end.top(rows, orders, rank=kind, place=number)
+        if bound is not None and scope.window_us is not None:
+            ends = at_the_end(by, bound, compiler.compile(bound), scope.window_us)
+            found = ends.group_by(*on).window(snapshot()).top(rows, orders, rank=kind, place=number)
             top = found.shift(1 - scope.window_us).set_duration(scope.window_us)
         else:
             top = by.group_by(*on).top(rows, orders, rank=kind, place=number)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     #: What a SEMI JOIN makes of the relations before it.
     Semi = Callable[[exp.Join, Scope, Names], Scope]
 
+_COMMA = "a {} JOIN keeps rows of what it joins, and binds closer than a comma: write CROSS JOIN"
+
 
 def joined(
     node: exp.Select,
@@ -46,7 +48,7 @@ def joined(
         scope = with_rows_of_windows(scope, tables[0], names)
     order = list(scope.relations)
     waiting: list[tuple[exp.Join, Scope]] = []
-    for clause in clauses:
+    for at, clause in enumerate(clauses):
         # A SEMI or ANTI JOIN hides the columns of its right side: no condition is about them.
         visible = [] if clause.kind.upper() in ("SEMI", "ANTI") else conditions
         inner = _bounded(clause.this, visible, names)
@@ -59,6 +61,8 @@ def joined(
             order += right.relations
             waiting.append((clause, right))
             continue
+        if clause.side.upper() in ("RIGHT", "FULL") and any(map(_is_comma, clauses[:at])):
+            raise names.text.error(clause, _COMMA.format(clause.side.upper()))
         scope = _with_all(scope, waiting, conditions, names)
         waiting = []
         if clause.kind.upper() == "SEMI":
@@ -69,6 +73,10 @@ def joined(
     scope = _with_all(scope, waiting, conditions, names)
     columns = sorted(scope.columns, key=lambda c: order.index(c.relation))
     return replace(scope, columns=tuple(columns))
+
+
+def _is_comma(clause: exp.Join) -> bool:
+    return is_without_condition(clause) and not clause.kind
 
 
 def _bounded(table: exp.Expr, conditions: list[exp.Expr], names: Names) -> Names:

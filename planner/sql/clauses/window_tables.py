@@ -138,6 +138,18 @@ def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
     )
 
 
+def at_the_end(stream: Stream, bound: exp.Expr, value: Expr, window_us: int) -> Stream:
+    """Of rows of windows, those that are alive when their window ends, as points at that instant.
+
+    ``bound`` is one of the columns that tell the window, ``value`` the same. Rows of joins may end
+    before: those whose match ended, and those that had none until one came.
+    """
+    until = {"window_start": timedelta(microseconds=window_us), "window_time": _MILLISECOND}
+    add = until.get(bound.name)
+    end = value if add is None else value + lit(add)
+    return stream.filter(ve() == end).point_at_end().shift(-1)
+
+
 def joined_windows(left: Scope, right: Scope) -> WindowInFrom | None:
     """The windows by which pairs may be grouped: those of one side, or the same of both."""
     mine, theirs = left.window, right.window

@@ -4,7 +4,9 @@ Its input is one column of structs: what rows are ordered by, their ``_vs``, and
 argument says what counts as a place, how many there are, and which way each value goes:
 ``"rank 10 desc, asc nulls first"``. ``row_number`` takes so many rows, of equal ones the earliest
 by ``_vs``, then in sequence order; ``rank`` takes all that so few or fewer come before, and
-``dense_rank`` all of the so many first distinct values. NaN is above all numbers.
+``dense_rank`` all of the so many first distinct values. NaN is above all numbers. A result has the
+``place`` of each row, its ``position`` in the list and, if the argument asks for ``copies``, which
+of equal rows it is (``copy``); ``place_`` is what such a column is called beside one of its name.
 
 Invariant: the first rows of several parts are among the first of each; so parts merge.
 """
@@ -22,6 +24,7 @@ from rstream.items.dictionaries import plain_array
 from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order
 from rvertex.aggregates.mergeable import Values
 from rvertex.events.group_scan import group_start, heads_of
+from rvertex.keys.sort_keys import numbered_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,8 +35,9 @@ if TYPE_CHECKING:
 #: Per value: whether it goes down, and whether nulls come first.
 Ways = tuple[tuple[bool, bool], ...]
 KINDS = ("row_number", "rank", "dense_rank")
-#: In the result, beside the place: which of the rows it is, as places may be shared.
-POSITION = "position"
+#: Columns of the result before those of the row; the last only if it is asked for.
+_PLACES = ("place", "position", "copy")
+_COPIES = ", copies"
 _VS, _ROW = "vs", "row"
 
 
@@ -44,23 +48,34 @@ class TopOrder:
     kind: str
     rows: int
     ways: Ways
+    #: Equal rows are numbered.
+    copies: bool = False
 
     def __str__(self) -> str:
         said = (
             f"{'desc' if down else 'asc'}{' nulls first' if first else ''}"
             for down, first in self.ways
         )
-        return f"{self.kind} {self.rows} {', '.join(said)}"
+        return f"{self.kind} {self.rows} {', '.join(said)}{_COPIES if self.copies else ''}"
 
     @staticmethod
     def read(argument: Argument) -> TopOrder:
         """The argument of an aggregate."""
         assert isinstance(argument, str), argument
-        kind, rows, said = argument.split(" ", 2)
+        kind, rows, said = argument.removesuffix(_COPIES).split(" ", 2)
         ways = tuple(
             (way.startswith("desc"), way.endswith("nulls first")) for way in said.split(", ")
         )
-        return TopOrder(kind, int(rows), ways)
+        return TopOrder(kind, int(rows), ways, argument.endswith(_COPIES))
+
+    def place_names(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """What places are called beside the columns of the rows."""
+        made: list[str] = []
+        for name in _PLACES[: 3 if self.copies else 2]:
+            while name in columns:  # ends: there are finitely many
+                name += "_"
+            made.append(name)
+        return tuple(made)
 
 
 def input_type(by: list[pa.DataType], row: pa.DataType) -> pa.DataType:
@@ -156,9 +171,10 @@ def _changes(columns: list[pa.Array]) -> np.ndarray:
     return changed
 
 
-def _result_type(kind: pa.DataType, _: Argument) -> pa.DataType:
+def _result_type(kind: pa.DataType, argument: Argument) -> pa.DataType:
     row = kind.value_type.field(_ROW).type
-    places = [("place", pa.int64()), (POSITION, pa.int64())]
+    names = TopOrder.read(argument).place_names([f.name for f in row])
+    places = [(name, pa.int64()) for name in names]
     return pa.list_(pa.struct([*places, *((f.name, f.type) for f in row)]))
 
 
@@ -173,11 +189,24 @@ def _finish(merged: Merged) -> pa.Array:
     codes, values, places = top._placed(codes, values)
     rows = pc.struct_field(values, values.type.get_field_index(_ROW))
     position = np.arange(len(codes)) - group_start(heads_of(codes)) + 1
-    columns = [pa.array(places), pa.array(position), *rows.flatten()]
+    columns = [pa.array(places), pa.array(position)]
+    if order.copies:
+        columns.append(pa.array(_copies(codes, rows.flatten())))
+    columns += rows.flatten()
     made = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
     ends = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
     whole = pa.ListArray.from_arrays(ends, made, type=kind)
     return pc.if_else(lists.is_null(), pa.scalar(None, kind), whole)
+
+
+def _copies(codes: np.ndarray, columns: Sequence[pa.Array]) -> np.ndarray:
+    """Which of the equal rows of its list each is, from 1 on."""
+    keys = [pa.array(codes), *map(plain_array, columns)]
+    same = numbered_keys([key.type for key in keys], keys, len(codes)).codes
+    order = np.argsort(same, kind="stable")
+    number = np.empty(len(codes), np.int64)
+    number[order] = np.arange(len(codes)) - group_start(heads_of(same[order])) + 1
+    return number
 
 
 def _takes(kind: pa.DataType) -> bool:

@@ -125,6 +125,13 @@ def test_numbers_that_nothing_bounds(text: str) -> None:
     assert "the number of rows needs a bound" in str(refused(text))
 
 
+def test_a_comma_and_an_outer_join() -> None:
+    """JOIN binds closer than a comma, which would keep other rows here."""
+    text = "SELECT a.x, b.z FROM a{} c RIGHT JOIN b ON b.k = c.k"
+    assert "binds closer than a comma: write CROSS JOIN" in str(refused(text.format(",")))
+    sql(text.format(" CROSS JOIN"), STREAMS)
+
+
 def test_an_order_by_what_is_not_in_the_list() -> None:
     for text in (
         "SELECT a.k, b.z AS x FROM a JOIN b ON a.k = b.k ORDER BY a.x",

@@ -103,3 +103,82 @@ def test_the_time_of_a_window_is_found_behind_a_join() -> None:
     lasting = t.set_duration("1h").with_columns(ts=vs())
     with pytest.raises(SqlError, match="'ts' is not the time of 'j'"):
         sql(text, {"t": lasting, "u": streams()["u"]})
+
+
+WINDOWS = {"TUMBLE": "INTERVAL '10' SECOND", "HOP": "INTERVAL '5' SECOND, INTERVAL '10' SECOND"}
+KINDS = {"a": ("k", "x"), "b": ("k", "z")}
+TIMES = {
+    "a": [(1, 1, 5), (3, 1, 7), (7, 2, 1), (12, 1, 9)],
+    "b": [(2, 1, 1), (6, 1, 2), (13, 2, 3)],
+}
+SECOND = 1_000_000
+
+
+def rows_of(text: str) -> list[tuple[object, ...]]:
+    """The answer, with lifetimes in seconds."""
+    points = {
+        name: Stream.from_items(
+            dict.fromkeys(columns, "int64"),
+            [
+                event(at * SECOND, **dict(zip(columns, row, strict=True)))
+                for at, *row in TIMES[name]
+            ],
+        )
+        for name, columns in KINDS.items()
+    }
+    versions = [event(0, 4 * SECOND, k=1, w=10), event(2 * SECOND, 30 * SECOND, k=1, w=20)]
+    table = Stream.from_items({"k": "int64", "w": "int64"}, versions)
+    stream = sql(text, {**points, "t": table})
+    assert isinstance(stream, Stream)
+    plan = lower(stream.to_parquet(), root="memory://windows", parallelism=2)
+    found = answer(plan).to_pylist()
+    names = stream.schema.names
+    return sorted(
+        (r["_vs"] // SECOND, r["_ve"] // SECOND, *(r[name] for name in names)) for r in found
+    )
+
+
+def expected_pairs(every: int) -> dict[int, list[tuple[int, int, int | None]]]:
+    """By window the rows of a with those of b in the same window, as a LEFT JOIN has them."""
+    found: dict[int, list[tuple[int, int, int | None]]] = {}
+    for at, k, x in TIMES["a"]:
+        for start in range(-every, 20, every):
+            if start <= at < start + 10:
+                inside = [z for t, key, z in TIMES["b"] if key == k and start <= t < start + 10]
+                found.setdefault(start, []).extend((k, x, z) for z in inside or [None])
+    return found
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_joined_rows_of_windows_count_if_they_are_there_at_the_end(kind: str) -> None:
+    """Until its match comes a row is alone, and so is not when the window ends."""
+    tables = [f"{kind}(TABLE {n}, DESCRIPTOR(vs()), {WINDOWS[kind]}) AS {n}" for n in KINDS]
+    on = " AND ".join(f"a.{c} = b.{c}" for c in ("k", "window_start", "window_end"))
+    joined = f"FROM {tables[0]} LEFT JOIN {tables[1]} ON {on}"
+    pairs = expected_pairs(10 if kind == "TUMBLE" else 5)
+    counted = [
+        (start, start + 10, k, len(mine), sum(z is not None for _, z in mine))
+        for start, rows in pairs.items()
+        for k in sorted({k for k, _, _ in rows})
+        for mine in [[(x, z) for key, x, z in rows if key == k]]
+    ]
+    listed = "SELECT a.k, COUNT(*) AS n, COUNT(z) AS m"
+    text = f"{listed} {joined} GROUP BY a.window_start, a.window_end, a.k"
+    assert rows_of(text) == sorted(counted)
+    over = "PARTITION BY a.window_end ORDER BY x DESC, z DESC"
+    text = f"SELECT x, COALESCE(z, 0) AS z, ROW_NUMBER() OVER ({over}) AS n {joined} QUALIFY n <= 2"
+    first = [
+        (start, start + 10, x, z, at + 1)
+        for start, rows in pairs.items()
+        for at, (x, z) in enumerate(sorted(((x, z or 0) for _, x, z in rows), reverse=True)[:2])
+    ]
+    assert rows_of(text) == sorted(first)
+
+
+def test_first_rows_of_a_window_beside_a_table_of_versions() -> None:
+    """Those that are alive with the version that holds when the window ends."""
+    table = f"TUMBLE(TABLE a, DESCRIPTOR(vs()), {WINDOWS['TUMBLE']}) AS v"
+    over = "PARTITION BY window_start ORDER BY x"
+    joined = f"{table} JOIN t ON v.k = t.k"
+    text = f"SELECT x, w, ROW_NUMBER() OVER ({over}) AS n FROM {joined} QUALIFY n < 9"
+    assert rows_of(text) == [(0, 10, 5, 20, 1), (0, 10, 7, 20, 2), (10, 20, 9, 20, 1)]
