@@ -25,8 +25,8 @@ def read_late(root: str, source: str = "", *, trust: bool = False) -> pa.Table:
     """The late rows that a source dropped, partition after partition, in the order they were read.
 
     Columns ``_vs, _ve``, all of the source, whatever the query reads, and ``_frontier``: how far
-    the source was complete when the row came. ``source`` is the name of a stage, or a part of it; it may be left
-    out where only one source can have late rows.
+    the source was complete when the row came. ``source`` is the name of a stage, or a part of it;
+    it may be left out where only one source can have late rows.
 
     Raises:
         NoJobError: the root holds no job that has started.

@@ -35,6 +35,7 @@ _KINDS: dict[type[exp.Expr], str] = {
     exp.Rank: "rank",
     exp.DenseRank: "dense_rank",
 }
+_TWO_NAMES = "{0!r} is a column of the input, too; give the number of the rows another name"
 _BOUND = (
     "the number of rows needs a bound: WHERE {0} <= 10 around it, or QUALIFY {0} <= 10 beside it"
 )
@@ -108,6 +109,7 @@ def ranked(
     rows = known.get(called, known.get(first.sql()))
     if rows is None:
         raise names.text.error(first, _BOUND.format(called or "it"))
+    source = scope
     number, scope = _top(first, max(rows, 1), scope, names)
 
     def numbered(at: exp.Expr) -> exp.Expr:
@@ -119,7 +121,11 @@ def ranked(
     if qualify is not None:
         whole = exp.Paren(this=qualify.this.copy())
         for part in list(whole.find_all(exp.Window, exp.Column)):
-            if part == first or (isinstance(part, exp.Column) and part.name == called):
+            if isinstance(part, exp.Column) and (part.table or part.name != called):
+                continue
+            if isinstance(part, exp.Column) and source.candidates(part):
+                raise names.text.error(part, _TWO_NAMES.format(called))
+            if isinstance(part, exp.Column) or part == first:
                 part.replace(numbered(part))
         scope = filtered(whole.this, scope, names)
     return made, scope

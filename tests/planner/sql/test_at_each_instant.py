@@ -132,6 +132,14 @@ def test_a_comma_and_an_outer_join() -> None:
     sql(text.format(" CROSS JOIN"), STREAMS)
 
 
+def test_a_number_that_is_called_as_a_column_is() -> None:
+    """Engines differ in which of the two QUALIFY means."""
+    over = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY z)"
+    found = refused(f"SELECT z, {over} AS n FROM b QUALIFY n <= 2")
+    assert "'n' is a column of the input, too; give the number of the rows another" in str(found)
+    sql(f"SELECT z, {over} AS n FROM b QUALIFY {over} <= 2 AND b.n > 1", STREAMS)
+
+
 def test_an_order_by_what_is_not_in_the_list() -> None:
     for text in (
         "SELECT a.k, b.z AS x FROM a JOIN b ON a.k = b.k ORDER BY a.x",

@@ -145,7 +145,9 @@ def expected_pairs(every: int) -> dict[int, list[tuple[int, int, int | None]]]:
         for start in range(-every, 20, every):
             if start <= at < start + 10:
                 inside = [z for t, key, z in TIMES["b"] if key == k and start <= t < start + 10]
-                found.setdefault(start, []).extend((k, x, z) for z in inside or [None])
+                found.setdefault(start, []).extend((k, x, z) for z in inside)
+                if not inside:
+                    found.setdefault(start, []).append((k, x, None))
     return found
 
 
