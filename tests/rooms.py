@@ -25,7 +25,7 @@ ROOMS = (
     *("rvertex/errors.py", "rvertex/message_codec.py", "rvertex/messages.py"),
     *("rvertex/events", "rvertex/keys", "rvertex/user_code", "rvertex/user_code/keyed"),
     *("rvertex/aggregates", "rvertex/aggregates/ranked", "rvertex/aggregates/registry.py"),
-    *("rvertex/aggregates/spec.py", "rvertex/operators"),
+    *("rvertex/aggregates/spec.py", "rvertex/operators", "rvertex/operators/ordered"),
     "rvertex/operators/windows/arithmetic.py",
     "rvertex/operators/windows/window_log.py",
     "rvertex/operators/windows/grouping.py",

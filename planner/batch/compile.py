@@ -163,7 +163,9 @@ def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
         case logical.Distinct():
             return _deduplicated(node, *inputs)
         case logical.Sorted():
-            return _placeless(*inputs)
+            return _sorted(node, *inputs)
+        case logical.Limited():
+            return _limited(node, *inputs)
         case logical.Exchange() | logical.Recover() | logical.Sink():
             return inputs[0]
         case _:
@@ -370,12 +372,39 @@ def _deduplicated(node: logical.Distinct, below: Frame) -> Frame:
     return replace(below, df=kept)
 
 
+def _sorted(node: logical.Sorted, below: Frame) -> Frame:
+    """The same events; where their order was known, it is another."""
+    if not below.has_place:
+        return below
+    ways = (
+        f"{below.columns[name]} {'desc' if down else 'asc'} nulls {'first' if first else 'last'}"
+        for name, (down, first) in zip(node.by, node.ways, strict=True)
+    )
+    place = f"row_number() over (order by {', '.join([VS, *ways, PLACE])}) as {PLACE}"
+    return replace(below, df=below.df.selectExpr(*below.columns.values(), place))
+
+
+def _limited(node: logical.Limited, below: Frame) -> Frame:
+    """The first events; refused where the stream alone knows which of one start come first."""
+    columns = list(below.columns.values())
+    number = data_windows.number([], node.rows, below.order)
+    rows = below.df.selectExpr("*", f"least({number}, 1L) as _number")
+    if not below.has_place:
+        checked = data_windows.checked_number([], columns[2:], "limit: some events")
+        rows = rows.withColumn("_number", expr(checked))
+    return replace(below, df=rows.where("_number = 0").selectExpr(*columns, *below.place))
+
+
 def _counted(node: logical.DataWindowAgg, count: int, below: Frame) -> Frame:
     """Each event with the number of its window, then grouped; windows that are full."""
     keys = [below.columns[key] for key in node.keys]
     payload = list(below.columns.values())[2:]
     number = data_windows.number(keys, count, below.order)
-    checked = "_number" if below.has_place else data_windows.checked_number(keys, payload)
+    checked = (
+        "_number"
+        if below.has_place
+        else data_windows.checked_number(keys, payload, "count_window: events of a key")
+    )
     rows = below.df.selectExpr("*", f"{number} as _number")
     rows = rows.selectExpr("*", f"{checked} as _window")
     more = {"_from": f"min({VS})", "_to": data_windows.after_last()}

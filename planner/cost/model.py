@@ -151,6 +151,8 @@ def _stream(node: logical.LogicalNode, inputs: list[Estimate]) -> Estimate:
             return _scaled(below, _EXTREME_SHARE)
         case logical.Distinct(on=on):
             return replace(below, rows=max(below.groups(on), below.rows / 2))
+        case logical.Limited(rows=rows):
+            return replace(below, rows=min(float(rows), below.rows))
         case logical.Stitch(on=on):
             return replace(below, rows=max(below.groups(on), below.rows / 4))
         case logical.WindowAgg():

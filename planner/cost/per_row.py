@@ -60,7 +60,7 @@ def work_us(node: object, rows_in: float, rows_out: float) -> float:
             return rows_in * _COMPUTE_US * computed
         case logical.Explode() | logical.Lifetime():
             return (rows_in + rows_out) * _LIFETIME_US / 2
-        case logical.Source() | logical.Sink() | logical.Union():
+        case logical.Source() | logical.Sink() | logical.Union() | logical.Limited():
             return 0.0
         case logical.Exchange() | logical.Recover():
             return 0.0

@@ -200,3 +200,31 @@ def test_mistakes() -> None:
     ):
         with pytest.raises(InvalidPlanError, match=words):
             make()
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("n", [1, 9, 100])
+def test_the_first_rows_of_a_stream(n: int, parallelism: int) -> None:
+    stream = stream_of(made(points=False))
+    schedules = [Schedule((0,)), Schedule((3, 0, 1, 5, 2), rows_max=4, restores=True)]
+    for below in (stream, stream.sort("n"), stream.deduplicate("k", within=3)):
+        whole = lower(below.limit(1_000).to_parquet(), root="memory://a", parallelism=parallelism)
+        some = lower(below.limit(n).to_parquet(), root="memory://b", parallelism=parallelism)
+        expected = repr(answer(whole).slice(0, n).to_pylist())
+        assert [repr(answer(some, schedule=s).to_pylist()) for s in schedules] == [expected] * 2
+    together = lower(
+        stream.sort(desc("n")).limit(n).to_parquet(), root="memory://c", parallelism=parallelism
+    )
+    ordered = sorted(made(points=False), key=lambda row: (row[VS], -row["n"]))
+    assert answer(together)["n"].to_pylist() == [row["n"] for row in ordered[:n]]
+
+
+def test_a_limit_stays_where_it_is() -> None:
+    """A filter above it sees the first rows alone."""
+    stream = stream_of(made(points=True))
+    plan = lower(stream.limit(5).filter(col("n") > 2).to_parquet(), root="memory://limit")
+    assert answer(plan).column("n").to_pylist() == [3, 4]
+    assert any("limit 5" in line for stage in plan.stages for line in stage.operators)
+    for wrong in (0, -1, 1.5, True):
+        with pytest.raises(InvalidPlanError, match="a whole number from 1 on"):
+            stream.limit(wrong)  # type: ignore[arg-type]

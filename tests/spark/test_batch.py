@@ -481,6 +481,18 @@ def test_first_rows_of_equal_ones_are_known_to_the_stream_only() -> None:
         batched(top)
 
 
+def test_the_first_rows_of_a_stream() -> None:
+    stream = events(spans=True)
+    for n in (1, 7, 1_000):
+        assert assert_twins(stream.limit(n)).num_rows >= min(n, 20)
+        assert assert_twins(stream.sort(desc("x"), col("n") + 1).limit(n)).num_rows >= min(n, 20)
+    tied = [event(t, k=k) for t in (1, 5) for k in (1, 2)]
+    together = placeless(Stream.from_items({"k": "int64"}, tied))
+    assert assert_twins(together.limit(2)).num_rows == 2
+    with pytest.raises(BatchDataError, match="limit: some events that start together"):
+        batched(together.limit(3))
+
+
 def test_versions_and_first_events() -> None:
     stream = events(spans=True)
     for within in (None, 3):

@@ -66,6 +66,8 @@ def naive_rows(node: LogicalNode) -> list[Row]:
             return naive_user_rows(node, naive_rows(node.input))
         case plans.Distinct(input=below):
             return naive_lifetimes.firsts(node, naive_rows(below))
+        case plans.Limited(input=below, rows=rows):
+            return sorted(naive_rows(below), key=lambda row: row[VS])[:rows]
         case plans.Recover(input=below) | plans.Sink(input=below) | plans.Sorted(input=below):
             return naive_rows(below)
     raise AssertionError(node)

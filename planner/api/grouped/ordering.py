@@ -12,7 +12,15 @@ from planner.api.agg import Ordering, asc
 from planner.api.grouped.aggregation import aggregated, free_column, running
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Call, Column, Node, checked_name
-from planner.logical.nodes import Explode, LogicalNode, Project, Sorted, Stitch, identity_columns
+from planner.logical.nodes import (
+    Explode,
+    Limited,
+    LogicalNode,
+    Project,
+    Sorted,
+    Stitch,
+    identity_columns,
+)
 from rvertex.aggregates.ranked.top_rows import TopOrder
 
 if TYPE_CHECKING:
@@ -63,6 +71,13 @@ def first_rows(
     stitched = Stitch(whole, tuple(whole.schema.names))
     kept = tuple((f.name, Column(f.name, f.type)) for f in stitched.schema if f.name != told)
     return Project(stitched, kept)
+
+
+def limited(below: LogicalNode, n: int) -> LogicalNode:
+    """See :meth:`planner.api.grouped.steps.OrderedSteps.limit`."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise InvalidPlanError(f"limit({n!r}): it is a whole number from 1 on")
+    return Limited(below, n)
 
 
 def sorted_together(below: LogicalNode, by: Sequence[OrderLike]) -> LogicalNode:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from planner.api import agg
 from planner.api.grouped.aggregation import aggregated, running
-from planner.api.grouped.ordering import first_rows, sorted_together
+from planner.api.grouped.ordering import first_rows, limited, sorted_together
 from planner.api.grouped.versions import deduplicated, versions
 from planner.logical.nodes import Lifetime
 from rstream.types import INF_TIME
@@ -73,6 +73,16 @@ class OrderedSteps(Versions[MadeStream]):
         ``by``: columns, from the least on, or :func:`planner.asc` and :func:`planner.desc` of them.
         """
         return self._stream_of(sorted_together(self.plan, by))
+
+    def limit(self, n: int) -> MadeStream:
+        """The first ``n`` events in the order of the stream.
+
+        That is the order of time; ``sort`` decides about those that start together. They are the
+        same ones on every run, whatever fails. To look at data, :func:`streamscope.head` and
+        :func:`streamscope.show` are quicker: a query with a limit still reads its input to the end.
+        The first rows of each key or window are ``group_by(...).top(n, by)``.
+        """
+        return self._stream_of(limited(self.plan, n))
 
 
 class RunningGroups(Generic[MadeStream]):

@@ -67,13 +67,13 @@ def number(keys: Sequence[str], count: int, order: Sequence[str]) -> str:
     return f"cast(floor(({before}) / {count}) as bigint)"
 
 
-def checked_number(keys: Sequence[str], payload: Sequence[str]) -> str:
-    """``_number``, refused where ties decide it."""
+def checked_number(keys: Sequence[str], payload: Sequence[str], what: str) -> str:
+    """``_number``, refused where ties decide it; ``what`` begins the message."""
     ties = over([*keys, VS])
     row = f"struct({', '.join([VE, *payload])})"
     wrong = failure(
-        "count_window: events of a key that start together are in different windows; "
-        "their order is known to the stream only"
+        f"{what} that start together are on both sides of an end; their order is known to the "
+        "stream only"
     )
     differ = (
         f"min(_number) {ties} <> max(_number) {ties} and min({row}) {ties} <> max({row}) {ties}"

@@ -16,6 +16,7 @@ from planner.logical.nodes.lifetimes import (
     Extremes,
     Lifetime,
     LifetimeChange,
+    Limited,
     Sorted,
     Stitch,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "JoinKind",
     "Lifetime",
     "LifetimeChange",
+    "Limited",
     "LogicalNode",
     "OneInput",
     "Phase",

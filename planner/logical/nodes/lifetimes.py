@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from planner.durations import format_us
 from planner.logical.nodes.node import InputKeys, Step
 from rstream.types import INF_TIME
-from rvertex.operators.deduplicate import Deduplicate
 from rvertex.operators.lifetimes import stitch
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
-from rvertex.operators.sort_together import SortTogether
+from rvertex.operators.ordered.deduplicate import Deduplicate
+from rvertex.operators.ordered.limit import Limit
+from rvertex.operators.ordered.sort_together import SortTogether
 from rvertex.operators.windows import extremes
 
 if TYPE_CHECKING:
@@ -184,6 +185,39 @@ class Sorted(_SameRows):
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
         return (wanted | set(self.by),)
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return ((),)
+
+    @property
+    def keeps_lifetimes(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Limited(_SameRows):
+    """The first ``rows`` events of the stream, in its order."""
+
+    rows: int
+    label: str = ""
+
+    def operator(self) -> Limit:
+        return Limit(self.rows)
+
+    @property
+    def takes_dictionaries(self) -> bool:
+        return True
+
+    @property
+    def stage_kind(self) -> str:
+        return "limit"
+
+    def describe(self) -> str:
+        return f"limit {self.rows:,}"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        return (wanted,)
 
     @property
     def input_keys(self) -> tuple[InputKeys, ...]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rstream.items.batch import VS
 from rstream.types import INF_TIME
-from rvertex.operators.sort_together import SortTogether
+from rvertex.operators.ordered.sort_together import SortTogether
 from tests.support.budget import examples
 from tests.support.exact import exact_rows
 from tests.support.operator_harness import assert_cut_invariant

@@ -16,7 +16,7 @@ from rstream.types import INF_TIME
 from rvertex.events.group_scan import heads_of
 from rvertex.events.run import Run
 from rvertex.operators import deduplicate
-from rvertex.operators.deduplicate import Deduplicate
+from rvertex.operators.ordered.deduplicate import Deduplicate
 from tests.support.budget import examples
 from tests.support.exact import exact_rows
 from tests.support.operator_harness import assert_cut_invariant

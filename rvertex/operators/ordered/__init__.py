@@ -1,0 +1,1 @@
+"""Operators for which it matters what comes first."""

@@ -1,0 +1,70 @@
+"""The first events of a stream.
+
+Invariants: (1) what is kept comes at once and keeps its lifetime, CTIs pass unchanged; (2) the
+state is one number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rvertex.events.run import Run
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from rvertex.operators.horizon import Durations
+    from rvertex.operators.protocol import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The first ``rows`` events in sequence order."""
+
+    holds_ctis: ClassVar[bool] = False
+
+    rows: int
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema."""
+        (payload,) = inputs
+        return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: how many there were follows from all of them."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """As before."""
+        return durations[0]
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """No event yet."""
+        return _Limiter(self.rows)
+
+
+class _Limiter:
+    """See :class:`Limit`."""
+
+    def __init__(self, rows: int) -> None:
+        #: How many may still pass.
+        self._left = rows
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Emit the events that are among the first."""
+        (run,) = ports
+        kept = run.events.slice(0, self._left)
+        self._left -= kept.num_rows
+        return Run(kept, run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """One number."""
+        return OperatorState({"left": self._left})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._left = state.header["left"]
