@@ -15,7 +15,7 @@ from rstream.items.batch import VS, event_schema, int64_column
 from rstream.types import INF_TIME
 from rvertex.events.group_scan import heads_of
 from rvertex.events.run import Run
-from rvertex.operators import deduplicate
+from rvertex.operators.ordered import deduplicate
 from rvertex.operators.ordered.deduplicate import Deduplicate
 from tests.support.budget import examples
 from tests.support.exact import exact_rows
