@@ -27,6 +27,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
+from planner.batch.firsts import limited, sorted_together
 from planner.batch.rows import source_events
 from planner.batch.spark_sql import UnsupportedInBatchError, explained, physical
 from planner.batch.spark_sql.aggregates import Take, register
@@ -34,7 +35,7 @@ from planner.batch.spark_sql.frame import PLACE, Frame
 from planner.batch.spark_sql.types import type_name
 from planner.batch.temporal import clock_windows, data_windows, pairs
 from planner.batch.temporal.final_cti import reached
-from planner.batch.temporal.lifetimes import changed, changed_mean_us, gaps, keeps_order, moved
+from planner.batch.temporal.lifetimes import gaps, keeps_order, moved, with_change
 from planner.batch.user_code.code import with_user_code
 from planner.logical import nodes as logical
 from planner.logical.query import grid_us
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
-    from planner.batch.temporal.lifetimes import Times
 
 _LIFETIME = [f"`{VS}`", f"`{VE}`"]
 _CONF = {
@@ -139,7 +139,7 @@ def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
         case logical.Lifetime(change=change):
             (below,) = inputs
             below = below if keeps_order(change) else _placeless(below)
-            return _changed(below, changed(change), changed_mean_us(change, below.lifetime_us))
+            return with_change(below, change)
         case logical.Clip():
             return _clip(node, *inputs)
         case logical.Join(how="inner"):
@@ -163,9 +163,9 @@ def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
         case logical.Distinct():
             return _deduplicated(node, *inputs)
         case logical.Sorted():
-            return _sorted(node, *inputs)
+            return sorted_together(node, *inputs)
         case logical.Limited():
-            return _limited(node, *inputs)
+            return limited(node, *inputs)
         case logical.Exchange() | logical.Recover() | logical.Sink():
             return inputs[0]
         case _:
@@ -203,14 +203,6 @@ def _union(node: logical.Union | logical.Join, inputs: Sequence[Frame]) -> Frame
     for other in others:
         df = df.unionAll(other)
     return Frame(df, node.schema, max(frame.lifetime_us for frame in inputs))
-
-
-def _changed(below: Frame, times: Times, lifetime_us: int) -> Frame:
-    """Change lifetimes and keep the payload."""
-    found = below.df.where(times.kept).selectExpr("*", *times.made)
-    kept = [*list(below.columns.values())[2:], *below.place]
-    df = found.selectExpr(f"{times.vs} as `{VS}`", f"{times.ve} as `{VE}`", *kept)
-    return replace(below, df=df, lifetime_us=lifetime_us)
 
 
 def _join(node: logical.Join, left: Frame, right: Frame) -> Frame:
@@ -370,29 +362,6 @@ def _deduplicated(node: logical.Distinct, below: Frame) -> Frame:
     rows = below.df.join(cuts, on=on, how="inner").selectExpr("*", f"{first} as _first")
     kept = rows.where("_first = 1").selectExpr(*below.columns.values(), *below.place)
     return replace(below, df=kept)
-
-
-def _sorted(node: logical.Sorted, below: Frame) -> Frame:
-    """The same events; where their order was known, it is another."""
-    if not below.has_place:
-        return below
-    ways = (
-        f"{below.columns[name]} {'desc' if down else 'asc'} nulls {'first' if first else 'last'}"
-        for name, (down, first) in zip(node.by, node.ways, strict=True)
-    )
-    place = f"row_number() over (order by {', '.join([VS, *ways, PLACE])}) as {PLACE}"
-    return replace(below, df=below.df.selectExpr(*below.columns.values(), place))
-
-
-def _limited(node: logical.Limited, below: Frame) -> Frame:
-    """The first events; refused where the stream alone knows which of one start come first."""
-    columns = list(below.columns.values())
-    number = data_windows.number([], node.rows, below.order)
-    rows = below.df.selectExpr("*", f"least({number}, 1L) as _number")
-    if not below.has_place:
-        checked = data_windows.checked_number([], columns[2:], "limit: some events")
-        rows = rows.withColumn("_number", expr(checked))
-    return replace(below, df=rows.where("_number = 0").selectExpr(*columns, *below.place))
 
 
 def _counted(node: logical.DataWindowAgg, count: int, below: Frame) -> Frame:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.batch.spark_sql.casts import failure, floor_divide
@@ -19,6 +19,7 @@ from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
+    from planner.batch.spark_sql.frame import Frame
     from planner.logical.nodes import LifetimeChange
 
 
@@ -122,3 +123,12 @@ def _chopped(change: Chop) -> Times:
         ve=f"if(_cell = {last}, {VE}, {cut('(_cell + 1L)')})",
         made=(cells,),
     )
+
+
+def with_change(below: Frame, change: LifetimeChange) -> Frame:
+    """Change lifetimes and keep the payload."""
+    times, lifetime_us = changed(change), changed_mean_us(change, below.lifetime_us)
+    found = below.df.where(times.kept).selectExpr("*", *times.made)
+    kept = [*list(below.columns.values())[2:], *below.place]
+    df = found.selectExpr(f"{times.vs} as `{VS}`", f"{times.ve} as `{VE}`", *kept)
+    return replace(below, df=df, lifetime_us=lifetime_us)

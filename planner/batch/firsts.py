@@ -1,0 +1,40 @@
+"""What comes first, in a batch: the first events of all, and those of one start in an order.
+
+The order of the stream is a column where it is known (:data:`PLACE`). Where it is not, what would
+depend on it is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.batch.spark_sql.frame import PLACE, Frame
+from planner.batch.temporal import data_windows
+from rstream.items.batch import VS
+
+if TYPE_CHECKING:
+    from planner.logical import nodes as logical
+
+
+def sorted_together(node: logical.Sorted, below: Frame) -> Frame:
+    """The same events; where their order was known, it is another."""
+    if not below.has_place:
+        return below
+    ways = (
+        f"{below.columns[name]} {'desc' if down else 'asc'} nulls {'first' if first else 'last'}"
+        for name, (down, first) in zip(node.by, node.ways, strict=True)
+    )
+    place = f"row_number() over (order by {', '.join([VS, *ways, PLACE])}) as {PLACE}"
+    return replace(below, df=below.df.selectExpr(*below.columns.values(), place))
+
+
+def limited(node: logical.Limited, below: Frame) -> Frame:
+    """The first events; refused where the stream alone knows which of one start come first."""
+    columns = list(below.columns.values())
+    number = data_windows.number([], node.rows, below.order)
+    rows = below.df.selectExpr("*", f"least({number}, 1L) as _number")
+    if not below.has_place:
+        checked = data_windows.checked_number([], columns[2:], "limit: some events")
+        rows = rows.selectExpr(*columns, *below.place, f"{checked} as _number")
+    return replace(below, df=rows.where("_number = 0").selectExpr(*columns, *below.place))
