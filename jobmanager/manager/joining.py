@@ -150,9 +150,16 @@ def answered(job: JobState, vertex: VertexState, source: int, ref: CheckpointRef
 
 
 def _has_inputs(job: JobState, vertex: VertexState, ref: CheckpointRef) -> bool:
-    """Whether all that is read from a checkpoint on is in the memory of a writer, or durable."""
-    reads = zip(vertex.shape.inputs, ref.reads, strict=False)  # a source reads more
-    return all(stream.is_durable or job.released(stream.id) <= seq for stream, seq in reads)
+    """Whether all that is read from a checkpoint on is durable, or will be in a writer's memory.
+
+    Of writers that wait for their hosts, too: where they begin is settled.
+    """
+    for stream, seq in zip(vertex.shape.inputs, ref.reads, strict=False):  # a source reads more
+        writers = job.vertices[stream.writer.vertex].instances
+        begins = min((i.released.get(stream.id, 0) for i in writers), default=0)
+        if not stream.is_durable and begins > seq:
+            return False
+    return True
 
 
 def _checkpoint_slot(job: JobState, vertex: VertexState, join: Join) -> int:

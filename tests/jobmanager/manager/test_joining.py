@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from jobmanager.driver.report import status_of
 from jobmanager.state.messages import (
     DeleteFiles,
@@ -268,13 +270,19 @@ def test_an_elder_stays_while_a_replayed_reader_may_read_its_memory() -> None:
     assert [epoch for epoch, _ in scene.instances("b")] == [twin.epoch]
 
 
-def test_a_newcomer_begins_only_where_its_inputs_are_in_memory() -> None:
-    """``b`` was restarted and has items from 30 on; ``c`` goes on, and would read from 10."""
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_a_newcomer_begins_only_where_its_inputs_are_in_memory(*, is_waiting: bool) -> None:
+    """``b`` was restarted and has items from 30 on; ``c`` goes on, and would read from 10.
+
+    ``is_waiting``: the host of ``b`` has only been started.
+    """
     scene = Scene(chain("volatile", c=Recovery("replay", horizon_us=5)), hosts=4, join_wait_s=1)
     scene.start_all()
     scene.answers = False
     scene.progress("c", 40, 40)
     scene.at("b").released["bc"] = 30
+    if is_waiting:
+        scene.at("b").state, scene.at("b").host = "waiting", ""
     scene.tell(DrainRequested(scene.at("c").host))
     out = scene.tell(dataclasses.replace(replayed_from(scene, "early", 42, reads=10), asked=True))
     assert started(out) == []
