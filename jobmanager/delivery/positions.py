@@ -15,7 +15,6 @@ from jobmanager.storage.documents import (
     json_document,
     read_json_document,
 )
-from rstream.store.blobs import unsynced
 
 if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
@@ -24,9 +23,12 @@ AT = "at"
 
 
 def tell_position(store: BlobStore, delivery: str, partition: int, seq: int, now_us: int) -> None:
-    """Say that this delivery needs nothing below ``seq``."""
+    """Say that this delivery needs nothing below ``seq``.
+
+    Made durable at once: a position that the power takes along would hold nothing any more.
+    """
     place = f"{DeliveryClaim(store, delivery, partition).folder}/{AT}"
-    unsynced(store).put(place, json_document({"seq": seq, "written_us": now_us}))
+    store.put(place, json_document({"seq": seq, "written_us": now_us}))
 
 
 def told_positions(store: BlobStore, since_us: int) -> dict[int, int]:

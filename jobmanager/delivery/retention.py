@@ -15,30 +15,29 @@ that was replaced.
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.config import KEEP_ALL
 from jobmanager.delivery.ages import Ages
 from jobmanager.delivery.positions import told_positions
+from jobmanager.delivery.wiring import ThreadWiring
 from jobmanager.storage.documents import (
     BrokenDocumentError,
     json_document,
     read_json_document,
 )
-from rstream.clock import SystemClock
 from rstream.errors import OperatingError, StreamEngineError
 from rstream.log.durable import DurableLog
-from rstream.store.blobs import open_store, unsynced
+from rstream.store.blobs import unsynced
 from rvertex.messages import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from jobmanager.config import JobConfig
+    from jobmanager.delivery.wiring import DeliveryWiring, Task
     from planner.physical.plan import PhysicalPlan
-    from rstream.clock import Clock
     from rstream.store.protocol import BlobStore
 
 _log = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ class OutputRetention:
         *,
         needed: Callable[[], Mapping[int, int]],
         tell: Callable[[tuple[Mark, ...]], None],
-        clock: Clock | None = None,
+        wiring: DeliveryWiring | None = None,
     ) -> None:
         """``store``: that of the job's root.
 
@@ -83,7 +82,8 @@ class OutputRetention:
         """
         self._store, self._config = store, config
         self._needed, self._tell = needed, tell
-        self._clock = clock or SystemClock()
+        self._wiring = wiring or ThreadWiring()
+        self._clock = self._wiring.clock
         self._streams = [
             _Kept(stream, uri, OUTPUT, k, config.retention_us, Ages())
             for k, (stream, uri) in enumerate(plan.sink_streams())
@@ -94,20 +94,20 @@ class OutputRetention:
                 for k, (stream, uri) in enumerate(pairs)
             ]
         self._streams = [kept for kept in self._streams if kept.retention_us != KEEP_ALL]
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._over, self._is_stopped = self._wiring.signal(), False
+        self._task: Task | None = None
 
     def start(self) -> None:
         """Look now and then, until :meth:`stop`."""
         if self._streams:
-            self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
-            self._thread.start()
+            self._task = self._wiring.start("retention", self._run)
 
     def stop(self) -> None:
         """Look no more."""
+        self._is_stopped = True
         self._over.set()
-        if self._thread is not None:
-            self._thread.join(_JOIN_WAIT_S)
+        if self._task is not None:
+            self._task.join(_JOIN_WAIT_S)
 
     def look(self) -> None:
         """See what may go, and have it collected.
@@ -119,7 +119,7 @@ class OutputRetention:
         has_news = False
         for kept in self._streams:
             if kept.log is None:
-                kept.log = DurableLog(open_store(kept.uri), kept.stream)
+                kept.log = DurableLog(self._wiring.open_store(kept.uri), kept.stream)
             else:
                 kept.log.refresh()
             has_news = kept.ages.note(now_us, kept.log.end(), kept.retention_us) or has_news
@@ -146,7 +146,10 @@ class OutputRetention:
 
     def _run(self) -> None:
         is_remembered = False
-        while not self._over.wait(self._config.retention_look_s):  # until stopped
+        while True:  # until stopped
+            self._over.wait(self._config.retention_look_s)
+            if self._is_stopped:
+                return
             try:
                 if not is_remembered:
                     self._remember()

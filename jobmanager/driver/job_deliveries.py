@@ -57,7 +57,12 @@ class JobDeliveries:
         )
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._retention = OutputRetention(
-            plan, root.store, config, needed=self._needed, tell=driver.collect_output
+            plan,
+            root.store,
+            config,
+            needed=self._needed,
+            tell=driver.collect_output,
+            wiring=wiring,
         )
 
     def start(self) -> None:

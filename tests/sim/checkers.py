@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobmanager.state.topology import StreamShape
+    from tests.sim.retention_laws import RetentionLaws
     from tests.sim.scheduler import Scheduler
     from tests.sim.storage import Disk
     from tests.sim.workload import Workload
@@ -86,6 +87,7 @@ class Checkers:
         self.intake: dict[str, bytes] = {}
         #: By stream of the output the least position of its deliveries.
         self.delivered: Callable[[], dict[str, int]] = dict
+        self.retention: RetentionLaws | None = None
         #: The job has ended: files may go that no recovery needs any more.
         self.is_over = False
 
@@ -94,6 +96,8 @@ class Checkers:
         self.look()
         self._shadow.is_behind |= path.startswith(NOTICES)
         match = SEGMENT.fullmatch(path)
+        if self.retention is not None:
+            self.retention.was_put(path, data)
         if path.endswith(MARK):
             self.marks_are_monotone(path, int(data))
         elif path.startswith(CHECKPOINTS) and "/parts/" in path:
@@ -297,19 +301,22 @@ class Checkers:
         for stream, uri in self._workload.sinks:
             root = root_of(uri)
             found: list[int] = []
+            kept = 0 if self.retention is None else self.retention.beginning(root)
+            expected = self._workload.expected.get(stream, [])
             sealed = sealed_names(MemoryBlobs(self.blobs, root)) or ()
             for name in sorted(n for n in self.blobs if n.startswith(root)):
                 match = SEGMENT.fullmatch(name)
                 if match is None or name.removeprefix(root) not in sealed:
                     continue  # of a zombie that woke up when the output was complete
+                if not found and int(match[2]) <= kept:
+                    found = expected[: int(match[2])]
                 if int(match[2]) != len(found):
                     law = "no gap" if int(match[2]) > len(found) else "no duplicate output"
                     self._world.violate(law, f"{name} follows seq {len(found)}")
                     return
                 found += self._hashes(name, self.blobs[name])
-            if found != self._workload.expected.get(stream, []):
-                expected = len(self._workload.expected.get(stream, []))
-                self._world.violate("output", f"{stream}: {len(found)} items of {expected}")
+            if found != expected:
+                self._world.violate("output", f"{stream}: {len(found)} items of {len(expected)}")
 
     def _hashes(self, path: str, data: bytes) -> list[int]:
         """Content hashes of the items of a segment; what was put is read once."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from jobmanager.config import KEEP_ALL
 from rvertex.sinks.limits import DeliveryLimits
 from tests.sim.destinations import SimSink
 
@@ -31,11 +32,19 @@ def with_deliveries(workload: Workload, seed: int) -> Workload:
         retry_pause_max_s=1.0,
         stop_wait_s=5.0,
     )
+    #: What is delivered goes at once, or some seconds later; half of all jobs keep it.
+    retention_us = random.choice([KEEP_ALL, KEEP_ALL, 0, 1_500_000])
+    config = replace(
+        workload.config,
+        delivery=limits,
+        retention_us=retention_us,
+        retention_look_s=random.choice([0.1, 0.5, 2.0]),
+    )
     assert workload.plan is not None
     return replace(
         workload,
         name=f"{workload.name} to {', '.join(kinds)}",
         plan=replace(workload.plan, deliveries=sinks),
         deliveries=sinks,
-        config=replace(workload.config, delivery=limits),
+        config=config,
     )

@@ -136,7 +136,8 @@ def late_delivery(world: World) -> None:
     sink = SimSink("late", random.choice(["epochs", "sessions"]))
     if sink.name not in world.laws.sinks:
         world.laws.sinks[sink.name] = sink
-        world.laws.starts[sink.name] = random.choice([0, random.randint(0, _durable_end(world))])
+        end = _durable_end(world)
+        world.laws.starts[sink.name] = random.choice([0, random.randint(0, end), end])
     deliver(world, world.laws.sinks[sink.name])
 
 

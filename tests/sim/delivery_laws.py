@@ -20,6 +20,7 @@ from rstream.items.batch import EVENT, item_schema
 from rstream.items.digest import StreamDigest
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sinks.parquet import KEY
+from tests.sim.retention_laws import IS_GONE, RetentionLaws
 from tests.sim.shadow import read_table
 
 if TYPE_CHECKING:
@@ -43,9 +44,12 @@ class DeliveryLaws:
 
     def __init__(self, world: Scheduler, workload: Workload) -> None:
         self._world, self._workload = world, workload
+        self.retention = RetentionLaws(world, workload, self._needs)
         #: By the name of a delivery what it is, and where it begins.
         self.sinks: dict[str, SimSink] = {}
         self.starts: dict[str, int] = {}
+        #: Of those that begin late, the ones that came too late for what is kept.
+        self.too_late: set[str] = set()
         #: Those of which some process said that all is delivered.
         self.finished: set[Key] = set()
         self._writers: dict[tuple[Key, int], str] = {}
@@ -57,9 +61,17 @@ class DeliveryLaws:
 
     @property
     def keys(self) -> list[Key]:
-        """Each partition of each delivery that was ever begun."""
+        """Each partition of each delivery that was ever begun, and could."""
         count = len(self._workload.sinks)
-        return [(name, k) for name in self.sinks for k in range(count)]
+        return [(n, k) for n in self.sinks if n not in self.too_late for k in range(count)]
+
+    def _needs(self) -> dict[Key, int]:
+        """Of those that commit, the first item that each has not delivered."""
+        return {
+            key: max(self._digests[key], default=self.starts[key[0]])
+            for key in self.keys
+            if self.sinks[key[0]].kind in ("epochs", "sessions")
+        }
 
     # ---- told by destinations
 
@@ -115,6 +127,9 @@ class DeliveryLaws:
             key = row["delivery"], row["partition"]
             if row["state"] == "finished":
                 self.finished.add(key)
+            elif IS_GONE in row["error"] and self.retention.may_be_gone(key):
+                self._world.met["delivery: too late for what is kept"] += 1
+                self.too_late.add(key[0])
             elif row["state"] == "failed" and HAS_BEGUN not in row["error"]:
                 self._world.violate("no delivery fails", f"{process}: {key}: {row['error']}")
 
@@ -128,6 +143,7 @@ class DeliveryLaws:
         self, items: Mapping[str, Sequence[Items]], blobs: dict[str, bytes]
     ) -> None:
         """The rows are those of the output, from where the delivery began, in their order."""
+        self.retention.beginnings_are_right(items)
         streams = [stream for stream, _ in self._workload.sinks]
         for key in self.keys:
             name, k = key

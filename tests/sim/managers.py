@@ -27,9 +27,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rvertex.host.executor import Executor
+    from rvertex.messages import Mark
     from tests.sim.world import World
 
 PID = 1
+
+
+class SimDriver(Driver):
+    """A driver; whatever it is told to let go of is looked at."""
+
+    def __init__(self, world: World, process: Process, **how: Any) -> None:
+        super().__init__(**how)
+        self._world, self._process = world, process
+
+    def collect_output(self, marks: tuple[Mark, ...]) -> None:
+        looked_s = self._world.disk.looked_s[self._process.name]
+        self._world.laws.retention.is_let_go(self._process.name, marks, looked_s)
+        super().collect_output(marks)
 
 
 class ManagerProcess:
@@ -84,7 +98,9 @@ class ManagerProcess:
         else:
             root.claim(clock.now_us())
         self.core = WatchedManager(world.workload, world.scheduler)
-        self.driver = Driver(
+        self.driver = SimDriver(
+            world,
+            process,
             root=root,
             manager=self.core,
             executor=self._open_executor(self),
@@ -175,6 +191,7 @@ class ManagerProcess:
             else:
                 deliveries.stop()
             self._report_again()
+            deliveries.stop()
 
         if self._guarded(finish):
             self._world.ended(self, core.state, core.error)

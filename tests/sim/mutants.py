@@ -46,6 +46,7 @@ from tests.sim.live_mutants import LIVE_MUTANTS
 from tests.sim.planting import Mutant
 from tests.sim.power_mutants import POWER_MUTANTS
 from tests.sim.recovery_mutants import RECOVERY_MUTANTS
+from tests.sim.retention_mutants import RETENTION_MUTANTS
 from tests.sim.run import simulate
 from tests.sim.storage import FaultyBlobs
 
@@ -268,6 +269,7 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     *GENERATION_MUTANTS,
     *LIVE_MUTANTS,
     *DELIVERY_MUTANTS,
+    *RETENTION_MUTANTS,
 )
 
 

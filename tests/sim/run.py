@@ -89,6 +89,7 @@ def _simulate(seed: int, kinds: Sequence[str], workload: Workload) -> Outcome:
     checkers.disk = disk
     world = World(seed, workload, disk, scheduler)
     checkers.delivered = world.delivered
+    checkers.retention = world.laws.retention
     try:
         return _run(world, checkers, kinds)
     finally:

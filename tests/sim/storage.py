@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEME = "blobs://"
+DELIVERIES = "deliveries"
 #: Of what was not synced so much is lost with the power.
 LOST_RATE = 0.7
 
@@ -54,6 +55,8 @@ class Disk:
     writer: str = ""
     #: By process and partition of the live log, how far it was fetched.
     fetched: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: By process when it looked last which deliveries of other processes there are.
+    looked_s: dict[str, float] = field(default_factory=dict)
     #: Called before each operation: one that blocks may have to wait here.
     breathe: Callable[[], None] = lambda: None
 
@@ -130,6 +133,8 @@ class FaultyBlobs(MemoryBlobs):
 
     def list(self, folder: str = "") -> list[str]:
         self._enter_reading("list", folder)
+        if folder == DELIVERIES:
+            self._disk.looked_s[self._process.name] = self._disk.world.now_s
         return super().list(folder)
 
     def delete(self, path: str) -> None:

@@ -300,8 +300,9 @@ class World:
         """By stream of the output the least position of its deliveries."""
         found: dict[str, int] = {}
         streams = [stream for stream, _ in self.workload.sinks]
+        own = {sink.name for sink in self.workload.deliveries}  # others may come too late
         for name, k in self.laws.keys:
-            if self.laws.sinks[name].kind in ("epochs", "sessions"):
+            if name in own and self.laws.sinks[name].kind in ("epochs", "sessions"):
                 shelf = self.destinations.shelves.get((name, k))
                 progress = None if shelf is None else shelf.progress
                 seq = self.laws.starts[name] if progress is None else progress.next_seq

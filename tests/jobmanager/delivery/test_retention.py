@@ -18,6 +18,7 @@ from jobmanager import JobConfig
 from jobmanager.delivery.positions import tell_position, told_positions
 from jobmanager.delivery.retention import AGES, OutputRetention
 from jobmanager.delivery.standalone import deliver
+from jobmanager.delivery.wiring import ThreadWiring
 from jobmanager.options import RunOptions, for_plan
 from jobmanager.storage.output_check import verify_output
 from jobmanager.storage.root import JobRoot
@@ -46,6 +47,22 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+class Synced(MemoryBlobs):
+    """A store that knows what was made durable."""
+
+    def __init__(self, on_disk: dict[str, bytes], *, fsync: bool = True) -> None:
+        super().__init__()
+        self.on_disk, self._fsync = on_disk, fsync
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        super().put(path, data)
+        if self._fsync:
+            self.on_disk[path] = bytes(data)
+
+    def without_fsync(self) -> Synced:
+        return Synced(self.on_disk, fsync=False)
 
 
 def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> None:
@@ -132,6 +149,12 @@ def test_a_reader_that_told_its_position_counts_until_it_is_silent_for_long() ->
     assert told_positions(store, 1_500) == {0: 8, 1: 9}
 
 
+def test_a_position_that_was_told_outlives_a_loss_of_power() -> None:
+    store = Synced({})
+    tell_position(store, "a", 0, 5, 1_000)
+    assert told_positions(MemoryBlobs(store.on_disk), 0) == {0: 5}
+
+
 def test_delivered_needs_a_delivery(events: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the query names none"):
         jobmanager.run(
@@ -201,8 +224,10 @@ def test_a_reader_that_is_silent_for_longer_than_the_limit_holds_nothing(
     ((_, uri),) = plan.sink_streams()
     store, clock, told = MemoryBlobs(), ManualClock(1_000_000), list[tuple[Mark, ...]]()
     config = JobConfig(retention_us=0, reader_wait_s=10.0)
+    wiring = ThreadWiring()
+    wiring.clock = clock
     kept = OutputRetention(
-        plan, store, config, needed=dict[int, int], tell=told.append, clock=clock
+        plan, store, config, needed=dict[int, int], tell=told.append, wiring=wiring
     )
     stream = open_inline(uri)
     stream.write(0, items(0, 20))

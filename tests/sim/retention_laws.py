@@ -1,0 +1,93 @@
+"""The laws of retention: nothing goes that a delivery needs, and what goes leaves its digest.
+
+A delivery that the query names is known to the job. One of another process is known from the moment
+on at which its position is in the root: who looked before may let go of what it needs, and then it
+has to be refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from rstream.items.digest import StreamDigest
+from tests.sim.storage import root_of
+from tests.sim.workload import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rstream import Items
+    from rvertex.messages import Mark
+    from tests.sim.scheduler import Scheduler
+    from tests.sim.workload import Workload
+
+Key = tuple[str, int]
+#: What a delivery says whose next items are gone.
+IS_GONE = "its retention keeps it from seq"
+AT = re.compile(rf"{root_of(ROOT)}deliveries/([^/]+)/(\d+)/at")
+BEGINS = re.compile(r"(.*/)_begins-(\d{20})")
+
+
+class RetentionLaws:
+    """Told of what a job lets go, and of what becomes durable."""
+
+    def __init__(
+        self, world: Scheduler, workload: Workload, needs: Callable[[], Mapping[Key, int]]
+    ) -> None:
+        """``needs``: by partition of a delivery the first item that it has not delivered."""
+        self._world, self._workload, self._needs = world, workload, needs
+        self._streams = {root_of(uri): stream for stream, uri in workload.sinks}
+        self._own = {sink.name for sink in workload.deliveries}
+        #: When a position was first in the root.
+        self._told_s: dict[Key, float] = {}
+        #: By partition when somebody looked who needs what, and what it let go.
+        self._let_go: dict[int, list[tuple[float, int]]] = defaultdict(list)
+        self._begins: list[tuple[str, int, bytes]] = []
+
+    def was_put(self, path: str, data: bytes) -> None:
+        """Something became durable."""
+        if (match := AT.fullmatch(path)) is not None:
+            key = unquote(match[1]), int(match[2])
+            self._told_s.setdefault(key, self._world.now_s)
+        elif (match := BEGINS.fullmatch(path)) is not None and match[1] in self._streams:
+            self._world.met["retention: items are collected"] += 1
+            self._begins.append((self._streams[match[1]], int(match[2]), data))
+
+    def is_let_go(self, process: str, marks: Sequence[Mark], looked_s: float) -> None:
+        """The last item that was delivered stays, and all behind it."""
+        streams = [stream for stream, _ in self._workload.sinks]
+        found = {streams.index(mark.stream): mark.seq for mark in marks}
+        told = {
+            k: s for k, s in found.items() if s > max((n for _, n in self._let_go[k]), default=0)
+        }
+        for k, seq in found.items():
+            self._let_go[k].append((looked_s, seq))
+        for (name, k), needed in self._needs().items():
+            is_known = name in self._own or self._told_s.get((name, k), looked_s) < looked_s
+            if is_known and told.get(k, 0) > max(needed - 1, 0):
+                detail = f"{process}: {(name, k)} is at {needed}, all below {told[k]} is let go"
+                self._world.violate("what a delivery needs stays", detail)
+
+    def may_be_gone(self, key: Key) -> bool:
+        """Whether somebody let go of what this one needs before it had told so."""
+        told_s, needed = self._told_s.get(key, float("inf")), self._needs().get(key, 0)
+        found = any(at_s <= told_s and seq >= needed for at_s, seq in self._let_go[key[1]])
+        return key[0] not in self._own and found
+
+    def beginning(self, root: str) -> int:
+        """Below this item of an output nothing has to be there."""
+        stream = self._streams[root]
+        return max((seq for found, seq, _ in self._begins if found == stream), default=0)
+
+    def beginnings_are_right(self, items: Mapping[str, Sequence[Items]]) -> None:
+        """What is gone has left its digest."""
+        for stream, seq, data in self._begins:
+            batch, total = pa.concat_batches([i.batch for i in items[stream]]), StreamDigest()
+            total.update(0, batch.slice(0, seq))
+            if seq > batch.num_rows or data != total.to_bytes().hex().encode() + b"\n":
+                self._world.violate("what is gone has its digest", f"{stream}: {seq}")
