@@ -113,6 +113,7 @@ class FileOptions:
         """The options of the format's reader, sorted by name."""
         options: dict[str, OptionValue] = {}
         if format == "csv":
+            checked_delimiter(self.delimiter)
             options = {"delimiter": self.delimiter, "null_values": ",".join(self.null_values)}
         if self.on_bad_row != "fail":
             options[ON_BAD_ROW] = self.on_bad_row
@@ -175,6 +176,18 @@ def _log_spec(given: FileOptions) -> LogSpec:
         idle_after_us=idle_after_us(given.idle_after),
         on_error=given.on_bad_row,
     )
+
+
+def checked_delimiter(given: str) -> None:
+    """What stands between the fields of CSV.
+
+    Raises:
+        InvalidPlanError: nothing that can.
+    """
+    if not isinstance(given, str) or len(given) != 1 or not given.isascii() or given in '"\r\n':
+        raise InvalidPlanError(
+            f"delimiter={given!r}: it is one ASCII character, and no quote or line end"
+        )
 
 
 def checked_on_bad_row(policy: OnBadRow) -> OnBadRow:

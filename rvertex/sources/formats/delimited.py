@@ -254,12 +254,24 @@ def parse_csv(
     return batch
 
 
+def _first_rows(path: str, delimiter: str) -> tuple[list[str], bytes]:
+    """The header, and about a block of rows behind it; of a shorter file all of them."""
+    pieces = csv_pieces(path, delimiter)
+    header, rows, _ = next(pieces)
+    while len(rows) < BLOCK_BYTES:  # ends with the file
+        _, piece, has_open_quote = next(pieces, ([], b"", True))
+        if has_open_quote:
+            break
+        rows += piece
+    return header, rows
+
+
 def infer_csv_schema(path: str, delimiter: str, null_values: str) -> pa.Schema:
-    """Columns and types as the first piece of the file suggests them, rows of other shapes aside.
+    """Columns and types as the first rows of the file suggest them, rows of other shapes aside.
 
     Text that is not UTF-8 counts as text.
     """
-    header, piece, _ = next(csv_pieces(path, delimiter))
+    header, piece = _first_rows(path, delimiter)
     try:
         table = pacsv.read_csv(
             pa.BufferReader(piece + b"\n"),
@@ -296,7 +308,7 @@ def almost_typed(
     path: str, delimiter: str, null_values: str, columns: Collection[str]
 ) -> list[AlmostTyped]:
     """Of these text columns, those that one of the first rows made text."""
-    header, piece, _ = next(csv_pieces(path, delimiter))
+    header, piece = _first_rows(path, delimiter)
     wanted = [name for name in header if name in columns]
     if not wanted or not piece.strip(b"\r\n"):
         return []

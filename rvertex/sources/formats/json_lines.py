@@ -201,12 +201,14 @@ def is_text(data: bytes) -> bool:
 
 
 def infer_json_schema(path: str) -> pa.Schema:
-    """Columns and types as the first piece of the file suggests them.
+    """Columns and types as the first lines of the file suggest them.
 
     If some of its lines cannot be read, or contradict each other, the first thousand lines decide,
     without those that do not go with the ones before them.
     """
-    chunk = next(json_chunks(path), b"")
+    chunk, more = b"", json_chunks(path)
+    while len(chunk) < CHUNK_BYTES and (piece := next(more, b"")):  # ends with the file
+        chunk += piece
     if not chunk:
         raise CorruptSourceError(path, None, "the file is empty")
     try:

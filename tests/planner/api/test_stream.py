@@ -294,6 +294,13 @@ def test_csv_json_text(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("delimiter", ["||", "", '"', "\n", "é"])
+def test_what_cannot_stand_between_fields_is_said(tmp_path: Path, delimiter: str) -> None:
+    (tmp_path / "a.csv").write_text("t,x\n1,2\n")
+    with pytest.raises(InvalidPlanError, match="it is one ASCII character"):
+        Stream.from_csv(str(tmp_path / "a.csv"), vs="t", delimiter=delimiter)
+
+
 def test_mistakes_about_files(readings: str, tmp_path: Path) -> None:
     with pytest.raises(UnknownColumnError, match="no column 'time' in vs="):
         Stream.from_parquet(readings, vs="time")

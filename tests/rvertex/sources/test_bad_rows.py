@@ -208,6 +208,21 @@ def test_bad_lines_do_not_decide_the_types(tmp_path: Path) -> None:
     assert found == pa.schema([("t", pa.int64()), ("x", pa.float64())])
 
 
+def test_a_last_line_without_its_end_is_looked_at_for_types(tmp_path: Path) -> None:
+    """Of a file of one row there is no other."""
+    cases = {
+        b"t,x\n1,2": [pa.int64(), pa.int64()],
+        b"t,x\n1,2\n3,0.5": [pa.int64(), pa.float64()],
+        b't,x\n1,2\n3,"open': [pa.int64(), pa.int64()],
+    }
+    for data, types in cases.items():
+        (tmp_path / "a.csv").write_bytes(data)
+        assert infer_schema("csv", str(tmp_path / "a.csv")).types == types
+    (tmp_path / "a.json").write_bytes(b'{"t": 1, "x": 1}\n{"t": 2, "x": 0.5, "y": 1}')
+    found = infer_schema("json", str(tmp_path / "a.json"))
+    assert found == pa.schema([("t", pa.int64()), ("x", pa.float64()), ("y", pa.int64())])
+
+
 @pytest.mark.parametrize(
     ("format", "row", "cut"),
     [("csv", b"noon,a,1", csv_rows.cut_rows), ("json", b"null", json_lines._line_places)],
