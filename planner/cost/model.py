@@ -282,7 +282,7 @@ def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estima
                 return min(inputs[0].rows, held) * inputs[0].row_bytes
             per_group = lane_bytes(len(node.aggregates)) + made.row_bytes
             return min(inputs[0].groups(node.keys) * open_windows, inputs[0].rows) * per_group
-        case logical.DataWindowAgg() if node.endless:
+        case logical.DataWindowAgg() if node.runs:
             return inputs[0].groups(node.keys) * (lane_bytes(len(node.aggregates)) + made.row_bytes)
         case logical.DataWindowAgg():
             return min(inputs[0].rows, 10 * inputs[0].groups(node.keys)) * inputs[0].row_bytes

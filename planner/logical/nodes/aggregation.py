@@ -204,6 +204,11 @@ class DataWindowAgg(_Grouped):
             and not any(s.is_holistic or s.definition.needs_sequence for s in specs)
         )
 
+    @property
+    def runs(self) -> bool:
+        """Whether each result follows from the one before it, without all that is alive."""
+        return self.endless and all(a.spec.can_run for a in self.aggregates)
+
     def operator(self) -> DataWindowOperator:
         """The operator that computes it; it also knows the output's types."""
         specs = tuple(a.spec for a in self.aggregates)
@@ -216,13 +221,13 @@ class DataWindowAgg(_Grouped):
                 return SessionAggregate(self.keys, gap_us, max_us, specs)
             case CountWindow(count):
                 return CountWindowAggregate(self.keys, count, specs)
-            case _ if self.endless and all(spec.can_run for spec in specs):
+            case _ if self.runs:
                 return RunningAggregate(self.keys, specs)
             case _:
                 return SnapshotAggregate(self.keys, specs, self.points)
 
     def describe(self) -> str:
-        return self._described("running" if self.endless else str(self.window))
+        return self._described("running" if self.runs else str(self.window))
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> DataWindowAgg:
         (only,) = inputs

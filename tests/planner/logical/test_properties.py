@@ -90,3 +90,10 @@ def test_covers_and_is_by(
     facts = Partitioning(None if keys is None else tuple(frozenset(names) for names in keys))
     assert facts.covers(group) is covers
     assert facts.is_by(group) is is_by
+
+
+def test_results_that_follow_from_those_before_are_called_running() -> None:
+    lasting = SPANS.for_ever().group_by("k")
+    assert lasting.agg(n=agg.count()).plan.describe().startswith("aggregate running by k")
+    for stream in (lasting.agg(m=agg.quantile("y", 0.5)), SPANS.group_by("k").agg(n=agg.count())):
+        assert stream.plan.describe().startswith("aggregate snapshot by k")
