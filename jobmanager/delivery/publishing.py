@@ -4,7 +4,8 @@ The files are written beside the folder, under a hidden name that is the job's, 
 Then the two folders change places in one act, so that whoever opens the folder sees all of the old
 rows or all of the new ones; where the system has no such act, the old one is moved away first, and
 for a moment there is no folder. The job's id in ``_PUBLISHED`` says that it was done: after a
-failure it is done again, or not. Folders are local, as a store of objects replaces no folder.
+failure it is done again, or not. Stores of objects have no such act
+(:mod:`jobmanager.delivery.publishing_stores`).
 """
 
 from __future__ import annotations
@@ -13,21 +14,25 @@ import ctypes
 import json
 import os
 import shutil
+import tempfile
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from jobmanager.delivery.answer import Answer
+from jobmanager.delivery.publishing_stores import MARK, check_store, publish_to_store
 from jobmanager.errors import CannotPublishError
+from rstream.errors import StoreError
+from rstream.store.blobs import open_store
 from rstream.store.local_files import sync_folder
 from rvertex.sources.formats.rstream import CLAIM
+from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:
     from planner.logical.query import Publishing
     from planner.physical.plan import PhysicalPlan
 
-MARK = "_PUBLISHED"
 _PARTITIONS_MAX = 10_000
 _ROWS_PER_FILE = 1 << 22
 _AT_FDCWD, _EXCHANGE = -100, 2
@@ -41,9 +46,14 @@ def check_publishing(plan: PhysicalPlan, job_id: str) -> None:
         CannotPublishError: it holds something else, or is not to be replaced.
     """
     publishing = plan.publishing
-    if publishing is None or _is_published(publishing.path, job_id):
+    if publishing is None:
         return
     path = publishing.path
+    if local_path(path) is None:
+        check_store(open_store(path), publishing.mode, job_id)
+        return
+    if _is_published(path, job_id):
+        return
     if os.path.isdir(path) and os.listdir(path):
         if publishing.mode == "error":
             raise CannotPublishError(path, 'it is there already; mode="overwrite" replaces it')
@@ -63,6 +73,9 @@ def publish(plan: PhysicalPlan, job_id: str) -> None:
         return
     check_publishing(plan, job_id)
     path = publishing.path
+    if local_path(path) is None:
+        _publish_to_store(plan, publishing, job_id)
+        return
     draft = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{job_id}"
     former = f"{draft}{_FORMER}"
     try:
@@ -78,6 +91,20 @@ def publish(plan: PhysicalPlan, job_id: str) -> None:
         raise CannotPublishError(path, str(error)) from error
     for folder in (draft, former):  # also of a process that died before it came to this
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _publish_to_store(plan: PhysicalPlan, publishing: Publishing, job_id: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:
+
+        def write() -> str:
+            draft = f"{folder}/table"
+            _write(plan, publishing, draft, job_id)
+            return draft
+
+        try:
+            publish_to_store(open_store(publishing.path), job_id, write)
+        except (StoreError, OSError, pa.ArrowException) as error:
+            raise CannotPublishError(publishing.path, str(error)) from error
 
 
 def _write(plan: PhysicalPlan, publishing: Publishing, draft: str, job_id: str) -> None:

@@ -58,9 +58,9 @@ class Outputs:
 
         ``mode="error"``: the folder is the job's own, and new. ``mode="append"``: it may have files
         of others; rows are added while the job runs, each once. ``mode="overwrite"``: when the job
-        has finished, its rows take the place of all that a local folder holds, at once.
-        ``partition_by``: columns whose values name folders (``day=2026-03-01``); a new or replaced
-        local folder gets them when the job has finished.
+        has finished, its rows take the place of all that a folder holds; of a local one at once, in
+        a store of objects file by file. ``partition_by``: columns whose values name folders
+        (``day=2026-03-01``); a new or replaced folder gets them when the job has finished.
         """
         names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         if mode != "error" or names:
@@ -146,12 +146,7 @@ class Outputs:
                     "job runs becomes visible file by file, and so would not be of one act"
                 )
             return self.deliver(sinks.parquet(str(path)), start=start, end=end, cti_every=cti_every)
-        place = local_path(str(path))
-        if place is None:
-            raise InvalidPlanError(
-                f"to_parquet({str(path)!r}): a store of objects cannot replace a folder at once; "
-                'give a local folder, or mode="append"'
-            )
+        place = local_path(str(path)) or str(path)
         form = table_form(self.plan, start, end)
         columns = form.file_schema(item_schema(self.plan.schema)).names
         for name in names:

@@ -22,7 +22,7 @@ CTI_EVERY_US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """A local folder into which a complete answer is put at once, beside the job's own output."""
+    """A folder into which a complete answer is put, beside the job's own output."""
 
     path: str
     #: "error": there is no such folder yet, or it is empty.

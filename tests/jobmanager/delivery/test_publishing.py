@@ -150,8 +150,6 @@ def test_what_cannot_be_asked_is_said() -> None:
         stream.to_parquet("t", mode="add")  # type: ignore[arg-type]
     with pytest.raises(InvalidPlanError, match="needs the path"):
         stream.to_parquet(mode="overwrite")
-    with pytest.raises(InvalidPlanError, match="cannot replace a folder at once"):
-        stream.to_parquet("s3://bucket/t", mode="overwrite")
     with pytest.raises(InvalidPlanError, match='is for mode="overwrite"'):
         stream.to_parquet("t", mode="append", partition_by="day")
     with pytest.raises(UnknownColumnError):
