@@ -30,6 +30,8 @@ from rvertex.sources.formats.rstream import CLAIM
 from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from planner.logical.query import Publishing
     from planner.physical.plan import PhysicalPlan
 
@@ -62,8 +64,10 @@ def check_publishing(plan: PhysicalPlan, job_id: str) -> None:
         raise CannotPublishError(path, "it is a file")
 
 
-def publish(plan: PhysicalPlan, job_id: str) -> None:
+def publish(plan: PhysicalPlan, job_id: str, report: Callable[[], None]) -> None:
     """Publish the complete answer of a plan, unless that was done.
+
+    ``report`` is called again and again while it is written.
 
     Raises:
         CannotPublishError: the folder is not what it was, or the disk fails.
@@ -74,14 +78,14 @@ def publish(plan: PhysicalPlan, job_id: str) -> None:
     check_publishing(plan, job_id)
     path = publishing.path
     if local_path(path) is None:
-        _publish_to_store(plan, publishing, job_id)
+        _publish_to_store(plan, publishing, job_id, report)
         return
     draft = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{job_id}"
     former = f"{draft}{_FORMER}"
     try:
         if not _is_published(path, job_id):
             shutil.rmtree(draft, ignore_errors=True)
-            _write(plan, publishing, draft, job_id)
+            _write(plan, publishing, draft, job_id, report)
             if os.path.isdir(path):
                 _exchange(draft, path, former)
             else:
@@ -93,12 +97,14 @@ def publish(plan: PhysicalPlan, job_id: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _publish_to_store(plan: PhysicalPlan, publishing: Publishing, job_id: str) -> None:
+def _publish_to_store(
+    plan: PhysicalPlan, publishing: Publishing, job_id: str, report: Callable[[], None]
+) -> None:
     with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:
 
         def write() -> str:
             draft = f"{folder}/table"
-            _write(plan, publishing, draft, job_id)
+            _write(plan, publishing, draft, job_id, report)
             return draft
 
         try:
@@ -107,11 +113,23 @@ def _publish_to_store(plan: PhysicalPlan, publishing: Publishing, job_id: str) -
             raise CannotPublishError(publishing.path, str(error)) from error
 
 
-def _write(plan: PhysicalPlan, publishing: Publishing, draft: str, job_id: str) -> None:
+def _write(
+    plan: PhysicalPlan,
+    publishing: Publishing,
+    draft: str,
+    job_id: str,
+    report: Callable[[], None],
+) -> None:
     os.makedirs(draft)
     answer = Answer(plan)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in answer.batches():
+            report()
+            yield batch
+
     ds.write_dataset(
-        answer.batches(),
+        batches(),
         draft,
         schema=answer.schema,
         format="parquet",

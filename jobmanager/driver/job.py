@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 StatusCallback = Callable[[dict[str, Any]], None]
 #: An interrupt that arrives just as a wait begins is noticed when that ends.
 _WAIT_SLICE_S = 0.5
+_REPORT_EVERY_S = 1.0
 
 
 class Job:
@@ -68,6 +69,9 @@ class Job:
         self._deliveries: JobDeliveries | None = None
         #: The driver's own view, without deliveries.
         self._computed: dict[str, Any] = {}
+        self._reported_s = self._clock.monotonic_s()
+        #: Nothing is left to do with a complete answer but to deliver it.
+        self._is_published = plan.publishing is None
         self._crash: BaseException | None = None
 
     @property
@@ -219,8 +223,7 @@ class Job:
         started_s = self._driver.started_s or now_s
         self._status = {
             "job": self._root.name,
-            **status,
-            **self._deliveries.view(status),
+            **self._until_published({**status, **self._deliveries.view(status)}),
             "elapsed_s": round((self._driver.ended_s or now_s) - started_s, 3),
             "startup_s": round(started_s - self._created_s, 3),
             "root": self.root,
@@ -231,17 +234,29 @@ class Job:
             self._on_status(self.status())
         self._root.write_status(self._status)
 
+    def _until_published(self, status: dict[str, Any]) -> dict[str, Any]:
+        """The status of a job that has not finished before its answer is where it is to be."""
+        is_over = self._is_published or status["state"] != "finished"
+        return status if is_over else {**status, "state": "running"}
+
     def _finish(self, driver: Driver, deliveries: JobDeliveries) -> None:
         if self._computed["state"] == "finished":
             complete_output(self.plan, self._status)
-            publish(self.plan, self._job_id)
+            publish(self.plan, self._job_id, self._report_if_due)
+            self._is_published = True
             deliveries.finish(self._report_again)
         elif self._computed["state"] == "stopped" and driver.works_up:
             tidy_output(self.plan)
             deliveries.drain(self._report_again)
         else:
             deliveries.stop()
-        if self.plan.deliveries:
+        if self.plan.deliveries or self.plan.publishing is not None:
+            self._report_again()
+
+    def _report_if_due(self) -> None:
+        """Show other processes that this one is at work."""
+        if self._clock.monotonic_s() >= self._reported_s + _REPORT_EVERY_S:
+            self._reported_s = self._clock.monotonic_s()
             self._report_again()
 
     def _report_again(self) -> None:

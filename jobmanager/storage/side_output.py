@@ -68,7 +68,8 @@ def _side(plan: PhysicalPlan, folder: str, name: str) -> str:
     if len(found) != 1:
         asked = f"{folder} {name!r}"
         if not known:
-            only = {LATE: 'a source with late="drop"', DEAD_LETTERS: 'on_error="dead_letter"'}
+            bad = 'on_bad_row="dead_letter" of a source, or on_error="dead_letter" of a step,'
+            only = {LATE: 'a source with late="drop"', DEAD_LETTERS: bad}
             raise UsageError(
                 f"{asked}: only {only[folder]} makes it; this job has nothing of this kind"
             )

@@ -12,7 +12,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jobmanager.config import JobConfig
-from jobmanager.delivery.publishing import check_publishing, publish
+from jobmanager.delivery.publishing import check_publishing
 from jobmanager.driver.driver import Driver
 from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_for_job
 from jobmanager.driver.input_positions import InputPositions
@@ -224,8 +224,8 @@ def _go_on(
     if finished is not None:
         return finished
     created_s, job_id = SystemClock().monotonic_s(), settings["id"]
+    _check_asked(job_root, config, options, day)
     if day is not None and day.query is not None:
-        _check_query(job_root, day.query, config)
         file_note = ""  # whatever has changed in the file, it means the same
     with owned(job_root):
         for request in job_root.requests():
@@ -256,14 +256,22 @@ def _go_on(
         return _launch(job, runner, config, job_id, resumed=has_started)
 
 
-def _check_query(root: JobRoot, today: Query, config: JobConfig) -> None:
-    """The query of a day is that of the job, to which nothing happens if it is not.
+def _check_asked(
+    root: JobRoot, config: JobConfig, options: RunOptions, day: days.Day | None
+) -> None:
+    """What is asked of a job that has begun goes with it; to the job nothing happens if not.
 
     Raises:
-        QueryChangedError: it is another one.
+        QueryChangedError: the query of the day is another one.
+        UsageError: an option does not go with the plan.
     """
-    then = root.read_plan() or _lowered(root.read_query(), root, config)
-    days.check_query(root, then, _lowered(with_growing_files(today), root, config))
+    then, query = root.read_plan(), None if day is None else day.query
+    if then is None and query is None:
+        return  # it is planned once it is ours
+    then = then or _lowered(root.read_query(), root, config)
+    for_plan(config, options, then)
+    if query is not None:
+        days.check_query(root, then, _lowered(with_growing_files(query), root, config))
 
 
 def _query_of(given: Query | Stream) -> Query:
@@ -288,7 +296,6 @@ def _finished(root: JobRoot, file_note: str | None) -> Job | None:
         return None
     notes = Notes((*plan.notes, FINISHED), file_note)
     job_id = root.settings()["id"]
-    publish(plan, job_id)  # its process may have died before
     return Job(root, plan, None, job_id=job_id, status=status, notes=notes)
 
 

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -67,6 +67,20 @@ def test_a_folder_is_replaced_at_once_and_readers_see_no_mixture(tmp_path: Path)
     assert values(table) == list(range(500, 500 + ROWS))
     assert pq.read_schema(next(table.glob("*.parquet"))).equals(job.to_arrow().schema)
     assert sorted(os.listdir(tmp_path)) == ["one", "table", "two"], "nothing is left"
+
+
+def test_a_job_has_not_finished_before_its_answer_is_in_its_place(tmp_path: Path) -> None:
+    table, seen = tmp_path / "table", []
+
+    def note(status: dict[str, Any]) -> None:
+        seen.append((status["state"], table.exists()))
+
+    query = rows_of(0).to_parquet(str(table), mode="overwrite")
+    job = jobmanager.run(query, root=str(tmp_path / "job"), executor="local", on_status=note)
+    assert job.wait(WAIT_S)["state"] == "finished"
+    assert ("finished", False) not in seen
+    assert seen[-1] == ("finished", True)
+    assert JobRoot(job.root).read_status()["state"] == "finished"
 
 
 def test_folders_by_value(tmp_path: Path) -> None:
@@ -134,14 +148,25 @@ def test_an_answer_of_which_a_part_is_deleted_is_not_published(tmp_path: Path) -
 
 def test_what_a_process_that_died_has_left_is_deleted(tmp_path: Path) -> None:
     table, root = tmp_path / "table", tmp_path / "one"
-    run(rows_of(0).to_parquet(str(table), mode="overwrite"), root)
-    left = f".table.{JobRoot(str(root)).settings()['id']}"
+    job = run(rows_of(0).to_parquet(str(table), mode="overwrite"), root)
+    job_id = JobRoot(str(root)).settings()["id"]
+    left = f".table.{job_id}"
     for name in (left, f"{left}.former"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "part-0.parquet").touch()
-    jobmanager.resume(str(root)).wait(WAIT_S)
+    publishing.publish(job.plan, job_id, lambda: None)
     assert sorted(os.listdir(tmp_path)) == ["one", "table"]
     assert values(table) == list(range(ROWS))
+
+
+def test_a_job_that_has_finished_does_not_take_back_the_place_of_a_later_one(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "table"
+    run(rows_of(0).to_parquet(str(table), mode="overwrite"), tmp_path / "one")
+    run(rows_of(500).to_parquet(str(table), mode="overwrite"), tmp_path / "two")
+    jobmanager.resume(str(tmp_path / "one")).wait(WAIT_S)
+    assert values(table) == list(range(500, 500 + ROWS))
 
 
 def test_what_cannot_be_asked_is_said() -> None:
