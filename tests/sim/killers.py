@@ -95,4 +95,8 @@ KILLERS = {
     "a_state_forgets_its_entries": 200,
     "a_file_is_taken_twice": 200,
     "a_file_is_entered_before_it_is_whole": 200,
+    "what_is_not_delivered_goes": 1,
+    "retention_forgets_a_delivery_that_waits": 2,
+    "what_is_read_counts_as_delivered": 2,
+    "a_delivery_of_another_process_is_not_looked_at": 1,
 }

@@ -41,8 +41,9 @@ class SimDriver(Driver):
         self._world, self._process = world, process
 
     def collect_output(self, marks: tuple[Mark, ...]) -> None:
-        looked_s = self._world.disk.looked_s[self._process.name]
-        self._world.laws.retention.is_let_go(self._process.name, marks, looked_s)
+        now_s, name = self._world.scheduler.now_s, self._process.name
+        looked_s = self._world.disk.looked_s.get(name, now_s)
+        self._world.laws.retention.is_let_go(name, marks, looked_s)
         super().collect_output(marks)
 
 
