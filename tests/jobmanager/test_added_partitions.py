@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5, verify=True)
+ROWS = 150
 #: Whoever goes on computes all of it again.
 NEVER = with_limits(checkpoint_interval_s=None, lease_s=0.5, verify=True)
 
@@ -98,10 +99,13 @@ def test_what_is_older_than_what_was_put_out_is_late_and_counted(
 def test_a_plan_with_them_is_written_before_anything_follows_from_it(
     own_broker: Broker, tmp_path: Path
 ) -> None:
-    """And brokers that are away keep nobody from going on."""
+    """And brokers that are away keep nobody from going on.
+
+    They were away when the job ended last, too, so it is looked anew where the topic ends.
+    """
     feed, watch, root = Feed(own_broker, 2), Watch(), str(tmp_path)
-    feed.write(0, 0)
-    feed.write(1, 0)
+    feed.write(0, 0, ROWS)
+    feed.write(1, 0, ROWS)
     job = jobmanager.run(feed.query(), root=root, executor="local", config=QUICK, on_status=watch)
     watch.until(feed.was_read)
     interrupted(job)
@@ -115,5 +119,6 @@ def test_a_plan_with_them_is_written_before_anything_follows_from_it(
     assert plan is not None
     read = [v.source.log_units for v in plan.vertices if v.source is not None]
     assert [[unit.stream for unit in units] for units in read] == [[0, 2], [1, 3]]
+    assert {unit.settles_at for units in read for unit in units[:1]} == {ROWS}
     assert plan.plan_hash == job.plan.plan_hash
     interrupted(job)

@@ -172,6 +172,7 @@ def run_job(
             scene.begin_life()
             silent = spec.idle == "follow"
             feed = Feed(broker.servers, topics, dice.randrange(1 << 30), silent=silent)
+            scene.feed = feed
             scene.life.until(is_whole, START_S_MAX, "all at work")
             scene.wait_delivered(time.time_ns() // 1000)
             time.sleep(WARM_S)
@@ -180,6 +181,7 @@ def run_job(
                 done += 1
             time.sleep(WARM_S)
             feed.stop()
+            scene.resume_until_all_is_read()
             scene.life.finish()
             found = check(scene)
         except Exception as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.storage.liveness import STATUS_STALE_US
 from tests.kills.life import HOST_SILENCE_S
+from tests.kills.queries import EVENTS
 from tests.kills.scene import START_S_MAX, ZOMBIE_S_MAX, Frozen, Scene, WrongError
 from tests.spark.cluster import executor_of
 
@@ -110,6 +111,16 @@ def succeed_driver(scene: Scene, dice: random.Random) -> str:
     return f"driver {old.process.pid} succeeded by {new.process.pid}"
 
 
+def add_partition(scene: Scene, dice: random.Random) -> str:
+    """A topic gets a partition, and events in it; whoever resumes the job takes it in."""
+    assert scene.feed is not None
+    topic = scene.spec.topic(EVENTS)
+    scene.broker.add_partitions(topic, scene.feed.partitions[EVENTS] + 1)
+    count = scene.feed.add_partition(EVENTS)
+    time.sleep(dice.uniform(0.0, 1.0))
+    return f"partition {count - 1}, {kill_driver(scene, dice)}"
+
+
 def kill_executor(scene: Scene, dice: random.Random) -> str:
     """SIGKILL of a whole executor: its Java, and with it all its Python workers."""
     pid = executor_of(dice.choice(_hosts(scene)))
@@ -129,6 +140,7 @@ KINDS: dict[str, tuple[int, Callable[[Scene, random.Random], str]]] = {
     "driver killed": (3, kill_driver),
     "driver frozen": (5, freeze_driver),
     "driver succeeded, then woken up": (1, succeed_driver),
+    "partition added and driver killed": (2, add_partition),
 }
 #: Only where there are executors: in ``local`` mode the driver's Java is the only one.
 EXECUTOR_KILLED = "executor killed"

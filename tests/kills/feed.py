@@ -6,8 +6,9 @@ import json
 import random
 import threading
 import time
+from dataclasses import replace
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.kills.queries import EVENTS, SIDES
 from tests.support.brokers import QUIET, Record, send
@@ -29,9 +30,17 @@ class Feed:
     def __init__(self, servers: str, topics: dict[str, str], seed: int, *, silent: bool) -> None:
         """``topics``: where "events" and "sides" go."""
         self._topics, self._silent = topics, silent
+        #: How many of each topic get events.
+        self.partitions = dict(PARTITIONS)
         self._dice = random.Random(seed)
         self._producer = Producer(
-            {"bootstrap.servers": servers, "linger.ms": 5, "enable.idempotence": True, **QUIET}
+            {
+                "bootstrap.servers": servers,
+                "linger.ms": 5,
+                "enable.idempotence": True,
+                "topic.metadata.refresh.interval.ms": 500,
+                **QUIET,
+            }
         )
         self._stopped = threading.Event()
         self._failure: BaseException | None = None
@@ -45,6 +54,11 @@ class Feed:
         assert self._failure is None, self._failure
         left = self._producer.flush(_FLUSH_S_MAX)
         assert not left, f"{left} events were not taken within {_FLUSH_S_MAX} s"
+
+    def add_partition(self, name: str) -> int:
+        """Write into one partition more, which the topic has by now; how many there are."""
+        self.partitions[name] += 1
+        return self.partitions[name]
 
     def _run(self) -> None:
         try:
@@ -60,7 +74,7 @@ class Feed:
             self._failure = error
 
     def _send(self, name: str, number: int, elapsed_s: float) -> None:
-        dice, partitions = self._dice, PARTITIONS[name]
+        dice, partitions = self._dice, self.partitions[name]
         if name == EVENTS and self._silent and int(elapsed_s / SILENT_S) % 2:
             partitions -= 1
         # In milliseconds: many events have the same time.
@@ -68,4 +82,9 @@ class Feed:
         event = {"id": number, "at": at_ms * 1_000, "key": dice.randrange(KEYS)}
         value = json.dumps({**event, "value": dice.randrange(1_000)}).encode()
         record = Record(value, partition=dice.randrange(partitions))
-        send(self._producer, self._topics[name], record)
+        try:
+            send(self._producer, self._topics[name], record)
+        except KafkaException as error:  # it has not heard of the partition yet
+            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                raise
+            send(self._producer, self._topics[name], replace(record, partition=0))

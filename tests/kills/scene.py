@@ -13,14 +13,16 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.storage.root import JobRoot
 from tests.kills.life import FINISH
-from tests.kills.queries import TIME_OF
+from tests.kills.queries import EVENTS, TIME_OF
 from tests.rooms import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.kills.feed import Feed
     from tests.kills.queries import JobSpec
     from tests.support.brokers import Broker
     from tests.support.postgres_server import PostgresServer
@@ -33,6 +35,7 @@ FINISH_S_MAX = 600.0
 #: A driver that was succeeded in its sleep ends so soon after it woke up.
 ZOMBIE_S_MAX = 300.0
 POLL_S = 0.05
+RESUMES_MAX = 4
 _NO_STATUS: dict[str, Any] = {"state": "starting", "hosts": [], "vertices": [], "deliveries": []}
 
 
@@ -139,6 +142,8 @@ class Scene:
         self._lives: list[Life] = []
         self._asleep: list[Frozen] = []
         self._restart: threading.Timer | None = None
+        #: What writes into the topics, once that has begun.
+        self.feed: Feed | None = None
 
     @property
     def life(self) -> Life:
@@ -197,6 +202,26 @@ class Scene:
     def wait_whole(self) -> dict[str, Any]:
         """Wait until all hosts and all instances of the job are at work."""
         return self.life.until(is_whole, RECOVERY_S_MAX, "all at work")
+
+    def resume_until_all_is_read(self) -> None:
+        """Have partitions taken in that were added when a resumed job could not ask for them."""
+        assert self.feed is not None
+        for _ in range(RESUMES_MAX):
+            plan = JobRoot(self.spec.root).read_plan()
+            assert plan is not None
+            read = {
+                unit.stream
+                for vertex in plan.vertices
+                if vertex.source is not None
+                for unit in vertex.source.log_units
+                if unit.path.endswith(self.spec.topic(EVENTS))
+            }
+            if len(read) == self.feed.partitions[EVENTS]:
+                return
+            self.life.kill()
+            self.begin_life()
+            self.wait_whole()
+        raise WrongError(f"partitions are not taken in: {sorted(read)}")
 
     def close(self) -> None:
         """End whatever was started here."""

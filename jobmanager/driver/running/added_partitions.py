@@ -7,7 +7,8 @@ Partitions are dealt to the vertices of the source that read the fewest, in the 
 
 It takes part above all that was put out before. So when a job has stopped, it is noted where its
 topics end: no instance has read beyond, so what comes while it does not run is above that. After a
-death nobody has noted that, and the ends at the next life count. Source: ADR 36.
+death nobody has noted that, and the ends one lease after the root was claimed count: then nobody
+confirms a host of the life before any more. Source: ADR 36.
 
 Invariant: ends that are noted are those of the life before this one: its epoch is beside them.
 """
@@ -88,18 +89,20 @@ def _noted_ends(root: JobRoot) -> dict[str, dict[int, int]]:
 
 
 def with_added_partitions(
-    plan: PhysicalPlan, root: JobRoot
+    plan: PhysicalPlan, root: JobRoot, *, lease_s: float
 ) -> tuple[PhysicalPlan, tuple[str, ...]]:
     """The plan to go on with, the same one if there are none, and notes for the user.
 
-    A topic whose brokers do not answer keeps the partitions that it has in the plan.
+    A topic whose brokers do not answer keeps the partitions that it has in the plan. ``root``: it
+    was claimed just now.
     """
     changed: dict[str, SourcePartition] = {}
     notes = []
     for (stage, path), readers in _sources(plan).items():
         found = _added(readers.values())
         if found:
-            changed |= _dealt(readers, found, _noted_ends(root).get(path, {}))
+            ends = _noted_ends(root).get(path) or _ends_after(readers.values(), lease_s)
+            changed |= _dealt(readers, found, ends)
             numbers = ", ".join(str(unit.stream) for unit in found)
             notes.append(f"stage {stage} reads partitions that were added to its topic: {numbers}")
     if not changed:
@@ -140,6 +143,17 @@ def _added(readers: Iterable[SourcePartition]) -> tuple[Unit, ...]:
     except _TROUBLE as error:  # its readers wait, or tell what is wrong
         _log.warning("partitions are not looked for: %s", error)
         return ()
+
+
+def _ends_after(readers: Iterable[SourcePartition], lease_s: float) -> dict[int, int]:
+    """Where the partitions end by then; empty: their readers are to ask."""
+    _pause(lease_s)
+    units = [unit for reader in readers for unit in reader.log_units]
+    try:
+        return ends_of(next(iter(readers)).spec, [unit.stream for unit in units])
+    except _TROUBLE as error:
+        _log.info("where topics end is not known: %s", error)
+        return {}
 
 
 def _dealt(

@@ -238,7 +238,7 @@ def _go_on(
                 plan = _lowered(job_root.read_query(), job_root, config)
             else:
                 plan, notes = job_root.with_inputs(plan, accepts_changes=accept_changed_inputs)
-                grown, more = with_added_partitions(plan, job_root)
+                grown, more = with_added_partitions(plan, job_root, lease_s=config.host.lease_s)
                 if more:
                     job_root.replace_plan(grown)
                     plan, notes = grown, (*notes, *more)
