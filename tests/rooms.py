@@ -30,7 +30,7 @@ ROOMS = (
     "rvertex/operators/windows/window_log.py",
     "rvertex/operators/windows/grouping.py",
     *("rvertex/operators/windows/panes", "rvertex/operators/windows"),
-    "rvertex/operators/windows/snapshots",
+    *("rvertex/operators/windows/snapshots", "rvertex/operators/windows/running"),
     *("rvertex/operators/lifetimes", "rvertex/operators/joins", "rvertex/operators/user"),
     *("rvertex/sources/versions.py", "rvertex/sources/spec.py", "rvertex/sources/files.py"),
     "rvertex/sources/times.py",

@@ -26,6 +26,7 @@ from rvertex.aggregates.user_defined import Custom
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from planner.api.expressions import ExprLike
     from rvertex.aggregates.function import Argument
     from rvertex.aggregates.user_defined import UserAggregate
 
@@ -41,6 +42,15 @@ class Agg:
     argument: Argument = None
     #: The rows themselves are aggregated: what makes the column, given those of the stream.
     of_rows: Callable[[Sequence[str]], Expr] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """The value of a row before; see :func:`lag`."""
+
+    expr: Expr
+    rows: int
+    default: ExprLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +210,15 @@ def top_rows(
         return call("struct", *fields.values(), names=tuple(fields))
 
     return Agg("top_rows", None, str(order), made)
+
+
+def lag(column: str | Expr, rows: int = 1, *, default: ExprLike = None) -> Lag:
+    """The value ``rows`` rows before in the key; ``default`` where there is no such row.
+
+    For ``group_by(...).rolling().with_columns(...)``; the frame is of no matter to it.
+    """
+    value = col(column) if isinstance(column, str) else column
+    return Lag(value, _int_between("lag", "rows", rows, 0, _TOP_MAX), default)
 
 
 def array_agg(column: str | Expr) -> Agg:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from planner.api import names as naming
-from planner.api.grouped.steps import OrderedSteps, RunningGroups, Windows
+from planner.api.grouped.frames import Frames, RowFrame
+from planner.api.grouped.steps import OrderedSteps, Rolling, RunningGroups, Windows
 from planner.api.hints import hinted
 from planner.api.inputs.files import FileInputs
 from planner.api.inputs.frames import FrameInputs
@@ -49,6 +50,7 @@ from rvertex.operators.lifetimes.shift import Shift
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from planner.api.agg import OrderLike
     from planner.api.expressions import Expr, ExprLike
 
 __all__ = ["GroupedStream", "Query", "Stream", "WindowedStream"]
@@ -245,7 +247,20 @@ class Stream(
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedStream(GroupedUserSteps[Stream], RunningGroups[Stream]):
+class RollingStream(Frames[Stream]):
+    """A stream by key whose rows have frames."""
+
+    plan: LogicalNode
+    keys: tuple[str, ...]
+    frame: RowFrame
+    order: tuple[OrderLike, ...]
+
+    def _stream_of(self, plan: LogicalNode) -> Stream:
+        return Stream(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedStream(GroupedUserSteps[Stream], RunningGroups[Stream], Rolling[RollingStream]):
     """A stream by key, waiting for its windows."""
 
     plan: LogicalNode
@@ -253,6 +268,9 @@ class GroupedStream(GroupedUserSteps[Stream], RunningGroups[Stream]):
 
     def _stream_of(self, plan: LogicalNode) -> Stream:
         return Stream(plan)
+
+    def _frames_of(self, frame: RowFrame, order: tuple[OrderLike, ...]) -> RollingStream:
+        return RollingStream(self.plan, self.keys, frame, order)
 
     def window(self, window: AnyWindow) -> WindowedStream:
         """These windows per key."""

@@ -27,13 +27,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
-from planner.batch.firsts import limited, sorted_together
+from planner.batch.firsts import ordered
 from planner.batch.rows import source_events
 from planner.batch.spark_sql import UnsupportedInBatchError, explained, physical
 from planner.batch.spark_sql.aggregates import Take, register
 from planner.batch.spark_sql.frame import PLACE, Frame
 from planner.batch.spark_sql.types import type_name
-from planner.batch.temporal import clock_windows, data_windows, pairs
+from planner.batch.temporal import clock_windows, data_windows, frames, pairs
 from planner.batch.temporal.final_cti import reached
 from planner.batch.temporal.lifetimes import gaps, keeps_order, moved, with_change
 from planner.batch.user_code.code import with_user_code
@@ -162,10 +162,10 @@ def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
             return _stitched(node, *inputs)
         case logical.Distinct():
             return _deduplicated(node, *inputs)
-        case logical.Sorted():
-            return sorted_together(node, *inputs)
-        case logical.Limited():
-            return limited(node, *inputs)
+        case logical.Sorted() | logical.Limited():
+            return ordered(node, *inputs)
+        case logical.Over():
+            return frames.over_frames(node, *inputs)
         case logical.Exchange() | logical.Recover() | logical.Sink():
             return inputs[0]
         case _:

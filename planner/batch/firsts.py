@@ -7,26 +7,36 @@ depend on it is refused.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from planner.batch.spark_sql.frame import PLACE, Frame
 from planner.batch.temporal import data_windows
+from planner.batch.temporal.frames import rows_differ, unordered
+from planner.logical import nodes as logical
 from rstream.items.batch import VS
 
-if TYPE_CHECKING:
-    from planner.logical import nodes as logical
+
+def ordered(node: logical.Sorted | logical.Limited, below: Frame) -> Frame:
+    """What sorts events, or takes the first of them."""
+    if isinstance(node, logical.Limited):
+        return limited(node, below)
+    return sorted_together(node, below)
 
 
 def sorted_together(node: logical.Sorted, below: Frame) -> Frame:
-    """The same events; where their order was known, it is another."""
-    if not below.has_place:
+    """The same events; where their order was known, or is asked for within keys, it is another."""
+    if not below.has_place and not node.keys:
         return below
-    ways = (
+    ways = [
         f"{below.columns[name]} {'desc' if down else 'asc'} nulls {'first' if first else 'last'}"
         for name, (down, first) in zip(node.by, node.ways, strict=True)
-    )
-    place = f"row_number() over (order by {', '.join([VS, *ways, PLACE])}) as {PLACE}"
-    return replace(below, df=below.df.selectExpr(*below.columns.values(), place))
+    ]
+    number = "row_number" if below.has_place else "dense_rank"
+    place = f"{number}() over (order by {', '.join([VS, *ways, *below.place])})"
+    if not below.has_place:
+        same = [below.columns[name] for name in (*node.keys, *node.by)]
+        place = f"if({rows_differ(same, below)}, {unordered('sort')}, {place})"
+    df = below.df.selectExpr(*below.columns.values(), f"cast({place} as bigint) as {PLACE}")
+    return replace(below, df=df, has_place=True)
 
 
 def limited(node: logical.Limited, below: Frame) -> Frame:

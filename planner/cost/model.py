@@ -273,6 +273,8 @@ def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estima
             return sum(e.alive_rows * e.row_bytes for e in inputs)
         case logical.Stitch(on=on) | logical.Distinct(on=on):
             return inputs[0].groups(on) * made.row_bytes
+        case logical.Over():
+            return _framed_rows(node, inputs[0]) * inputs[0].row_bytes
         case logical.Lifetime() if not node.is_stateless:
             return inputs[0].alive_rows * inputs[0].row_bytes
         case logical.WindowAgg():
@@ -288,6 +290,15 @@ def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estima
             return min(inputs[0].rows, 10 * inputs[0].groups(node.keys)) * inputs[0].row_bytes
         case _:
             return 0.0
+
+
+def _framed_rows(node: logical.Over, below: Estimate) -> float:
+    """How many rows frames to come may hold."""
+    groups = below.groups(node.keys)
+    if node.first is None:
+        return groups
+    held = groups * node.first if node.rows else below.rows_per_s * node.first / US_PER_S
+    return min(below.rows, held)
 
 
 def _source(node: logical.Source, statistics: Statistics) -> Estimate:

@@ -34,6 +34,8 @@ _ITEMS_US, _MESSAGE_US = 0.02, 2.0
 _PER_COLUMN_US, _REORDER_US, MERGE_US = 0.006, 0.03, 0.04
 _FILTER_US, _COMPUTE_US, _LIFETIME_US = 0.03, 0.015, 0.04
 _GROUP_US, _LANE_US, _GATHER_US = 0.06, 0.02, 0.4
+#: Of a frame, where nothing is known.
+_FRAME_ROWS = 10.0
 _JOIN_IN_US, _JOIN_OUT_US, _STITCH_US, _USER_US = 0.25, 0.1, 0.3, 3.0
 
 
@@ -68,6 +70,9 @@ def work_us(node: object, rows_in: float, rows_out: float) -> float:
             return rows_in * _JOIN_IN_US + rows_out * _JOIN_OUT_US
         case logical.Stitch() | logical.Sorted() | logical.Distinct():
             return rows_in * _STITCH_US
+        case logical.Over(aggregates=aggregates, first=first):
+            held = 1.0 if first is None else _FRAME_ROWS
+            return rows_in * (_GATHER_US + _LANE_US * held * len(aggregates))
         case logical.WindowAgg(aggregates=aggregates):
             each = _GROUP_US + _LANE_US * len(aggregates)
             return rows_in * (each if node.can_be_split else each + _GATHER_US) + rows_out * each

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 from planner.expressions.nodes import Call, Column, Node, rename_columns
 from planner.expressions.types import is_time
 from planner.logical.nodes import (
+    Distinct,
     Exchange,
     Explode,
     Filter,
     Join,
     Lifetime,
     LogicalNode,
+    Over,
     Project,
     Recover,
+    Sorted,
     Source,
     Union,
 )
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
 def is_event_time(plan: LogicalNode, name: str) -> bool:
     """Whether column ``name`` of ``plan`` says when each event starts."""
-    return _is_start(plan, Column(name, plan.schema.field(name).type))
+    return is_start(plan, Column(name, plan.schema.field(name).type))
 
 
 def never_ends(plan: LogicalNode) -> bool:
@@ -54,7 +57,8 @@ def never_ends(plan: LogicalNode) -> bool:
             return plan.keeps_lifetimes and never_ends(plan.inputs[0])
 
 
-def _is_start(plan: LogicalNode, expr: Node) -> bool:
+def is_start(plan: LogicalNode, expr: Node) -> bool:
+    """Whether an expression over the columns of ``plan`` says when each event starts."""
     if _is_cast_of(expr, VS):
         return True
     match plan:
@@ -62,17 +66,21 @@ def _is_start(plan: LogicalNode, expr: Node) -> bool:
             vs = Column(spec.vs) if isinstance(spec.vs, str) else spec.vs
             return isinstance(vs, Node) and _bare(expr) == _bare(vs)
         case Project(input=below, columns=columns):
-            return _is_start(below, rename_columns(expr, dict(columns)))
+            return is_start(below, rename_columns(expr, dict(columns)))
         case Lifetime(input=below, change=SetDuration() | Extend()):
-            return _is_start(below, expr)
+            return is_start(below, expr)
         case Explode(column=column) if column in expr.columns():
             return False
         case Union(branches=branches):
-            return all(_is_start(branch, expr) for branch in branches)
+            return all(is_start(branch, expr) for branch in branches)
+        case Over() | Sorted() | Distinct():
+            return set(expr.columns()) <= set(plan.input.schema.names) and is_start(
+                plan.input, expr
+            )
         case Filter() | Explode() | Recover() | Exchange():
-            return _is_start(plan.input, expr)
+            return is_start(plan.input, expr)
         case Join():
-            return any(_is_start(side, inner) for side, inner in _points(plan, expr))
+            return any(is_start(side, inner) for side, inner in _points(plan, expr))
         case _:
             return False
 

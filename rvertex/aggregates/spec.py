@@ -53,8 +53,12 @@ class AggregateSpec:
 
     @property
     def can_run(self) -> bool:
-        """Whether results can be carried on, row by row."""
-        return not self.is_holistic and all(lane.merges_again for lane in self.definition.lanes)
+        """Whether results can be carried on, row by row.
+
+        Those of ``count_distinct`` by the values that were seen, which are kept beside.
+        """
+        merges = all(lane.merges_again for lane in self.definition.lanes)
+        return not self.is_holistic and (merges or self.function == "count_distinct")
 
     @property
     def is_holistic(self) -> bool:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from planner import Stream, sql
-from tests.spark.batches import assert_twins
-from tests.support.catalogue import aggregates, scalars
+from planner import Stream, agg, col, desc, event, sql
+from planner.batch.spark_sql import BatchDataError
+from tests.spark.batches import assert_twins, batched
+from tests.support.catalogue import aggregates, over, scalars
 from tests.support.catalogue.entry import streams
 
 pytestmark = pytest.mark.spark
@@ -34,3 +35,29 @@ def test_aggregates() -> None:
     stream = sql(f"SELECT k, {listed} FROM t GROUP BY k, TUMBLE('1 minute')", streams())
     assert isinstance(stream, Stream)
     assert_twins(stream)
+
+
+def test_window_functions_by_time() -> None:
+    shown = [e for e in over.ENTRIES if e.hint is None]
+    values = [e.ours.removeprefix("SELECT n, ").removesuffix(" AS v FROM t") for e in shown]
+    listed = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values))
+    stream = sql(f"SELECT n, {listed} FROM t", streams())
+    assert isinstance(stream, Stream)
+    assert_twins(stream)
+
+
+def test_frames_of_rows_that_start_together() -> None:
+    rows = [event(at // 4, k=at % 3, x=at * 7 % 5, n=at) for at in range(40)]
+    stream = Stream.from_items({"k": "int64", "x": "int64", "n": "int64"}, rows)
+    grouped = stream.group_by("k")
+    frames = (
+        grouped.rolling(rows=3),
+        grouped.rolling(period=2),
+        grouped.rolling(order_by=[desc("x"), "n"]),
+    )
+    for frame in frames:
+        assert_twins(frame.with_columns(v=agg.sum("n"), w=agg.lag("x"), u=agg.count_distinct("x")))
+    together = stream.union(stream.filter(col("n") < 0))
+    assert_twins(together.group_by("k").rolling(rows=3, order_by="n").with_columns(v=agg.sum("x")))
+    with pytest.raises(BatchDataError, match="known to the stream only"):
+        batched(together.group_by("k").rolling(rows=3).with_columns(v=agg.sum("x")))

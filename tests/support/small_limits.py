@@ -56,6 +56,9 @@ LIMITS: dict[str, int] = {
     "rvertex.vertex.partitioner._TOGETHER_ROWS_MAX": 2,
     "rvertex.operators.windows.window_log._DROP_MIN": 1,
     "rvertex.operators.windows.window_log._LOOK_MIN": 1,
+    "rvertex.operators.windows.running.frames._PAIRS_MAX": 3,
+    "rvertex.operators.windows.running.history._ROWS_MIN": -50,
+    "rvertex.operators.windows.running.history._STEPS_MAX": 1,
 }
 
 

@@ -65,7 +65,7 @@ def aggregated(
             raise InvalidPlanError(f"agg({name}=...): there is a key of that name")
         if not isinstance(aggregate, Agg):
             raise InvalidPlanError(f"agg({name}=...) takes agg.count() and its like")
-        specs.append(_aggregate(name, aggregate, below.schema, inputs))
+        specs.append(aggregate_of(name, aggregate, below.schema, inputs))
     plan = Project(below, tuple(inputs.items()))
     return _above(plan, keys, window, tuple(specs))
 
@@ -138,7 +138,7 @@ def free_column(name: str, taken: Sequence[str]) -> str:
     return name
 
 
-def _aggregate(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) -> Aggregate:
+def aggregate_of(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) -> Aggregate:
     """The aggregate over a column of ``inputs``, which is added where it is not there yet."""
     expr = agg.expr if agg.of_rows is None else agg.of_rows(schema.names)
     if expr is None:

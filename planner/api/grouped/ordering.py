@@ -84,6 +84,13 @@ def sorted_together(below: LogicalNode, by: Sequence[OrderLike]) -> LogicalNode:
     """Events of one start in an order; see :meth:`planner.api.grouped.steps.OrderedSteps.sort`."""
     if not by:
         raise InvalidPlanError('sort() takes what events are ordered by, as sort("price")')
+    found = ordered(below, by)
+    kept = identity_columns(below.schema)
+    return found if found.schema.names == below.schema.names else Project(found, kept)
+
+
+def ordered(below: LogicalNode, by: Sequence[OrderLike], keys: tuple[str, ...] = ()) -> LogicalNode:
+    """The same, with columns added for what is computed; only rows of equal ``keys`` are told."""
     orders = [part if isinstance(part, Ordering) else asc(part) for part in by]
     kept = dict(identity_columns(below.schema))
     names: list[str] = []
@@ -99,5 +106,4 @@ def sorted_together(below: LogicalNode, by: Sequence[OrderLike]) -> LogicalNode:
             made[names[-1]] = node
     whole = Project(below, tuple({**kept, **made}.items())) if made else below
     ways = tuple((order.is_descending, order.nulls_first) for order in orders)
-    found = Sorted(whole, tuple(names), ways)
-    return Project(found, tuple(kept.items())) if made else found
+    return Sorted(whole, tuple(names), ways, keys=keys)

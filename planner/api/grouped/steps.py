@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from planner.api import agg
+from planner.api.expressions import Expr
 from planner.api.grouped.aggregation import aggregated, running
+from planner.api.grouped.frames import frame_of
 from planner.api.grouped.ordering import first_rows, limited, sorted_together
 from planner.api.grouped.versions import deduplicated, versions
 from planner.logical.nodes import Lifetime
@@ -17,12 +19,15 @@ if TYPE_CHECKING:
 
     from planner.api.agg import Agg, OrderLike
     from planner.api.expressions import ExprLike
+    from planner.api.grouped.frames import RowFrame
     from planner.durations import Duration
     from planner.logical.nodes import LogicalNode
     from planner.logical.windows import AnyWindow
 
 #: The class of streams, which is built upon these.
 MadeStream = TypeVar("MadeStream")
+#: The class of streams whose rows have frames.
+MadeFrames = TypeVar("MadeFrames")
 
 
 class Versions(Generic[MadeStream]):
@@ -121,6 +126,35 @@ class RunningGroups(Generic[MadeStream]):
         """
         top = agg.top_rows(n, by, rank=rank)
         return self._stream_of(first_rows(self.plan, self.keys, None, top, place))
+
+
+class Rolling(Generic[MadeFrames]):
+    """Frames of a stream's rows by key."""
+
+    __slots__ = ()
+    plan: LogicalNode
+    keys: tuple[str, ...]
+
+    def _frames_of(self, frame: RowFrame, order: tuple[OrderLike, ...]) -> MadeFrames:
+        raise NotImplementedError
+
+    def rolling(
+        self,
+        *,
+        rows: int | None = None,
+        period: Duration | None = None,
+        order_by: OrderLike | Sequence[OrderLike] = (),
+    ) -> MadeFrames:
+        """For each row the last ``rows`` rows of its key, or those that started in ``period``.
+
+        Both end with the row itself and go by starts, however long rows live; without either the
+        frame holds all rows of the key so far. ``period="1h"`` is the hour up to and with the row's
+        start, and holds all rows that start together with it. Of rows that start together
+        ``order_by`` says which comes first, from the least on; where that leaves two equal, the
+        order of the stream does. Follow it with ``.with_columns(total=agg.sum("x"))``.
+        """
+        several = (order_by,) if isinstance(order_by, str | Expr | agg.Ordering) else order_by
+        return self._frames_of(frame_of(rows, period), tuple(several))
 
 
 class Windows(Generic[MadeStream]):

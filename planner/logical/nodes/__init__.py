@@ -21,6 +21,7 @@ from planner.logical.nodes.lifetimes import (
     Stitch,
 )
 from planner.logical.nodes.node import LogicalNode, OneInput, Step
+from planner.logical.nodes.over import Over
 from planner.logical.nodes.recover import Recover
 from planner.logical.nodes.routing import Exchange, Sink, Union
 from planner.logical.nodes.row_steps import Explode, Filter, Project, identity_columns
@@ -43,6 +44,7 @@ __all__ = [
     "Limited",
     "LogicalNode",
     "OneInput",
+    "Over",
     "Phase",
     "Project",
     "Recover",

@@ -12,7 +12,7 @@ from planner.logical.windows import CountWindow, DataWindow, SessionWindow
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
-from rvertex.operators.windows.running import RunningAggregate
+from rvertex.operators.windows.running.aggregate import RunningAggregate
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate

@@ -164,6 +164,8 @@ class Sorted(_SameRows):
     #: Per column: whether it goes down, and whether nulls come first.
     ways: tuple[tuple[bool, bool], ...]
     label: str = ""
+    #: Only the order of rows with equal such columns is asked for.
+    keys: tuple[str, ...] = ()
 
     def operator(self) -> SortTogether:
         return SortTogether(self.by, self.ways)
@@ -181,14 +183,15 @@ class Sorted(_SameRows):
             f"{name}{' desc' if down else ''}{' nulls first' if first else ''}"
             for name, (down, first) in zip(self.by, self.ways, strict=True)
         )
-        return f"sort those that start together by {', '.join(said)}"
+        of = f" of {', '.join(self.keys)}" if self.keys else ""
+        return f"sort those{of} that start together by {', '.join(said)}"
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
-        return (wanted | set(self.by),)
+        return (wanted | set(self.by) | set(self.keys),)
 
     @property
     def input_keys(self) -> tuple[InputKeys, ...]:
-        return ((),)
+        return (self.keys,)
 
     @property
     def keeps_lifetimes(self) -> bool:

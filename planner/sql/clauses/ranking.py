@@ -24,7 +24,7 @@ from planner.sql.expressions.scope import Scope, free_name, with_key_columns
 from planner.sql.reading.literals import plain_value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from planner.api.stream import Stream
     from planner.sql.clauses.items import Item
@@ -87,9 +87,17 @@ def _bound(node: exp.Expr, relation: str) -> tuple[str, int] | None:
 
 
 def ranked(
-    node: exp.Select, items: list[Item], scope: Scope, names: Names, bounds: Mapping[str, int]
+    node: exp.Select,
+    items: list[Item],
+    scope: Scope,
+    names: Names,
+    bounds: Mapping[str, int],
+    is_by_time: Callable[[exp.Expr], bool],
 ) -> tuple[list[Item], Scope]:
-    """The first rows, with a column for their number; ``bounds`` are those of what is around."""
+    """The first rows, with a column for their number; ``bounds`` are those of what is around.
+
+    ``is_by_time``: whether a window function is ordered by the time of the stream.
+    """
     qualify = node.args.get("qualify")
     asked = [item.node for item in items if is_ranking(item.node)]
     if qualify is not None:
@@ -107,6 +115,8 @@ def ranked(
     if qualify is not None:
         known |= bounds_in(and_parts(qualify.this), "")
     rows = known.get(called, known.get(first.sql()))
+    if rows is None and qualify is None and type(first.this) is exp.RowNumber and is_by_time(first):
+        return items, scope  # a number that never changes
     if rows is None:
         raise names.text.error(first, _BOUND.format(called or "it"))
     source = scope

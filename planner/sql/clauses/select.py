@@ -18,6 +18,7 @@ from planner.sql.clauses.grouping import group, is_grouped
 from planner.sql.clauses.items import Item, items_of
 from planner.sql.clauses.joins import all_of, fails, filtered
 from planner.sql.clauses.outer_joins import exists_of_in, exists_of_semi, flattened
+from planner.sql.clauses.over import by_time, over_frames
 from planner.sql.clauses.ranking import bounds_of, limited, listed_orders, ranked
 from planner.sql.clauses.relations import joined
 from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
@@ -187,7 +188,8 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     if is_grouped(node):
         found = group(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
         return _ordered(node, _distinct(node, found, names), items, scope, names)
-    items, scope = ranked(node, items, scope, names, bounds)
+    items, scope = ranked(node, items, scope, names, bounds, lambda w: by_time(w, scope, names))
+    items, scope = over_frames(items, scope, names)
     items, scope = _without_scalars(items, scope, names)
     if node.args.get("having") is not None:
         raise text.error(node.args["having"], "HAVING needs GROUP BY; use WHERE")

@@ -24,7 +24,7 @@ _WINDOWS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
     "SESSION": (session, ("gap", "max?")),
     "COUNT_WINDOW": (count_window, ("events",)),
 }
-OVER = "OVER is not supported; aggregate with GROUP BY and a window, such as SESSION(gap)"
+OVER = "OVER stands in the list of a SELECT without GROUP BY; put one of both in a subquery in FROM"
 
 
 def is_window(node: exp.Expr) -> bool:

@@ -15,7 +15,7 @@ _GROUPED = "windows stand in GROUP BY: GROUP BY k, TUMBLE('5s')"
 _NOW = "an answer follows from its input alone; the event's own times are vs() and ve()"
 _CHANCE = "an answer follows from its input alone"
 _EACH = "a list becomes rows with Stream.explode in Python"
-_OVER = "aggregate with GROUP BY and a window"
+_OVER = "write it with OVER (PARTITION BY k ORDER BY ts)"
 _COLLECT = "ARRAY_AGG(x) and COLLECT_LIST(x) give lists"
 _QUANTILE = "write QUANTILE(x, 0.5)"
 _PART = "write EXTRACT(HOUR FROM t)"
@@ -82,7 +82,8 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(("WINDOW", "SESSION_WINDOW", "WINDOW_TIME"), _GROUPED),
     **dict.fromkeys(("HOPPING", "SLIDING"), "write HOP(size, every)"),
     "TUMBLING": "write TUMBLE(size)",
-    **dict.fromkeys(("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "NTILE"), _OVER),
+    **dict.fromkeys(("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD"), _OVER),
+    "NTILE": "how many rows there are is known at the end; QUANTILE(x, 0.25) of a window",
     # Aggregates.
     **dict.fromkeys(
         ("APPROX_DISTINCT", "APPROX_COUNT_DISTINCT", "HLL"), "write COUNT(DISTINCT x)"

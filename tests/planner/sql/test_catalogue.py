@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from planner import SqlError, sql
-from tests.support.catalogue import aggregates, queries, scalars, windows
+from tests.support.catalogue import aggregates, over, queries, scalars, windows
 from tests.support.catalogue.entry import Entry, asked, ducks, ours, streams
 
 ENTRIES: tuple[Entry, ...] = (
@@ -17,6 +17,7 @@ ENTRIES: tuple[Entry, ...] = (
     *aggregates.ENTRIES,
     *queries.ENTRIES,
     *windows.ENTRIES,
+    *over.ENTRIES,
 )
 
 

@@ -267,7 +267,6 @@ ENTRIES = (
         f"UNION SELECT s, {_TUMBLED} + INTERVAL 1 MINUTE FROM t",
     ),
     Entry("EXCEPT", "SELECT n FROM t EXCEPT SELECT i FROM t", hint="EXCEPT is not supported"),
-    Entry("OVER", "SELECT sum(i) OVER (PARTITION BY k) AS v FROM t", hint="OVER is not supported"),
     Entry(
         "GROUPING SETS",
         "SELECT k, count(*) AS n FROM t GROUP BY GROUPING SETS ((k), ()), TUMBLE('1m')",

@@ -14,7 +14,7 @@ from rstream.items.batch import VE, VS, int64_column
 from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.events.run import Run
-from rvertex.operators.windows.running import RunningAggregate
+from rvertex.operators.windows.running.aggregate import RunningAggregate
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run, table_of
@@ -36,6 +36,9 @@ AGGREGATES = (
     AggregateSpec("max", "s", "s_max"),
     AggregateSpec("variance", "x", "x_var", 1),
     AggregateSpec("top_k", "n", "n_top", 2),
+    AggregateSpec("count_distinct", "n", "n_distinct"),
+    AggregateSpec("count_distinct", "x", "x_distinct"),
+    AggregateSpec("count_distinct", "s", "s_distinct"),
 )
 ONE = pa.schema([("k", pa.int64()), ("x", pa.float64())])
 

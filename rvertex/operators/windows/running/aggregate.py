@@ -33,7 +33,7 @@ from rstream.types import INF_TIME
 from rvertex.aggregates.accumulators import Rows
 from rvertex.aggregates.spec import lanes_of
 from rvertex.events.arrays import as_one_array, numbers
-from rvertex.events.group_arrays import ArrowStore, GroupArray
+from rvertex.events.group_arrays import GroupArray
 from rvertex.events.group_scan import heads_of
 from rvertex.events.reorder_buffer import SortedRuns, empty_batch
 from rvertex.events.run import Run
@@ -42,12 +42,12 @@ from rvertex.keys.key_table import KeyTable
 from rvertex.keys.sort_keys import sorted_keys
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.hopping import aggregated_schema, gathering
+from rvertex.operators.windows.running.carried import CarriedLanes, FirstSeen
 from rvertex.operators.windows.window_log import WindowLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.aggregates.function import Lane
     from rvertex.aggregates.spec import AggregateSpec
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
@@ -84,15 +84,16 @@ class _Running:
     """See :class:`RunningAggregate`."""
 
     def __init__(self, spec: RunningAggregate, payload: pa.Schema) -> None:
-        made = gathering(spec.keys, spec.aggregates, payload)
-        self._grouping, self._needed, self._schema, self._finish = made
-        self._lanes: tuple[Lane, ...] = lanes_of(spec.aggregates, payload)
-        self._fields = [field for lane in self._lanes for field in lane.fields]
+        self._first_seen = FirstSeen(spec.aggregates, payload)
+        self._needed = gathering(spec.keys, spec.aggregates, payload)[1]
+        aggregates, payload = self._first_seen.aggregates, self._first_seen.payload
+        made = gathering(spec.keys, aggregates, payload)
+        self._grouping, _, self._schema, self._finish = made
         self._keys = KeyTable(self._grouping.types)
         self._log = WindowLog()
         #: By key: its open window, and what is carried into the next.
         self._window = GroupArray(np.int64, -1)
-        self._carried = [ArrowStore(field.type) for field in self._fields]
+        self._carried = CarriedLanes(lanes_of(aggregates, payload))
         #: Events of one time, to which others may come.
         self._waiting = empty_batch(self._needed)
         #: Results with the number of their window in ``_vs``.
@@ -112,11 +113,9 @@ class _Running:
     def snapshot(self) -> OperatorState:
         """Keys, windows, what is carried and what waits, by reference."""
         header, windows = self._log.save()
-        tables = {**self._keys.save(), **windows}
+        tables = {**self._keys.save(), **windows, **self._carried.save()}
+        tables |= self._first_seen.save()
         tables["open"] = pa.table({"window": self._window.shared()})
-        for i, store in enumerate(self._carried):
-            values, at = store.save()
-            tables |= {f"carried{i}": pa.table({"c": values}), f"at{i}": pa.table({"c": at})}
         tables["waiting"] = pa.Table.from_batches([self._waiting])
         tables["results"] = self._results.table()
         return OperatorState(dict(header), tables)
@@ -126,9 +125,8 @@ class _Running:
         self._keys.restore(state.tables)
         self._log.restore(state.header, state.tables)
         self._window.adopt(numbers(as_one_array(state.tables["open"].column(0))))
-        for i, store in enumerate(self._carried):
-            at = numbers(as_one_array(state.tables[f"at{i}"].column(0)))
-            store.restore(state.tables[f"carried{i}"].column(0), at)
+        self._carried.restore(state.tables)
+        self._first_seen.restore(state.tables)
         batches = state.tables["waiting"].to_batches()
         self._waiting = join_batches(batches) if batches else empty_batch(self._needed)
         for batch in state.tables["results"].combine_chunks().to_batches():
@@ -144,21 +142,22 @@ class _Running:
         step_of[order] = np.cumsum(heads) - 1
         first = order[heads]
         code, time = codes[first], int64_column(rows, VS)[first]
-        by_key = np.lexsort((time, code))
-        self._number(code, time, by_key)
+        self._number(code, time)
+        given = Rows(step_of, len(first), self._first_seen.marked(rows, codes))
         partial: list[pa.Array] = []
         for accumulator in self._grouping.accumulators():
-            accumulator.update(Rows(step_of, len(first), rows))
+            accumulator.update(given)
             partial += accumulator.columns()
-        lanes = self._merged(code, self._batch(time, partial), by_key)
+        lanes = self._carried.merged(code, time, partial, len(self._keys))
         numbers_ = self._log.next - len(first) + np.arange(len(first))
         at = pa.array(first)
         times = [pa.array(numbers_), pa.array(time)]
-        payload = [*(c.take(at) for c in columns), *self._finish(lanes.columns[1:])]
+        payload = [*(c.take(at) for c in columns), *self._finish(lanes)]
         self._results.push(pa.RecordBatch.from_arrays([*times, *payload], schema=self._schema))
 
-    def _number(self, code: np.ndarray, time: np.ndarray, by_key: np.ndarray) -> None:
+    def _number(self, code: np.ndarray, time: np.ndarray) -> None:
         """New windows, each of which ends the one of its key before it."""
+        by_key = np.lexsort((time, code))
         window = self._window.writable(len(self._keys))
         new = self._log.add(time)
         self._log.set_ends(new, np.full(len(new), INF_TIME), np.full(len(new), INF_TIME))
@@ -170,57 +169,6 @@ class _Running:
         self._log.set_ends(before[ended], ends, ends + 1)
         last = np.append(heads[1:], True)
         window[key[last]] = number[last]
-
-    def _merged(
-        self, code: np.ndarray, partial: pa.RecordBatch, by_key: np.ndarray
-    ) -> pa.RecordBatch:
-        """The lanes of each step with all before it of its key; carries the last of each."""
-        heads = heads_of(code[by_key])
-        start = np.flatnonzero(heads)
-        length = np.diff(np.append(start, len(by_key)))
-        longest = np.argsort(-length, kind="stable")
-        start, length = start[longest], length[longest]
-        key = code[by_key[start]]
-        known = [store.grow(len(self._keys)) for store in self._carried]
-        had = np.flatnonzero(key < known[0]) if known else np.empty(0, np.int64)
-        before = [store.values(key[had]) for store in self._carried]
-        carried = self._batch(np.zeros(len(had), np.int64), before)
-        found: list[pa.RecordBatch] = []
-        steps: list[np.ndarray] = []
-        for turn in range(int(length[0])):
-            now = by_key[start[: int((length > turn).sum())] + turn]
-            given = partial.take(pa.array(now))
-            if turn:
-                had = np.arange(len(now))
-                carried = found[-1].slice(0, len(now))
-            found.append(self._folded(carried, had, given))
-            steps.append(now)
-        whole = pa.concat_batches(found)
-        place = np.empty(len(code), np.int64)
-        place[np.concatenate(steps)] = np.arange(len(code))
-        made = whole.take(pa.array(place))
-        last = pa.array(by_key[start + length - 1])
-        for store, column in zip(self._carried, made.columns[1:], strict=True):
-            store.put(key, column.take(last))
-        return made
-
-    def _folded(
-        self, carried: pa.RecordBatch, had: np.ndarray, given: pa.RecordBatch
-    ) -> pa.RecordBatch:
-        """``given``, each merged into the row of ``carried`` that ``had`` names for it."""
-        rows = pa.concat_batches([carried, given]) if len(had) else given
-        codes = np.concatenate([had, np.arange(given.num_rows)])
-        lanes: list[pa.Array] = []
-        merging = Rows(codes, given.num_rows, rows)
-        for lane in self._lanes:
-            merger = lane.merger()
-            merger.update(merging)
-            lanes += merger.columns()
-        return self._batch(int64_column(given, VS), lanes)
-
-    def _batch(self, time: np.ndarray, lanes: list[pa.Array]) -> pa.RecordBatch:
-        schema = pa.schema([pa.field(VS, pa.int64()), *self._fields])
-        return pa.RecordBatch.from_arrays([pa.array(time), *lanes], schema=schema)
 
     def _emit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Results by (start, key), with their lifetimes."""

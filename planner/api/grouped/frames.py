@@ -1,0 +1,138 @@
+"""Builds aggregates per row over a frame of its key, and values of rows before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from planner.api import names as naming
+from planner.api.agg import Agg, Lag, OrderLike
+from planner.api.expressions import col, when
+from planner.api.grouped.aggregation import aggregate_of, free_column
+from planner.api.grouped.ordering import ordered
+from planner.durations import positive_duration_us
+from planner.errors import InvalidPlanError
+from planner.expressions.nodes import checked_name
+from planner.logical.nodes import LogicalNode, Over, Project, identity_columns
+from rvertex.aggregates.registry import FUNCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.api.expressions import Expr
+    from planner.durations import Duration
+    from planner.expressions.nodes import Node
+    from planner.logical.nodes import Aggregate
+
+#: The class of streams, which is built upon these.
+MadeStream = TypeVar("MadeStream")
+_ROWS_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RowFrame:
+    """From ``first`` to ``last`` before a row: rows, or microseconds; None: all there are."""
+
+    rows: bool
+    first: int | None
+    last: int = 0
+
+
+def frame_of(rows: int | None, period: Duration | None) -> RowFrame:
+    """The frame that ends with a row: so many rows, or all that started in so long a time."""
+    if rows is not None and period is not None:
+        raise InvalidPlanError("rolling() takes rows=... or period=..., not both")
+    if period is not None:
+        return RowFrame(False, positive_duration_us(period, what="period") - 1)
+    if rows is None:
+        return RowFrame(True, None)
+    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= _ROWS_MAX:
+        raise InvalidPlanError(f"rolling(rows={rows!r}): it is an int between 1 and {_ROWS_MAX}")
+    return RowFrame(True, rows - 1)
+
+
+class Frames(Generic[MadeStream]):
+    """A stream by key whose rows have frames, waiting for what is computed over them."""
+
+    __slots__ = ()
+    plan: LogicalNode
+    keys: tuple[str, ...]
+    frame: RowFrame
+    order: tuple[OrderLike, ...]
+
+    def _stream_of(self, plan: LogicalNode) -> MadeStream:
+        raise NotImplementedError
+
+    def with_columns(self, **asked: Agg | Lag) -> MadeStream:
+        """All rows with all columns, and these added or replaced: aggregates, and ``agg.lag``."""
+        return self._stream_of(framed(self.plan, self.keys, self.frame, self.order, asked))
+
+
+def framed(
+    below: LogicalNode,
+    keys: tuple[str, ...],
+    frame: RowFrame,
+    order: Sequence[OrderLike],
+    asked: Mapping[str, Agg | Lag],
+) -> LogicalNode:
+    """Rows with columns over their frames; see :meth:`Frames.with_columns`."""
+    if not asked:
+        raise InvalidPlanError("with_columns() takes at least one, as total=agg.sum('x')")
+    schema = below.schema
+    plan = ordered(below, order, keys) if order else below
+    steps = _Steps(plan)
+    made: dict[str, Expr] = {}
+    for name, what in asked.items():
+        checked_name(name)
+        if isinstance(what, Lag):
+            made[name] = steps.lagged(name, what)
+        elif isinstance(what, Agg):
+            made[name] = steps.aggregated(name, what, frame)
+        else:
+            raise InvalidPlanError(f"with_columns({name}=...) takes agg.sum(...) or agg.lag(...)")
+    found = steps.over(keys)
+    added = {name: naming.resolved(value, found.schema) for name, value in made.items()}
+    return Project(found, tuple({**dict(identity_columns(schema)), **added}.items()))
+
+
+class _Steps:
+    """The columns that frames read and make."""
+
+    def __init__(self, below: LogicalNode) -> None:
+        self._below = below
+        self._inputs: dict[str, Node] = dict(identity_columns(below.schema))
+        self._frames: dict[RowFrame, list[Aggregate]] = {}
+        self._taken: list[str] = [*below.schema.names]
+
+    def aggregated(self, name: str, asked: Agg, frame: RowFrame) -> Expr:
+        """What stands for an aggregate over a frame."""
+        if frame.first is None and FUNCTIONS[asked.function].is_holistic(asked.argument):
+            raise InvalidPlanError(
+                f"{name}={asked.function}(...) needs all rows of its frame at once, so the "
+                "frame needs a beginning: rolling(rows=...) or rolling(period=...)"
+            )
+        return col(self._add(name, asked, frame))
+
+    def lagged(self, name: str, asked: Lag) -> Expr:
+        """What stands for the value of a row before."""
+        frame = RowFrame(True, asked.rows, asked.rows)
+        value = col(self._add(name, Agg("first", asked.expr), frame))
+        if asked.default is None:
+            return value
+        there = col(self._add(f"{name}_there", Agg("count", None), frame))
+        return when(there > 0).then(value).otherwise(asked.default)
+
+    def over(self, keys: tuple[str, ...]) -> LogicalNode:
+        """The plan with all that was asked for."""
+        plan: LogicalNode = Project(self._below, tuple(self._inputs.items()))
+        for frame, aggregates in self._frames.items():
+            plan = Over(plan, keys, frame.rows, frame.first, frame.last, tuple(aggregates))
+        return plan
+
+    def _add(self, name: str, asked: Agg, frame: RowFrame) -> str:
+        output = free_column(f"over_{name}", [*self._taken, *self._inputs])
+        self._taken.append(output)
+        made = aggregate_of(output, asked, self._below.schema, self._inputs)
+        self._taken += [n for n in self._inputs if n not in self._taken]
+        self._frames.setdefault(frame, []).append(made)
+        return output

@@ -1,0 +1,76 @@
+"""Aggregates per row over a frame of its key, as Spark's window functions.
+
+The aggregates are those of windows, each ``OVER`` the frame. Frames of rows need to know the order
+of rows that start together: their places in the stream, or the order that the query asks for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.batch.spark_sql.aggregates import Take, register
+from planner.batch.spark_sql.casts import failure
+from planner.batch.temporal.data_windows import over
+from rstream.items.batch import VE, VS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.batch.spark_sql.frame import Frame
+    from planner.logical import nodes as logical
+
+
+def over_frames(node: logical.Over, below: Frame) -> Frame:
+    """Each row with the aggregates of its frame."""
+    keys = [below.columns[key] for key in node.keys]
+    takes = [Take.of(a, i, below) for i, a in enumerate(node.aggregates)]
+    for i, aggregate in enumerate(node.aggregates):
+        if aggregate.function == "user":
+            register(below.df.sparkSession, i, aggregate, below.schema)
+    order = ", ".join(below.order) if node.rows else VS
+    last = f"{node.last} preceding" if node.last else "current row"
+    first = "unbounded" if node.first is None else str(node.first)
+    kind = "rows" if node.rows else "range"
+    window = over(keys, f"order by {order} {kind} between {first} preceding and {last}")
+    partial: dict[str, str] = {}
+    for aggregate, take in zip(node.aggregates, takes, strict=True):
+        for name, sql in take.partial.items():
+            is_distinct = aggregate.function == "count_distinct"
+            partial[name] = (
+                _distinct(aggregate, below, window) if is_distinct else f"{sql} {window}"
+            )
+    df = below.df
+    if node.rows and not below.has_place:
+        df = df.where(f"if({rows_differ(keys, below)}, {unordered('over')}, true)")
+    df = df.selectExpr("*", *(f"{sql} as {name}" for name, sql in partial.items()))
+    width = len(below.schema)
+    made = [f"{take.result} as c{width + i}" for i, take in enumerate(takes)]
+    found = df.selectExpr(*below.columns.values(), *made, *below.place)
+    return replace(below, df=found, schema=node.schema)
+
+
+def _distinct(aggregate: logical.Aggregate, below: Frame, window: str) -> str:
+    """Window functions take no DISTINCT: the values as a set, with one zero."""
+    assert aggregate.column is not None, aggregate
+    value = below.columns[aggregate.column]
+    if pa.types.is_floating(below.schema.field(aggregate.column).type):
+        value = f"if({value} = 0, cast(0 as double), cast({value} as double))"
+    return f"cast(size(collect_set({value}) {window}) as bigint)"
+
+
+def rows_differ(keys: Sequence[str], below: Frame) -> str:
+    """Whether several rows of a key start together that are not the same."""
+    ties = over([*keys, VS])
+    row = f"struct({', '.join([VE, *list(below.columns.values())[2:]])})"
+    return f"min({row}) {ties} <> max({row}) {ties}"
+
+
+def unordered(what: str) -> str:
+    """The error of what depends on an order that nobody knows."""
+    return failure(
+        f"{what}: events of a key that start together come in an order that is known to the "
+        "stream only"
+    )

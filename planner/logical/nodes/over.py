@@ -1,0 +1,89 @@
+"""The logical node of aggregates per row over a frame; part of :mod:`planner.logical.nodes`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from planner.durations import format_us
+from planner.logical.nodes.node import InputKeys, Step, same_partitioning
+from rvertex.operators.windows.running.frames import FrameAggregate
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    import pyarrow as pa
+
+    from planner.logical.nodes.aggregation import Aggregate
+    from planner.logical.nodes.node import LogicalNode
+    from planner.logical.nodes.partitioning import Partitioning
+
+
+@dataclass(frozen=True, slots=True)
+class Over(Step):
+    """Each row with aggregates over rows of its key, from ``first`` to ``last`` before it.
+
+    ``rows``: these are numbers of rows, else microseconds; ``first`` None: from the beginning on.
+    """
+
+    keys: tuple[str, ...]
+    rows: bool
+    first: int | None
+    last: int
+    aggregates: tuple[Aggregate, ...]
+    label: str = ""
+    schema: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        schema = self.operator().output_schema([self.input.schema])
+        object.__setattr__(self, "schema", schema)
+
+    def operator(self) -> FrameAggregate:
+        specs = tuple(a.spec for a in self.aggregates)
+        return FrameAggregate(self.keys, self.rows, self.first, self.last, specs)
+
+    @property
+    def stage_kind(self) -> str:
+        return "over"
+
+    @property
+    def frame(self) -> str:
+        """The frame in words."""
+
+        def told(count: int) -> str:
+            return f"{count} rows" if self.rows else format_us(count)
+
+        if self.first is None:
+            return "all rows up to it" if self.rows else "all rows up to its time"
+        if self.first == self.last:
+            return f"the row {self.first} before it" if self.rows else f"{told(self.first)} before"
+        last = f" up to {told(self.last)} before" if self.last else ""
+        return f"{told(self.first)} before{last}" if last else f"{told(self.first)} before and it"
+
+    def describe(self) -> str:
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        return f"over {self.frame}{by}: {', '.join(map(str, self.aggregates))}"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        read = {a.column for a in self._kept(wanted) if a.column is not None}
+        return ((wanted & set(self.input.schema.names)) | read | set(self.keys),)
+
+    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> LogicalNode:
+        (only,) = inputs
+        kept = self._kept(wanted)
+        return replace(self, input=only, aggregates=kept) if kept else only
+
+    def _kept(self, wanted: Set[str]) -> tuple[Aggregate, ...]:
+        return tuple(a for a in self.aggregates if a.output in wanted)
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return (self.keys,)
+
+    @property
+    def partitioning(self) -> Partitioning:
+        return same_partitioning(self, set(self.input.schema.names))
+
+    @property
+    def keeps_lifetimes(self) -> bool:
+        return True

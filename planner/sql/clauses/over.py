@@ -1,0 +1,169 @@
+"""Aggregates ``OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN n PRECEDING AND CURRENT ROW)``.
+
+The forms of Flink SQL: ordered by the time of the stream, from some place before a row, or the very
+beginning, to the row itself or some place before it. ``ORDER BY ts, x`` tells rows apart that
+start together; what is still equal comes in the order of the stream. ``LAG(x, n, default)`` is the
+value of a row before; ``ROW_NUMBER()`` by time is a count of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlglot import exp
+
+from planner.api import agg
+from planner.api.grouped.frames import RowFrame, framed
+from planner.expressions.nodes import resolve
+from planner.logical.event_time import is_start
+from planner.sql.clauses.ranking import column_at, orderings
+from planner.sql.expressions.aggregates import Aggregates
+from planner.sql.expressions.scalars import Expressions
+from planner.sql.expressions.scope import Scope, free_name, with_key_columns
+from planner.sql.reading.literals import interval_us, plain_value
+
+if TYPE_CHECKING:
+    from planner.api.agg import Agg, Lag, Ordering
+    from planner.api.stream import Stream
+    from planner.sql.clauses.items import Item
+    from planner.sql.expressions.names import Names
+
+_TIME = "OVER goes by the time of the stream: ORDER BY its time, or vs(), upwards"
+_LATER = (
+    "what follows a row is not known yet; a frame ends at CURRENT ROW or before it, and LAG in the "
+    "later row sees the earlier one"
+)
+_WHOLE = (
+    "OVER needs ORDER BY the time of the stream; for one value of all rows of a key write GROUP BY "
+    "in a subquery, and join it"
+)
+
+
+def by_time(node: exp.Window, scope: Scope, names: Names) -> bool:
+    """Whether the rows of a window function are ordered by the time of the stream, upwards."""
+    order = node.args.get("order")
+    if order is None or order.expressions[0].args.get("desc"):
+        return False
+    value = Expressions(names.text, scope, names.functions).compile(order.expressions[0].this)
+    return is_start(scope.stream.plan, resolve(value.node, scope.stream.schema))
+
+
+def over_frames(items: list[Item], scope: Scope, names: Names) -> tuple[list[Item], Scope]:
+    """The list with columns in place of its window functions, over a stream that has them."""
+    found: dict[exp.Expr, str] = {}
+    for item in items:
+        for node in () if item.star else item.node.find_all(exp.Window):
+            if node not in found:
+                found[node], scope = _over(node, scope, names)
+    if not found:
+        return items, scope
+    made: list[Item] = []
+    for item in items:
+        whole = exp.Paren(this=item.node.copy())
+        for node in () if item.star else list(whole.find_all(exp.Window)):
+            node.replace(column_at(found[node], names.text.place(node)))
+        made.append(item if item.star else replace(item, node=whole.this))
+    return made, scope
+
+
+def _over(node: exp.Window, scope: Scope, names: Names) -> tuple[str, Scope]:
+    """The column of one window function."""
+    text = names.text
+    order = node.args.get("order")
+    if order is None:
+        raise text.error(node, _WHOLE)
+    if isinstance(node.this, exp.Lead):
+        raise text.error(node, f"LEAD is not supported; {_LATER}")
+    if not by_time(node, scope, names):
+        raise text.error(order.expressions[0].this, _TIME)
+    ties: list[Ordering] = []
+    if len(order.expressions) > 1:
+        ties = orderings(exp.Order(expressions=order.expressions[1:]), scope, names)
+    compiler = Expressions(text, scope, names.functions)
+    frame = _frame(node, names)
+    asked, frame = _asked(node, frame, compiler, names)
+    taken = set(scope.stream.schema.names)
+    keys = [compiler.compile(key) for key in node.args.get("partition_by") or ()]
+    by, on = with_key_columns(scope.stream, keys, "@by", taken)
+    name = free_name("@over", taken)
+    with text.located(node):
+        grouped = by.group_by(*on)
+        plan = framed(grouped.plan, tuple(on), frame, ties, {name: asked})
+    stream: Stream = replace(scope.stream, plan=plan)
+    return name, replace(scope.with_stream(stream), hidden=(*scope.hidden, name))
+
+
+def _asked(
+    node: exp.Window, frame: RowFrame, compiler: Expressions, names: Names
+) -> tuple[Agg | Lag, RowFrame]:
+    """What is computed, and over which frame."""
+    text, function = names.text, node.this
+    if isinstance(function, exp.RowNumber):
+        if node.args.get("spec") is not None:
+            raise text.error(node, "numbers of rows take no frame")
+        return agg.count(), RowFrame(True, None)
+    if isinstance(function, exp.Lag):
+        rows = (
+            1 if function.args.get("offset") is None else plain_value(function.args["offset"], text)
+        )
+        default = function.args.get("default")
+        value = compiler.compile(function.this)
+        with text.located(node):
+            given = None if default is None else compiler.compile(default)
+            return agg.lag(value, rows, default=given), frame
+    if not isinstance(function, exp.AggFunc | exp.Filter | exp.WithinGroup):
+        raise text.error(node, f"{text.spelled(function)} cannot stand before OVER")
+    return Aggregates(compiler, names.aggregates).build(function), frame
+
+
+def _frame(node: exp.Window, names: Names) -> RowFrame:
+    """What ``ROWS`` or ``RANGE`` says; as in SQL all up to the row's peers if nothing does."""
+    text, spec = names.text, node.args.get("spec")
+    if spec is None:
+        return RowFrame(False, None)
+    kind = str(spec.args.get("kind") or "").upper()
+    if kind not in ("ROWS", "RANGE"):
+        raise text.error(node, f"frames of {kind} are not supported; there are ROWS and RANGE")
+    if spec.args.get("exclude"):
+        raise text.error(node, "EXCLUDE is not supported in frames")
+    is_rows = kind == "ROWS"
+    first = _bound(spec, "start", node, names, is_rows=is_rows)
+    last = _bound(spec, "end", node, names, is_rows=is_rows)
+    if last is None:
+        raise text.error(node, "a frame ends at CURRENT ROW or before it")
+    if first is None and last:
+        raise text.error(
+            node,
+            "a frame from UNBOUNDED PRECEDING on ends at CURRENT ROW; LAG of it, in a SELECT "
+            "around, is the one that ends before",
+        )
+    if first is not None and first < last:
+        raise text.error(node, "a frame begins before it ends: BETWEEN 9 PRECEDING AND 1 PRECEDING")
+    return RowFrame(is_rows, first, last)
+
+
+def _bound(
+    spec: exp.Expr, which: str, node: exp.Expr, names: Names, *, is_rows: bool
+) -> int | None:
+    """So far before the row; None: UNBOUNDED PRECEDING."""
+    text, value, side = names.text, spec.args.get(which), spec.args.get(f"{which}_side")
+    if value is None or value == "CURRENT ROW":
+        return 0
+    if str(side).upper() == "FOLLOWING":
+        _later(node, names)
+    if value == "UNBOUNDED":
+        return None
+    if is_rows:
+        rows = plain_value(value, text)
+        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 0:
+            raise text.error(value, "ROWS takes a whole number of rows")
+        return rows
+    us = interval_us(value, text)
+    if us < 0:
+        raise text.error(value, "RANGE takes a duration that is not negative")
+    return us
+
+
+def _later(node: exp.Expr, names: Names) -> NoReturn:
+    raise names.text.error(node, f"FOLLOWING is not supported; {_LATER}")

@@ -1,0 +1,170 @@
+"""What results carry from one time of a key to the next: lanes, and the values seen so far.
+
+:class:`CarriedLanes` merges what is new into what is carried. A count of different values cannot be
+merged in constant space, so it is taken apart before: :class:`FirstSeen` says of each row whether
+its value is new to its key, and to count those is an ordinary count.
+
+Invariants: (1) the steps of a key are merged one after the other, so no sum depends on how the
+input was cut; (2) a call costs time in its steps and keys, amortised, times the steps of one key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, int64_column
+from rstream.items.dictionaries import plain_array, plain_type
+from rvertex.aggregates.accumulators import Rows
+from rvertex.events.arrays import as_one_array, numbers
+from rvertex.events.group_arrays import ArrowStore
+from rvertex.events.group_scan import heads_of
+from rvertex.keys.key_table import KeyTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rvertex.aggregates.function import Lane
+    from rvertex.aggregates.spec import AggregateSpec
+
+
+class CarriedLanes:
+    """By key: the lanes of all that came before."""
+
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self._lanes = tuple(lanes)
+        self._fields = [field for lane in lanes for field in lane.fields]
+        self._stores = [ArrowStore(field.type) for field in self._fields]
+
+    def merged(
+        self, code: np.ndarray, time: np.ndarray, partial: list[pa.Array], keys: int
+    ) -> list[pa.Array]:
+        """The lanes of each step with all before it of its key; carries the last of each.
+
+        ``code``, ``time`` int64[n]: the key and the time of each step, those of one key in order.
+        """
+        given = self._batch(time, partial)
+        known = [store.grow(keys) for store in self._stores]
+        by_key = np.argsort(code, kind="stable")
+        start = np.flatnonzero(heads_of(code[by_key]))
+        length = np.diff(np.append(start, len(by_key)))
+        longest = np.argsort(-length, kind="stable")
+        start, length = start[longest], length[longest]
+        key = code[by_key[start]]
+        had = np.flatnonzero(key < known[0]) if known else np.empty(0, np.int64)
+        before = [store.values(key[had]) for store in self._stores]
+        carried = self._batch(np.zeros(len(had), np.int64), before)
+        found: list[pa.RecordBatch] = []
+        steps: list[np.ndarray] = []
+        for turn in range(int(length[0])):
+            now = by_key[start[: int((length > turn).sum())] + turn]
+            if turn:
+                had = np.arange(len(now))
+                carried = found[-1].slice(0, len(now))
+            found.append(self._folded(carried, had, given.take(pa.array(now))))
+            steps.append(now)
+        place = np.empty(len(code), np.int64)
+        place[np.concatenate(steps)] = np.arange(len(code))
+        made = pa.concat_batches(found).take(pa.array(place))
+        last = pa.array(by_key[start + length - 1])
+        for store, column in zip(self._stores, made.columns[1:], strict=True):
+            store.put(key, column.take(last))
+        lanes: list[pa.Array] = made.columns[1:]
+        return lanes
+
+    def save(self) -> dict[str, pa.Table]:
+        """What is carried, by reference."""
+        tables: dict[str, pa.Table] = {}
+        for i, store in enumerate(self._stores):
+            values, at = store.save()
+            tables |= {f"carried{i}": pa.table({"c": values}), f"at{i}": pa.table({"c": at})}
+        return tables
+
+    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+        """Continue from what ``save`` returned."""
+        for i, store in enumerate(self._stores):
+            at = numbers(as_one_array(tables[f"at{i}"].column(0)))
+            store.restore(tables[f"carried{i}"].column(0), at)
+
+    def _folded(
+        self, carried: pa.RecordBatch, had: np.ndarray, given: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        """``given``, each merged into the row of ``carried`` that ``had`` names for it."""
+        rows = pa.concat_batches([carried, given]) if len(had) else given
+        codes = np.concatenate([had, np.arange(given.num_rows)])
+        lanes: list[pa.Array] = []
+        merging = Rows(codes, given.num_rows, rows)
+        for lane in self._lanes:
+            merger = lane.merger()
+            merger.update(merging)
+            lanes += merger.columns()
+        return self._batch(int64_column(given, VS), lanes)
+
+    def _batch(self, time: np.ndarray, lanes: list[pa.Array]) -> pa.RecordBatch:
+        schema = pa.schema([pa.field(VS, pa.int64()), *self._fields])
+        return pa.RecordBatch.from_arrays([pa.array(time), *lanes], schema=schema)
+
+
+class FirstSeen:
+    """Which values are new to their key, for each column whose different values are counted."""
+
+    def __init__(self, aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> None:
+        distinct = [a.column for a in aggregates if a.function == "count_distinct"]
+        self._columns = {c: _marks(c, payload) for c in distinct if c is not None}
+        self._seen = {
+            column: KeyTable((pa.int64(), plain_type(payload.field(column).type)))
+            for column in self._columns
+        }
+        #: The aggregates over rows that have the marks.
+        self.aggregates = tuple(self._counted(a) for a in aggregates)
+        marks = [pa.field(name, pa.int64()) for name in self._columns.values()]
+        #: The columns of those rows.
+        self.payload = pa.schema([*payload, *marks])
+
+    def marked(self, rows: pa.RecordBatch, codes: np.ndarray) -> pa.RecordBatch:
+        """``rows``, of keys ``codes``, with a mark where a value comes for the first time."""
+        for column, mark in self._columns.items():
+            values = plain_array(rows.column(column))
+            valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+            table = self._seen[column]
+            known = len(table)
+            pairs = [pa.array(codes[valid]), values.take(pa.array(valid))]
+            found = table.codes(pairs, len(valid))
+            at = np.flatnonzero(found >= known)
+            _, first = np.unique(found[at], return_index=True)
+            is_new = np.zeros(len(codes), bool)
+            is_new[valid[at[first]]] = True
+            marks = pa.array(np.ones(len(codes), np.int64), mask=~is_new)
+            rows = rows.append_column(mark, marks)
+        return rows
+
+    def save(self) -> dict[str, pa.Table]:
+        """The values of all keys, by reference."""
+        return {
+            f"seen{i}.{name}": table
+            for i, seen in enumerate(self._seen.values())
+            for name, table in seen.save().items()
+        }
+
+    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+        """Continue from what ``save`` returned."""
+        for i, seen in enumerate(self._seen.values()):
+            start = f"seen{i}."
+            seen.restore(
+                {n.removeprefix(start): t for n, t in tables.items() if n[: len(start)] == start}
+            )
+
+    def _counted(self, aggregate: AggregateSpec) -> AggregateSpec:
+        if aggregate.function != "count_distinct" or aggregate.column is None:
+            return aggregate
+        return replace(aggregate, function="count", column=self._columns[aggregate.column])
+
+
+def _marks(column: str, payload: pa.Schema) -> str:
+    name = f"@first({column})"
+    while name in payload.names:  # ends: the names are finite
+        name += "_"
+    return name

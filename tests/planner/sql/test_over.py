@@ -1,0 +1,121 @@
+"""Window functions by time over rows that start together, against DuckDB, at any width."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from planner import InvalidPlanError, SqlError, Stream, agg, col, desc, event, sql
+from planner.physical.lower import lower
+from tests.support.plan_runner import Schedule, answer
+
+SCHEMA = {"k": "string", "n": "int64", "x": "int64", "f": "float64"}
+START = datetime(2026, 1, 1, tzinfo=UTC)
+QUERIES = (
+    "SUM(x) OVER (PARTITION BY k ORDER BY ts)",
+    "COUNT(*) OVER (PARTITION BY k ORDER BY ts RANGE UNBOUNDED PRECEDING)",
+    "SUM(x) OVER (PARTITION BY k ORDER BY ts RANGE INTERVAL 2 SECOND PRECEDING)",
+    "SUM(x) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL 9 SECOND PRECEDING AND "
+    "INTERVAL 1 SECOND PRECEDING)",
+    "COUNT(DISTINCT x) OVER (ORDER BY ts RANGE INTERVAL 5 SECOND PRECEDING)",
+    "SUM(x) OVER (PARTITION BY k ORDER BY ts, n ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)",
+    "MAX(f) OVER (PARTITION BY k ORDER BY ts, x DESC NULLS FIRST, n ROWS 2 PRECEDING)",
+    "LAG(x, 3, n) OVER (PARTITION BY k ORDER BY ts, n)",
+    "ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts, f NULLS LAST, n)",
+    "COUNT(DISTINCT x) OVER (PARTITION BY k ORDER BY ts, n ROWS UNBOUNDED PRECEDING)",
+)
+
+
+def rows_of(seed: int) -> list[dict[str, Any]]:
+    rng = Random(seed)
+    at = START
+    rows = []
+    for n in range(60):
+        at += timedelta(seconds=rng.choice([0, 0, 0, 1, 2, 7]))
+        row = {"k": rng.choice(["a", "b", None]), "n": n, "x": rng.choice([None, 1, 2, 3, -5])}
+        rows.append({"ts": at, **row, "f": rng.choice([None, 0.5, 1.5, -2.0])})
+    return rows
+
+
+def stream_of(rows: list[dict[str, Any]]) -> Stream:
+    us = [(r["ts"] - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for r in rows]
+    items = [event(t, **{c: r[c] for c in SCHEMA}) for t, r in zip(us, rows, strict=True)]
+    return Stream.from_items(SCHEMA, items, partitions=2)
+
+
+@pytest.fixture(scope="module")
+def both() -> tuple[Stream, duckdb.DuckDBPyConnection]:
+    rows = rows_of(41)
+    found = duckdb.connect()
+    plain = [{**row, "ts": row["ts"].replace(tzinfo=None)} for row in rows]
+    found.register("t", pa.Table.from_pylist(plain))
+    return stream_of(rows), found
+
+
+@pytest.mark.parametrize("asked", QUERIES)
+def test_rows_that_start_together(
+    asked: str, both: tuple[Stream, duckdb.DuckDBPyConnection]
+) -> None:
+    stream, ducks = both
+    query = f"SELECT n, {asked} AS v FROM t"
+    found = sql(query.replace("ts", "vs()"), {"t": stream})
+    assert isinstance(found, Stream)
+    wanted = sorted(ducks.execute(query).fetchall())
+    plans = [lower(found.to_parquet(), root="memory://o", parallelism=n) for n in (1, 3)]
+    for plan in plans:
+        for schedule in (Schedule((0,)), Schedule((3, 0, 1), rows_max=4, restores=True)):
+            table = answer(plan, schedule=schedule)
+            assert sorted(zip(*(table.column(c).to_pylist() for c in "nv"), strict=True)) == wanted
+
+
+def test_python_says_the_same() -> None:
+    stream = stream_of(rows_of(7))
+    frames = stream.group_by("k").rolling(rows=5, order_by=[desc("x"), "n"])
+    mine = frames.with_columns(v=agg.sum("x"), w=agg.lag(col("x") + 1, 2, default=0))
+    order = "OVER (PARTITION BY k ORDER BY vs(), x DESC, n"
+    said = sql(
+        f"SELECT *, SUM(x) {order} ROWS 4 PRECEDING) AS v, LAG(x + 1, 2, 0) {order}) AS w FROM t",
+        {"t": stream},
+    )
+    assert isinstance(said, Stream)
+    tables = [
+        answer(lower(s.to_parquet(), root="memory://p", parallelism=2)).sort_by("n")
+        for s in (mine, said)
+    ]
+    assert tables[0].to_pylist() == tables[1].to_pylist()
+    whole = stream.group_by("k").rolling(period="2s").with_columns(v=agg.count())
+    plan = lower(whole.to_parquet(), root="memory://w", parallelism=1)
+    assert answer(plan).num_rows == 60
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ("SUM(x) OVER (PARTITION BY k ORDER BY vs() DESC)", "upwards"),
+        ("SUM(x) OVER (ORDER BY vs() ROWS BETWEEN 1 PRECEDING AND 3 PRECEDING)", "before it ends"),
+        ("SUM(x) OVER (ORDER BY vs() ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)", "LAG"),
+        ("SUM(x) OVER (ORDER BY vs() GROUPS 2 PRECEDING)", "there are ROWS and RANGE"),
+        ("MEDIAN(x) OVER (ORDER BY vs())", "the frame needs a beginning"),
+        ("RANK() OVER (ORDER BY vs())", "needs a bound"),
+    ],
+)
+def test_refused_with_a_hint(asked: str, hint: str) -> None:
+    with pytest.raises(SqlError, match=hint):
+        sql(f"SELECT n, {asked} AS v FROM t", {"t": stream_of(rows_of(1))})
+
+
+def test_frames_in_python_are_checked() -> None:
+    grouped = stream_of(rows_of(1)).group_by("k")
+    with pytest.raises(InvalidPlanError, match="not both"):
+        grouped.rolling(rows=2, period="1s")
+    with pytest.raises(InvalidPlanError, match="an int between 1"):
+        grouped.rolling(rows=0)
+    with pytest.raises(InvalidPlanError, match="needs a beginning"):
+        grouped.rolling().with_columns(v=agg.quantile("x", 0.5))
+    with pytest.raises(InvalidPlanError, match="takes at least one"):
+        grouped.rolling(rows=2).with_columns()

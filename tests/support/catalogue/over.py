@@ -1,0 +1,69 @@
+"""Window functions over the time of the stream."""
+
+from __future__ import annotations
+
+from tests.support.catalogue.entry import Entry
+
+_ROWS = "OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 3 PRECEDING AND CURRENT ROW)"
+_BEFORE = "OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING)"
+_RANGE = (
+    "OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '60' SECOND PRECEDING AND CURRENT ROW)"
+)
+_ALL = "OVER (PARTITION BY k ORDER BY ts)"
+
+
+def _of(name: str, ours: str, duck: str | None = None, hint: str | None = None) -> Entry:
+    listed = "SELECT n, {} AS v FROM t"
+    return Entry(name, listed.format(ours), listed.format(duck or ours), hint)
+
+
+ENTRIES = (
+    _of("SUM OVER ROWS", f"SUM(i) {_ROWS}"),
+    _of("AVG OVER ROWS", f"AVG(i) {_ROWS}"),
+    _of("COUNT OVER ROWS", f"COUNT(i) {_ROWS} + COUNT(*) {_ROWS}"),
+    _of("COUNT DISTINCT OVER ROWS", f"COUNT(DISTINCT s) {_ROWS}"),
+    _of("MIN and MAX OVER ROWS", f"MIN(s) {_ROWS} || MAX(s) {_ROWS}"),
+    _of("FILTER OVER ROWS", f"SUM(i) FILTER (WHERE p) {_ROWS}"),
+    _of("FIRST_VALUE OVER ROWS", f"FIRST_VALUE(s) {_ROWS}"),
+    _of("LAST_VALUE OVER ROWS", f"LAST_VALUE(s) {_BEFORE}"),
+    _of("ARRAY_AGG OVER ROWS", f"ARRAY_AGG(i) {_ROWS}"),
+    _of("MEDIAN OVER ROWS", f"MEDIAN(i) {_ROWS}"),
+    _of("STDDEV OVER ROWS", f"STDDEV(j) {_ROWS}"),
+    _of("frames that end before the row", f"SUM(i) {_BEFORE}"),
+    _of("ROWS n PRECEDING", "SUM(i) OVER (PARTITION BY k ORDER BY ts ROWS 2 PRECEDING)"),
+    _of(
+        "ROWS UNBOUNDED PRECEDING",
+        "SUM(i) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    ),
+    _of("OVER without a frame", f"SUM(i) {_ALL}"),
+    _of("COUNT DISTINCT OVER all before", f"COUNT(DISTINCT j) {_ALL}"),
+    _of("OVER of all keys", "MAX(i) OVER (ORDER BY ts ROWS 5 PRECEDING)"),
+    _of("SUM OVER RANGE", f"SUM(i) {_RANGE}"),
+    _of("COUNT OVER RANGE", f"COUNT(*) {_RANGE}"),
+    _of(
+        "RANGE that ends before the row",
+        "SUM(i) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '2' MINUTE PRECEDING AND "
+        "INTERVAL '10' SECOND PRECEDING)",
+    ),
+    _of("LAG", f"LAG(i) {_ALL}"),
+    _of("LAG with a default", f"LAG(i, 2, -5) {_ALL}"),
+    _of("LAG of an expression in one", f"i - LAG(i * 2) {_ALL}"),
+    _of("ROW_NUMBER by time", f"ROW_NUMBER() {_ALL}"),
+    _of(
+        "several frames",
+        f"SUM(i) {_ROWS} - LAG(j) OVER (PARTITION BY p ORDER BY ts) + COUNT(*) {_RANGE}",
+    ),
+    _of("LEAD", f"LEAD(i) {_ALL}", hint="LAG in the later row"),
+    _of("NTILE", f"NTILE(4) {_ALL}", hint="QUANTILE(x, 0.25) of a window"),
+    _of(
+        "FOLLOWING",
+        "SUM(i) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING)",
+        hint="FOLLOWING is not supported",
+    ),
+    _of(
+        "OVER by another order", "SUM(i) OVER (PARTITION BY k ORDER BY j)", hint="ORDER BY its time"
+    ),
+    _of(
+        "OVER without ORDER BY", "SUM(i) OVER (PARTITION BY k)", hint="OVER needs ORDER BY the time"
+    ),
+)
