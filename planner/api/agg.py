@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner.api.expressions import Expr, call, col, when
+from planner.api.expressions import Expr, call, col, lit, when
 from planner.errors import InvalidPlanError
 from planner.user_code import user_code
 from rstream.items.batch import VS
@@ -168,9 +168,32 @@ def stddev(column: str | Expr, *, ddof: int = 1) -> Agg:
     return _of("stddev", column, _int_between("stddev", "ddof", ddof, 0, _TOP_MAX))
 
 
-def count_distinct(column: str | Expr) -> Agg:
-    """How many different values, exactly."""
-    return _of("count_distinct", column)
+def count_distinct(column: str | Expr, *more: str | Expr) -> Agg:
+    """How many different values, exactly; of several columns together, where none is null."""
+    if not more:
+        return _of("count_distinct", column)
+    return Agg("count_distinct", _told_apart([column, *more]))
+
+
+def sum_distinct(column: str | Expr) -> Agg:
+    """The sum of the different values."""
+    return _of("sum_distinct", column)
+
+
+def mean_distinct(column: str | Expr) -> Agg:
+    """The mean of the different values, in float64."""
+    return _of("mean_distinct", column)
+
+
+def corr(x: str | Expr, y: str | Expr) -> Agg:
+    """Pearson's correlation of the rows in which neither is null; null where one does not vary."""
+    return Agg("corr", _pair(x, y))
+
+
+def covariance(x: str | Expr, y: str | Expr, *, ddof: int = 1) -> Agg:
+    """The covariance of the rows in which neither is null, over ``n - ddof``."""
+    given = _int_between("covariance", "ddof", ddof, 0, _TOP_MAX)
+    return Agg("covariance", _pair(x, y), given)
 
 
 def top_k(column: str | Expr, k: int) -> Agg:
@@ -278,6 +301,23 @@ def user(aggregate: UserAggregate, column: str | Expr, *, deterministic: bool | 
     code = user_code(aggregate, "agg.user", deterministic)
     identity = f"{name}#{code.identity.partition('#')[2]}"
     return _of("user", column, Custom(identity, aggregate, code.is_deterministic))
+
+
+def _pair(x: str | Expr, y: str | Expr) -> Expr:
+    sides = [(col(side) if isinstance(side, str) else side).cast("float64") for side in (x, y)]
+    return call("struct", *sides, names=("x", "y"))
+
+
+def _told_apart(columns: Sequence[str | Expr]) -> Expr:
+    """A text per row that is equal where all columns are; null where one is."""
+    parts: list[Expr] = []
+    for column in columns:
+        shown = (col(column) if isinstance(column, str) else column).cast("string")
+        parts += [shown.str.length().cast("string"), lit(":"), shown]
+    made = parts[0]
+    for part in parts[1:]:
+        made = made + part
+    return made
 
 
 def _ranked(function: str, column: str | Expr, by: str | Expr) -> Agg:

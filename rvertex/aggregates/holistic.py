@@ -132,7 +132,8 @@ def _opened_quantile(lane: Lane) -> Accumulator:
     return Quantile(lane.only_column, lane.type, lane.argument)
 
 
-def _no_partial_rows(lane: Lane) -> NoReturn:
+def no_partial_rows(lane: Lane) -> NoReturn:
+    """The merger of a lane that has none."""
     raise AssertionError(f"{lane.name} is not merged: it needs all values at once")
 
 
@@ -166,7 +167,7 @@ def _list_lane(name: str, *, keeps_nulls: bool) -> LaneKind:
         name,
         lane_type=lambda kind, _: pa.list_(kind),
         accumulator=opened,
-        merger=_no_partial_rows,
+        merger=no_partial_rows,
         keeps_argument=False,
     )
 
@@ -185,7 +186,7 @@ _QUANTILE = LaneKind(
     "quantile",
     lane_type=lambda *_: pa.float64(),
     accumulator=_opened_quantile,
-    merger=_no_partial_rows,
+    merger=no_partial_rows,
 )
 _USER = LaneKind(
     "user",

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rvertex.aggregates import arrow_accumulators, distinct, holistic, mergeable, sums
+from rvertex.aggregates import (
+    arrow_accumulators,
+    correlation,
+    distinct,
+    distinct_sums,
+    holistic,
+    mergeable,
+    sums,
+)
 from rvertex.aggregates.ranked import arg_values, top_rows
 
 if TYPE_CHECKING:
@@ -12,6 +20,9 @@ if TYPE_CHECKING:
 
 FUNCTIONS: dict[str, AggregateFunction] = {
     function.name: function
-    for module in (sums, arrow_accumulators, arg_values, mergeable, distinct, holistic, top_rows)
+    for module in (
+        *(sums, arrow_accumulators, arg_values, mergeable, distinct, distinct_sums, holistic),
+        *(correlation, top_rows),
+    )
     for function in module.FUNCTIONS
 }

@@ -94,7 +94,7 @@ def user_function(index: int) -> str:
     return f"user_aggregate_{index}"
 
 
-def _added(asked: _Asked) -> Take:
+def _added(asked: _Asked, once: str = "") -> Take:
     """Sums of integers and decimals are exact and must fit; floats are added as doubles.
 
     Spark gives null for a sum of decimals that leaves 38 digits, even if it would come back.
@@ -102,20 +102,38 @@ def _added(asked: _Asked) -> Take:
     name, column, kind, shown = asked.name, asked.column, asked.kind, asked.shown
     counted = f"{name}_count"
     if pa.types.is_integer(kind):
-        total, exact = f"sum(cast({column} as decimal(20, 0)))", name
+        total, exact = f"sum({once}cast({column} as decimal(20, 0)))", name
     elif pa.types.is_floating(kind):
-        total, exact = f"sum(cast({column} as double))", name
+        total, exact = f"sum({once}cast({column} as double))", name
     else:
-        total = f"sum({column})"
+        total = f"sum({once}{column})"
         fitting = f"try_cast({name} as {type_name(pa.decimal128(38, kind.scale))})"
         wrong = failure(f"{shown}: the sum does not fit into 38 digits")
         exact = f"if({counted} > 0 and {fitting} is null, {wrong}, {fitting})"
-    partial = {name: total, counted: f"count({column})"}
-    if asked.function == "mean":
+    partial = {name: total, counted: f"count({once}{column})"}
+    if asked.function in ("mean", "mean_distinct"):
         return Take(partial, f"cast({exact} as double) / {counted}")
     if pa.types.is_integer(kind):
         exact = cast(name, pa.decimal128(30, 0), pa.int64(), shown)
     return Take(partial, exact)
+
+
+def _together(asked: _Asked) -> Take:
+    """By Spark's own; null where one side does not vary, which Spark tells by its sums."""
+    name, x, y = asked.name, f"{asked.column}.x", f"{asked.column}.y"
+    both = f"{x} is not null and {y} is not null"
+    partial = {f"{name}_n": f"count(if({both}, 1, null))"}
+    if asked.function == "covariance":
+        ddof = asked.aggregate.argument
+        partial[name] = f"covar_pop({x}, {y})"
+        made = f"{name} * {name}_n / ({name}_n - {ddof})"
+        return Take(partial, f"if({name}_n > {ddof}, {made}, null)")
+    partial[name] = f"corr({x}, {y})"
+    for side, of in (("x", x), ("y", y)):
+        value = f"if({both}, {of}, null)"
+        partial |= {f"{name}_{side}{best}": f"{best}({value})" for best in ("min", "max")}
+    one = " or ".join(f"{name}_{side}min = {name}_{side}max" for side in "xy")
+    return Take(partial, f"if({name}_n = 0 or {one}, null, {name})")
 
 
 def _spread(asked: _Asked) -> Take:
@@ -288,6 +306,10 @@ WRITERS: dict[str, Callable[[_Asked], Take]] = {
     "variance": _spread,
     "stddev": _spread,
     "count_distinct": lambda asked: asked.take("count(distinct {})"),
+    "sum_distinct": lambda asked: _added(asked, "distinct "),
+    "mean_distinct": lambda asked: _added(asked, "distinct "),
+    "corr": _together,
+    "covariance": _together,
     "top_k": lambda asked: asked.take(
         "collect_list({})",
         "if(size({0}) = 0, null, slice(sort_array({0}, false), 1, {argument}))",

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from planner.batch.spark_sql.aggregates import Take, register
 from planner.batch.spark_sql.casts import failure
+from planner.batch.spark_sql.errors import UnsupportedInBatchError
 from planner.batch.temporal.data_windows import over
 from rstream.items.batch import VE, VS
 
@@ -30,6 +31,8 @@ def over_frames(node: logical.Over, below: Frame) -> Frame:
     for i, aggregate in enumerate(node.aggregates):
         if aggregate.function == "user":
             register(below.df.sparkSession, i, aggregate, below.schema)
+        if aggregate.function in ("sum_distinct", "mean_distinct"):
+            raise UnsupportedInBatchError(aggregate.function, "Spark's frames take no DISTINCT")
     order = ", ".join(below.order) if node.rows else VS
     last = f"{node.last} preceding" if node.last else "current row"
     first = "unbounded" if node.first is None else str(node.first)

@@ -68,13 +68,13 @@ class Over(Step):
         read = {a.column for a in self._kept(wanted) if a.column is not None}
         return ((wanted & set(self.input.schema.names)) | read | set(self.keys),)
 
-    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> LogicalNode:
+    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> Over:
         (only,) = inputs
-        kept = self._kept(wanted)
-        return replace(self, input=only, aggregates=kept) if kept else only
+        return replace(self, input=only, aggregates=self._kept(wanted))
 
     def _kept(self, wanted: Set[str]) -> tuple[Aggregate, ...]:
-        return tuple(a for a in self.aggregates if a.output in wanted)
+        kept = tuple(a for a in self.aggregates if a.output in wanted)
+        return kept or self.aggregates[:1]
 
     @property
     def input_keys(self) -> tuple[InputKeys, ...]:

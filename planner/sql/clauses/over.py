@@ -40,7 +40,7 @@ _WHOLE = (
 )
 
 
-def by_time(node: exp.Window, scope: Scope, names: Names) -> bool:
+def by_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
     """Whether the rows of a window function are ordered by the time of the stream, upwards."""
     order = node.args.get("order")
     if order is None or order.expressions[0].args.get("desc"):

@@ -53,6 +53,18 @@ _NAMED: dict[str, tuple[Callable[..., Agg], int]] = {
     "string_agg": (agg.string_agg, 1),
     "listagg": (agg.string_agg, 1),
 }
+#: Of each different value once.
+_OF_DISTINCT: dict[type[exp.Expr], Callable[[Expr], Agg]] = {
+    exp.Sum: agg.sum_distinct,
+    exp.Avg: agg.mean_distinct,
+    exp.Min: agg.min,
+    exp.Max: agg.max,
+}
+_OF_TWO: dict[type[exp.Expr], Callable[[Expr, Expr], Agg]] = {
+    exp.Corr: agg.corr,
+    exp.CovarPop: lambda x, y: agg.covariance(x, y, ddof=0),
+    exp.CovarSamp: agg.covariance,
+}
 #: They see nulls, so a condition cannot be made of them.
 _SEE_NULLS = (exp.First, exp.Last, exp.FirstValue, exp.LastValue, exp.ArrayAgg)
 KNOWN = ", ".join(
@@ -62,7 +74,7 @@ KNOWN = ", ".join(
         "QUANTILE",
         "PERCENTILE_CONT",
         *(name.upper() for name in _NAMED),
-        *("MAX_BY", "MIN_BY"),
+        *("MAX_BY", "MIN_BY", "CORR", "COVAR_POP", "COVAR_SAMP"),
     )
 )
 
@@ -131,20 +143,33 @@ class Aggregates:
             return self._made(node, lambda x: agg.quantile(x, q), node.this, condition)
         if isinstance(node, exp.ArgMax | exp.ArgMin):
             return self._ranked(node, condition)
+        if type(node) in _OF_TWO:
+            sides = [self.before.compile(node.args[part]) for part in ("this", "expression")]
+            with text.located(node):
+                return _OF_TWO[type(node)](_where(condition, sides[0]), sides[1])
         _, make = _OF_ONE.get(type(node), ("", None))
         if make is None:
             hint = HINTS.get(text.spelled(node)) or HINTS.get(said(node)) or f"there are {KNOWN}"
             reason = f"the aggregate {text.spelled(node)} is not supported; {hint}"
             raise text.error(node, reason)
+        once = _OF_DISTINCT.get(type(node)) if isinstance(node.this, exp.Distinct) else None
+        if once is not None and len(node.this.expressions) == 1:
+            return self._made(node, once, node.this.expressions[0], condition)
         if isinstance(node.this, exp.Distinct) or node.expressions:
-            raise text.error(node, f"{said(node)} of several or DISTINCT values is not supported")
+            raise text.error(
+                node,
+                f"{said(node)} of several or DISTINCT values is not supported; DISTINCT is for "
+                "COUNT, SUM, AVG, MIN and MAX",
+            )
         return self._made(node, make, node.this, condition)
 
     def _count(self, node: exp.Count, condition: Expr | None) -> Agg:
         value = node.this
-        if isinstance(value, exp.Distinct) and len(value.expressions) == 1:
-            return self._made(node, agg.count_distinct, value.expressions[0], condition)
-        if isinstance(value, exp.Distinct) or node.expressions:
+        if isinstance(value, exp.Distinct):
+            first, *more = [self.before.compile(part) for part in value.expressions]
+            with self.before.text.located(node):
+                return agg.count_distinct(_where(condition, first), *more)
+        if node.expressions:
             raise self.before.text.error(node, "COUNT takes one value")
         if value is not None and not isinstance(value, exp.Star):
             return self._made(node, agg.count, value, condition)

@@ -102,6 +102,6 @@ HINTS: dict[str, str] = {
     ),
     "GROUP_CONCAT": "write STRING_AGG(x, ',')",
     **dict.fromkeys(("MAX_N", "MIN_N"), "write TOP_K(x, k)"),
-    **dict.fromkeys(("MODE", "CORR", "SKEWNESS", "KURTOSIS"), "write an aggregate in Python"),
+    **dict.fromkeys(("MODE", "SKEWNESS", "KURTOSIS"), "write an aggregate in Python"),
     **dict.fromkeys(("EXPLODE", "UNNEST", "POSEXPLODE", "INLINE"), _EACH),
 }  # fmt: skip

@@ -162,6 +162,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     **dict.fromkeys((exp.Stddev, exp.StddevSamp, exp.StddevPop), ("this",)),
     **dict.fromkeys((exp.AnyValue, exp.LogicalAnd, exp.LogicalOr, exp.CountIf), ("this",)),
     **dict.fromkeys((exp.FirstValue, exp.LastValue, exp.ApproxDistinct), ("this",)),
+    **dict.fromkeys((exp.Corr, exp.CovarPop, exp.CovarSamp), _TWO),
     exp.ArrayAgg: ("this", "nulls_excluded"),
     exp.GroupConcat: ("this", "separator"),
     exp.WithinGroup: _TWO,

@@ -40,8 +40,9 @@ _STREAMS = (
     ROWS.group_by("k").window(session(4)).agg(n=agg.count()),
     ROWS.group_by("k").process(_Count),
     ROWS.recover_with("checkpoint"),
-    ROWS.sort("x"),
+    ROWS.sort("x").limit(2),
     ROWS.deduplicate("k", within=5),
+    ROWS.group_by("k").rolling(rows=3).with_columns(n=agg.count(), m=agg.max("x")),
 )
 _PLACED = (Exchange(ROWS.plan, ("k",)), Extremes(ROWS.plan, "x", is_max=True))
 EXAMPLES = {
