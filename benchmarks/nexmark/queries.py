@@ -11,11 +11,11 @@ q10 writes files by the clock, which is a sink and not a query.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from nexmark import shape
 from nexmark.streams import FOREVER
-from planner import KeyedProcess, agg, col, snapshot, tumbling
+from planner import agg, col, snapshot, tumbling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,40 +96,22 @@ def q5(s: Streams) -> Stream:
     return counts.join(most, on="num")
 
 
-class LastTen(KeyedProcess):
-    """The mean of a seller's last ten prices, whenever an auction of his ends.
+def q6(s: Streams) -> Stream:
+    """Mean of the last ten prices of each seller, whenever an auction of his ends.
 
     Auctions that end at the same time count in the order of their ids.
     """
-
-    output: ClassVar = {"id": "int64", "mean": "float64"}
-
-    prices: list[int]
-    ids: list[int]
-    finals: list[int]
-
-    def on_event(self, event: Any, ctx: Any) -> None:
-        """Wait for others that end now."""
-        self.ids.append(event.id)
-        self.finals.append(event.final)
-        ctx.set_timer(event.vs + 1)
-
-    def on_timer(self, timer: Any, ctx: Any) -> None:
-        """One row for each auction that has ended."""
-        del timer
-        for auction, final in sorted(zip(self.ids, self.finals, strict=True)):
-            self.prices = [*self.prices[-9:], final]
-            ctx.emit(auction, sum(self.prices) / len(self.prices))
-        self.ids, self.finals = [], []
-
-
-def q6(s: Streams) -> Stream:
-    """Mean of the last ten prices of each seller, with code per key: no window slides by events."""
-    finals = s.sql(
-        "SELECT id, seller, max(price) AS final FROM closed GROUP BY id, seller, SNAPSHOT()",
+    return s.sql(
+        """
+        SELECT seller, id, avg(final) OVER (
+            PARTITION BY seller ORDER BY vs(), id ROWS BETWEEN 9 PRECEDING AND CURRENT ROW
+        ) AS mean
+        FROM (
+            SELECT id, seller, max(price) AS final FROM closed GROUP BY id, seller, SNAPSHOT()
+        ) AS finals
+        """,
         closed=closed_bids(s),
     )
-    return finals.group_by("seller").process(LastTen)
 
 
 def q7(s: Streams) -> Stream:

@@ -9,6 +9,9 @@ several ways, so cost no more than that one: each of their rows is one word.
 Invariants: (1) exact: 0.0 equals -0.0, NaN equals NaN; (2) a run has each pair of group and value
 once, ascending, and is never changed; (3) a column depends on the sets of values alone: the lists
 are ascending.
+
+``sum_distinct`` and ``mean_distinct`` need all values of a window at once: each different value is
+added once, as ``sum`` adds, doubles in the order in which they first came.
 """
 
 from __future__ import annotations
@@ -19,17 +22,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order
+from rstream.items.batch import VS
+from rvertex.aggregates import sums
+from rvertex.aggregates.accumulators import Rows
+from rvertex.aggregates.function import (
+    AggregateFunction,
+    Lane,
+    LaneKind,
+    Merged,
+    has_order,
+    is_number,
+)
+from rvertex.aggregates.holistic import Holistic, no_partial_rows
 from rvertex.aggregates.value_codes import CODE_BITS, ValueCodes
 from rvertex.errors import TooManyGroupsError, TooManyValuesError
 from rvertex.events.arrays import numbers
 from rvertex.events.group_scan import heads_of
+from rvertex.keys.sort_keys import numbered_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from rvertex.aggregates.accumulators import Accumulator, Rows, Saved
-    from rvertex.aggregates.function import Lane
+    from rvertex.aggregates.accumulators import Accumulator, Saved
+    from rvertex.aggregates.function import Argument
 
 #: Columns that are kept together: a bit for each in every word.
 COLUMNS_MAX = 4
@@ -304,6 +319,58 @@ _LANES = LaneKind(
     columns_max=COLUMNS_MAX,
     shared_type=lambda kind: pa.list_(kept_together(kind.value_type)),
 )
+_PLAIN = {function.name: function for function in sums.FUNCTIONS}
+
+
+class OfDistinct(Holistic):
+    """The plain function ``name`` over each different value once."""
+
+    def __init__(self, column: str, kind: pa.DataType, name: str) -> None:
+        super().__init__(column, kind)
+        self._function = _PLAIN[name]
+
+    def made(self, rows: Rows) -> pa.Array:
+        codes, values = rows.valid(self._column)
+        number = numbered_keys((values.type,), [values], len(values)).codes
+        order = np.lexsort((number, codes))
+        first = np.sort(order[heads_of(codes[order], number[order])])
+        codes, values = codes[first], values.take(pa.array(first))
+        times = pa.array(np.zeros(len(codes), np.int64))
+        once = Rows(codes, rows.groups, pa.record_batch([times, values], [VS, self._column]))
+        lanes = []
+        for kind in self._function.lanes:
+            lane = Lane(kind, self._column, kind.lane_type(values.type, None))
+            accumulator = lane.accumulator()
+            accumulator.update(once)
+            lanes.append(tuple(accumulator.columns()))
+        merged = Merged(tuple(lanes), self._column, self._column, None)
+        empty = pa.array(np.bincount(codes, minlength=rows.groups) == 0)
+        found = self._function.finish(merged)
+        return pc.if_else(empty, pa.scalar(None, found.type), found)
+
+
+def _function_of(name: str) -> AggregateFunction:
+    plain = _PLAIN[name]
+
+    def result_type(kind: pa.DataType, argument: Argument) -> pa.DataType:
+        return plain.result_type(plain.lanes[0].lane_type(kind, argument), argument)
+
+    lane = LaneKind(
+        f"{name}_distinct",
+        lane_type=result_type,
+        accumulator=lambda lane: OfDistinct(lane.only_column, lane.type, name),
+        merger=no_partial_rows,
+    )
+    return AggregateFunction(
+        f"{name}_distinct",
+        (lane,),
+        takes=is_number,
+        needs=plain.needs,
+        is_holistic=lambda _: True,
+        adds_booleans=True,
+    )
+
+
 FUNCTIONS = (
     AggregateFunction(
         "count_distinct",
@@ -312,4 +379,6 @@ FUNCTIONS = (
         result_type=lambda *_: pa.int64(),
         finish=lambda merged: counted(merged.value, merged.place),
     ),
+    _function_of("sum"),
+    _function_of("mean"),
 )

@@ -8,7 +8,6 @@ from rvertex.aggregates import (
     arrow_accumulators,
     correlation,
     distinct,
-    distinct_sums,
     holistic,
     mergeable,
     sums,
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 FUNCTIONS: dict[str, AggregateFunction] = {
     function.name: function
     for module in (
-        *(sums, arrow_accumulators, arg_values, mergeable, distinct, distinct_sums, holistic),
+        *(sums, arrow_accumulators, arg_values, mergeable, distinct, holistic),
         *(correlation, top_rows),
     )
     for function in module.FUNCTIONS

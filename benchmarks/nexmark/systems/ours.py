@@ -5,10 +5,7 @@ from __future__ import annotations
 import tempfile
 from typing import TYPE_CHECKING
 
-from pyspark import cloudpickle
-
 import jobmanager
-from nexmark import queries
 from nexmark.queries import QUERIES
 from nexmark.streams import Streams
 
@@ -16,8 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MASTER = "local[2]"
-# Workers do not find this folder: the code of q6 travels by value.
-cloudpickle.register_pickle_by_value(queries)
 
 
 class System:

@@ -47,7 +47,8 @@ def over_frames(node: logical.Over, below: Frame) -> Frame:
             )
     df = below.df
     if node.rows and not below.has_place:
-        df = df.where(f"if({rows_differ(keys, below)}, {unordered('over')}, true)")
+        df = df.selectExpr("*", f"{rows_differ(keys, below)} as _tied")
+        df = df.where(f"if(_tied, {unordered('over')}, true)")
     df = df.selectExpr("*", *(f"{sql} as {name}" for name, sql in partial.items()))
     width = len(below.schema)
     made = [f"{take.result} as c{width + i}" for i, take in enumerate(takes)]

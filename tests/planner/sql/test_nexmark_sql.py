@@ -1,8 +1,8 @@
 """Nexmark's queries as nexmark-flink writes them, over tables whose rows last for ever.
 
 What is alive when the streams have ended is DuckDB's answer on all rows; of windows all results
-are. q6 is not among them: its average slides over rows. q12 and q13 go by the time of events, as no
-answer follows from another; q2 asks for more auctions, as there are few. Cannot catch: what shows
+are. q6 is not among them: it goes by auctions as they close, which the benchmark's own queries do.
+q12 and q13 go by the time of events, as no answer follows from another; q2 asks for more auctions, as there are few. Cannot catch: what shows
 at other sizes; ``tests/test_nexmark.py`` asks the benchmark's own queries.
 """
 
