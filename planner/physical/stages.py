@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.expressions.nodes import Column, Node
@@ -112,7 +112,7 @@ def _vertex(builder: StageBuilder, index: int, root: str, output: Output | None)
         builder.name,
         index,
         tuple((channel.stream, channel.port, channel.payload) for channel in inputs),
-        source,
+        _from_its_beginning(source),
         (*_early_filter(source), *operators),
         tuple((edge.streams, edge.keys) for edge in outputs),
     )
@@ -127,6 +127,13 @@ def _vertex(builder: StageBuilder, index: int, root: str, output: Output | None)
         output_payload=builder.payload,
         state_schema=fingerprint(meaning),
     )
+
+
+def _from_its_beginning(source: SourcePartition | None) -> SourcePartition | None:
+    """A log that is read from its beginning means the same wherever that is by now."""
+    if source is None or source.spec.log is None or source.spec.format not in ("rstream", "log"):
+        return source
+    return replace(source, units=tuple(replace(unit, first_seq=0) for unit in source.units))
 
 
 def _early_filter(source: SourcePartition | None) -> list[OperatorSpec]:

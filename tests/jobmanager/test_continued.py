@@ -18,8 +18,11 @@ from jobmanager.errors import DaysOverError, NoJobError, NotContinuedError, Quer
 from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, col, sinks, tumbling
 from planner.errors import InvalidPlanError
+from planner.physical.lower import lower
+from rstream import InlineBackground, RStream
 from rstream.errors import UsageError
 from tests.rooms import ROOT
+from tests.support.content import PAYLOAD, items
 from tests.support.jobs import WAIT_S, outcome, output_items, with_limits
 from tests.support.live import FILE_ROWS, write_file
 
@@ -148,6 +151,22 @@ def test_another_query_is_refused(tmp_path: Path) -> None:
         jobmanager.resume(str(root), retention="delivered")
     assert JobRoot(str(root)).read_status()["state"] == "stopped", "the job has not failed by that"
     assert run_day(root, query_of(folder))["state"] == "stopped", "the same is not"
+
+
+def test_a_stream_that_retention_has_shortened_is_the_same_query(tmp_path: Path) -> None:
+    uri, hashes, begins = str(tmp_path / "s"), [], []
+    stream = RStream.open(uri, PAYLOAD, background=InlineBackground(), keeps_digest=True)
+    for seq in (0, 4, 8):
+        stream.write(seq, items(seq, seq + 4))
+        stream.flush(0)
+    for mark in (0, 8):
+        stream.garbage_collect(mark)
+        plan = lower(Stream.from_rstream(uri, follow=True).to_parquet(), root="r")
+        begins += [u.first_seq for v in plan.vertices if v.source for u in v.source.units]
+        hashes.append(plan.plan_hash)
+    stream.close()
+    assert begins == [0, 8]
+    assert hashes[0] == hashes[1]
 
 
 def test_what_cannot_be_continued_is_said(tmp_path: Path) -> None:

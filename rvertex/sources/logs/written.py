@@ -82,9 +82,12 @@ def _claimed(path: str, claim: dict[str, Any]) -> GrowingStreams:
 
 
 def written_units(spec: SourceSpec) -> tuple[Unit, ...]:
-    """The streams of an output, each from its beginning."""
+    """The streams of an output, each from the first item that its retention has kept."""
     places = growing_streams(spec.path).places
-    return tuple(Unit(place, stream=k) for k, place in enumerate(places))
+    return tuple(
+        Unit(place, stream=k, first_seq=open_reader(place).next_seq)
+        for k, place in enumerate(places)
+    )
 
 
 class WrittenItems:
