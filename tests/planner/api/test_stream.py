@@ -251,6 +251,7 @@ def test_computed_times(readings: str) -> None:
         vs=col("at") + col("minutes") * timedelta(minutes=1),
         ve=col("until") + timedelta(hours=1),
         delay="10m",
+        late="error",
     )
     plan = lower(stream.select("v").to_parquet(), root="r")
     assert plan.stages[0].reads == ("at", "until", "minutes", "v")
@@ -262,10 +263,12 @@ def test_computed_times(readings: str) -> None:
 
 
 def test_only_the_columns_that_are_needed_are_read(readings: str) -> None:
-    stream = Stream.from_parquet(readings, vs="at", delay="1m")
-    plan = lower(stream.filter(col("us") > 0).select("v").to_parquet(), root="r")
-    assert plan.stages[0].reads == ("at", "us", "v")
-    assert answer(plan).num_rows == 2
+    for late in ("drop", "adjust", "error"):
+        stream = Stream.from_parquet(readings, vs="at", delay="1m", late=late)
+        plan = lower(stream.filter(col("us") > 0).select("v").to_parquet(), root="r")
+        every = tuple(pq.read_schema(readings).names)
+        assert plan.stages[0].reads == (every if late == "drop" else ("at", "us", "v"))
+        assert answer(plan).num_rows == 2
 
 
 def test_csv_json_text(tmp_path: Path) -> None:
