@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.api.agg import Ordering
-from planner.api.expressions import col
+from planner.api.expressions import col, lit
+from planner.logical.event_time import never_ends
 from planner.logical.windows import snapshot
 from planner.sql.clauses.joins import and_parts, filtered
 from planner.sql.clauses.window_tables import BOUNDS, at_the_end
@@ -120,7 +121,9 @@ def ranked(
     if rows is None:
         raise names.text.error(first, _BOUND.format(called or "it"))
     source = scope
-    number, scope = _top(first, max(rows, 1), scope, names)
+    rows = max(rows, 1)
+    of_time = rows == 1 and type(first.this) is exp.RowNumber and is_by_time(first)
+    number, scope = _top(first, rows, scope, names, of_time=of_time)
 
     def numbered(at: exp.Expr) -> exp.Expr:
         return column_at(number, names.text.place(at))
@@ -154,8 +157,13 @@ def column_at(name: str, place: tuple[int, int]) -> exp.Expr:
     return made
 
 
-def _top(node: exp.Expr, rows: int, scope: Scope, names: Names) -> tuple[str, Scope]:
-    """The first rows by a window function, and the column of their numbers."""
+def _top(
+    node: exp.Expr, rows: int, scope: Scope, names: Names, *, of_time: bool
+) -> tuple[str, Scope]:
+    """The first rows by a window function, and the column of their numbers.
+
+    ``of_time``: one row of each key, the earliest.
+    """
     text = names.text
     order = node.args.get("order")
     if order is None:
@@ -175,9 +183,17 @@ def _top(node: exp.Expr, rows: int, scope: Scope, names: Names) -> tuple[str, Sc
             ends = at_the_end(by, bound, compiler.compile(bound), scope.window_us)
             found = ends.group_by(*on).window(snapshot()).top(rows, orders, rank=kind, place=number)
             top = found.shift(1 - scope.window_us).set_duration(scope.window_us)
+        elif of_time and on and len(orders) == 1 and _is_table(by):
+            # Nothing can come before it any more, so it comes at once.
+            top = by.deduplicate(on).for_ever().with_columns(lit(1).alias(number))
         else:
             top = by.group_by(*on).top(rows, orders, rank=kind, place=number)
     return number, replace(scope.with_stream(top), hidden=(*scope.hidden, number))
+
+
+def _is_table(stream: Stream) -> bool:
+    """Whether rows count from their start on, for ever."""
+    return stream.plan.is_point or never_ends(stream.plan)
 
 
 def orderings(order: exp.Expr, scope: Scope, names: Names) -> list[Ordering]:

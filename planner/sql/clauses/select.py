@@ -22,6 +22,7 @@ from planner.sql.clauses.over import by_time, over_frames
 from planner.sql.clauses.ranking import bounds_of, limited, listed_orders, ranked
 from planner.sql.clauses.relations import joined
 from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
+from planner.sql.clauses.set_operations import set_operation
 from planner.sql.clauses.window_tables import window_table
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, scope_of
@@ -144,24 +145,12 @@ def _is_seen(place: exp.Expr | None) -> bool:
 def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Stream:
     """Columns are matched by place, as SQL does; they are called as in the first."""
     _reject(node, ("this", "expression", "with_", "distinct"), names)
-    if not isinstance(node, exp.Union):
-        kind = type(node).__name__.upper()
-        raise names.text.error(node, f"{kind} is not supported; there is UNION")
-    branches = [*_branches(node.this), *_branches(node.args["expression"])]
+    branches = [node.this, node.args["expression"]]
+    if isinstance(node, exp.Union):
+        branches = [part for branch in branches for part in _branches(branch)]
     first = compile_query(branches[0], names, named=named)
     others = [compile_query(branch, names, named=False) for branch in branches[1:]]
-    wanted = first.schema.names
-    renamed = []
-    for stream in others:
-        found = stream.schema.names
-        if len(found) != len(wanted):
-            raise names.text.error(node, f"UNION ALL of {len(wanted)} and {len(found)} columns")
-        pairs = list(zip(found, wanted, strict=True))
-        columns = [col(mine).alias(name) for mine, name in pairs]
-        renamed.append(stream if found == wanted else stream.select(*columns))
-    with names.text.located(node):
-        whole = first.union(*renamed)
-        return whole.stitch() if node.args.get("distinct") else whole
+    return set_operation(node, first, others, names)
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr]:

@@ -55,7 +55,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.WindowSpec: ("kind", "start", "start_side", "end", "end_side"),
     exp.Lag: ("this", "offset", "default"),
     **dict.fromkeys((exp.RowNumber, exp.Rank, exp.DenseRank), ()),
-    exp.Union: (*_TWO, "with_", "distinct"),
+    **dict.fromkeys((exp.Union, exp.Except, exp.Intersect), (*_TWO, "with_", "distinct")),
     exp.Subquery: ("this", "alias", "with_"),
     exp.With: ("expressions",),
     exp.CTE: ("this", "alias"),

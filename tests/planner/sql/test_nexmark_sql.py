@@ -2,8 +2,9 @@
 
 What is alive when the streams have ended is DuckDB's answer on all rows; of windows all results
 are. q6 is not among them: it goes by auctions as they close, which the benchmark's own queries do.
-q12 and q13 go by the time of events, as no answer follows from another; q2 asks for more auctions, as there are few. Cannot catch: what shows
-at other sizes; ``tests/test_nexmark.py`` asks the benchmark's own queries.
+q12 and q13 go by the time of events, as no answer follows from another; q2 asks for more auctions,
+as there are few. Cannot catch: what shows at other sizes; ``tests/test_nexmark.py`` asks the
+benchmark's own queries.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 from planner import InvalidPlanError, SqlError, Stream, agg, col, desc, event, sql
+from planner.logical.text import logical_text
 from planner.physical.lower import lower
+from rstream.types import INF_TIME
 from tests.support.plan_runner import Schedule, answer
 
 SCHEMA = {"k": "string", "n": "int64", "x": "int64", "f": "float64"}
@@ -42,10 +44,10 @@ def rows_of(seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def stream_of(rows: list[dict[str, Any]]) -> Stream:
+def stream_of(rows: list[dict[str, Any]], partitions: int = 2) -> Stream:
     us = [(r["ts"] - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for r in rows]
     items = [event(t, **{c: r[c] for c in SCHEMA}) for t, r in zip(us, rows, strict=True)]
-    return Stream.from_items(SCHEMA, items, partitions=2)
+    return Stream.from_items(SCHEMA, items, partitions=partitions)
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +121,38 @@ def test_frames_in_python_are_checked() -> None:
         grouped.rolling().with_columns(v=agg.quantile("x", 0.5))
     with pytest.raises(InvalidPlanError, match="takes at least one"):
         grouped.rolling(rows=2).with_columns()
+
+
+def test_the_first_row_of_a_key_comes_at_once() -> None:
+    query = """SELECT k, n FROM (
+        SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY vs()) AS r FROM t) WHERE r = 1"""
+    rows = rows_of(5)
+    found = sql(query, {"t": stream_of(rows, 1)})
+    assert isinstance(found, Stream)
+    assert "deduplicate by" in logical_text(found.plan)
+    table = answer(lower(found.to_parquet(), root="memory://f", parallelism=2))
+    first: dict[str | None, int] = {}
+    for row in rows:
+        first.setdefault(row["k"], row["n"])
+    assert dict(zip(*(table.column(c).to_pylist() for c in "kn"), strict=True)) == first
+    assert set(table.column("_ve").to_pylist()) == {INF_TIME}
+
+
+def test_set_operations_at_each_instant() -> None:
+    left = [event(0, 10, x=1.0), event(2, 4, x=None), event(3, 6, x=1.0)]
+    right = [event(4, 6, x=1.0), event(3, 9, x=None), event(20, 21, x=1.0)]
+    streams = {
+        name: Stream.from_items({"x": "float64"}, rows)
+        for name, rows in (("a", left), ("b", right))
+    }
+    for kind, wanted in (
+        ("EXCEPT", {(0, 4, 1.0), (6, 10, 1.0), (2, 3, None)}),
+        ("INTERSECT", {(4, 6, 1.0), (3, 4, None)}),
+    ):
+        found = sql(f"SELECT x FROM a {kind} SELECT x FROM b", streams)
+        assert isinstance(found, Stream)
+        for parallelism in (1, 2):
+            plan = lower(found.to_parquet(), root="memory://e", parallelism=parallelism)
+            rows = answer(plan).to_pylist()
+            assert {tuple(row.values()) for row in rows} == wanted
+            assert len(rows) == len(wanted)

@@ -8,6 +8,10 @@ _ALIVE = "t.ts >= u.ts AND t.ts < u.te"
 _PAIRS = f"t.k = u.k AND {_ALIVE}"
 _TUMBLE = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
 _TUMBLED = "time_bucket(INTERVAL '60 seconds', ts, TIMESTAMP '1970-01-01')"
+_KS = "SELECT k FROM (SELECT k, count(*) AS c FROM t GROUP BY k)"
+_SS = _KS.replace("SELECT k, count", "SELECT SUBSTRING(s, 1, 1) AS k, count").replace(
+    "GROUP BY k", "GROUP BY SUBSTRING(s, 1, 1)"
+)
 
 ENTRIES = (
     Entry("WHERE", "SELECT n FROM t WHERE i > 0 AND k = 'a'"),
@@ -266,7 +270,32 @@ ENTRIES = (
         f"SELECT k, {_TUMBLED} + INTERVAL 1 MINUTE AS b FROM t "
         f"UNION SELECT s, {_TUMBLED} + INTERVAL 1 MINUTE FROM t",
     ),
-    Entry("EXCEPT", "SELECT n FROM t EXCEPT SELECT i FROM t", hint="EXCEPT is not supported"),
+    Entry(
+        "EXCEPT",
+        f"{_KS} EXCEPT {_SS}",
+        "SELECT k FROM t EXCEPT SELECT SUBSTRING(s, 1, 1) FROM t",
+        is_running=True,
+    ),
+    Entry(
+        "INTERSECT",
+        f"{_SS} INTERSECT {_KS}",
+        "SELECT SUBSTRING(s, 1, 1) AS k FROM t INTERSECT SELECT k FROM t",
+        is_running=True,
+    ),
+    Entry(
+        "EXCEPT of several columns and types",
+        "SELECT i, f FROM (SELECT i, f, count(*) AS c FROM t GROUP BY i, f) EXCEPT "
+        "SELECT j, g FROM (SELECT j, g, count(*) AS c FROM t GROUP BY j, g)",
+        "SELECT i, f FROM t EXCEPT SELECT j, g FROM t",
+        is_running=True,
+    ),
+    Entry("EXCEPT ALL", "SELECT n FROM t EXCEPT ALL SELECT i FROM t", hint="counts copies of rows"),
+    Entry(
+        "the first row of each key",
+        "SELECT k, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS r FROM t) "
+        "WHERE r = 1",
+        is_running=True,
+    ),
     Entry(
         "GROUPING SETS",
         "SELECT k, count(*) AS n FROM t GROUP BY GROUPING SETS ((k), ()), TUMBLE('1m')",

@@ -1,0 +1,72 @@
+"""UNION, EXCEPT and INTERSECT: what is alive in either, in one alone, or in both, at each instant.
+
+Columns are matched by place. EXCEPT and INTERSECT compare whole rows, nulls as equal, and give each
+row once: the rows of either side are stitched, and joined by a text that tells rows apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.api.expressions import Expr, col, lit, when
+from planner.api.grouped.aggregation import free_column
+from planner.api.names import aligned
+from planner.api.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlglot import exp
+
+    from planner.sql.expressions.names import Names
+
+_ALL = "{0} ALL counts copies of rows and is not supported; {0} gives each row once"
+
+
+def set_operation(
+    node: exp.SetOperation, first: Stream, others: Sequence[Stream], names: Names
+) -> Stream:
+    """The stream of all branches; they are renamed as the first is."""
+    wanted = first.schema.names
+    kind = type(node).__name__.upper()
+    renamed = []
+    for stream in others:
+        found = stream.schema.names
+        if len(found) != len(wanted):
+            what = "UNION ALL" if kind == "UNION" else kind
+            raise names.text.error(node, f"{what} of {len(wanted)} and {len(found)} columns")
+        pairs = list(zip(found, wanted, strict=True))
+        columns = [col(mine).alias(name) for mine, name in pairs]
+        renamed.append(stream if found == wanted else stream.select(*columns))
+    is_distinct = bool(node.args.get("distinct"))
+    if kind == "UNION":
+        with names.text.located(node):
+            whole = first.union(*renamed)
+            return whole.stitch() if is_distinct else whole
+    if not is_distinct:
+        raise names.text.error(node, _ALL.format(kind))
+    with names.text.located(node):
+        left, right = (Stream(plan) for plan in aligned([first.plan, renamed[0].plan]))
+        return _compared(left.stitch(), right.stitch(), is_except=kind == "EXCEPT")
+
+
+def _compared(left: Stream, right: Stream, *, is_except: bool) -> Stream:
+    names = left.schema.names
+    same = free_column("same", names)
+    sides = [side.with_columns(**{same: _told(side.schema)}) for side in (left, right)]
+    how = "anti" if is_except else "inner"
+    return sides[0].join(sides[1].select(same), on=same, how=how).select(*names)
+
+
+def _told(schema: pa.Schema) -> Expr:
+    """A text that is the same for equal rows, and for no others."""
+    made: Expr = lit("")
+    for field in schema:
+        value = col(field.name)
+        zero = value + 0.0 if pa.types.is_floating(field.type) else value  # -0.0 is 0.0
+        shown = zero.cast("string")
+        told = shown.str.length().cast("string") + ":" + shown
+        made = made + when(value.is_null()).then("-").otherwise(told)
+    return made
