@@ -42,6 +42,15 @@ MARKED = re.compile(rf"^<!-- ({KINDS}): ([^\n]+) -->\n```\w*\n(.*?)^```$", re.MU
 SHOWN = [page for page in PAGES if page.name != "SQL.md"]
 #: Like a shell's prompt, but found again in the output.
 DONE = "@@ {} @@"
+#: Runs programs as Python does that is given their names; what each has printed ends with END.
+END = "@@ end @@"
+ONE_BY_ONE = f"""
+import runpy, sys
+sys.path.insert(0, "")
+for name in sys.argv[1:]:
+    runpy.run_path(name, run_name="__main__")
+    print({END!r}, end="", flush=True)
+"""
 PROGRAMS = {"python": [sys.executable], "jobmanager": [sys.executable, "-m", "jobmanager"]}
 
 
@@ -136,7 +145,26 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("command", "text"), blocks("output"), ids=lambda v: v[:30])
+def test_programs_print_what_is_printed(folder: Path) -> None:
+    """All in one process after each other, as most of their time is that of the imports."""
+    shown = dict(blocks("output"))
+    programs = [command for command in shown if command.startswith("python ")]
+    assert len(programs) > 4
+    names = [command.removeprefix("python ") for command in programs]
+    command = [sys.executable, "-c", ONE_BY_ONE, *names]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=240, check=False
+    )
+    printed = done.stdout.split(END)
+    assert len(printed) == len(programs) + 1, done.stderr
+    for name, text in zip(programs, printed, strict=False):
+        assert text.rstrip() == shown[name].rstrip(), name
+
+
+OTHERS = [block for block in blocks("output") if not block[0].startswith("python ")]
+
+
+@pytest.mark.parametrize(("command", "text"), OTHERS, ids=lambda v: v[:30])
 def test_output_is_as_printed(command: str, text: str, folder: Path) -> None:
     done = run(command, folder)
     assert done.returncode == 0, done.stderr
