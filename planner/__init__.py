@@ -15,6 +15,7 @@ from planner.api.expressions import (
     vs,
     when,
 )
+from planner.api.grouped.sessions import session
 from planner.api.sources import cti, event
 from planner.api.stream import GroupedStream, Query, Stream, WindowedStream
 from planner.api.udf import Udf, udf
@@ -30,7 +31,6 @@ from planner.logical.windows import (
     count_window,
     cumulating,
     hopping,
-    session,
     snapshot,
     tumbling,
 )

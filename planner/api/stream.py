@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from planner.api import names as naming
 from planner.api.grouped.frames import Frames, RowFrame
+from planner.api.grouped.sessions import SessionBy
 from planner.api.grouped.steps import OrderedSteps, Rolling, RunningGroups, Windows
 from planner.api.hints import hinted
 from planner.api.inputs.files import FileInputs
@@ -224,7 +225,7 @@ class Stream(
             plan = Project(plan, tuple({**kept, **picked}.items()))
         return GroupedStream(plan, tuple(picked))
 
-    def window(self, window: AnyWindow) -> WindowedStream:
+    def window(self, window: AnyWindow | SessionBy) -> WindowedStream:
         """Windows over the whole stream."""
         return GroupedStream(self.plan, ()).window(window)
 
@@ -272,9 +273,9 @@ class GroupedStream(GroupedUserSteps[Stream], RunningGroups[Stream], Rolling[Rol
     def _frames_of(self, frame: RowFrame, order: tuple[OrderLike, ...]) -> RollingStream:
         return RollingStream(self.plan, self.keys, frame, order)
 
-    def window(self, window: AnyWindow) -> WindowedStream:
+    def window(self, window: AnyWindow | SessionBy) -> WindowedStream:
         """These windows per key."""
-        if not isinstance(window, AnyWindow):
+        if not isinstance(window, AnyWindow | SessionBy):
             raise InvalidPlanError(
                 "window() takes hopping(...), tumbling(...), cumulating(...), snapshot(), "
                 f"session(...) or count_window(...), not {window!r}"
@@ -288,7 +289,7 @@ class WindowedStream(Windows[Stream]):
 
     plan: LogicalNode
     keys: tuple[str, ...]
-    spec: AnyWindow
+    spec: AnyWindow | SessionBy
 
     def _stream_of(self, plan: LogicalNode) -> Stream:
         return Stream(plan)

@@ -28,6 +28,7 @@ from planner.logical.nodes import (
 from rstream.items.batch import VS
 from rstream.types import INF_TIME
 from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.extend_by import ExtendBy
 from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
 
@@ -67,7 +68,7 @@ def is_start(plan: LogicalNode, expr: Node) -> bool:
             return isinstance(vs, Node) and _bare(expr) == _bare(vs)
         case Project(input=below, columns=columns):
             return is_start(below, rename_columns(expr, dict(columns)))
-        case Lifetime(input=below, change=SetDuration() | Extend()):
+        case Lifetime(input=below, change=SetDuration() | Extend() | ExtendBy()):
             return is_start(below, expr)
         case Explode(column=column) if column in expr.columns():
             return False

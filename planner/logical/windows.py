@@ -55,7 +55,8 @@ class SessionWindow:
 
     def __str__(self) -> str:
         longest = "" if self.max_us is None else f" max {format_us(self.max_us)}"
-        return f"session {format_us(self.gap_us)}{longest}"
+        gap = "of what overlaps" if self.gap_us == 1 else format_us(self.gap_us)
+        return f"session {gap}{longest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ def test_count_windows() -> None:
 def test_data_windows_of_events_without_end() -> None:
     items = [event(0, INF_TIME, k=1), event(3, 9, k=1), event(20, 30, k=2), event(40, INF_TIME)]
     stream = Stream.from_items({"k": "int64"}, items).group_by("k")
-    for window in (snapshot(), session(5), session(5, max=7)):
+    for window in (snapshot(), session(5), session(5, max=7), session(col("k"), max=9)):
         assert_twins(stream.window(window).agg(n=agg.count()))
 
 

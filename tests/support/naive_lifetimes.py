@@ -13,6 +13,7 @@ from planner.logical import nodes as plans
 from rstream.types import INF_TIME
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.extend_by import ExtendBy
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
@@ -141,6 +142,8 @@ def naive_lifetime_rows(
             return [{**r, "_vs": r["_vs"] + d, "_ve": r["_ve"] + d} for r in rows]
         case plans.Lifetime(change=SetDuration(duration_us=d)):
             return [{**r, "_ve": r["_vs"] + d} for r in rows]
+        case plans.Lifetime(change=ExtendBy(column=c)):
+            return [{**r, "_ve": min(int(INF_TIME), r["_ve"] - 1 + r[c])} for r in rows]
         case plans.Lifetime(change=Extend(duration_us=d)) if d == INF_TIME:
             return [{**r, "_ve": int(INF_TIME)} for r in rows]
         case plans.Lifetime(change=Extend(duration_us=d)):

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from planner.api import names as naming
 from planner.api.agg import Agg
+from planner.api.grouped.sessions import SessionBy
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import (
     Call,
@@ -35,6 +36,7 @@ from rstream.types import INF_TIME
 from rvertex.aggregates.registry import FUNCTIONS
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.extend_by import ExtendBy
 from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
 
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 def aggregated(
     below: LogicalNode,
     keys: tuple[str, ...],
-    window: AnyWindow,
+    window: AnyWindow | SessionBy,
     aggregates: Mapping[str, Agg],
     unnamed: Sequence[object] = (),
 ) -> LogicalNode:
@@ -66,8 +68,11 @@ def aggregated(
         if not isinstance(aggregate, Agg):
             raise InvalidPlanError(f"agg({name}=...) takes agg.count() and its like")
         specs.append(aggregate_of(name, aggregate, below.schema, inputs))
-    plan = Project(below, tuple(inputs.items()))
-    return _above(plan, keys, window, tuple(specs))
+    if not isinstance(window, SessionBy):
+        return _above(Project(below, tuple(inputs.items())), keys, window, tuple(specs))
+    gap = free_column("gap", [*inputs, *below.schema.names])
+    plan = Project(below, (*inputs.items(), (gap, window.gap_us(below.schema))))
+    return _above(Lifetime(plan, ExtendBy(gap)), keys, window.window, tuple(specs))
 
 
 def running(

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.api.agg import Agg, OrderLike
+    from planner.api.grouped.sessions import SessionBy
     from planner.logical.windows import AnyWindow
 
 
 def first_rows(
     below: LogicalNode,
     keys: tuple[str, ...],
-    window: AnyWindow | None,
+    window: AnyWindow | SessionBy | None,
     top: Agg,
     place: str | None,
 ) -> LogicalNode:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from planner.api.agg import Agg, OrderLike
     from planner.api.expressions import ExprLike
     from planner.api.grouped.frames import RowFrame
+    from planner.api.grouped.sessions import SessionBy
     from planner.durations import Duration
     from planner.logical.nodes import LogicalNode
     from planner.logical.windows import AnyWindow
@@ -163,7 +164,7 @@ class Windows(Generic[MadeStream]):
     __slots__ = ()
     plan: LogicalNode
     keys: tuple[str, ...]
-    spec: AnyWindow
+    spec: AnyWindow | SessionBy
 
     def _stream_of(self, plan: LogicalNode) -> MadeStream:
         raise NotImplementedError

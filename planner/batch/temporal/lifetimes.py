@@ -14,11 +14,14 @@ from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.operators.lifetimes.chop import PIECES_PER_EVENT_MAX, Chop
 from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.extend_by import ExtendBy
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.batch.spark_sql.frame import Frame
     from planner.logical.nodes import LifetimeChange
 
@@ -33,8 +36,8 @@ class Times:
     made: tuple[str, ...] = ()
 
 
-def changed(change: LifetimeChange) -> Times:
-    """The lifetimes that ``change`` makes of ``_vs`` and ``_ve``."""
+def changed(change: LifetimeChange, columns: Mapping[str, str]) -> Times:
+    """The lifetimes that ``change`` makes of ``_vs`` and ``_ve``; ``columns``: SQL by name."""
     match change:
         case Shift(duration_us=duration):
             return _shifted(duration)
@@ -42,6 +45,9 @@ def changed(change: LifetimeChange) -> Times:
             return Times(ve=lasting(VS, duration))
         case Extend(duration_us=duration):
             return Times(ve=lasting(VE, duration), kept=f"{lasting(VE, duration)} > {VS}")
+        case ExtendBy(column=column):
+            end, by = integer(INF_TIME), columns[column]
+            return Times(ve=f"if({VE} - 1L > {end} - {by}, {end}, {VE} - 1L + {by})")
         case PointAtEnd():
             return Times(vs=VE, ve=moved(VE, 1), kept=f"{VE} <> {integer(INF_TIME)}")
         case Chop():
@@ -50,13 +56,13 @@ def changed(change: LifetimeChange) -> Times:
 
 def keeps_order(change: LifetimeChange) -> bool:
     """Whether events that start together afterwards did before, and stay in their order."""
-    return isinstance(change, SetDuration | Extend | Shift)
+    return isinstance(change, SetDuration | Extend | ExtendBy | Shift)
 
 
 def changed_mean_us(change: LifetimeChange, mean_us: int) -> int:
     """About how long events live after ``change``, if it was ``mean_us`` before."""
     match change:
-        case Shift():
+        case Shift() | ExtendBy():
             return mean_us
         case SetDuration(duration_us=duration):
             return duration
@@ -127,7 +133,7 @@ def _chopped(change: Chop) -> Times:
 
 def with_change(below: Frame, change: LifetimeChange) -> Frame:
     """Change lifetimes and keep the payload."""
-    times, lifetime_us = changed(change), changed_mean_us(change, below.lifetime_us)
+    times, lifetime_us = changed(change, below.columns), changed_mean_us(change, below.lifetime_us)
     found = below.df.where(times.kept).selectExpr("*", *times.made)
     kept = [*list(below.columns.values())[2:], *below.place]
     df = found.selectExpr(f"{times.vs} as `{VS}`", f"{times.ve} as `{VE}`", *kept)

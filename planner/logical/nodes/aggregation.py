@@ -201,6 +201,7 @@ class DataWindowAgg(_Grouped):
         return (
             isinstance(window, SessionWindow)
             and window.max_us is None
+            and window.gap_us > 1  # a pane would be an instant
             and not any(s.is_holistic or s.definition.needs_sequence for s in specs)
         )
 

@@ -11,6 +11,7 @@ from rstream.types import INF_TIME
 from rvertex.operators.lifetimes import stitch
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.extend_by import ExtendBy
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from planner.logical.nodes.partitioning import Partitioning
 
 #: What changes lifetimes one event at a time.
-LifetimeChange = Shift | SetDuration | Extend | PointAtEnd | Chop
+LifetimeChange = Shift | SetDuration | Extend | ExtendBy | PointAtEnd | Chop
 
 
 class _SameRows(Step):
@@ -68,6 +69,8 @@ class Lifetime(_SameRows):
                 return "live for ever"
             case Extend(duration_us=d):
                 return f"extend {format_us(d)}"
+            case ExtendBy(column=column):
+                return f"live on for {column}"
             case PointAtEnd():
                 return "point at end"
             case Chop(period_us=period, offset_us=offset):
@@ -75,11 +78,11 @@ class Lifetime(_SameRows):
                 return f"chop {format_us(period)}{start}"
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
-        return (wanted,)
+        return (wanted | {self.change.column} if isinstance(self.change, ExtendBy) else wanted,)
 
     @property
     def is_stateless(self) -> bool:
-        return isinstance(self.change, Shift | SetDuration | Extend)
+        return isinstance(self.change, Shift | SetDuration | Extend | ExtendBy)
 
     @property
     def is_point(self) -> bool:
@@ -92,6 +95,8 @@ class Lifetime(_SameRows):
                 return period == 1 or self.input.is_point
             case Extend(duration_us=length):
                 return length <= 0 and self.input.is_point
+            case ExtendBy():
+                return False
             case Shift():
                 return self.input.is_point
 

@@ -6,6 +6,7 @@ Cannot catch: what only happens between processes; the recovery tests run other 
 from __future__ import annotations
 
 import threading
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,9 +20,11 @@ from planner import (
     InvalidPlanError,
     Stream,
     agg,
+    col,
     count_window,
     event,
     hopping,
+    lit,
     session,
     snapshot,
     tumbling,
@@ -151,6 +154,56 @@ def test_partial_phases_only_where_merging_is_exact() -> None:
     assert "PartialSession" in operators(session(50), n=agg.count(), kinds=agg.count_distinct("x"))
     assert "PartialSession" not in operators(session(50, max=90), n=agg.count())
     assert "PartialSession" not in operators(session(50), n=agg.count(), x=agg.last("x"))
+
+
+@pytest.mark.parametrize("longest", [None, 12])
+def test_each_event_says_how_long_its_key_is_active(longest: int | None) -> None:
+    """The answer over constant gaps is that of a constant; over others, that of a loop."""
+    rng = Random(23)
+    gaps = [rng.choice([None, -1, 0, 1, 4, 9, 30]) for _ in range(60)]
+    lasting = [rng.choice([1, 5]) for _ in gaps]
+    items = [event(t * 3, t * 3 + lasting[t], k=t % 2, gap=gap) for t, gap in enumerate(gaps)]
+    stream = Stream.from_items({"k": "int64", "gap": "int64"}, items, partitions=2)
+    same = stream.with_columns(four=lit(4)).group_by("k")
+    n = agg.count()
+    constant = same.window(session(4, max=longest)).agg(n=n)
+    assert collect(same.window(session(col("four"), max=longest)).agg(n=n)) == collect(constant)
+    for gap in (col("gap"), col("gap").cast(pa.duration("us"))):
+        own = stream.group_by("k").window(session(gap, max=longest)).agg(n=n)
+        found = sorted((r["k"], r["_vs"], r["_ve"], r["n"]) for r in collect(own))
+        assert found == sorted(_own_sessions(items, longest))
+    with pytest.raises(InvalidPlanError, match="a gap is a duration, or whole microseconds"):
+        stream.with_columns(x=lit(0.5)).group_by("k").window(session(col("x"))).agg(n=n)
+
+
+def _own_sessions(items: list[Any], longest: int | None) -> list[tuple[int, int, int, int]]:
+    found = []
+    for key in (0, 1):
+        start, until, n = 0, None, 0
+        for item in (i for i in items if i.payload["k"] == key):
+            is_over = until is not None and (
+                item.vs_us >= until or (longest is not None and item.vs_us >= start + longest)
+            )
+            if until is None or is_over:
+                if until is not None:
+                    found.append((key, start, _end(start, until, longest), n))
+                if until is None or item.vs_us >= until:
+                    until = item.vs_us
+                start, n = item.vs_us, 0
+            until = max(until, item.ve_us - 1 + max(item.payload["gap"] or 1, 1))
+            n += 1
+        assert until is not None
+        found.append((key, start, _end(start, until, longest), n))
+    return found
+
+
+def _end(start: int, until: int, longest: int | None) -> int:
+    return until if longest is None else min(until, start + longest)
+
+
+def collect(stream: Stream) -> list[dict[str, Any]]:
+    table = answer(lower(stream.to_parquet(), root="memory://sessions"))
+    return sorted(table.to_pylist(), key=repr)
 
 
 def test_sessions_have_short_panes_where_rows_come_at_their_pace() -> None:

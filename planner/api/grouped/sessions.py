@@ -1,0 +1,65 @@
+"""Sessions whose gap each event brings with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+import pyarrow as pa
+
+from planner.api import names as naming
+from planner.api.expressions import Expr, when
+from planner.durations import Duration, positive_duration_us
+from planner.errors import InvalidPlanError
+from planner.logical import windows
+from planner.logical.windows import SessionWindow
+
+if TYPE_CHECKING:
+    from planner.expressions.nodes import Node
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBy:
+    """A window per period of activity of a key, of which each event says how long it lasts."""
+
+    gap: Expr
+    max_us: int | None
+
+    def gap_us(self, schema: pa.Schema) -> Node:
+        """The gap of each event, us, at least 1."""
+        kind = naming.resolved(self.gap, schema).type
+        if pa.types.is_duration(kind):
+            us = self.gap.cast(pa.duration("us")).cast("int64")
+        elif pa.types.is_integer(kind):
+            us = self.gap.cast("int64")
+        else:
+            raise InvalidPlanError(
+                f"session(gap={self.gap}): it is {kind}; a gap is a duration, or whole microseconds"
+            )
+        return naming.resolved(when(us > 1).then(us).otherwise(1), schema)
+
+    @property
+    def window(self) -> SessionWindow:
+        """The window over events that live on for their gaps."""
+        return SessionWindow(1, self.max_us)
+
+
+@overload
+def session(gap: Duration, max: Duration | None = None) -> SessionWindow: ...
+@overload
+def session(gap: Expr, max: Duration | None = None) -> SessionBy: ...
+def session(gap: Duration | Expr, max: Duration | None = None) -> SessionWindow | SessionBy:
+    """A window from a key's first event until nothing has come for ``gap``.
+
+    An event that starts ``gap`` or more after the last instant of those before it begins another
+    session; so does one that starts ``max`` or more after the session's start. The window ends
+    ``gap`` after the last instant of its events, at the latest ``max`` after its start.
+
+    ``gap``: a duration, or an expression over the event, of durations or whole microseconds: each
+    event keeps its key active for its own gap. Null, and less than a microsecond, is none: such an
+    event keeps it active while it lives.
+    """
+    if not isinstance(gap, Expr):
+        return windows.session(gap, max)
+    longest = None if max is None else positive_duration_us(max, what="session max")
+    return SessionBy(gap, longest)
