@@ -241,7 +241,7 @@ def _split_group(
 ) -> tuple[exp.Expr | None, list[exp.Expr]]:
     """The window if there is one, and the keys: expressions, names of the list, or places in it."""
     text = names.text
-    for part in ("grouping_sets", "cube", "rollup", "totals", "all"):
+    for part in ("totals", "all"):
         if clause.args.get(part):
             raise text.error(clause, f"GROUP BY {part.replace('_', ' ').upper()} is not supported")
     windows = [part for part in clause.expressions if is_window(part)]
@@ -250,7 +250,7 @@ def _split_group(
     if len(windows) > 1:
         raise text.error(windows[1], "GROUP BY takes one window")
     parts = [part for part in clause.expressions if part not in windows]
-    keys = [_listed(part, items, scope, text.error) for part in parts]
+    keys = [listed(part, items, scope, text.error) for part in parts]
     if not windows and scope.window_us is not None and not any(map(_is_bound, keys)):
         raise text.error(clause, "GROUP BY needs window_start and window_end")
     return (windows[0] if windows else None), keys
@@ -267,7 +267,7 @@ def _split_bounds(
         raise text.error(clause, "GROUP BY needs window_start and window_end")
     if isinstance(window.spec, CumulatingWindow) and {b.name for b in bounds} <= {"window_start"}:
         raise text.error(bounds[0], "windows of CUMULATE start together; add window_end")
-    keys = [_listed(p, items, scope, text.error) for p in clause.expressions if p not in bounds]
+    keys = [listed(p, items, scope, text.error) for p in clause.expressions if p not in bounds]
     if isinstance(window.spec, SessionWindow):
         by = sorted(key.name for key in keys if isinstance(key, exp.Column))
         if by != sorted(window.keys) or len(by) != len(keys):
@@ -280,13 +280,13 @@ def _split_bounds(
     return bounds[0], keys
 
 
-def _listed(
+def listed(
     node: exp.Expr,
     items: list[Item],
     scope: Scope,
     error: Callable[[exp.Expr, str], SqlError],
 ) -> exp.Expr:
-    """A place in the list, or a name of it that is no column of the stream, as what it is of."""
+    """A place in the list, or a name of it that no column of the stream has, as what it is of."""
     if isinstance(node, exp.Literal) and not node.is_string:
         at = int(node.name) if node.name.isdigit() else 0
         if not 1 <= at <= len(items):

@@ -14,7 +14,8 @@ from sqlglot import exp
 
 from planner.api.expressions import col
 from planner.sql.clauses.existence import exists, not_in, with_marks
-from planner.sql.clauses.grouping import group, is_grouped
+from planner.sql.clauses.grouping import is_grouped
+from planner.sql.clauses.grouping_sets import group_all
 from planner.sql.clauses.items import Item, items_of
 from planner.sql.clauses.joins import all_of, fails, filtered
 from planner.sql.clauses.outer_joins import exists_of_in, exists_of_semi, flattened
@@ -175,7 +176,7 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     scope = _where(conditions, whole, scope, names)
     items = items_of(node, scope, text, named=named)
     if is_grouped(node):
-        found = group(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
+        found = group_all(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
         return _ordered(node, _distinct(node, found, names), items, scope, names)
     items, scope = ranked(node, items, scope, names, bounds, lambda w: by_time(w, scope, names))
     items, scope = over_frames(items, scope, names)

@@ -52,6 +52,12 @@ def set_operation(
         return _compared(left.stitch(), right.stitch(), is_except=kind == "EXCEPT")
 
 
+def united(branches: Sequence[Stream], node: exp.Expr, names: Names) -> Stream:
+    """All rows of streams with equal columns."""
+    with names.text.located(node):
+        return branches[0].union(*branches[1:])
+
+
 def _compared(left: Stream, right: Stream, *, is_except: bool) -> Stream:
     names = left.schema.names
     same = free_column("same", names)

@@ -70,6 +70,8 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Join: ("this", "side", "kind", "on", "using"),
     exp.Where: ("this",),
     exp.Group: ("expressions",),
+    **dict.fromkeys((exp.GroupingSets, exp.Rollup, exp.Cube, exp.Tuple), ("expressions",)),
+    **dict.fromkeys((exp.Grouping, exp.GroupingId), ("expressions",)),
     exp.Having: ("this",),
     exp.Exists: ("this",),
     exp.Alias: ("this", "alias"),

@@ -296,9 +296,23 @@ ENTRIES = (
         "WHERE r = 1",
         is_running=True,
     ),
+    *(
+        Entry(
+            name,
+            f"SELECT k, p, window_start AS a, count(*) AS n, sum(i) AS v, GROUPING(k) AS g, "
+            f"GROUPING(k, p) * 2 AS h FROM t GROUP BY {sets}, TUMBLE('1m')",
+            f"SELECT k, p, a, count(*) AS n, sum(i) AS v, GROUPING(k) AS g, "
+            f"GROUPING(k, p) * 2 AS h FROM (SELECT *, {_TUMBLED} AS a FROM t) GROUP BY {sets}, a",
+        )
+        for name, sets in (
+            ("GROUPING SETS", "GROUPING SETS ((k, p), (k), p, ())"),
+            ("ROLLUP", "ROLLUP (k, p)"),
+            ("CUBE", "CUBE (k, p)"),
+        )
+    ),
     Entry(
-        "GROUPING SETS",
-        "SELECT k, count(*) AS n FROM t GROUP BY GROUPING SETS ((k), ()), TUMBLE('1m')",
-        hint="GROUPING SETS",
+        "ROLLUP without a window",
+        "SELECT k, upper(s) AS u, max(n) AS m FROM t GROUP BY ROLLUP (k, u) HAVING max(n) > 5",
+        is_running=True,
     ),
 )

@@ -1,0 +1,104 @@
+"""GROUPING SETS, ROLLUP and CUBE: a GROUP BY for each set, and all their results together.
+
+In the results of a set the keys that are not in it are null, and ``GROUPING(k)`` is 1 of those and
+0 of the others; of several keys it is a number whose bits are theirs, the last key's the lowest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.sql.clauses.grouping import group, listed
+from planner.sql.clauses.set_operations import united
+
+if TYPE_CHECKING:
+    from planner.api.stream import Stream
+    from planner.sql.clauses.grouping import Attach
+    from planner.sql.clauses.items import Item
+    from planner.sql.expressions.names import Names
+    from planner.sql.expressions.scope import Scope
+
+_SETS_MAX = 64
+_Sets = list[tuple[exp.Expr, ...]]
+
+
+def group_all(
+    node: exp.Select, items: list[Item], scope: Scope, names: Names, attach: Attach
+) -> Stream:
+    """The stream of a SELECT with GROUP BY, of each of its grouping sets."""
+    clause = node.args.get("group")
+    sets = None if clause is None else _sets(clause, names)
+    if clause is None or sets is None:
+        return group(node, items, scope, names, attach)
+    plain = [part for part in clause.expressions if not _is_sets(part)]
+    sets = [tuple(listed(key, items, scope, names.text.error) for key in one) for one in sets]
+    keys = list(dict.fromkeys(key for one in sets for key in one))
+    branches = []
+    for one in sets:
+        left_out = [key for key in keys if key not in one]
+        made = node.copy()
+        kept = [part.copy() for part in (*plain, *one)]
+        made.set("group", exp.Group(expressions=kept) if kept else None)
+        having = made.args.get("having")
+        if having is not None:
+            made.set("having", exp.Having(this=_told(having.this, keys, left_out, names)))
+        asked = [replace(i, node=_told(i.node, keys, left_out, names)) for i in items]
+        branches.append(group(made, asked, scope, names, attach))
+    return united(branches, node, names)
+
+
+def _sets(clause: exp.Expr, names: Names) -> _Sets | None:
+    """The sets that GROUP BY asks for; None: it has none of these. Several are combined."""
+    found: _Sets | None = None
+    for asked in filter(_is_sets, clause.expressions):
+        more = _listed_sets(asked)
+        found = more if found is None else [a + b for a, b in itertools.product(found, more)]
+        if len(found) > _SETS_MAX:
+            raise names.text.error(asked, f"{len(found)} sets; there may be {_SETS_MAX}")
+    return None if found is None else [tuple(dict.fromkeys(one)) for one in found]
+
+
+def _is_sets(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets)
+
+
+def _listed_sets(asked: exp.Expr) -> _Sets:
+    parts = [_together(part) for part in asked.expressions]
+    match asked:
+        case exp.Rollup():
+            return [sum(parts[:n], ()) for n in range(len(parts), -1, -1)]
+        case exp.Cube():
+            sizes = range(len(parts), -1, -1)
+            return [sum(one, ()) for n in sizes for one in itertools.combinations(parts, n)]
+    found: _Sets = []
+    for part, keys in zip(asked.expressions, parts, strict=True):
+        found += _listed_sets(part) if _is_sets(part) else [keys]
+    return found
+
+
+def _together(node: exp.Expr) -> tuple[exp.Expr, ...]:
+    if isinstance(node, exp.Tuple):
+        return tuple(node.expressions)
+    return (node.this if isinstance(node, exp.Paren) else node,)
+
+
+def _told(node: exp.Expr, keys: list[exp.Expr], left_out: list[exp.Expr], names: Names) -> exp.Expr:
+    """An expression of the list as it is in the results of one set."""
+    whole = exp.Paren(this=node.copy())
+    for part in list(whole.find_all(exp.Grouping, exp.GroupingId)):
+        asked = part.expressions or [part.this]
+        for key in asked:
+            if key not in keys:
+                raise names.text.error(part, "GROUPING takes keys of the grouping sets")
+        bits = sum((key in left_out) << at for at, key in enumerate(reversed(asked)))
+        part.replace(exp.Literal.number(bits))
+    for inner in list(whole.walk(prune=lambda n: n in left_out or isinstance(n, exp.AggFunc))):
+        if inner in left_out and inner.parent is not None:
+            never = exp.If(this=exp.Boolean(this=False), true=inner.copy())
+            inner.replace(exp.Min(this=exp.Case(ifs=[never])))
+    made: exp.Expr = whole.this
+    return made
