@@ -15,6 +15,7 @@ from planner.sql.clauses.grouping import groups_by_bounds
 from planner.sql.clauses.joins import join_all
 from planner.sql.clauses.outer_joins import is_without_condition, join, keys_of_where
 from planner.sql.clauses.ranking import bounds_of
+from planner.sql.clauses.unnest import unnested
 from planner.sql.clauses.window_tables import joined_windows, with_rows_of_windows
 from planner.sql.reading.grammar import WindowTable
 
@@ -49,6 +50,11 @@ def joined(
     order = list(scope.relations)
     waiting: list[tuple[exp.Join, Scope]] = []
     for at, clause in enumerate(clauses):
+        if isinstance(clause.this, exp.Unnest):
+            scope = unnested(clause, _with_all(scope, waiting, conditions, names), names)
+            waiting = []
+            order.append(clause.this.alias)
+            continue
         # A SEMI or ANTI JOIN hides the columns of its right side: no condition is about them.
         visible = [] if clause.kind.upper() in ("SEMI", "ANTI") else conditions
         inner = _bounded(clause.this, visible, names)

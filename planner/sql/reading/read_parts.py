@@ -59,6 +59,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Subquery: ("this", "alias", "with_"),
     exp.With: ("expressions",),
     exp.CTE: ("this", "alias"),
+    exp.Unnest: ("expressions", "alias"),
     exp.From: ("this",),
     exp.Table: ("this", "alias", "version"),
     exp.Version: ("this", "expression", "kind"),

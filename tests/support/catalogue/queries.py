@@ -311,6 +311,22 @@ ENTRIES = (
         )
     ),
     Entry(
+        "CROSS JOIN UNNEST",
+        "SELECT n, u.x FROM t CROSS JOIN UNNEST(SPLIT(s, ',')) AS u (x) WHERE x <> 'b'",
+        "SELECT n, x FROM (SELECT n, unnest(str_split(s, ',')) AS x FROM t) WHERE x <> 'b'",
+    ),
+    Entry(
+        "UNNEST after a comma, grouped",
+        "SELECT x, count(*) AS c FROM t, UNNEST(SPLIT(s, 'l')) AS u (x) GROUP BY x",
+        "SELECT x, count(*) FROM (SELECT unnest(str_split(s, 'l')) AS x FROM t) GROUP BY x",
+        is_running=True,
+    ),
+    Entry(
+        "LEFT JOIN UNNEST",
+        "SELECT n, x FROM t LEFT JOIN UNNEST(SPLIT(s, ',')) AS u (x) ON TRUE",
+        hint="write CROSS JOIN UNNEST",
+    ),
+    Entry(
         "ROLLUP without a window",
         "SELECT k, upper(s) AS u, max(n) AS m FROM t GROUP BY ROLLUP (k, u) HAVING max(n) > 5",
         is_running=True,
