@@ -82,7 +82,7 @@ def infer_schema(
     file = next(iter(list_files(format, path)))
     schema = found.columns(file, dict(options))
     _check_names(file, schema)
-    return pa.schema([pa.field(f.name, _plain(f.type)) for f in schema])
+    return pa.schema([pa.field(f.name, plain_type(f.type)) for f in schema])
 
 
 def _items_partition(spec: SourceSpec, n: int, index: int) -> SourcePartition:
@@ -100,9 +100,10 @@ def _check_names(path: str, schema: pa.Schema) -> None:
             raise SourceSchemaError(path, name, "the file has this column more than once")
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type as streams have it."""
     if pa.types.is_dictionary(kind):
-        return _plain(kind.value_type)
+        return plain_type(kind.value_type)
     if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_timestamp(kind) and kind.unit == "s":

@@ -16,6 +16,7 @@ from planner.logical.nodes import Source
 from planner.logical.nodes.source import ALWAYS_US
 from rstream.items.batch import EVENT, RESERVED, item_schema
 from rstream.types import INF_TIME
+from rvertex.sources.discover import plain_type
 from rvertex.sources.files import format_of
 from rvertex.sources.spec import SourceSpec
 
@@ -71,7 +72,7 @@ def table_rows(data: object, schema: SchemaLike | None) -> Source:
     if twice:
         raise InvalidPlanError(f"table(): the table has the column {twice[0]!r} more than once")
     table = table.unify_dictionaries().combine_chunks()
-    payload = pa.schema([pa.field(f.name, _plain(f.type)) for f in table.schema])
+    payload = pa.schema([pa.field(f.name, plain_type(f.type)) for f in table.schema])
     rows = table.num_rows
     times = [np.full(rows, time, np.int64) for time in (ALWAYS_US, INF_TIME)]
     columns = [
@@ -84,17 +85,6 @@ def table_rows(data: object, schema: SchemaLike | None) -> Source:
         format="items", path="", schema=payload, columns=pa.schema([]), vs=None, items=items
     )
     return Source(spec, 1, "table")
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type as streams have it."""
-    if pa.types.is_dictionary(kind):
-        return _plain(kind.value_type)
-    if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_timestamp(kind) and kind.unit == "s":
-        return pa.timestamp("us", kind.tz)
-    return kind
 
 
 def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
