@@ -68,6 +68,16 @@ def s3_endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
+def fresh_s3() -> Iterator[None]:
+    """No file system of S3 is remembered: another test's talks to that one's endpoint."""
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    yield
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture
 def s3_bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
     import s3fs
 

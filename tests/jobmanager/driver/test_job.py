@@ -265,6 +265,7 @@ def refusing_port() -> Iterator[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fresh_s3")
 def test_an_unreachable_endpoint_is_told(
     events: Path, refusing_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
