@@ -13,6 +13,7 @@ from planner import (
     agg,
     col,
     count_window,
+    cti,
     event,
     hopping,
     lit,
@@ -152,6 +153,7 @@ def test_a_column_that_may_be_another_time_does_not(stream: Stream) -> None:
     [
         (POINTS, 1),
         (SAME, 3),
+        (Stream.from_items({"k": "string"}, [event(1, 4, k="a"), cti(5), event(6, 9)]), 3),
         (SUMS, 10_000_000),
         (HOPS, 10_000_000),
         (SUMS.shift("1s").filter(col("n") > 0), 10_000_000),

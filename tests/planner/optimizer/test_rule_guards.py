@@ -317,6 +317,9 @@ def conditions(draw: st.DrawFn) -> Any:
             st.tuples(inner, inner).map(lambda pair: pair[0] | pair[1]),
             inner.map(lambda one: ~one),
             st.tuples(inner, inner, inner).map(lambda t: when(t[0]).then(t[1]).otherwise(t[2])),
+            st.tuples(inner, inner, inner, inner, inner).map(
+                lambda t: when(t[0]).then(t[1]).when(t[2]).then(t[3]).otherwise(t[4])
+            ),
         ),
         max_leaves=6,
     )

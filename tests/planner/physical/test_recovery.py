@@ -10,7 +10,7 @@ import pytest
 from planner import Stream, agg, event, tumbling
 from planner.errors import InvalidPlanError
 from planner.physical.lower import lower
-from planner.physical.recovery import longest_us, recovered_with
+from planner.physical.recovery import WHY_STRONG, longest_us, recovered_with
 from rstream.types import INF_TIME
 
 MS = 1_000
@@ -55,6 +55,18 @@ def test_a_choice_changes_no_answer() -> None:
     plain = lower(counts(source()).to_parquet(), root="r")
     chosen = lower(counts(source()).recover_with("replay").to_parquet(), root="r")
     assert plain.plan_hash == chosen.plan_hash
+
+
+@pytest.mark.parametrize("is_strong", [False, True])
+def test_what_a_strong_stage_gives_is_flushed(is_strong: bool) -> None:
+    events = source().recover_with("strong") if is_strong else source()
+    plan = lower(counts(events).to_parquet(), root="r")
+    edges = [edge for stage in plan.stages for edge in stage.inputs]
+    channels = [channel for vertex in plan.vertices for channel in vertex.inputs]
+    durability = "async" if is_strong else "volatile"
+    assert {edge.durability for edge in edges} == {durability}
+    assert {channel.durability for channel in channels} == {durability}
+    assert {edge.reason == WHY_STRONG for edge in edges} == {is_strong}
 
 
 def test_replay_of_what_remembers_for_ever_is_refused() -> None:
