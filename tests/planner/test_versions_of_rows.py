@@ -83,7 +83,8 @@ def test_the_first_of_equal_ids() -> None:
 
 def test_mistakes() -> None:
     cases: list[tuple[Callable[[], Stream], str]] = [
-        (lambda: STREAM.deduplicate([]), "takes the columns of a key"),
+        (lambda: STREAM.deduplicate([]), "takes the names of a key's columns"),
+        (lambda: STREAM.upserts(col("k")), r"takes the names of a key's columns, not .*compute it"),
         (lambda: STREAM.deduplicate("k", within=0), "within"),
         (lambda: STREAM.upserts("nope"), "nope"),
         (lambda: STREAM.upserts("k", deleted=col("x")), "does not take int64 and bool"),

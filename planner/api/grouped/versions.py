@@ -57,9 +57,12 @@ def versions(below: LogicalNode, key: str | Sequence[str], deleted: ExprLike | N
 
 
 def _keys(schema: pa.Schema, on: str | Sequence[str], what: str) -> tuple[str, ...]:
-    names = [on] if isinstance(on, str) else list(on)
-    if not names:
-        raise InvalidPlanError(f"{what}() takes the columns of a key")
+    given: list[object] = list(on) if isinstance(on, list | tuple) else [on]
+    names = [name for name in given if isinstance(name, str)]
+    wrong = [name for name in given if not isinstance(name, str)]
+    if wrong or not names:
+        got = f", not {wrong[0]!r:.80}; compute it before, with_columns(key=...)" if wrong else ""
+        raise InvalidPlanError(f"{what}() takes the names of a key's columns{got}")
     for name in names:
         kind = naming.require(schema, name, what)
         naming.require_groupable(name, Column(name, kind))
