@@ -14,10 +14,12 @@ class LostInputError(IntegrityError):
     wanted: int
     first: int
     reason: str
+    #: What the user can do; some logs can be read on behind what is gone.
+    remedy: str = "start anew"
 
     message = (
         "{log}, partition {partition}: the rows from position {wanted} on are gone ({reason}; the "
-        'log begins at {first}); give on_lost="skip" to count them and go on, or start anew'
+        "log begins at {first}); {remedy}"
     )
 
 

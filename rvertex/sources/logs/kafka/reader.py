@@ -57,6 +57,7 @@ COMMIT_EVERY_S = 5.0
 CLOSE_S_MAX = 3.0
 #: A registry that did not answer is asked again so often.
 RETRY_S = 1.0
+_ON_LOST = 'give on_lost="skip" to count them and go on, or start anew'
 BOUNDS: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
 
 
@@ -296,7 +297,9 @@ class KafkaLog:
             )
         if buffer.fetched < first:
             lost = "the broker removed them"
-            return LostInputError(self._name, buffer.partition, buffer.fetched, first, lost)
+            return LostInputError(
+                self._name, buffer.partition, buffer.fetched, first, lost, _ON_LOST
+            )
         self._client.trouble = reason
         self._moved = True
         return None
