@@ -76,10 +76,7 @@ def main() -> None:
         cleanup.callback(arrived.stop)
         job.start()
         job.wait_running()
-        feed = subprocess.Popen(
-            [sys.executable, str(HERE / "live_feed.py"), broker.servers, str(args.seconds)],
-            stdout=subprocess.PIPE,
-        )
+        feed = Feed(broker.servers, args.seconds)
         cleanup.callback(feed.kill)
         frozen_s = FROZEN_FOR * args.seconds
         troubles: list[Trouble] = [
@@ -95,9 +92,8 @@ def main() -> None:
                 job.kill_and_resume,
             ),
         ]
-        show_until(feed, arrived, troubles, args.seconds, console)
-        if feed.wait() != 0:
-            raise SystemExit("the feed failed")
+        show_until(feed, arrived, troubles, console)
+        feed.check()
         job.finish()
         console.print(f"{time.monotonic() - began:.0f} s; comparing with the batch answer ...")
         expected = batch_answer(folder)
@@ -152,6 +148,44 @@ class Broker:
         self._process.kill()
         self._process.wait()
         self._log.close()
+
+
+class Feed:
+    """The process that produces the year, and says when each phase of it begins."""
+
+    def __init__(self, servers: str, seconds: float) -> None:
+        self._phase_s = seconds / PHASES
+        #: The phase, and when it began.
+        self._phase = 0, float("inf")
+        command = [sys.executable, str(HERE / "live_feed.py"), servers, str(seconds)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def share(self) -> float:
+        """How much of the year is produced."""
+        phase, began = self._phase
+        past = max(0.0, time.monotonic() - began) / self._phase_s
+        return (phase + min(past, 0.99)) / PHASES
+
+    def is_running(self) -> bool:
+        """Whether it produces."""
+        return self._process.poll() is None
+
+    def check(self) -> None:
+        """The year must be produced."""
+        if self._process.wait() != 0:
+            raise SystemExit("the feed failed")
+
+    def kill(self) -> None:
+        """End it."""
+        self._process.kill()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            said = json.loads(line)
+            if "phase" in said:
+                self._phase = said["phase"], time.monotonic()
 
 
 class LiveJob:
@@ -292,19 +326,18 @@ def all_rows(servers: str) -> list[Row]:
 
 
 def show_until(
-    feed: subprocess.Popen[bytes],
+    feed: Feed,
     arrived: Arrivals,
     troubles: list[Trouble],
-    seconds: float,
     console: Console,
 ) -> None:
     """Show what arrives until the feed ends, and make each trouble when its time has come."""
     began = time.monotonic()
     events: list[str] = []
     with Live(console=console, refresh_per_second=4) as live:
-        while feed.poll() is None:
+        while feed.is_running():
             elapsed = time.monotonic() - began
-            if troubles and troubles[0][0](elapsed / seconds):
+            if troubles and troubles[0][0](feed.share()):
                 _, text, act = troubles.pop(0)
                 act()
                 events.append(f"{elapsed:5.1f} s: {text}")

@@ -34,12 +34,15 @@ def main(servers: str, seconds: float) -> None:
     begin, end = int(min(left[0], hours[0])), int(max(left[-1], hours[-1])) + 1
     started = time.monotonic()
     flight_at = weather_at = 0
-    share = 0.0
+    share, phase = 0.0, -1
     while share < 1:  # ends after ``seconds``
         elapsed = time.monotonic() - started
         share = min(1.0, elapsed / seconds)
         now = begin + int((end - begin) * share)
-        open_partitions = PARTITIONS - int(share * PHASES) % 2
+        if int(share * PHASES) != phase:
+            phase = int(share * PHASES)
+            print(json.dumps({"phase": phase}), flush=True)
+        open_partitions = PARTITIONS - phase % 2
         weather_until = int(np.searchsorted(hours, now, side="right"))
         for row in range(weather_at, weather_until):
             send(producer, WEATHER, weather_rows[row], 0)
