@@ -46,7 +46,7 @@ FINISH_S = 90.0
 STATUS_WAIT_S = 60.0
 #: Shares of the time that the year takes.
 WORKER_KILLED, BROKER_FROZEN, DRIVER_KILLED = 0.25, 0.375, 0.7
-FROZEN_FOR = 0.07
+FROZEN_FOR = 0.05
 READ_S = 30.0
 TOPICS = {FLIGHTS: PARTITIONS, WEATHER: 1, DELAYS: PARTITIONS}
 SHOWN_ROWS = 8
@@ -117,7 +117,7 @@ def in_silence(share: float) -> bool:
     Where it comes back while the broker is frozen, the rows of its siblings are read first, and its
     own are late.
     """
-    return share > BROKER_FROZEN and 1 < share * PHASES % 2 < 1 + 1 / 3
+    return share > BROKER_FROZEN and 1 < share * PHASES % 2 < 1 + 1 / 5
 
 
 class Broker:
@@ -196,6 +196,8 @@ class LiveJob:
         self._executor = executor
         self._environment = {**os.environ, "LIVE_SERVERS": servers}
         self._process: subprocess.Popen[bytes] | None = None
+        #: How many drivers were started; each has an epoch of its own.
+        self._lives = 0
         self._log = (root.parent / "job.log").open("wb")
 
     def start(self) -> None:
@@ -221,9 +223,22 @@ class LiveJob:
 
     def finish(self) -> None:
         """Have the sources end where they are, and wait until all is delivered."""
+        # A driver that starts forgets what was asked of the one before.
+        wait_for(
+            lambda: self._status().get("manager_epoch", 0) >= self._lives,
+            STATUS_WAIT_S,
+            "the resumed job to look after its root",
+        )
         self._jobmanager("stop", "--finish", str(self._root))
         assert self._process is not None
-        if self._process.wait(FINISH_S) != 0:
+        try:
+            failed = self._process.wait(FINISH_S) != 0
+        except subprocess.TimeoutExpired:
+            told = self._jobmanager("status", str(self._root))
+            raise SystemExit(
+                f"the job does not end:\n{told}\n{tail(Path(self._log.name))}"
+            ) from None
+        if failed:
             raise SystemExit(f"the job failed:\n{tail(Path(self._log.name))}")
 
     def late_rows(self) -> int:
@@ -238,6 +253,7 @@ class LiveJob:
 
     def _launch(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "jobmanager", *arguments]
+        self._lives += 1
         self._process = subprocess.Popen(
             command, env=self._environment, stdout=self._log, stderr=self._log
         )
