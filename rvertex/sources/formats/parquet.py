@@ -44,6 +44,10 @@ class ParquetUnits:
         self._spec = spec
         self._batch_rows = batch_rows
         self._dictionaries = SharedDictionaries()
+        self._kept = _without_late_columns(spec)
+        #: The greatest time of the rows before the next unit, if this reader knows it.
+        self._latest: int | None = None
+        self._nulls: dict[pa.DataType, pa.Array] = {}
         self._carried = [f.name for f in spec.columns if is_dictionary(f.type)]
         self._path: str | None = None
         self._file: pq.ParquetFile | None = None
@@ -60,29 +64,40 @@ class ParquetUnits:
             if times is not None:
                 yield from times
                 return
-            read = self._without_late_columns(file, unit)
-            for batch in file.iter_batches(
-                self._batch_rows, row_groups=[unit.row_group], columns=read, use_threads=False
-            ):
-                shared = self._dictionaries.share(batch)
-                yield shared if len(read) == len(names) else self._filled(file, shared)
+            yield from self._rows(file, unit)
         except FileNotFoundError as error:
             raise SourceVanishedError(unit.path, first_line(error)) from error
         except (pa.ArrowException, OSError) as error:
             raise CorruptSourceError(unit.path, unit.row_group, first_line(error)) from error
 
-    def _without_late_columns(self, file: pq.ParquetFile, unit: Unit) -> list[str]:
-        """The columns to read: without those that only late rows keep, if the unit has none."""
-        spec = self._spec
-        names: list[str] = spec.columns.names
-        if spec.late_schema is None or unit.before_us is None:
-            return names
-        kept = {*spec.schema.names, *(t for t in (spec.vs, spec.ve) if isinstance(t, str))}
-        needs_all = not isinstance(spec.ve, str | int | None) or len(kept) == len(names)
-        if needs_all:
-            return names
-        times = file.read_row_group(unit.row_group, columns=[spec.vs], use_threads=False)
-        return names if _may_be_late(spec, unit, times) else [n for n in names if n in kept]
+    def _rows(self, file: pq.ParquetFile, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """All rows; columns that only late rows keep are null up to where one might be late."""
+        latest = self._latest if unit.before_us is None else unit.before_us
+        self._latest = None
+        given = 0
+        if self._kept is not None and latest is not None:
+            for batch in self._read(file, unit, self._kept):
+                latest = _latest_in_time(self._spec, batch.column(self._spec.vs), latest)
+                if latest is None:
+                    break
+                given += batch.num_rows
+                yield self._filled(file, batch)
+            else:
+                self._latest = latest
+                return
+        for batch in self._read(file, unit, self._spec.columns.names):
+            skipped = min(given, batch.num_rows)
+            given -= skipped
+            if skipped < batch.num_rows:
+                yield batch.slice(skipped)
+
+    def _read(
+        self, file: pq.ParquetFile, unit: Unit, names: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        rows: Iterator[pa.RecordBatch] = file.iter_batches(
+            self._batch_rows, row_groups=[unit.row_group], columns=names, use_threads=False
+        )
+        return map(self._dictionaries.share, rows)
 
     def _filled(self, file: pq.ParquetFile, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch with nulls in the columns that were not read."""
@@ -91,18 +106,28 @@ class ParquetUnits:
         columns = [
             batch.column(name)
             if name in batch.schema.names
-            else pa.nulls(batch.num_rows, there.field(name).type)
+            else self._null(there.field(name).type, batch.num_rows)
             for name in names
         ]
         return pa.RecordBatch.from_arrays(columns, names=names)
+
+    def _null(self, kind: pa.DataType, rows: int) -> pa.Array:
+        """So many nulls; all batches share their memory."""
+        if kind not in self._nulls or len(self._nulls[kind]) < rows:
+            self._nulls[kind] = pa.nulls(rows, kind)
+        return self._nulls[kind].slice(0, rows)
 
     def _only_times(self, file: pq.ParquetFile, unit: Unit) -> list[pa.RecordBatch] | None:
         """The unit with a null payload; None if a late row would lose its own."""
         times = (self._spec.vs, self._spec.ve)
         names = [name for name in self._spec.columns.names if name in times]
         table = file.read_row_group(unit.row_group, columns=names, use_threads=False)
-        if self._spec.drops_late_rows and _may_be_late(self._spec, unit, table):
-            return None
+        if self._spec.drops_late_rows:
+            assert unit.before_us is not None, unit
+            vs = table.column(self._spec.vs).combine_chunks()
+            self._latest = _latest_in_time(self._spec, vs, unit.before_us)
+            if self._latest is None:
+                return None
         there = file.schema_arrow
         columns = [
             table.column(f.name)
@@ -162,15 +187,29 @@ def schema_of(path: str) -> pa.Schema:
     return schema
 
 
-def _may_be_late(spec: SourceSpec, unit: Unit, times: pa.Table) -> bool:
-    """Whether one of the rows of the unit, which are ``times``, might be late."""
-    assert unit.before_us is not None, unit
-    assert isinstance(spec.vs, str), spec.vs
-    vs = parse_times(times.column(spec.vs).combine_chunks())
+def _without_late_columns(spec: SourceSpec) -> list[str] | None:
+    """The columns without those that only late rows keep; None if there are none such."""
+    if spec.late_schema is None or not isinstance(spec.ve, str | int | None):
+        return None
+    kept = {*spec.schema.names, *(t for t in (spec.vs, spec.ve) if isinstance(t, str))}
+    names = [name for name in spec.columns.names if name in kept]
+    return names if len(names) < len(spec.columns) else None
+
+
+def _latest_in_time(spec: SourceSpec, times: pa.Array, before_us: int) -> int | None:
+    """The greatest time up to the end of ``times``; None if one of them might be late.
+
+    ``before_us``: the greatest of the rows before.
+    """
+    vs = parse_times(times)
     if isinstance(vs, Fault):
-        return True  # to be told by who reads all columns
-    latest = np.maximum(np.maximum.accumulate(vs), unit.before_us)
-    return bool((vs < latest - spec.delay_us).any())
+        return None  # to be told by who reads all columns
+    if len(vs) == 0:
+        return before_us
+    if (vs[1:] >= vs[:-1]).all():  # one pass, and most files are so
+        return None if vs[0] < before_us - spec.delay_us else max(int(vs[-1]), before_us)
+    latest = np.maximum(np.maximum.accumulate(vs), before_us)
+    return None if (vs < latest - spec.delay_us).any() else int(latest[-1])
 
 
 def _check_rows(file: pq.ParquetFile, unit: Unit) -> None:

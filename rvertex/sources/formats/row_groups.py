@@ -8,8 +8,10 @@ columns that do not tell time. The filter drops them, as a comparison with null 
 Late rows that are dropped are kept aside with their payload, so with that policy the payload is
 null only if no row of the unit can be late, which takes what the units before it say about their
 times (:func:`marked`, at plan time) and the unit's own times (``parquet.py``, when it is read).
-The same says whether columns that only late rows keep are read of any unit.
-Both follow from the files alone: a reader opened at any row gives the same.
+The same says whether columns that only late rows keep are read of any unit; a reader that has read
+all rows before a unit needs no statistics for it.
+Both follow from the files alone: a reader opened at any row gives the same, but for those columns
+of rows that are not late, which nobody keeps.
 """
 
 from __future__ import annotations

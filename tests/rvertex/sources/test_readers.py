@@ -245,3 +245,11 @@ def test_columns_for_late_rows_alone_are_read_where_a_row_may_be_late(tmp_path: 
     assert rows["k"].to_pylist() == list("abcdef")
     assert rows["x"].to_pylist() == [None] * 4 + [0.5, 0.5]
     assert read_rows(partition, 3).equals(rows.slice(3))
+    pq.write_table(pa.table(columns), path, row_group_size=2, write_statistics=False)
+    untold = marked(only_partition(spec))
+    assert read_rows(untold).equals(rows), "the reader knows what it has read before"
+    for first in range(len(times)):
+        found = read_rows(untold, first)
+        assert found.drop_columns("x").equals(rows.slice(first).drop_columns("x"))
+        if first <= times.index(21):
+            assert found["x"].to_pylist()[times.index(21) - first] == 0.5, "it is late"
