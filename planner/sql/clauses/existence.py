@@ -18,6 +18,7 @@ from sqlglot import exp
 from planner.api.expressions import Expr, col, lit, when
 from planner.expressions.nodes import Literal
 from planner.sql.clauses.joins import and_parts, filtered
+from planner.sql.clauses.outer_joins import select_of_in
 from planner.sql.clauses.scalar_subqueries import names_outer
 from planner.sql.expressions.aggregates import has_aggregate
 from planner.sql.expressions.scalars import Expressions
@@ -90,14 +91,8 @@ def not_in(
     Three anti joins: with what is equal to x; with the nulls of y; and of events without an x with
     all rows.
     """
-    select = node.args["query"]
-    select = select.this if isinstance(select, exp.Subquery) else select
-    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
-        raise names.text.error(node, "IN takes a SELECT of one column")
-    select = select.copy()
+    select = select_of_in(node, names)
     (item,) = select.expressions
-    if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.name == "*"):
-        raise names.text.error(node, "IN takes a SELECT of one column")
     item = item.this if isinstance(item, exp.Alias) else item
     select.set("expressions", [exp.alias_(item.copy(), "value")])
     value = Expressions(names.text, outer, names.functions).compile(node.this)

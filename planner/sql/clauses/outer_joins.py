@@ -137,15 +137,9 @@ def exists_of_semi(clause: exp.Join, names: Names) -> exp.Expr:
 
 def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
     """``x IN (SELECT y FROM b)`` as an EXISTS over that subquery."""
-    query = node.args["query"]
-    select = query.this if isinstance(query, exp.Subquery) else query
-    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
-        raise names.text.error(node, "IN takes a SELECT of one column")
-    select = select.copy()
+    select = select_of_in(node, names)
     (item,) = select.expressions
     name = item.alias_or_name or free_name("value", set())
-    if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.name == "*"):
-        raise names.text.error(node, "IN takes a SELECT of one column")
     if not isinstance(item, exp.Alias | exp.Column):
         select.set("expressions", [exp.Alias(this=item, alias=exp.to_identifier(name))])
     inner = exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(_IN)))
@@ -156,6 +150,19 @@ def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
             column.set("table", exp.to_identifier(owners[0]))
     equal = exp.EQ(this=value, expression=exp.column(name, table=_IN))
     return _exists(exp.From(this=inner), equal, node)
+
+
+def select_of_in(node: exp.In, names: Names) -> exp.Select:
+    """A copy of the SELECT of one column that is behind ``x IN``."""
+    query = node.args["query"]
+    select = query.this if isinstance(query, exp.Subquery) else query
+    if not isinstance(select, exp.Select) or len(select.expressions) != 1:
+        raise names.text.error(node, "IN takes a SELECT of one column")
+    select = select.copy()
+    (item,) = select.expressions
+    if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.name == "*"):
+        raise names.text.error(node, "IN takes a SELECT of one column")
+    return select
 
 
 def _exists(from_: exp.From, condition: exp.Expr, at: exp.Expr) -> exp.Expr:
