@@ -136,20 +136,42 @@ def exists_of_semi(clause: exp.Join, names: Names) -> exp.Expr:
 
 
 def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
-    """``x IN (SELECT y FROM b)`` as an EXISTS over that subquery."""
+    """``x IN (SELECT y FROM b)`` as an EXISTS over that subquery: false where it is null."""
+    from_, found = _queried_by_in(node, names)
+    value = node.this.copy()
+    for column in value.find_all(exp.Column):
+        owners = [c.relation for c in outer.columns if c.name == column.name]
+        if owners and not column.table:
+            column.set("table", exp.to_identifier(owners[0]))
+    return _exists(from_, exp.EQ(this=value, expression=found), node)
+
+
+def case_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
+    """The same with its nulls: unless x is some y, a null y or a null x leaves it open."""
+    from_, found = _queried_by_in(node, names)
+    is_null = exp.Is(this=found, expression=exp.Null())
+    has_none = exp.Is(this=node.this.copy(), expression=exp.Null())
+    has_rows = exp.And(this=has_none, expression=_exists(from_.copy(), exp.true(), node))
+    unknown = exp.Or(this=_exists(from_, is_null, node), expression=exp.Paren(this=has_rows))
+    cases = [
+        exp.If(this=exists_of_in(node, outer, names), true=exp.true()),
+        exp.If(this=unknown, true=exp.Null()),
+    ]
+    made = exp.Paren(this=exp.Case(ifs=cases, default=exp.false()))
+    for part in made.walk():
+        part.meta.update({**node.meta, **part.meta})
+    return made
+
+
+def _queried_by_in(node: exp.In, names: Names) -> tuple[exp.From, exp.Column]:
+    """The subquery of an IN as what an EXISTS reads, and its only column."""
     select = select_of_in(node, names)
     (item,) = select.expressions
     name = item.alias_or_name or free_name("value", set())
     if not isinstance(item, exp.Alias | exp.Column):
         select.set("expressions", [exp.Alias(this=item, alias=exp.to_identifier(name))])
     inner = exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(_IN)))
-    value = node.this.copy()
-    for column in value.find_all(exp.Column):
-        owners = [c.relation for c in outer.columns if c.name == column.name]
-        if owners and not column.table:
-            column.set("table", exp.to_identifier(owners[0]))
-    equal = exp.EQ(this=value, expression=exp.column(name, table=_IN))
-    return _exists(exp.From(this=inner), equal, node)
+    return exp.From(this=inner), exp.column(name, table=_IN)
 
 
 def select_of_in(node: exp.In, names: Names) -> exp.Select:

@@ -18,7 +18,12 @@ from planner.sql.clauses.grouping import is_grouped
 from planner.sql.clauses.grouping_sets import group_all
 from planner.sql.clauses.items import Item, items_of
 from planner.sql.clauses.joins import all_of, fails, filtered
-from planner.sql.clauses.outer_joins import exists_of_in, exists_of_semi, flattened
+from planner.sql.clauses.outer_joins import (
+    case_of_in,
+    exists_of_in,
+    exists_of_semi,
+    flattened,
+)
 from planner.sql.clauses.over import by_time, over_frames
 from planner.sql.clauses.ranking import bounds_of, limited, listed_orders, ranked
 from planner.sql.clauses.relations import joined
@@ -311,19 +316,28 @@ def _tested(test: exp.Expr, scope: Scope, names: Names) -> Scope:
 
 
 def _with_exists_of_in(test: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
-    """The condition with an EXISTS for each ``IN (SELECT ...)`` within it."""
+    """The condition with an EXISTS for each ``IN (SELECT ...)`` within it, or several."""
     whole = exp.Paren(this=test.copy())
     for node in list(whole.find_all(exp.In)):
         if node.args.get("query") is None or node.find_ancestor(exp.Select):
             continue
-        negated = isinstance(node.parent, exp.Not) or node.args.get("negate")
-        if negated:
-            raise names.text.error(
-                node, "NOT IN (SELECT ...) stands in WHERE between ANDs; NOT EXISTS anywhere"
-            )
-        node.replace(exists_of_in(node, scope, names))
-    made: exp.Expr = whole.this
-    return made
+        if _is_as_good_as_false(node, whole) and not node.args.get("negate"):
+            node.replace(exists_of_in(node, scope, names))
+            continue
+        made = case_of_in(node, scope, names)
+        node.replace(exp.Not(this=made) if node.args.get("negate") else made)
+    found: exp.Expr = whole.this
+    return found
+
+
+def _is_as_good_as_false(node: exp.Expr, whole: exp.Expr) -> bool:
+    """Whether a null there makes no event pass that false would not."""
+    while node is not whole:  # ends: a tree is finite
+        assert node.parent is not None
+        node = node.parent
+        if not isinstance(node, exp.And | exp.Or | exp.Paren):
+            return False
+    return True
 
 
 def has_subquery(node: exp.Expr) -> bool:

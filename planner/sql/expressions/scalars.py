@@ -192,7 +192,7 @@ class Expressions:
 
     def _in(self, node: exp.In) -> Expr:
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
-            reason = "IN takes a list of values; IN (SELECT ...) stands in WHERE between ANDs"
+            reason = "IN takes a list of values; IN (SELECT ...) stands in WHERE"
             raise self.text.error(node, f"{reason}, NOT IN (SELECT ...) is NOT EXISTS there")
         value = self.compile(node.this)
         literals: list[Any] = []

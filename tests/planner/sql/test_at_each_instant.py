@@ -114,6 +114,41 @@ def test_answers(text: str, connection: duckdb.DuckDBPyConnection) -> None:
     assert some
 
 
+#: Of the rows called "null" one is, of "some" none; of "none" there is no row.
+WITH_NULLS = [(1, "null"), (None, "null"), (2, "some"), (3, None), (None, None)]
+IN = "x IN (SELECT i.x FROM t i WHERE i.what = '{}')"
+THREE_VALUED = [
+    "what = 'z' OR NOT ({})",
+    "what = 'z' OR NOT {}",
+    "NOT ({} AND what = 'some')",
+    "NOT ({} OR x > 2)",
+    "({}) IS NULL",
+    "({}) = (x > 2)",
+    "COALESCE({}, TRUE)",
+    "CASE WHEN {} THEN FALSE ELSE TRUE END",
+    "x = 2 OR {}",
+    "NOT (NOT {})",
+]
+
+
+@pytest.mark.parametrize("what", ["null", "some", "none"])
+@pytest.mark.parametrize("condition", THREE_VALUED)
+def test_in_a_subquery_with_nulls(
+    condition: str, what: str, connection: duckdb.DuckDBPyConnection
+) -> None:
+    """Wherever it stands: neither true nor false of a null x, and beside a null."""
+    columns = {"x": pa.int64(), "what": pa.string()}
+    stream = Stream.from_items(columns, [event(0, 9, x=x, what=w) for x, w in WITH_NULLS])
+    rows = [dict(zip(columns, row, strict=True)) for row in WITH_NULLS]
+    connection.register("t", pa.Table.from_pylist(rows, pa.schema(columns.items())))
+    text = f"SELECT x, what FROM t WHERE {condition.format(IN.format(what))}"
+    found = sql(text, {"t": stream})
+    assert isinstance(found, Stream)
+    table = answer(lower(found.to_parquet(), root="memory://nulls", parallelism=2))
+    given = [(row["x"], row["what"]) for row in table.to_pylist()]
+    assert sorted(given, key=repr) == sorted(connection.execute(text).fetchall(), key=repr)
+
+
 def refused(text: str) -> Refusal:
     with pytest.raises(SqlError) as raised:
         sql(text, STREAMS)
