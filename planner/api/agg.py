@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner.api.expressions import Expr, call, col, lit, when
+from planner.api import names as naming
+from planner.api.expressions import Expr, call, col, when
 from planner.errors import InvalidPlanError
 from planner.user_code import user_code
 from rstream.items.batch import VS
@@ -41,7 +42,7 @@ class Agg:
     expr: Expr | None
     argument: Argument = None
     #: The rows themselves are aggregated: what makes the column, given those of the stream.
-    of_rows: Callable[[Sequence[str]], Expr] | None = None
+    of_rows: Callable[[pa.Schema], Expr] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,8 @@ def count_distinct(column: str | Expr, *more: str | Expr) -> Agg:
     """How many different values, exactly; of several columns together, where none is null."""
     if not more:
         return _of("count_distinct", column)
-    return Agg("count_distinct", _told_apart([column, *more]))
+    several = [col(part) if isinstance(part, str) else part for part in (column, *more)]
+    return Agg("count_distinct", None, None, lambda schema: _together(several, schema))
 
 
 def sum_distinct(column: str | Expr) -> Agg:
@@ -225,8 +227,8 @@ def top_rows(
     rows = _int_between("top_rows", "n", n, 1, _TOP_MAX)
     order = TopOrder(rank, rows, tuple((o.is_descending, o.nulls_first) for o in orders))
 
-    def made(names: Sequence[str]) -> Expr:
-        kept = list(names if columns is None else columns)
+    def made(schema: pa.Schema) -> Expr:
+        kept = list(schema.names if columns is None else columns)
         keys = {f"by{i}": o.expr for i, o in enumerate(orders)}
         row = call("struct", *(col(name) for name in kept), names=tuple(kept))
         fields = {**keys, "vs": col(VS), "row": row}
@@ -308,16 +310,12 @@ def _pair(x: str | Expr, y: str | Expr) -> Expr:
     return call("struct", *sides, names=("x", "y"))
 
 
-def _told_apart(columns: Sequence[str | Expr]) -> Expr:
+def _together(columns: Sequence[Expr], schema: pa.Schema) -> Expr:
     """A text per row that is equal where all columns are; null where one is."""
-    parts: list[Expr] = []
-    for column in columns:
-        shown = (col(column) if isinstance(column, str) else column).cast("string")
-        parts += [shown.str.length().cast("string"), lit(":"), shown]
-    made = parts[0]
-    for part in parts[1:]:
-        made = made + part
-    return made
+    first, *others = [naming.text_of(column, schema) for column in columns]
+    for other in others:
+        first = first + other
+    return first
 
 
 def _ranked(function: str, column: str | Expr, by: str | Expr) -> Agg:

@@ -50,6 +50,20 @@ def resolved(value: ExprLike, schema: pa.Schema) -> Node:
     return resolve(as_node(value), schema)
 
 
+def text_of(value: Expr, schema: pa.Schema) -> Expr:
+    """A text that is the same for equal values, and for no others; null for null.
+
+    Raises:
+        InvalidPlanError: bytes, which need not be text.
+    """
+    kind = resolved(value, schema).type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise InvalidPlanError(f"{value} is {kind}: rows are told apart by text; decode it before")
+    plain = value + 0.0 if pa.types.is_floating(kind) else value  # -0.0 is 0.0
+    shown = plain.cast("string")
+    return shown.str.length().cast("string") + ":" + shown
+
+
 def resolved_predicate(value: ExprLike, schema: pa.Schema) -> Node:
     """Resolve a filter's condition, which has to be true or false."""
     node = resolved(value, schema)

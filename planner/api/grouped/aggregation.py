@@ -145,7 +145,7 @@ def free_column(name: str, taken: Sequence[str]) -> str:
 
 def aggregate_of(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) -> Aggregate:
     """The aggregate over a column of ``inputs``, which is added where it is not there yet."""
-    expr = agg.expr if agg.of_rows is None else agg.of_rows(schema.names)
+    expr = agg.expr if agg.of_rows is None else agg.of_rows(schema)
     if expr is None:
         return Aggregate(agg.function, None, name, agg.argument)
     node = naming.resolved(expr, schema)

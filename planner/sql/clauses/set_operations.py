@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from planner.api.expressions import Expr, col, lit, when
 from planner.api.grouped.aggregation import free_column
-from planner.api.names import aligned
+from planner.api.names import aligned, text_of
 from planner.api.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from sqlglot import exp
 
     from planner.sql.expressions.names import Names
@@ -69,10 +68,6 @@ def _compared(left: Stream, right: Stream, *, is_except: bool) -> Stream:
 def _told(schema: pa.Schema) -> Expr:
     """A text that is the same for equal rows, and for no others."""
     made: Expr = lit("")
-    for field in schema:
-        value = col(field.name)
-        zero = value + 0.0 if pa.types.is_floating(field.type) else value  # -0.0 is 0.0
-        shown = zero.cast("string")
-        told = shown.str.length().cast("string") + ":" + shown
-        made = made + when(value.is_null()).then("-").otherwise(told)
+    for name in schema.names:
+        made = made + when(col(name).is_null()).then("-").otherwise(text_of(col(name), schema))
     return made

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from planner import Stream, agg, event, tumbling
+from planner import InvalidPlanError, Stream, agg, event, sql, tumbling
 from planner.physical.lower import lower
 from tests.support.plan_runner import Schedule, answer
 
@@ -62,6 +62,20 @@ def test_different_values_once(kind: str) -> None:
     assert row["s"] == sum(different)
     assert row["m"] == statistics.mean(different)
     assert row["n"] == len(together)
+
+
+def test_values_of_several_columns_are_equal_as_those_of_one_are() -> None:
+    kinds = {"k": "string", "f": "float64", "b": "binary"}
+    values = [("a", 0.0), ("a", -0.0), ("a0", 0.0), ("a", math.nan), ("a", -math.nan), (None, 1.0)]
+    rows = Stream.from_items(kinds, [event(0, k=k, f=f, b=b"\xff") for k, f in values])
+    whole = rows.window(tumbling(10))
+    made = whole.agg(n=agg.count_distinct("k", "f"), m=agg.count_distinct("f"))
+    plan = lower(made.to_parquet(), root="memory://z", parallelism=1)
+    assert [(row["n"], row["m"]) for row in _rows(plan, Schedule((0,)))] == [(3, 3)]
+    with pytest.raises(InvalidPlanError, match="b is binary: rows are told apart by text"):
+        whole.agg(n=agg.count_distinct("k", "b"))
+    with pytest.raises(InvalidPlanError, match="b is binary"):
+        sql("SELECT b FROM r EXCEPT SELECT b FROM r", {"r": rows})
 
 
 def test_sums_of_different_decimals_are_exact() -> None:
