@@ -57,6 +57,11 @@ def test_frames_of_rows_that_start_together() -> None:
     )
     for frame in frames:
         assert_twins(frame.with_columns(v=agg.sum("n"), w=agg.lag("x"), u=agg.count_distinct("x")))
+    peers = sql(
+        "SELECT n, SUM(n) OVER (PARTITION BY k ORDER BY vs(), x) AS v FROM t", {"t": stream}
+    )
+    assert isinstance(peers, Stream)
+    assert_twins(peers)
     together = stream.union(stream.filter(col("n") < 0))
     assert_twins(together.group_by("k").rolling(rows=3, order_by="n").with_columns(v=agg.sum("x")))
     with pytest.raises(BatchDataError, match="known to the stream only"):

@@ -79,8 +79,11 @@ def framed(
     if not asked:
         raise InvalidPlanError("with_columns() takes at least one, as total=agg.sum('x')")
     schema = below.schema
-    plan = ordered(below, order, keys) if order else below
-    steps = _Steps(plan)
+    plan, by = below, tuple[str, ...]()
+    if order:
+        plan = ordered(below, order, keys)
+        by = plan.by
+    steps = _Steps(plan, by)
     made: dict[str, Expr] = {}
     for name, what in asked.items():
         checked_name(name)
@@ -98,8 +101,9 @@ def framed(
 class _Steps:
     """The columns that frames read and make."""
 
-    def __init__(self, below: LogicalNode) -> None:
-        self._below = below
+    def __init__(self, below: LogicalNode, by: tuple[str, ...]) -> None:
+        """``by``: what rows that start together are sorted by."""
+        self._below, self._by = below, by
         self._inputs: dict[str, Node] = dict(identity_columns(below.schema))
         self._frames: dict[RowFrame, list[Aggregate]] = {}
         self._taken: list[str] = [*below.schema.names]
@@ -126,7 +130,9 @@ class _Steps:
         """The plan with all that was asked for."""
         plan: LogicalNode = Project(self._below, tuple(self._inputs.items()))
         for frame, aggregates in self._frames.items():
-            plan = Over(plan, keys, frame.rows, frame.first, frame.last, tuple(aggregates))
+            peers = () if frame.rows or frame.first is not None else self._by
+            made = tuple(aggregates)
+            plan = Over(plan, keys, frame.rows, frame.first, frame.last, made, peers=peers)
         return plan
 
     def _add(self, name: str, asked: Agg, frame: RowFrame) -> str:

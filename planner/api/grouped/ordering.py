@@ -90,7 +90,7 @@ def sorted_together(below: LogicalNode, by: Sequence[OrderLike]) -> LogicalNode:
     return found if found.schema.names == below.schema.names else Project(found, kept)
 
 
-def ordered(below: LogicalNode, by: Sequence[OrderLike], keys: tuple[str, ...] = ()) -> LogicalNode:
+def ordered(below: LogicalNode, by: Sequence[OrderLike], keys: tuple[str, ...] = ()) -> Sorted:
     """The same, with columns added for what is computed; only rows of equal ``keys`` are told."""
     orders = [part if isinstance(part, Ordering) else asc(part) for part in by]
     kept = dict(identity_columns(below.schema))

@@ -14,6 +14,7 @@ import pyarrow as pa
 from planner.batch.spark_sql.aggregates import Take, register
 from planner.batch.spark_sql.casts import failure
 from planner.batch.spark_sql.errors import UnsupportedInBatchError
+from planner.batch.spark_sql.frame import PLACE
 from planner.batch.temporal.data_windows import over
 from rstream.items.batch import VE, VS
 
@@ -34,6 +35,11 @@ def over_frames(node: logical.Over, below: Frame) -> Frame:
         if aggregate.function in ("sum_distinct", "mean_distinct"):
             raise UnsupportedInBatchError(aggregate.function, "Spark's frames take no DISTINCT")
     order = ", ".join(below.order) if node.rows else VS
+    df = below.df
+    if node.peers and below.has_place:
+        equal = over([*keys, VS, *(below.columns[name] for name in node.peers)])
+        df = df.selectExpr("*", f"min({PLACE}) {equal} as _peer")
+        order = f"{VS}, _peer"
     last = f"{node.last} preceding" if node.last else "current row"
     first = "unbounded" if node.first is None else str(node.first)
     kind = "rows" if node.rows else "range"
@@ -45,8 +51,7 @@ def over_frames(node: logical.Over, below: Frame) -> Frame:
             partial[name] = (
                 _distinct(aggregate, below, window) if is_distinct else f"{sql} {window}"
             )
-    df = below.df
-    if node.rows and not below.has_place:
+    if (node.rows or node.peers) and not below.has_place:
         df = df.selectExpr("*", f"{rows_differ(keys, below)} as _tied")
         df = df.where(f"if(_tied, {unordered('over')}, true)")
     df = df.selectExpr("*", *(f"{sql} as {name}" for name, sql in partial.items()))

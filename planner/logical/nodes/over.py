@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Over(Step):
     """Each row with aggregates over rows of its key, from ``first`` to ``last`` before it.
 
-    ``rows``: these are numbers of rows, else microseconds; ``first`` None: from the beginning on.
+    ``rows``: these are numbers of rows, else microseconds; ``first`` None: from the beginning on,
+    up to the rows that start together with it and are equal in ``peers``, by which they are sorted.
     """
 
     keys: tuple[str, ...]
@@ -32,6 +33,7 @@ class Over(Step):
     last: int
     aggregates: tuple[Aggregate, ...]
     label: str = ""
+    peers: tuple[str, ...] = ()
     schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
@@ -40,7 +42,7 @@ class Over(Step):
 
     def operator(self) -> FrameAggregate:
         specs = tuple(a.spec for a in self.aggregates)
-        return FrameAggregate(self.keys, self.rows, self.first, self.last, specs)
+        return FrameAggregate(self.keys, self.rows, self.first, self.last, specs, self.peers)
 
     @property
     def stage_kind(self) -> str:
@@ -54,7 +56,8 @@ class Over(Step):
             return f"{count} rows" if self.rows else format_us(count)
 
         if self.first is None:
-            return "all rows up to it" if self.rows else "all rows up to its time"
+            equal = f" and those equal in {', '.join(self.peers)}" if self.peers else ""
+            return f"all rows up to it{equal}" if self.rows or equal else "all rows up to its time"
         if self.first == self.last:
             return f"the row {self.first} before it" if self.rows else f"{told(self.first)} before"
         last = f" up to {told(self.last)} before" if self.last else ""
@@ -66,7 +69,8 @@ class Over(Step):
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
         read = {a.column for a in self._kept(wanted) if a.column is not None}
-        return ((wanted & set(self.input.schema.names)) | read | set(self.keys),)
+        kept = wanted & set(self.input.schema.names)
+        return (kept | read | {*self.keys, *self.peers},)
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> Over:
         (only,) = inputs

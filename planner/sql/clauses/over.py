@@ -34,6 +34,10 @@ _LATER = (
     "what follows a row is not known yet; a frame ends at CURRENT ROW or before it, and LAG in the "
     "later row sees the earlier one"
 )
+_ALONE = (
+    "RANGE with a distance takes ORDER BY the time alone; where it orders rows that start together "
+    "write ROWS, or RANGE UNBOUNDED PRECEDING"
+)
 _WHOLE = (
     "OVER needs ORDER BY the time of the stream; for one value of all rows of a key write GROUP BY "
     "in a subquery, and join it"
@@ -83,6 +87,8 @@ def _over(node: exp.Window, scope: Scope, names: Names) -> tuple[str, Scope]:
     compiler = Expressions(text, scope, names.functions)
     frame = _frame(node, names)
     asked, frame = _asked(node, frame, compiler, names)
+    if ties and isinstance(asked, agg.Agg) and not frame.rows and frame.first is not None:
+        raise text.error(order.expressions[1].this, _ALONE)
     taken = set(scope.stream.schema.names)
     keys = [compiler.compile(key) for key in node.args.get("partition_by") or ()]
     by, on = with_key_columns(scope.stream, keys, "@by", taken)

@@ -30,6 +30,10 @@ QUERIES = (
     "LAG(x, 3, n) OVER (PARTITION BY k ORDER BY ts, n)",
     "ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts, f NULLS LAST, n)",
     "COUNT(DISTINCT x) OVER (PARTITION BY k ORDER BY ts, n ROWS UNBOUNDED PRECEDING)",
+    # Peers are equal in all that ORDER BY says.
+    "SUM(n) OVER (PARTITION BY k ORDER BY ts, x NULLS FIRST)",
+    "COUNT(*) OVER (ORDER BY ts, f * 2 DESC NULLS LAST, k NULLS FIRST RANGE UNBOUNDED PRECEDING)",
+    "COUNT(DISTINCT x) OVER (PARTITION BY k ORDER BY ts, x DESC NULLS LAST)",
 )
 
 
@@ -102,6 +106,7 @@ def test_python_says_the_same() -> None:
         ("SUM(x) OVER (ORDER BY vs() ROWS BETWEEN 1 PRECEDING AND 3 PRECEDING)", "before it ends"),
         ("SUM(x) OVER (ORDER BY vs() ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)", "LAG"),
         ("SUM(x) OVER (ORDER BY vs() GROUPS 2 PRECEDING)", "there are ROWS and RANGE"),
+        ("SUM(x) OVER (ORDER BY vs(), n RANGE INTERVAL 1 SECOND PRECEDING)", "the time alone"),
         ("MEDIAN(x) OVER (ORDER BY vs())", "the frame needs a beginning"),
         ("RANK() OVER (ORDER BY vs())", "needs a bound"),
     ],

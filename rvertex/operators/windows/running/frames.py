@@ -4,8 +4,10 @@
 order. The frame of a row is, by ``rows``, those from ``first`` rows before it to ``last`` rows
 before it; otherwise those that start from ``first`` us before it to ``last`` us before it, so with
 ``last`` 0 also those that start together with it (its *peers*). ``first`` None: all from the
-beginning. How long rows live is of no matter. Every row comes out as it came in, with the
-aggregates behind its columns; those of a frame without rows are null, counts are 0.
+beginning; then ``peers`` may name columns that rows which start together are sorted by, and only
+rows that are equal in them are peers. How long rows live is of no matter. Every row comes out as it
+came in, with the aggregates behind its columns; those of a frame without rows are null, counts
+are 0.
 
 Worked, one key, ``sum(x)``:
 
@@ -42,6 +44,7 @@ from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
 from rvertex.events.settled_rows import parted
 from rvertex.keys.key_table import KeyTable
+from rvertex.keys.sort_keys import numbered_keys
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.hopping import aggregated_schema, gathering
 from rvertex.operators.windows.running.carried import CarriedLanes, FirstSeen
@@ -70,6 +73,7 @@ class FrameAggregate:
     first: int | None
     last: int
     aggregates: tuple[AggregateSpec, ...]
+    peers: tuple[str, ...] = ()
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """The input's columns, then aggregates.
@@ -79,6 +83,7 @@ class FrameAggregate:
                 that needs all rows at once.
         """
         (payload,) = inputs
+        assert not self.peers or (self.first is None and not self.rows), self
         made = aggregated_schema(self.keys, self.aggregates, inputs)
         fields = [made.field(a.output) for a in self.aggregates]
         for field in fields:
@@ -164,11 +169,13 @@ class _OfAll(_Framed):
 
     def _found(self, rows: pa.RecordBatch, codes: np.ndarray) -> list[pa.Array]:
         times = int64_column(rows, VS)
-        # A step is a row, or all rows of a key that start together.
+        # A step is a row, or all rows of a key that are peers.
         step_of = first = np.arange(len(codes))
         if not self._spec.rows:
             order = np.lexsort((codes, times))
-            heads = heads_of(times[order], codes[order])
+            peers = [rows.column(name) for name in self._spec.peers]
+            told = numbered_keys([p.type for p in peers], peers, rows.num_rows).codes[order]
+            heads = heads_of(times[order], codes[order], told)
             step_of = np.empty(len(codes), np.int64)
             step_of[order] = np.cumsum(heads) - 1
             first = order[heads]
