@@ -3,15 +3,14 @@
 The files are written beside the folder, under a hidden name that is the job's, and made durable.
 Then the two folders change places in one act, so that whoever opens the folder sees all of the old
 rows or all of the new ones; where the system has no such act, the old one is moved away first, and
-for a moment there is no folder. The job's id in ``_PUBLISHED`` says that it was done: after a
-failure it is done again, or not. Stores of objects have no such act
-(:mod:`jobmanager.delivery.publishing_stores`).
+for a moment there is no folder. ``_PUBLISHED`` has the job's id, and those of the jobs before it:
+so after a failure it is known whether it was done, though a later job's answer is there by now.
+Stores of objects have no such act (:mod:`jobmanager.delivery.publishing_stores`).
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import shutil
 import tempfile
@@ -21,7 +20,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from jobmanager.delivery.answer import Answer
-from jobmanager.delivery.publishing_stores import MARK, check_store, publish_to_store
+from jobmanager.delivery.publishing_stores import (
+    MARK,
+    check_store,
+    is_marked,
+    mark,
+    publish_to_store,
+)
 from jobmanager.errors import CannotPublishError
 from rstream.errors import StoreError
 from rstream.store.blobs import open_store
@@ -85,7 +90,8 @@ def publish(plan: PhysicalPlan, job_id: str, report: Callable[[], None]) -> None
     try:
         if not _is_published(path, job_id):
             shutil.rmtree(draft, ignore_errors=True)
-            _write(plan, publishing, draft, job_id, report)
+            _write(plan, publishing, draft, report)
+            _put_mark(draft, mark(job_id, _mark_of(path)))
             if os.path.isdir(path):
                 _exchange(draft, path, former)
             else:
@@ -104,7 +110,7 @@ def _publish_to_store(
 
         def write() -> str:
             draft = f"{folder}/table"
-            _write(plan, publishing, draft, job_id, report)
+            _write(plan, publishing, draft, report)
             return draft
 
         try:
@@ -117,7 +123,6 @@ def _write(
     plan: PhysicalPlan,
     publishing: Publishing,
     draft: str,
-    job_id: str,
     report: Callable[[], None],
 ) -> None:
     os.makedirs(draft)
@@ -141,8 +146,6 @@ def _write(
         use_threads=False,  # the order of a partition's rows stays
         existing_data_behavior="overwrite_or_ignore",
     )
-    with open(f"{draft}/{MARK}", "w") as file:
-        json.dump({"id": job_id}, file)
     for folder, _, names in os.walk(draft):
         for name in names:
             with open(f"{folder}/{name}", "rb") as file_:
@@ -162,12 +165,24 @@ def _exchange(draft: str, path: str, former: str) -> None:
     os.rename(draft, path)
 
 
-def _is_published(path: str, job_id: str) -> bool:
+def _put_mark(folder: str, data: bytes) -> None:
+    with open(f"{folder}/{MARK}", "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(folder)
+
+
+def _mark_of(path: str) -> bytes | None:
     try:
-        with open(f"{path}/{MARK}") as file:
-            return json.load(file).get("id") == job_id  # type: ignore[no-any-return]
-    except (OSError, ValueError, AttributeError):
-        return False
+        with open(f"{path}/{MARK}", "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _is_published(path: str, job_id: str) -> bool:
+    return is_marked(_mark_of(path), job_id)
 
 
 def _check_table(path: str) -> None:

@@ -169,6 +169,21 @@ def test_a_job_that_has_finished_does_not_take_back_the_place_of_a_later_one(
     assert values(table) == list(range(500, 500 + ROWS))
 
 
+@pytest.mark.parametrize("place", ["{}/table", "memory://{}/table"])
+def test_a_job_that_died_before_it_had_finished_does_not_either(place: str, tmp_path: Path) -> None:
+    """Its answer was in its place, and then a later job's."""
+    uri = place.format(tmp_path)
+    first = run(rows_of(0).to_parquet(uri, mode="overwrite"), tmp_path / "one")
+    run(rows_of(500).to_parquet(uri, mode="overwrite"), tmp_path / "two")
+    third = run(rows_of(900).to_parquet(uri, mode="overwrite"), tmp_path / "three")
+    for job, root in ((first, "one"), (third, "three")):
+        publishing.publish(job.plan, JobRoot(str(tmp_path / root)).settings()["id"], lambda: None)
+    found = jobmanager.collect(
+        Stream.from_parquet(f"{uri}/*.parquet", vs="start"), executor="local"
+    )
+    assert sorted(found["x"].to_pylist()) == list(range(900, 900 + ROWS))
+
+
 def test_what_cannot_be_asked_is_said() -> None:
     stream = rows_of(0)
     with pytest.raises(InvalidPlanError, match="mode='add'"):

@@ -1,11 +1,11 @@
 """An answer takes the place of what a store of objects holds: once, wherever its process dies.
 
-Cannot catch: what a reader sees while files are copied, which is a part; two jobs that replace one
-folder at the same time.
+Cannot catch: what a reader sees while files are copied, which is a part.
 """
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -80,6 +80,36 @@ def test_wherever_it_dies_all_rows_are_there_once(tmp_path: Path) -> None:
         lived(Life(), blobs)
         left = {name for name in blobs if not name.endswith(".tmp")}
         assert {name: blobs[name] for name in left} == expected, (at, how)
+
+
+def test_two_jobs_at_once_do_not_mix_their_answers(tmp_path: Path) -> None:
+    """Wherever the first one is when the second comes, also if it goes on only then."""
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    for folder, xs in ((mine, [1, 2]), (theirs, [3, 4, 5])):
+        folder.mkdir()
+        pq.write_table(pa.table({"x": xs}), folder / "part-0.parquet")
+    whole = Life()
+    publish_to_store(CrashingBlobs(MemoryBlobs(), whole), ID, lambda: str(mine))
+    for at, how in deaths(whole.calls, is_atomic=True):
+        store = MemoryBlobs()
+        put(store, "old.parquet", [9])
+        with pytest.raises(DiedError):
+            publish_to_store(CrashingBlobs(store, Life(at, how)), ID, lambda: str(mine))
+        is_free = not store.exists(f"_PUBLISHING-{ID}")
+        other = f"job {ID} is putting its own there, or died over it"
+        with (
+            contextlib.nullcontext() if is_free else pytest.raises(CannotPublishError, match=other)
+        ):
+            publish_to_store(store, ID[::-1], lambda: str(theirs))
+        publish_to_store(store, ID, lambda: str(mine))
+        found = sorted(x for xs in shown(store).values() for x in xs)
+        assert found in ([1, 2], [3, 4, 5]), (at, how)
+        if not is_free:
+            assert found == [1, 2]
+            publish_to_store(store, ID[::-1], lambda: str(theirs))
+            assert shown(store) == {f"part-0-{ID[::-1][:12]}.parquet": [3, 4, 5]}
+        left = [n for n in store.list() if n.startswith(("_draft", "_PUBLISHING"))]
+        assert not left, (at, how)
 
 
 def test_an_answer_in_a_store_is_replaced_and_split(tmp_path: Path) -> None:
