@@ -174,10 +174,9 @@ def test_a_job_that_died_before_it_had_finished_does_not_either(place: str, tmp_
     """Its answer was in its place, and then a later job's."""
     uri = place.format(tmp_path)
     first = run(rows_of(0).to_parquet(uri, mode="overwrite"), tmp_path / "one")
-    run(rows_of(500).to_parquet(uri, mode="overwrite"), tmp_path / "two")
-    third = run(rows_of(900).to_parquet(uri, mode="overwrite"), tmp_path / "three")
-    for job, root in ((first, "one"), (third, "three")):
-        publishing.publish(job.plan, JobRoot(str(tmp_path / root)).settings()["id"], lambda: None)
+    for first_x, root in ((500, "two"), (900, "three")):
+        run(rows_of(first_x).to_parquet(uri, mode="overwrite"), tmp_path / root)
+    publishing.publish(first.plan, JobRoot(str(tmp_path / "one")).settings()["id"], lambda: None)
     found = jobmanager.collect(
         Stream.from_parquet(f"{uri}/*.parquet", vs="start"), executor="local"
     )
