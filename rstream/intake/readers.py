@@ -12,8 +12,6 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from rstream.store.blobs import unsynced
-
 if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
@@ -21,9 +19,12 @@ FOLDER = "_readers"
 
 
 def tell_position(store: BlobStore, reader: str, seq: int, now_us: int) -> None:
-    """Say that this reader needs nothing below ``seq``."""
+    """Say that this reader needs nothing below ``seq``.
+
+    Made durable at once: a position that the power takes along would hold nothing any more.
+    """
     told = json.dumps({"seq": seq, "written_us": now_us}).encode()
-    unsynced(store).put(_name(reader), told)
+    store.put(_name(reader), told)
 
 
 def forget_reader(store: BlobStore, reader: str) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from planner.api.grouped.sessions import SessionBy
     from planner.logical.windows import AnyWindow
 
+_LIMIT_MAX = 1 << 62
+
 
 def first_rows(
     below: LogicalNode,
@@ -76,8 +78,8 @@ def first_rows(
 
 def limited(below: LogicalNode, n: int) -> LogicalNode:
     """See :meth:`planner.api.grouped.steps.OrderedSteps.limit`."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise InvalidPlanError(f"limit({n!r}): it is a whole number from 1 on")
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _LIMIT_MAX:
+        raise InvalidPlanError(f"limit({n!r}): it is a whole number from 1 to {_LIMIT_MAX:,}")
     return Limited(below, n)
 
 

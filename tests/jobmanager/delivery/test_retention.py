@@ -31,6 +31,7 @@ from rvertex.messages import Mark
 from tests.support.content import items, open_inline
 from tests.support.jobs import WAIT_S, outcome, with_limits, write_events
 from tests.support.live import Watch, write_file
+from tests.support.synced_store import Synced
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,22 +48,6 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
-
-
-class Synced(MemoryBlobs):
-    """A store that knows what was made durable."""
-
-    def __init__(self, on_disk: dict[str, bytes], *, fsync: bool = True) -> None:
-        super().__init__()
-        self.on_disk, self._fsync = on_disk, fsync
-
-    def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        super().put(path, data)
-        if self._fsync:
-            self.on_disk[path] = bytes(data)
-
-    def without_fsync(self) -> Synced:
-        return Synced(self.on_disk, fsync=False)
 
 
 def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> None:

@@ -30,6 +30,7 @@ from tests.support.pushed import (
     parts_of,
     write_pending,
 )
+from tests.support.synced_store import Synced
 
 ROUNDS, KEPT_ROUNDS = 5, 2
 S = 1_000_000
@@ -119,6 +120,12 @@ def test_a_position_that_a_crash_has_cut_holds_everything() -> None:
     assert needed_seq(store, 6) is None
     store.put("_readers/other", store.get("_readers/job%2F0")[:9])
     assert needed_seq(store, 5) == 0
+
+
+def test_a_position_that_was_told_outlives_a_loss_of_power() -> None:
+    store = Synced({})
+    tell_position(store, "job/0", 7, 5)
+    assert needed_seq(MemoryBlobs(store.on_disk), 5) == 7
 
 
 def test_the_writer_dies_at_every_call() -> None:
