@@ -246,8 +246,23 @@ class NotRunningError(UsageError):
 
     root: str
     state: str
+    advice: str
 
-    message = "the job at {root} is not running, it is {state}"
+    message = "the job at {root} is not running, it is {state}{advice}"
+
+
+@error_class
+class NoJobManagerError(UsageError):
+    """Something is asked of a job whose job manager is gone."""
+
+    root: str
+    since: str
+    what: str
+
+    message = (
+        "no job manager works on {root} since {since}, so nobody can {what} it; its state is kept: "
+        "jobmanager resume {root} goes on with it"
+    )
 
 
 @error_class

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.driver.finishing import check_can_finish
-from jobmanager.errors import CannotDrainError, NoJobError, NotRunningError
+from jobmanager.errors import (
+    CannotDrainError,
+    NoJobError,
+    NoJobManagerError,
+    NotRunningError,
+)
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.root import CANCEL, DRAIN, FINISH, STOP, JobRoot
 from jobmanager.storage.shown import shown_status
@@ -18,7 +24,7 @@ from rstream.clock import SystemClock
 
 def cancel(root: options.Root, as_json: options.AsJson = False) -> None:
     """Ask a running job to end; what is durable stays, and resume can go on with it."""
-    found = _running_status(root)
+    found = _running_status(root, CANCEL)
     JobRoot(root).request(CANCEL)
     print(json.dumps({"job": found["job"], "cancel": "requested"}) if as_json else "requested")
 
@@ -32,8 +38,8 @@ def stop(
 ) -> None:
     """Ask a running job to stop with its state kept: resume goes on exactly where it was."""
     found = status_of(root)
-    if found["state"] != "stopped":
-        found = _running_status(root)
+    if found["state"] != "stopped" or finish:
+        found = _running_status(root, FINISH if finish else STOP)
         if finish:
             check_can_finish(JobRoot(root).read_plan(), root)
         JobRoot(root).request(FINISH if finish else STOP)
@@ -48,7 +54,7 @@ def drain(
 ) -> None:
     """Ask a running job to move everything off a host, without a gap, and to let it go."""
     try:
-        found = _running_status(root)
+        found = _running_status(root, "drain a host of")
     except NoJobError:
         if JobRoot(host).read_status():
             turned = f"it is a job's folder; the host comes first: drain {root} {host}"
@@ -67,13 +73,22 @@ def status_of(root: str) -> dict[str, Any]:
     return shown_status(JobRoot(root), SystemClock().now_us())
 
 
-def _running_status(root: str) -> dict[str, Any]:
-    """The status of a job that somebody works on.
+def _running_status(root: str, what: str) -> dict[str, Any]:
+    """The status of a job that somebody works on, who is to do ``what``.
 
     Raises:
+        NoJobManagerError: whoever did is gone.
         NotRunningError: nobody does.
     """
     found = status_of(root)
+    if found["state"] == "interrupted":
+        raise NoJobManagerError(root, _time_of(found["written_us"]), what)
     if found["state"] not in OPEN_STATES:
-        raise NotRunningError(root, found["state"])
+        can_go_on = found["state"] in ("stopped", "cancelled", "failed")
+        advice = f"; jobmanager resume {root} goes on with it" if can_go_on else ""
+        raise NotRunningError(root, found["state"], advice)
     return found
+
+
+def _time_of(us: int) -> str:
+    return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

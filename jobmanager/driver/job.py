@@ -17,7 +17,7 @@ from jobmanager.driver.subscription import Subscription
 from jobmanager.errors import JobFailedError, as_job_failure
 from jobmanager.storage.output_claim import complete_output, tidy_output
 from jobmanager.storage.ownership import give_back
-from jobmanager.storage.root import display_uri
+from jobmanager.storage.root import CANCEL, STOP, display_uri
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError
 
@@ -260,11 +260,13 @@ class Job:
             self._report_again()
 
     def _report_again(self) -> None:
-        """Write the status with the deliveries as they are now.
+        """Write the status with the deliveries as they are now, and end them if a user asks.
 
         Raises:
             JobRunningError: another job manager has taken over.
         """
         with contextlib.suppress(OperatingError):  # the next tick, or resume, tries again
             self._root.check_owner()
+            if self._deliveries is not None and {CANCEL, STOP} & {*self._root.requests()}:
+                self._deliveries.cancel()
             self._take_status({**self._computed, "written_us": self._clock.now_us()})

@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from jobmanager.errors import JobRunningError
+from jobmanager.storage.root import DRAIN
 from rstream.errors import OperatingError
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class RootKeeper:
         self._config, self._clock = config, clock
         #: Files to delete, for reasons that are durable.
         self._obsolete: deque[str] = deque()
+        #: Requests that stay in the root until the job has ended, and were handed on.
+        self._taken: set[str] = set()
         self.is_replaced = False
         #: What the job waits for; empty if the root can be reached.
         self.waiting = ""
@@ -94,9 +97,8 @@ class RootKeeper:
         is_copied = self._log.has_durable_copy  # before the look: a successor has read the copy
         try:
             self.check_owner()
-            for request in self._root.requests() if manager.job.is_open else ():
-                self._root.forget_request(request)
-                take(request)
+            if manager.job.is_open:
+                self._take_requests(take)
             if is_copied:
                 self.make_obsolete(self._log.begin_anew())
             elif self._log.is_long and manager.job.is_open:
@@ -110,6 +112,16 @@ class RootKeeper:
             self._tell()
         else:
             self._note_success()
+
+    def _take_requests(self, take: Callable[[str], None]) -> None:
+        """Hand each on, once; those to drain a host end with it, the others with the job."""
+        for request in self._root.requests():
+            if request.startswith(DRAIN):
+                self._root.forget_request(request)
+                take(request)
+            elif request not in self._taken:
+                self._taken.add(request)
+                take(request)
 
     def insist(self, action: Callable[[], None]) -> None:
         """Do what the job cannot go on without; a store that fails is tried again.

@@ -35,7 +35,15 @@ def _is_alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return True
+    return _stat(pid)[:1] not in (["Z"], ["X"])  # it has ended, and its parent has not looked
+
+
+def _stat(pid: int) -> list[str]:
+    """What the system tells of a process, its state first; empty where it does not tell."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return []
 
 
 def _started_us(pid: int) -> int:
@@ -44,7 +52,7 @@ def _started_us(pid: int) -> int:
     A process that began after the status was written only has the job manager's old number.
     """
     try:
-        ticks = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+        ticks = int(_stat(pid)[19])
         lines = Path("/proc/stat").read_text().splitlines()
         (boot_s,) = (int(line.split()[1]) for line in lines if line.startswith("btime "))
     except (OSError, ValueError, IndexError):

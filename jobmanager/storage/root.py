@@ -17,7 +17,8 @@ what lies in the root relative to it, so a root can be moved.
 Invariants: (1) the owner is who created the newest epoch; (2) whoever checks that he is still the
 owner *after* his notices are durable, and then acts, does nothing that a successor does not know,
 because a successor reads them after it has created its epoch; (3) claims are deleted by a later
-owner alone, the oldest first, so where a claim is left the next one is, too.
+owner alone, the oldest first, so where a claim is left the next one is, too; (4) a request stays
+until its job has ended, so if a job manager dies over it, the next one takes it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from jobmanager.errors import (
     JobRunningError,
     NoJobError,
 )
+from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.documents import (
     BrokenDocumentError,
     json_document,
@@ -272,8 +274,12 @@ class JobRoot:
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace the status (atomically); an owner's tells its epoch.
 
-        It is only shown, and often rewritten: it is not synced.
+        It is only shown, and often rewritten: it is not synced. Of a job that has ended nothing is
+        asked any more.
         """
+        if self.epoch and status.get("state") not in OPEN_STATES:
+            for request in self.requests():
+                self.forget_request(request)
         owned = {"manager_epoch": self.epoch} if self.epoch else {}
         unsynced(self.store).put(STATUS, json_document({**status, **owned}))
 
@@ -286,18 +292,18 @@ class JobRoot:
             self.write_status({**here, **self.read_status(), **failed})
 
     def request(self, what: str) -> None:
-        """Ask something of the job manager of this root, wherever it runs.
+        """Ask something of the job manager of this root, wherever it runs, or of the next one.
 
         ``what``: ``CANCEL``, ``STOP``, ``FINISH``, or ``DRAIN`` and the name of a host.
         """
         self.store.put(f"{REQUESTS}/{what}", b"")
 
     def requests(self) -> list[str]:
-        """What was asked and not yet forgotten."""
+        """What was asked of this job manager or one before it."""
         return [path.rsplit("/", 1)[-1] for path in self.store.list(REQUESTS)]
 
     def forget_request(self, what: str) -> None:
-        """It was taken, or nobody is there to take it."""
+        """It was done, or there is nothing left to do."""
         self.store.delete(f"{REQUESTS}/{what}")
 
     def check_idle(self, now_us: int) -> int:

@@ -28,7 +28,7 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
     settings = root.settings()
     found = root.read_status() or _rebuilt(root, settings, now_us)
     is_open = found["state"] in OPEN_STATES
-    if is_open and "pid" in found and not is_owned(found, now_us):
+    if is_open and "written_us" in found and not is_owned(found, now_us):
         found["state"] = "interrupted"
         found["error"] = f"its job manager is gone; jobmanager resume {display_uri(root.uri)}"
     return found

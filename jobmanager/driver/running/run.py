@@ -43,7 +43,7 @@ from jobmanager.storage.output_claim import claim_output, is_complete
 from jobmanager.storage.ownership import owned
 from jobmanager.storage.places import plan_at_absolute_paths, unplaced
 from jobmanager.storage.query_file import changed_note
-from jobmanager.storage.root import JobRoot, display_uri
+from jobmanager.storage.root import DRAIN, FINISH, JobRoot, display_uri
 from planner import Query, Stream
 from planner.logical.growing_files import with_growing_files
 from planner.physical.lower import lower
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from rvertex.host.executor import Executor
 
 DEFAULT_JOBS_FOLDER = "streamscope-jobs"
+_STILL_ASKED = "the job was told to {what} and its job manager died before: that is done now"
+_GO_ON = "; resume it once more to go on"
 
 
 def run(
@@ -228,8 +230,7 @@ def _go_on(
     if day is not None and day.query is not None:
         file_note = ""  # whatever has changed in the file, it means the same
     with owned(job_root):
-        for request in job_root.requests():
-            job_root.forget_request(request)
+        asked = _still_asked(job_root)
         try:
             plan = job_root.read_plan()
             has_started = plan is not None
@@ -251,9 +252,19 @@ def _go_on(
         except StreamEngineError as error:
             job_root.record_failure(str(error), SystemClock().now_us())
             raise
-        told = Notes((*plan.notes, *notes), file_note)
+        told = Notes((*plan.notes, *notes, *asked), file_note)
         job = Job(job_root, plan, on_status, job_id=job_id, created_s=created_s, notes=told)
         return _launch(job, runner, config, job_id, resumed=has_started)
+
+
+def _still_asked(root: JobRoot) -> tuple[str, ...]:
+    """Notes on what was asked of the job manager before, which died over it: it is done now."""
+    requests = root.requests()
+    for request in requests:
+        if request.startswith(DRAIN):  # that host has left with it
+            root.forget_request(request)
+    told = [_STILL_ASKED.format(what=what) for what in requests if not what.startswith(DRAIN)]
+    return tuple(told) if FINISH in requests else tuple(line + _GO_ON for line in told)
 
 
 def _check_asked(

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 
-def job_in(root: Path, state: str) -> JobRoot:
+def job_in(root: Path, state: str, written_us: int | None = None) -> JobRoot:
     """A root that says so, of a live process that is not this one."""
     job_root = JobRoot(str(root), pid=1)
     job_root.store.put("job.json", b'{"format": 1}')
-    me: dict[str, Any] = {"pid": 1, "machine": "elsewhere", "written_us": SystemClock().now_us()}
+    told_us = SystemClock().now_us() if written_us is None else written_us
+    me: dict[str, Any] = {"pid": 1, "machine": "elsewhere", "written_us": told_us}
     job_root.write_status({"job": "job", "state": state, "error": "", **me})
     return job_root
 
@@ -44,6 +45,26 @@ def test_a_job_that_runs_is_asked(tmp_path: Path, state: str) -> None:
 def test_a_job_that_was_stopped_is_left_alone(tmp_path: Path) -> None:
     root = job_in(tmp_path, "stopped")
     assert json.loads(stop(tmp_path).stdout) == {"job": "job", "stop": "stopped"}
+    assert root.requests() == []
+
+
+def test_a_job_that_was_stopped_is_resumed_before_it_can_finish(tmp_path: Path) -> None:
+    root = job_in(tmp_path, "stopped")
+    refused = stop(tmp_path, "--finish")
+    assert refused.exit_code == EXIT_USAGE
+    assert "it is stopped; jobmanager resume" in refused.stderr
+    assert root.requests() == []
+
+
+@pytest.mark.parametrize("verb", ["stop", "cancel", "drain"])
+def test_a_job_whose_job_manager_is_gone_is_not_asked(tmp_path: Path, verb: str) -> None:
+    root = job_in(tmp_path, "running", written_us=1_000_000)
+    host = ["h0.0"] if verb == "drain" else []
+    refused = CliRunner().invoke(app, [verb, *host, str(tmp_path)])
+    assert refused.exit_code == EXIT_USAGE
+    assert "no job manager works on" in refused.stderr
+    assert "since 1970-01-01 00:00:01 UTC" in refused.stderr
+    assert f"jobmanager resume {tmp_path} goes on with it" in refused.stderr
     assert root.requests() == []
 
 

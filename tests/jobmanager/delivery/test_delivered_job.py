@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import jobmanager
+from jobmanager.storage.root import STOP, JobRoot
 from planner import Stream, agg, tumbling
 from rstream import read_events
 from tests.rooms import ROOT
@@ -94,6 +95,26 @@ def test_a_job_waits_for_a_frozen_broker_alone_at_its_end(
         assert is_complete.wait(WAIT_S)
         assert in_states(job) <= {"opening", "waiting"}
     job.wait(WAIT_S)
+    assert in_topic(own_broker, topic) == in_output(job)
+
+
+def test_a_job_that_only_delivers_is_told_to_stop_from_outside(
+    own_broker: Broker, events: Path, tmp_path: Path
+) -> None:
+    topic = own_broker.create_topic("t", 2)
+    query = windows(events).to_kafka(topic, servers=own_broker.servers)
+    root = tmp_path / "job"
+    complete = root / "output" / "_SUCCESS"
+
+    def ask(status: dict[str, Any]) -> None:
+        if complete.exists() and status["state"] == "running":
+            JobRoot(str(root)).request(STOP)
+
+    with own_broker.frozen():
+        job = jobmanager.run(query, root=str(root), executor="local", fsync=False, on_status=ask)
+        assert job.wait(WAIT_S)["state"] == "cancelled"
+    assert JobRoot(str(root)).requests() == []
+    jobmanager.resume(str(root)).wait(WAIT_S)
     assert in_topic(own_broker, topic) == in_output(job)
 
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -240,12 +241,36 @@ def test_the_dead_and_this_process_own_nothing() -> None:
     assert not is_owned(owned_by(pid=os.getpid()), NOW_US)
 
 
+def test_one_that_has_ended_owns_nothing_though_its_parent_has_not_looked() -> None:
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
+    assert not is_owned(owned_by(pid=process.pid), time.time_ns() // 1000)
+    process.stdout.close()
+    process.wait()
+
+
 def test_a_process_that_only_has_the_old_number_owns_nothing() -> None:
     assert is_owned(owned_by(pid=os.getppid()), NOW_US)
     assert not is_owned(owned_by(pid=os.getppid(), written_us=1_000_000), NOW_US)
 
 
-def test_requests_stay_until_they_are_taken(root: JobRoot) -> None:
+def test_requests_stay_until_the_job_has_ended(root: JobRoot) -> None:
+    root.claim(NOW_US)
+    root.request(CANCEL)
+    root.write_status({"state": "running"})
+    assert root.requests() == [CANCEL]
+    root.write_status({"state": "cancelled"})
+    assert root.requests() == []
+
+
+def test_who_does_not_own_a_root_forgets_nothing_of_it(root: JobRoot) -> None:
+    root.request(CANCEL)
+    root.write_status({"state": "failed"})
+    assert root.requests() == [CANCEL]
+
+
+def test_requests_can_be_forgotten_one_by_one(root: JobRoot) -> None:
     assert root.requests() == []
     root.request(CANCEL)
     root.request(DRAIN + "h1.0")

@@ -1,0 +1,163 @@
+"""What users ask of a job while job managers come and go: it is done, or refused by name.
+
+Cannot catch: a store on which what one process wrote is seen late by another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jobmanager
+from jobmanager.cli.main import EXIT_USAGE
+from jobmanager.driver.engine import open_for_job
+from jobmanager.driver.notes import NoteWarning
+from jobmanager.storage.root import CANCEL, DRAIN, STOP, JobRoot
+from tests.rooms import ROOT
+from tests.support.jobs import ROWS, WAIT_S, outcome, two_exchanges, write_events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from rvertex.host.executor import Executor
+    from tests.support.trouble import Gate
+
+PACE = 40.0
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The ``jobmanager`` of another process."""
+    line = [sys.executable, "-m", "jobmanager", *arguments]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S)
+
+
+@pytest.fixture
+def dead(events: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A job manager of ``tmp_path`` that was killed, and that its parent has not looked after."""
+    line = [sys.executable, "-m", "tests.support.killed_driver", str(events), str(tmp_path)]
+    process = subprocess.Popen(
+        [*line, str(PACE), str(ROWS // 2)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    with process.stdout as statuses:
+        assert any(json.loads(status)["events_in"] >= ROWS // 2 for status in statuses)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        yield process
+    process.wait(WAIT_S)
+
+
+def test_a_job_whose_job_manager_was_killed_is_not_asked(
+    dead: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    refused = command("stop", str(tmp_path))
+    assert refused.returncode == EXIT_USAGE
+    assert "no job manager works on" in refused.stderr
+    assert f"jobmanager resume {tmp_path} goes on with it" in refused.stderr
+    dead.wait(WAIT_S)
+    assert command("cancel", str(tmp_path)).returncode == EXIT_USAGE
+    assert JobRoot(str(tmp_path)).requests() == []
+
+
+def test_what_a_job_manager_was_asked_that_died_is_done_by_the_next_one(
+    dead: subprocess.Popen[str], events: Path, tmp_path: Path
+) -> None:
+    """From another machine one is taken for alive for some seconds."""
+    root = JobRoot(str(tmp_path))
+    root.request(STOP)
+    root.request(DRAIN + "h0.0")
+    resumed = command("resume", str(tmp_path))
+    assert resumed.returncode == 0, resumed.stderr
+    assert "told to stop and its job manager died before: that is done now" in resumed.stderr
+    assert "drain" not in resumed.stderr
+    assert "stopped (resume with" in resumed.stderr
+    assert root.requests() == []
+    status = jobmanager.resume(str(tmp_path)).wait(WAIT_S)
+    whole = jobmanager.run(two_exchanges(events), root=f"{tmp_path}/whole", executor="local")
+    assert outcome(status) == outcome(whole.wait(WAIT_S))
+
+
+@pytest.mark.parametrize(("verb", "state"), [("stop", "stopped"), ("cancel", "cancelled")])
+def test_a_job_manager_that_starts_does_what_it_was_asked_meanwhile(
+    events: Path,
+    tmp_path: Path,
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    state: str,
+) -> None:
+    gate.close_at(ROWS // 2)
+    root = str(tmp_path / "job")
+    job = jobmanager.run(two_exchanges(events), root=root, executor="local")
+    job.cancel()
+    job.wait(WAIT_S)
+    starts, asked = threading.Event(), threading.Event()
+
+    def open_late(*given: Any, **more: Any) -> Executor:
+        starts.set()
+        assert asked.wait(WAIT_S)
+        return open_for_job(*given, **more)
+
+    monkeypatch.setattr("jobmanager.driver.running.run.open_for_job", open_late)
+    ends: list[str] = []
+
+    def resume() -> None:
+        ends.append(jobmanager.resume(root).wait(WAIT_S)["state"])
+
+    thread = threading.Thread(target=resume)
+    thread.start()
+    assert starts.wait(WAIT_S)
+    told = command(verb, root)
+    asked.set()
+    thread.join(WAIT_S)
+    assert (told.returncode, told.stdout) == (0, "requested\n")
+    assert ends == [state]
+    assert JobRoot(root).requests() == []
+
+
+def test_a_request_outlives_a_job_manager_that_has_taken_it(
+    events: Path, tmp_path: Path, gate: Gate
+) -> None:
+    """It is forgotten when the job has ended: what stops as it dies is stopped by the next one."""
+    gate.close_at(ROWS // 2)
+    root = JobRoot(str(tmp_path / "job"))
+    seen: dict[str, list[str]] = {}
+
+    def look(status: dict[str, Any]) -> None:
+        seen.setdefault(status["state"], root.requests())
+        if status["state"] == "running" and status["events_in"]:
+            root.request(STOP)
+
+    job = jobmanager.run(
+        two_exchanges(events), root=f"{tmp_path}/job", executor="local", on_status=look
+    )
+    assert job.wait(WAIT_S)["state"] == "stopped"
+    assert seen["stopping"] == [STOP]
+    assert root.requests() == []
+
+
+def test_a_note_tells_what_is_done_though_it_was_asked_of_another(
+    events: Path, tmp_path: Path, gate: Gate
+) -> None:
+    gate.close_at(ROWS // 2)
+    root = str(tmp_path / "job")
+    job = jobmanager.run(two_exchanges(events), root=root, executor="local")
+    job.cancel()
+    job.wait(WAIT_S)
+    JobRoot(root).request(CANCEL)
+    with pytest.warns(NoteWarning, match="told to cancel .* resume it once more to go on"):
+        job = jobmanager.resume(root)
+    assert job.wait(WAIT_S)["state"] == "cancelled"
