@@ -9,8 +9,9 @@ again for the same.
 
 Invariants: (1) an entry has no effect before it is durable; (2) at most one blob is on its way;
 (3) a blob is named, and so deleted, with the first checkpoint in which all its entries took effect,
-but never the newest; (4) a state says which blob is the first that it needs: no earlier one is
-read, as it may be what a zombie wrote in the place of one that was deleted. Source: ADR 32.
+but never the newest, which is left to the instance that comes next; (4) a state says which blob is
+the first that it needs: no earlier one is read, as it may be what a zombie wrote in the place of
+one that was deleted. Source: ADR 32.
 """
 
 from __future__ import annotations
@@ -133,8 +134,9 @@ def _open(journal: Journal, log: LogInput, epoch: int) -> Intake:
     number = numbers[-1] + 1 if numbers else 0
     journal.append(number, _encode(epoch, []))
     told = [channel.entries for channel in log.channels]
-    blobs: list[tuple[int, ...]] = []
-    # What a predecessor that hung wrote where a blob had been deleted lies before these.
+    # The newest one of a predecessor, which it never named; or what one that hung wrote where a
+    # blob had been deleted. Neither is read.
+    blobs: list[tuple[int, ...]] = [(n, *told) for n in numbers if n < log.first_blob]
     numbers = [n for n in numbers if n >= log.first_blob]
     for at, data in zip(numbers, journal.read(numbers), strict=True):
         entries = decode_blob(data)

@@ -9,6 +9,7 @@ import pytest
 
 from rstream import MemoryBlobs
 from rstream.log.background import InlineBackground
+from rstream.types import MIN_TIME
 from rvertex.checkpoint.intake import Intake, open_intake
 from rvertex.errors import CorruptJournalError, OvertakenError
 from rvertex.sources.logs.entries import LogEntry
@@ -69,6 +70,24 @@ def test_blobs_are_named_once_all_their_entries_took_effect_but_never_the_newest
     assert len(intake.names()) == 3
     intake.announced(intake.names())
     assert intake.names() == ()
+
+
+def test_no_blob_is_left_over_however_many_instances_come() -> None:
+    blobs: dict[str, bytes] = {}
+    vertex, intake = opened(blobs, 1)
+    for epoch in range(2, 6):
+        write(intake, advance(0, intake.next_index(0), 0, 7 * epoch))
+        named, snapshot = intake.names(), vertex.get_snapshot()
+        intake.announced(named)
+        for name in named:
+            del blobs[name]
+        assert len(blobs) == 1, "the newest stays"
+        vertex = RVertex(SPEC, pending_rows_max=100)
+        vertex.load(snapshot)
+        assert vertex.log is not None
+        intake = open_intake(SPEC, vertex.log, MemoryBlobs(blobs), epoch)
+        assert vertex.log.bound == MIN_TIME
+        assert len(intake.names()) == 1, "what its predecessor might not name"
 
 
 def test_an_entry_that_is_gone_is_an_error() -> None:
