@@ -33,6 +33,7 @@ from planner.physical.rules import filter_early, forward_ctis, late_decode, skip
 from planner.physical.sizing import add_costs, widths
 from planner.physical.stage_builder import Feed, StageBuilder
 from planner.physical.stages import Output, build_vertices, pair_spec, stateless_spec, summarise
+from rstream.format.codec import kept_type
 from rvertex.sources.discover import partition_count
 from rvertex.sources.formats.carried import with_carried
 from rvertex.sources.formats.row_groups import marked
@@ -73,6 +74,9 @@ def lower(
     """
     _check_parallelism(parallelism)
     every_us = None if cti_every is None else positive_duration_us(cti_every, what="cti_every")
+    for node in topological(query.plan):
+        if isinstance(node, logical.Source):
+            _check_types(node.schema)
     discovery = Discovery(discover, survey)
     known = discovery.statistics(query.plan, look)
 
@@ -102,6 +106,21 @@ def _check_parallelism(parallelism: Parallelism) -> None:
         )
 
 
+def _check_types(schema: pa.Schema) -> None:
+    """Columns can be written and read again as they are.
+
+    Raises:
+        InvalidPlanError: a column has a type that streams do not keep.
+    """
+    for field in schema:
+        kept = kept_type(field.type)
+        if kept != field.type:
+            instead = "take it apart" if kept is None else f"cast it to {kept}, or declare it so"
+            raise InvalidPlanError(
+                f"column {field.name!r} is {field.type}, which streams do not keep: {instead}"
+            )
+
+
 def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
     plan, builders, last = lowering.plan, lowering.builders, lowering.last
     root = root.rstrip("/")
@@ -114,6 +133,8 @@ def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
     for rule in PHYSICAL_RULES:
         for builder in builders:
             rule(builder)
+    for builder in builders:
+        _check_types(builder.logical_schema)
     vertices = [v for d in builders for v in build_vertices(d, root, answer if d is last else None)]
     physical = PhysicalPlan(
         stages=tuple(summarise(builder, is_sink=builder is last) for builder in builders),

@@ -16,6 +16,7 @@ read detects any change on the way.
 from __future__ import annotations
 
 import base64
+import functools
 import itertools
 import json
 from typing import TYPE_CHECKING, Any
@@ -287,3 +288,22 @@ def _compression(sample: pa.Table, options: dict[str, Any]) -> str | dict[str, s
 def _is_stored_as_integer(kind: pa.DataType) -> bool:
     is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind)
     return bool(pa.types.is_integer(kind) or is_time)
+
+
+@functools.cache
+def kept_type(kind: pa.DataType) -> pa.DataType | None:
+    """The type that stands for ``kind`` in a stream; ``kind`` if it is kept, None if none does."""
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    if pa.types.is_list_view(kind):
+        return pa.list_(kind.value_type)
+    sink = pa.BufferOutputStream()
+    try:
+        pq.write_table(pa.schema([("column", kind)]).empty_table(), sink)
+        return pq.read_schema(pa.BufferReader(sink.getvalue())).field(0).type
+    except (pa.ArrowException, NotImplementedError):
+        return None

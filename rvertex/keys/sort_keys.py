@@ -131,6 +131,8 @@ def sorted_keys(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
         order = stable_order(packed.codes)
         return np.arange(groups) if order is None else order
     plain = [k.dictionary_decode() if pa.types.is_dictionary(k.type) else k for k in keys]
+    # Arrow does not sort float16.
+    plain = [k.cast(pa.float32()) if pa.types.is_float16(k.type) else k for k in plain]
     names = [f"k{i}" for i in range(len(plain))]
     table = pa.table(plain, names=names)
     found = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])

@@ -106,6 +106,15 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return plain_type(kind.value_type)
     if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
+    return _in_us(kind)
+
+
+def _in_us(kind: pa.DataType) -> pa.DataType:
+    """The type with times of seconds, which streams do not keep, in microseconds; within, too."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("us", kind.tz)
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_in_us(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_us(kind.value_type)))
     return kind

@@ -146,6 +146,8 @@ def sort_columns(values: Sequence[pa.Array], ways: Ways) -> dict[str, pa.Array]:
         value = plain_array(value)
         none = value.is_null()
         columns[f"null{i}"] = (pc.invert(none) if nulls_first else none).cast(pa.int8())
+        if pa.types.is_float16(value.type):  # Arrow neither adds nor sorts them
+            value = value.cast(pa.float32())
         if pa.types.is_floating(value.type):
             nan = pc.fill_null(pc.is_nan(value), False)
             columns[f"nan{i}"] = (pc.invert(nan) if down else nan).cast(pa.int8())
