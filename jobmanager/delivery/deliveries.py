@@ -16,6 +16,7 @@ from jobmanager.delivery.checked_output import CheckedOutput
 from jobmanager.delivery.claim import DeliveryClaim
 from jobmanager.delivery.clean_rows import CleanRows
 from jobmanager.delivery.partition_delivery import ENDED, PartitionDelivery
+from jobmanager.delivery.positions import told_position
 from jobmanager.delivery.wiring import ThreadWiring
 from rstream.items.batch import item_schema
 from rvertex.sinks.limits import limits_of
@@ -134,10 +135,20 @@ class Deliveries:
         return all(part.state in ENDED for _, _, part in self._parts)
 
     def positions(self) -> dict[int, int]:
-        """By partition the least position of all deliveries; 0 before a destination has told."""
+        """By partition the least position of all deliveries; 0 before a destination has told.
+
+        One that another process has taken over is where that one says, also if it died since: what
+        is not delivered is needed when the job is resumed.
+
+        Raises:
+            StoreError: what it says cannot be read.
+        """
         found: dict[int, int] = {}
-        for _, k, part in self._parts:
-            seq = part.view().delivered_seq
+        for name, k, part in self._parts:
+            view = part.view()
+            seq = view.delivered_seq
+            if view.state == "fenced":
+                seq = max(seq, told_position(self._store, name, k))
             found[k] = min(seq, found.get(k, seq))
         return found
 

@@ -31,6 +31,15 @@ def tell_position(store: BlobStore, delivery: str, partition: int, seq: int, now
     store.put(place, json_document({"seq": seq, "written_us": now_us}))
 
 
+def told_position(store: BlobStore, delivery: str, partition: int) -> int:
+    """What was told last of this delivery, however long ago; 0 if nothing was."""
+    place = f"{DeliveryClaim(store, delivery, partition).folder}/{AT}"
+    try:
+        return int(read_json_document(store.get(place))["seq"])
+    except (FileNotFoundError, BrokenDocumentError):
+        return 0
+
+
 def told_positions(store: BlobStore, since_us: int) -> dict[int, int]:
     """By partition the least position that was told since then."""
     found: dict[int, int] = {}

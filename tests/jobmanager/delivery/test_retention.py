@@ -78,6 +78,36 @@ def kept_from(status: dict[str, Any]) -> list[int]:
 
 
 @pytest.mark.slow
+def test_what_a_delivery_that_took_over_has_delivered_goes(events: Path, tmp_path: Path) -> None:
+    """The one of the job holds nothing at its own last position then."""
+    root, folder = tmp_path / "job", tmp_path / "rows"
+    folder.mkdir()
+    watch = Watch()
+    query = windows(events).deliver(sinks.function(functools.partial(keep, str(folder))))
+    job = jobmanager.run(
+        query,
+        root=str(root),
+        executor="local",
+        parallelism=2,
+        paced=PACE / 2,
+        config=CONFIG,
+        on_status=watch,
+        fsync=False,
+        retention="delivered",
+    )
+    watch.until(lambda status: bool(kept_from(status)) and min(kept_from(status)) > 0)
+    deliver(str(root))  # of a job of this process: what is there by now
+    watch.until(lambda status: {d["state"] for d in status["deliveries"]} == {"fenced"})
+    held = {d["partition"]: d["delivered_seq"] for d in watch.status["deliveries"]}
+    deliver(str(root))
+    watch.until(lambda status: all(seq > held[k] for k, seq in enumerate(kept_from(status))))
+    job.wait(WAIT_S)
+    assert {row["state"] for row in deliver(str(root))} == {"finished"}
+    whole = jobmanager.run(windows(events), root=f"{tmp_path}/whole", executor="local", fsync=False)
+    assert len(kept_rows(folder)) == whole.wait(WAIT_S)["events_out"]
+
+
+@pytest.mark.slow
 def test_what_is_delivered_goes_and_what_is_not_stays(events: Path, tmp_path: Path) -> None:
     """The destination fails for a while; the job is stopped and resumed; nothing is missing."""
     root, folder = tmp_path / "job", tmp_path / "rows"
