@@ -2,6 +2,7 @@
 
 from planner.api import agg, sinks
 from planner.api.agg import asc, desc
+from planner.api.choices import when
 from planner.api.expressions import (
     Expr,
     coalesce,
@@ -9,11 +10,11 @@ from planner.api.expressions import (
     concat_ws,
     greatest,
     least,
+    list_of,
     lit,
     struct,
     ve,
     vs,
-    when,
 )
 from planner.api.grouped.sessions import session
 from planner.api.sources import cti, event
@@ -68,6 +69,7 @@ __all__ = [
     "greatest",
     "hopping",
     "least",
+    "list_of",
     "lit",
     "session",
     "sinks",

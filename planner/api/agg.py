@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner.api import names as naming
-from planner.api.expressions import Expr, call, col, when
+from planner.api.choices import when
+from planner.api.expressions import Expr, call, col
 from planner.errors import InvalidPlanError
 from planner.user_code import user_code
 from rstream.items.batch import VS

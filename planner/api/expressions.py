@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Union
 
 import planner.expressions.functions  # noqa: F401  (importing planner fills their registry)
-from planner.api.namespaces import DatetimeFunctions, StringFunctions
+from planner.api.namespaces import DatetimeFunctions, ListFunctions, MapFunctions, StringFunctions
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Call, Column, Literal, LiteralValue, Node, OptionValue
 from planner.expressions.types import TIMESTAMP_UTC, TypeLike, data_type
@@ -238,11 +238,12 @@ class Expr:
         both = self.is_null() & lit_or(other).is_null()
         return ~((self == other).fill_null(False) | both)
 
-    def item(self, place: int) -> Expr:
-        """The element of a list at ``place``, from 0; null where the list is shorter."""
-        if not isinstance(place, int) or isinstance(place, bool) or place < 0:
-            raise InvalidPlanError(f"item({place!r}): a place is a whole number from 0 on")
-        return call("item", self, place=place)
+    def item(self, key: ExprLike) -> Expr:
+        """The element of a list at a place, from 0 or, below, from its end; of a map by its key.
+
+        Null where there is none.
+        """
+        return call("item", self, key)
 
     def field(self, name: str_) -> Expr:
         """The field of a struct; null where the struct is."""
@@ -257,6 +258,16 @@ class Expr:
     def dt(self) -> DatetimeFunctions[Expr]:
         """Parts of times, in UTC."""
         return DatetimeFunctions(self.node, Expr)
+
+    @property
+    def list(self) -> ListFunctions[Expr]:
+        """Functions of lists; ``item`` gives an element."""
+        return ListFunctions(self.node, Expr)
+
+    @property
+    def map(self) -> MapFunctions[Expr]:
+        """Functions of maps; ``item`` gives a value by its key."""
+        return MapFunctions(self.node, Expr)
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """One value per row of ``batch``."""
@@ -344,15 +355,20 @@ def concat_ws(separator: str, *texts: ExprLike) -> Expr:
     return call("concat_ws", *texts, separator=separator)
 
 
-def _of_some(function: str, values: tuple[ExprLike, ...]) -> Expr:
+def _of_some(function: str, values: tuple[ExprLike, ...], said: str = "") -> Expr:
     if not values:
-        raise InvalidPlanError(f"{function}() takes at least one value")
+        raise InvalidPlanError(f"{said or function}() takes at least one value")
     return call(function, *values)
 
 
 def struct(**fields: ExprLike) -> Expr:
     """A struct of these fields."""
     return call("struct", *fields.values(), names=tuple(fields))
+
+
+def list_of(*values: ExprLike) -> Expr:
+    """A list of these values, which have one type."""
+    return _of_some("list", values, "list_of")
 
 
 def lit_or(value: ExprLike) -> Expr:
@@ -365,35 +381,3 @@ def coalesce(*values: ExprLike) -> Expr:
     if not values:
         raise InvalidPlanError("coalesce() takes at least one value")
     return call("coalesce", *values)
-
-
-@dataclass(frozen=True, slots=True)
-class When:
-    """``when(condition)``, waiting for its ``then``."""
-
-    before: tuple[Node, ...]
-    condition: Node
-
-    def then(self, value: ExprLike) -> Then:
-        """The value where the condition holds."""
-        return Then((*self.before, self.condition, as_node(value)))
-
-
-@dataclass(frozen=True, slots=True)
-class Then:
-    """Pairs of condition and value; ``otherwise`` makes them an expression."""
-
-    pairs: tuple[Node, ...]
-
-    def when(self, condition: ExprLike) -> When:
-        """Another condition, asked where none before it holds."""
-        return When(self.pairs, as_node(condition))
-
-    def otherwise(self, value: ExprLike) -> Expr:
-        """The value where no condition holds (``None``: null)."""
-        return Expr(Call("when", (*self.pairs, as_node(value))))
-
-
-def when(condition: ExprLike) -> When:
-    """``when(c).then(x).when(d).then(y).otherwise(z)``."""
-    return When((), as_node(condition))

@@ -1,4 +1,7 @@
-"""Builds joins and clips: pairs the keys, gives them common types, names the output columns."""
+"""Builds joins and clips, and explodes, which join rows with their own lists.
+
+Keys are paired and given common types, and output columns get their names.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,20 @@ import pyarrow as pa
 
 from planner.api.names import converted, require, resolved_predicate
 from planner.errors import InvalidPlanError
-from planner.expressions.nodes import Column, Node, cast_to
+from planner.expressions.functions.containers import ELEMENT, POSITION, is_list, is_map
+from planner.expressions.nodes import Call, Column, Node, cast_to, checked_name, resolve
 from planner.expressions.types import common_type, is_text, plain
-from planner.logical.nodes import Clip, Filter, Join, JoinKind, LogicalNode, Project, Side
+from planner.logical.nodes import (
+    Clip,
+    Explode,
+    Filter,
+    Join,
+    JoinKind,
+    LogicalNode,
+    Project,
+    Side,
+    identity_columns,
+)
 from rstream.items.batch import VE, VS
 
 if TYPE_CHECKING:
@@ -178,3 +192,33 @@ def _with_keys(side: LogicalNode, made: dict[str, tuple[str, pa.DataType]]) -> L
         for key, (name, common) in made.items()
     }
     return Project(side, tuple(columns.items()))
+
+
+def exploded(
+    below: LogicalNode, column: str, *, is_outer: bool, position: str | None
+) -> LogicalNode:
+    """See :meth:`planner.api.stream.Stream.explode`."""
+    kind = require(below.schema, column, "explode")
+    if not (is_list(kind) or is_map(kind)):
+        raise InvalidPlanError(f"explode({column!r}): it is {kind}, not a list")
+    if position is not None and checked_name(position) in below.schema.names:
+        raise InvalidPlanError(f"explode(position={position!r}): there is a column of that name")
+    made: Node = Column(column)
+    if is_map(kind):
+        made = Call("entries", (made,))
+    if position is not None:
+        made = Call("enumerated", (made,))
+    if is_outer:
+        made = Call("at_least_one", (made,))
+    if isinstance(made, Call):
+        whole = dict(identity_columns(below.schema))
+        below = Project(below, tuple({**whole, column: resolve(made, below.schema)}.items()))
+    rows = Explode(below, column)
+    if position is None:
+        return rows
+    wanted = {**dict(identity_columns(rows.schema)), column: _part(rows, column, ELEMENT)}
+    return Project(rows, (*wanted.items(), (position, _part(rows, column, POSITION))))
+
+
+def _part(rows: LogicalNode, column: str, name: str) -> Node:
+    return resolve(Call("field", (Column(column),), (("name", name),)), rows.schema)

@@ -1,15 +1,15 @@
-"""The functions behind ``expr.str`` and ``expr.dt``."""
+"""The functions behind ``expr.str``, ``expr.dt``, ``expr.list`` and ``expr.map``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.expressions.functions.calendar import UNITS
 from planner.expressions.functions.words import CHARACTERS_MAX, json_steps
-from planner.expressions.nodes import Call, Node, OptionValue
+from planner.expressions.nodes import Call, Literal, Node, OptionValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,6 +207,44 @@ class DatetimeFunctions(_Functions[E]):
     def epoch_us(self) -> E:
         """Microseconds since 1970 (of a duration: its length in microseconds)."""
         return self._call("epoch_us")
+
+
+class ListFunctions(_Functions[E]):
+    """Functions of lists."""
+
+    __slots__ = ()
+
+    def length(self) -> E:
+        """How many elements; null of null."""
+        return self._call("size")
+
+    def contains(self, value: Any) -> E:
+        """Whether ``value`` is an element; null where the list or the value is."""
+        node = getattr(value, "node", value)
+        asked = node if isinstance(node, Node) else Literal(node)
+        return self.wrap(Call("list_contains", (self.node, asked)))
+
+
+class MapFunctions(_Functions[E]):
+    """Functions of maps, whose pairs keep their order."""
+
+    __slots__ = ()
+
+    def length(self) -> E:
+        """How many pairs; null of null."""
+        return self._call("size")
+
+    def keys(self) -> E:
+        """The list of its keys."""
+        return self._call("map_keys")
+
+    def values(self) -> E:
+        """The list of its values."""
+        return self._call("map_values")
+
+    def entries(self) -> E:
+        """The list of its pairs, as structs with ``key`` and ``value``."""
+        return self._call("entries")
 
 
 def _count(method: str, value: int) -> int:

@@ -10,24 +10,21 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow as pa
-
 from planner.api import names as naming
 from planner.api.grouped.frames import Frames, RowFrame
 from planner.api.grouped.sessions import SessionBy
 from planner.api.grouped.steps import OrderedSteps, Rolling, RunningGroups, Windows
-from planner.api.hints import hinted
 from planner.api.inputs.files import FileInputs
 from planner.api.inputs.frames import FrameInputs
+from planner.api.inputs.hints import hinted
 from planner.api.inputs.kafka import KafkaTopics
-from planner.api.joins import clip_nodes, join_nodes
+from planner.api.joins import clip_nodes, exploded, join_nodes
 from planner.api.outputs import Outputs
 from planner.api.user_steps import GroupedUserSteps, UserSteps
 from planner.durations import Duration, duration_us, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Column, checked_name
 from planner.logical.nodes import (
-    Explode,
     Filter,
     Lifetime,
     LifetimeChange,
@@ -50,6 +47,8 @@ from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from planner.api.agg import OrderLike
     from planner.api.expressions import Expr, ExprLike
@@ -112,12 +111,13 @@ class Stream(
         naming.require_distinct([name for name, _ in renamed], "rename")
         return Stream(Project(self.plan, renamed))
 
-    def explode(self, column: str) -> Stream:
-        """One event per element of the list in ``column``; none for an empty list or null."""
-        kind = naming.require(self.schema, column, "explode")
-        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-            raise InvalidPlanError(f"explode({column!r}): it is {kind}, not a list")
-        return Stream(Explode(self.plan, column))
+    def explode(self, column: str, *, outer: bool = False, position: str | None = None) -> Stream:
+        """One event per element of the list in ``column``, or per pair of a map.
+
+        Nothing comes of an empty list or null; with ``outer`` one event with null does.
+        ``position``: a new column for the places of the elements, from 0.
+        """
+        return Stream(exploded(self.plan, column, is_outer=outer, position=position))
 
     def union(self, *others: Stream) -> Stream:
         """The events of all; equal columns, in any order."""

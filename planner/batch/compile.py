@@ -29,7 +29,7 @@ from pyspark.sql.functions import expr
 
 from planner.batch.firsts import ordered
 from planner.batch.rows import source_events
-from planner.batch.spark_sql import UnsupportedInBatchError, explained, physical
+from planner.batch.spark_sql import UnsupportedInBatchError, explained, physical, restored
 from planner.batch.spark_sql.aggregates import Take, register
 from planner.batch.spark_sql.frame import PLACE, Frame
 from planner.batch.spark_sql.types import type_name
@@ -84,7 +84,7 @@ def collect(
     except (PySparkException, Py4JError) as error:
         raise explained(str(error)) from error
     schema = event_schema(plan.schema)
-    arrays = [column.cast(f.type) for column, f in zip(table.columns, schema, strict=True)]
+    arrays = [restored(column, f.type) for column, f in zip(table.columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 

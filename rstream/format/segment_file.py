@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,10 @@ from rstream.items.digest import StreamDigest
 from rstream.types import SeqRange
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 READ_VERSIONS = (1, 2, 3)
+_INNER_NAMES = re.compile(r"(?<=list<)(item|element)(?=: )| \('[^']*'\)(?=>)")
 FOOTER_KEY = b"rstream"
 #: Of a table: its CTIs.
 CTIS_KEY = b"rstream.ctis"
@@ -168,7 +170,7 @@ class SegmentFile:
         if info.seqs != seqs or rows != len(seqs):
             reason = f"its footer says {info.seqs} and {rows} rows"
             raise CorruptSegmentError(self._path, reason)
-        if list(info.columns) != describe(self._file.schema_arrow):
+        if _unnamed(info.columns) != _unnamed(describe(self._file.schema_arrow)):
             raise CorruptSegmentError(self._path, "its columns are not those of its footer")
         if len(info.digests) != len(self._groups):
             raise CorruptSegmentError(self._path, "its footer lacks digests")
@@ -183,6 +185,11 @@ class SegmentFile:
 def describe(schema: pa.Schema) -> list[str]:
     """The names and types of columns, as a footer says them."""
     return [f"{f.name} {f.type}" for f in schema]
+
+
+def _unnamed(columns: Iterable[str]) -> list[str]:
+    """Without the names that Parquet changes: what it calls elements of lists, and maps."""
+    return [_INNER_NAMES.sub("", column) for column in columns]
 
 
 def _parse_footer(path: str, metadata: dict[bytes, bytes]) -> SegmentInfo:

@@ -28,6 +28,7 @@ from planner import (
     desc,
     event,
     hopping,
+    list_of,
     lit,
     session,
     snapshot,
@@ -340,6 +341,36 @@ def test_union_explode_and_types() -> None:
     assert_twins(stream)
     exploded = stream.explode("words")
     assert assert_twins(exploded.union(exploded.filter(col("d") == "x"))).num_rows == 8
+
+
+def test_lists_and_maps() -> None:
+    schema = {"m": pa.map_(pa.string(), pa.int64()), "l": pa.list_(pa.float64()), "i": "int64"}
+    items = [
+        event(0, 5, m=[("a", 1), ("b", None), ("a", 3)], l=[1.0, None, math.nan], i=-1),
+        event(1, 3, m=[], l=[], i=0),
+        event(2, 3, m=None, l=None, i=None),
+        event(4, 9, m=[("b", 7)], l=[0.0], i=2**40),
+    ]
+    stream = Stream.from_items(schema, items)
+    assert_twins(stream)
+    m, l_ = col("m"), col("l")
+    assert_twins(
+        stream.with_columns(
+            a=m.item("a"),
+            b=l_.item(col("i")),
+            c=l_.item(0),
+            d=m.map.length(),
+            e=l_.list.contains(1.0),
+            f=l_.list.contains(math.nan),
+            g=m.map.keys(),
+            h=m.map.values(),
+            j=list_of(col("i"), 7),
+        )
+    )
+    for name in ("m", "l"):
+        for outer in (False, True):
+            assert_twins(stream.explode(name, outer=outer, position="at"))
+            assert_twins(stream.explode(name, outer=outer))
 
 
 def test_awkward_names() -> None:

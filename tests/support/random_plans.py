@@ -329,7 +329,19 @@ def _change(draw: st.DrawFn, stream: Stream) -> Stream:
 
 
 def _words(stream: Stream) -> st.SearchStrategy[Stream]:
-    return st.just(stream.with_columns(s=col("s").str.split()).explode("s"))
+    words = stream.with_columns(s=col("s").str.split())
+    placed = words.explode("s", position="at").select("k", "s", x=col("x") + col("at"))
+    kept = words.explode("s", outer=True, position="at")
+    ends = words.select("k", "x", s=col("s").item(-1))
+    return st.sampled_from(
+        [
+            words.explode("s"),
+            words.explode("s", outer=True),
+            placed.select("k", "x", "s"),
+            kept.select("k", "s", x=col("x") + col("at").fill_null(7)).select("k", "x", "s"),
+            ends,
+        ]
+    )
 
 
 STATELESS = {"filter": _filter, "change": _change, "words": _words}

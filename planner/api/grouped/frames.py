@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from planner.api import names as naming
 from planner.api.agg import Agg, Lag, OrderLike
-from planner.api.expressions import col, when
+from planner.api.choices import when
+from planner.api.expressions import col
 from planner.api.grouped.aggregation import aggregate_of, free_column
 from planner.api.grouped.ordering import ordered
 from planner.durations import positive_duration_us

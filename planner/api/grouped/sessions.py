@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, overload
 import pyarrow as pa
 
 from planner.api import names as naming
-from planner.api.expressions import Expr, when
+from planner.api.choices import when
+from planner.api.expressions import Expr
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.logical import windows

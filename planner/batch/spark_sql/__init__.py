@@ -1,6 +1,7 @@
 """Expressions of a plan as Spark SQL text: pure, without pyspark."""
 
 from planner.batch.spark_sql.casts import failure, floor_divide
+from planner.batch.spark_sql.containers import restored
 from planner.batch.spark_sql.errors import (
     BatchDataError,
     BatchFailedError,
@@ -18,6 +19,7 @@ __all__ = [
     "failure",
     "floor_divide",
     "physical",
+    "restored",
     "to_sql",
     "type_name",
 ]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from planner.batch.spark_sql.arithmetic import ARITHMETIC, Writer, is_float
 from planner.batch.spark_sql.casts import cast
+from planner.batch.spark_sql.containers import WRITERS as CONTAINERS
 from planner.batch.spark_sql.errors import MARK
 from planner.batch.spark_sql.functions import SPACE, as_result, part, plain
 from planner.batch.spark_sql.functions import WRITERS as MORE
@@ -196,6 +197,7 @@ def _struct(call: Call, *args: str) -> str:
 WRITERS: dict[str, Writer] = {
     **ARITHMETIC,
     **MORE,
+    **CONTAINERS,
     "concat": plain("concat"),
     "equal": _comparison("="),
     "not_equal": _comparison("<>"),
@@ -223,7 +225,6 @@ WRITERS: dict[str, Writer] = {
     "slice": _slice,
     "strip": _strip,
     "split": _split,
-    "item": lambda call, a: f"get({a}, {call.option('place')})",
     "struct": _struct,
     "field": lambda call, a: f"{a}.{ident(call.option('name'))}",
     "year": part("year"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from planner.batch.spark_sql.containers import restored
 from planner.batch.spark_sql.errors import MARK, UnsupportedInBatchError
 from planner.batch.spark_sql.frame import PLACE, Frame
 from planner.batch.spark_sql.types import physical, type_name
@@ -137,7 +138,7 @@ def _events(rows: pa.RecordBatch | pa.Table, payload: pa.Schema) -> pa.RecordBat
         columns = [as_one_array(column) for column in rows.columns[: len(schema)]]
     else:
         columns = rows.columns
-    arrays = [column.cast(f.type) for column, f in zip(columns, schema, strict=True)]
+    arrays = [restored(column, f.type) for column, f in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -8,10 +8,10 @@ from planner.expressions.functions import (
     arithmetic,
     calendar,
     casting,
+    containers,
     logic,
     numbers,
     ranked,
-    structs,
     temporal,
     text,
     trying,
@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, Function] = {
     **numbers.FUNCTIONS,
     **words.FUNCTIONS,
     **calendar.FUNCTIONS,
-    **structs.FUNCTIONS,
+    **containers.FUNCTIONS,
 }
 REGISTRY.update(FUNCTIONS, **{USER: user.FUNCTION})
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -103,28 +101,6 @@ def _split(values: Sequence[Value], call: Call) -> Value:
     return pc.if_else(no_words, pa.scalar([], _WORDS), words.cast(_WORDS))
 
 
-def _resolve_item(call: Call) -> Node | None:
-    kind = call.args[0].type
-    assert kind is not None
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        return None
-    return replace(call, type=kind.value_type)
-
-
-def _item(values: Sequence[Value], call: Call) -> Value:
-    """By place from 0; null where the list is shorter."""
-    lists, place = values[0], call.option("place")
-    if isinstance(lists, pa.Scalar):
-        items = lists.as_py()
-        found = items[place] if items is not None and place < len(items) else None
-        return pa.scalar(found, lists.type.value_type)
-    offsets = lists.offsets.to_numpy().astype(np.int64)
-    missing = np.diff(offsets) <= place
-    if lists.null_count:
-        missing |= pc.is_null(lists).to_numpy(zero_copy_only=False)
-    return lists.values.take(pa.array(np.where(missing, 0, offsets[:-1] + place), mask=missing))
-
-
 def _length(values: Sequence[Value], _call: Call) -> Value:
     return pc.utf8_length(values[0]).cast(pa.int64())
 
@@ -156,5 +132,4 @@ FUNCTIONS = {
     "slice": _function("slice", _TEXT, _slice, "start", "stop"),
     "strip": _function("strip", _TEXT, _strip, "characters"),
     "split": _function("split", _WORDS, _split, "separator"),
-    "item": Function("item", _resolve_item, _item, method("item", "place")),
 }

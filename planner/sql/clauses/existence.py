@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
-from planner.api.expressions import Expr, col, lit, when
+from planner.api.choices import when
+from planner.api.expressions import Expr, col, lit
 from planner.expressions.nodes import Literal
 from planner.sql.clauses.joins import and_parts, filtered
 from planner.sql.clauses.outer_joins import select_of_in

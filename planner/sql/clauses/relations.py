@@ -15,7 +15,7 @@ from planner.sql.clauses.grouping import groups_by_bounds
 from planner.sql.clauses.joins import join_all
 from planner.sql.clauses.outer_joins import is_without_condition, join, keys_of_where
 from planner.sql.clauses.ranking import bounds_of
-from planner.sql.clauses.unnest import unnested
+from planner.sql.clauses.unnest import unnested, viewed
 from planner.sql.clauses.window_tables import joined_windows, with_rows_of_windows
 from planner.sql.reading.grammar import WindowTable
 
@@ -77,6 +77,9 @@ def joined(
         order += right.relations
         scope = _of_windows(join(clause, scope, right, names), scope, right)
     scope = _with_all(scope, waiting, conditions, names)
+    for view in node.args.get("laterals") or ():
+        scope = viewed(view, scope, names)
+        order.append(scope.columns[-1].relation)
     columns = sorted(scope.columns, key=lambda c: order.index(c.relation))
     return replace(scope, columns=tuple(columns))
 

@@ -44,11 +44,10 @@ if TYPE_CHECKING:
 _UNNAMED = "(subquery)"
 _SELECT_PARTS = (
     *("distinct", "with_", "expressions", "from_", "joins", "where", "group", "having"),
-    *("qualify", "order", "limit", "offset"),
+    *("laterals", "qualify", "order", "limit", "offset"),
 )
 _TABLE_PARTS = ("this", "alias", "joins", "version")
 _WHAT = {
-    "laterals": "LATERAL",
     "sample": "TABLESAMPLE",
     "windows": "WINDOW",
     "locks": "FOR UPDATE",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.api.expressions import Expr, col, lit, when
+from planner.api.choices import when
+from planner.api.expressions import Expr, col, lit
 from planner.api.grouped.aggregation import free_column
 from planner.api.names import aligned, text_of
 from planner.api.stream import Stream

@@ -1,49 +1,105 @@
 """``CROSS JOIN UNNEST(list) AS u (x)``, or after a comma: a row for each element of a row's list.
 
-Elements come in the order of the list; a list that is empty or null gives no row. Structs with as
-many names as fields become columns.
+Elements come in the order of the list, ``WITH ORDINALITY`` numbers them from 1. A list that is
+empty or null gives no row, with ``LEFT JOIN ... ON TRUE`` one of nulls. Structs with as many names
+as fields become columns, and so do a map's keys and values. Spark's ``LATERAL VIEW [OUTER]
+EXPLODE | POSEXPLODE`` says the same.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from sqlglot import exp
 
 from planner.api.expressions import col
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, Visible, free_name
 
 if TYPE_CHECKING:
-    from sqlglot import exp
-
     from planner.sql.expressions.names import Names
 
-_KEEPS = (
-    "a LEFT JOIN UNNEST keeps rows of empty lists and is not supported; write CROSS JOIN UNNEST, "
-    "and COALESCE(l, ...) for a list that is null"
-)
-_ALIAS = "write CROSS JOIN UNNEST(list) AS name (column)"
+_ALIAS = "write CROSS JOIN UNNEST(list) AS name (column), or LEFT JOIN UNNEST(...) AS ... ON TRUE"
+_VIEW = "write LATERAL VIEW [OUTER] EXPLODE(list) name AS column, or POSEXPLODE"
+
+
+@dataclass(frozen=True, slots=True)
+class _Unnest:
+    """What is unnested, as what; ``first``: from where places count, None: none are asked for."""
+
+    node: exp.Expr
+    value: exp.Expr
+    relation: str
+    names: tuple[str, ...]
+    is_outer: bool = False
+    first: int | None = None
 
 
 def unnested(clause: exp.Join, scope: Scope, names: Names) -> Scope:
     """The relations so far, each row once for each element."""
     text, node = names.text, clause.this
-    if clause.side or clause.args.get("on") is not None or clause.args.get("using"):
-        raise text.error(node, _KEEPS if clause.side else _ALIAS)
-    alias = node.args.get("alias")
-    if len(node.expressions) != 1 or node.args.get("offset") or alias is None or not alias.name:
+    on = clause.args.get("on")
+    side = clause.side.upper()
+    is_true = isinstance(on, exp.Boolean) and bool(on.this)
+    if side not in ("", "LEFT") or clause.args.get("using"):
         raise text.error(node, _ALIAS)
-    if alias.name in scope.relations:
-        raise text.error(node, f"{alias.name!r} is there twice; give one another name with AS")
-    value = Expressions(text, scope, names.functions).compile(node.expressions[0])
+    if not is_true and (side or on is not None):
+        raise text.error(node, _ALIAS)
+    alias = node.args.get("alias")
+    if len(node.expressions) != 1 or alias is None or not alias.name:
+        raise text.error(node, _ALIAS)
+    columns = tuple(column.name for column in alias.columns) or (alias.name,)
+    offset = node.args.get("offset")
+    if offset and not isinstance(offset, exp.Expr):
+        raise text.error(node, "write WITH ORDINALITY AS name (column, place)")
+    if offset:  # sqlglot takes the last name for that of the places
+        columns = (*columns, offset.name)
+    asked = _Unnest(
+        node,
+        node.expressions[0],
+        alias.name,
+        columns,
+        is_outer=side == "LEFT",
+        first=1 if offset else None,
+    )
+    return _with_elements(asked, scope, names)
+
+
+def viewed(view: exp.Lateral, scope: Scope, names: Names) -> Scope:
+    """The same for a LATERAL VIEW."""
+    call, alias = view.this, view.args.get("alias")
+    if type(call) not in (exp.Explode, exp.Posexplode) or alias is None or not alias.columns:
+        raise names.text.error(view, _VIEW)
+    columns = [column.name for column in alias.columns]
+    is_placed = type(call) is exp.Posexplode
+    if is_placed:  # Spark names the place first
+        columns = [*columns[1:], columns[0]]
+    asked = _Unnest(
+        view,
+        call.this,
+        alias.name or columns[0],
+        tuple(columns),
+        is_outer=bool(view.args.get("outer")),
+        first=0 if is_placed else None,
+    )
+    return _with_elements(asked, scope, names)
+
+
+def _with_elements(asked: _Unnest, scope: Scope, names: Names) -> Scope:
+    text, node = names.text, asked.node
+    if asked.relation in scope.relations:
+        raise text.error(node, f"{asked.relation!r} is there twice; give one another name with AS")
+    value = Expressions(text, scope, names.functions).compile(asked.value)
     taken = set(scope.stream.schema.names)
     element = free_name("@element", taken)
-    with text.located(node):
-        rows = scope.stream.with_columns(value.alias(element)).explode(element)
+    place = None if asked.first is None else free_name("@place", taken)
+    with text.located(asked.value):
+        rows = scope.stream.with_columns(value.alias(element))
+        rows = rows.explode(element, outer=asked.is_outer, position=place)
     kind = rows.schema.field(element).type
-    wanted = [column.name for column in alias.columns] or [alias.name]
+    wanted = asked.names if place is None else asked.names[:-1]
     made = [element]
     if pa.types.is_struct(kind) and len(wanted) == kind.num_fields and len(wanted) > 1:
         made = [free_name(f"@{name}", taken) for name in wanted]
@@ -52,5 +108,9 @@ def unnested(clause: exp.Join, scope: Scope, names: Names) -> Scope:
         rows = rows.with_columns(**{one: col(element).field(f) for one, f in pairs})
     elif len(wanted) != 1:
         raise text.error(node, f"{len(wanted)} names for elements that are {kind}")
-    columns = tuple(Visible(alias.name, n, c) for n, c in zip(wanted, made, strict=True))
+    if place is not None:
+        if asked.first:
+            rows = rows.with_columns((col(place) + asked.first).alias(place))
+        made.append(place)
+    columns = tuple(Visible(asked.relation, n, c) for n, c in zip(asked.names, made, strict=True))
     return replace(scope.with_stream(rows), columns=(*scope.columns, *columns))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from planner.api import agg
-from planner.api.expressions import Expr, lit, when
+from planner.api.choices import when
+from planner.api.expressions import Expr, lit
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import plain_value
 

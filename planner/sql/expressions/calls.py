@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from planner.api.expressions import Expr, concat_ws, greatest, least, lit, when
+from planner.api.choices import when
+from planner.api.expressions import Expr, concat_ws, greatest, least, lit
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Literal
 

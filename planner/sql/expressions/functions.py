@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from planner.api.expressions import Expr, ve, vs, when
+from planner.api.choices import when
+from planner.api.expressions import Expr, ve, vs
 from planner.errors import InvalidPlanError
 from planner.expressions.functions.calendar import UNITS
-from planner.sql.expressions import calls
+from planner.sql.expressions import calls, containers
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import plain_value
 from rvertex.user_code.durations import UNITS_US
@@ -43,6 +44,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Build]] = {
     exp.DayOfYear: (("this",), lambda x: x.dt.day_of_year()),
     exp.Nullif: (("this", "expression"), lambda a, b: when(a == b).then(None).otherwise(a)),
     **calls.CALLS,
+    **containers.CALLS,
     exp.If: (("this", "true", "false"), lambda c, a, b=None: when(c).then(a).otherwise(b)),
 }
 
@@ -54,6 +56,7 @@ NAMED: dict[str, Build] = {
     "weekday": lambda x: x.dt.weekday(),
     "sqrt": Expr.sqrt,
     **calls.NAMED,
+    **containers.NAMED,
 }
 
 _PARTS = {

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 from sqlglot import exp
 
-from planner.api.expressions import Expr, as_node, coalesce, col, lit, when
+from planner.api.choices import when
+from planner.api.expressions import Expr, as_node, coalesce, col, list_of, lit
+from planner.expressions.functions.containers import is_list
 from planner.expressions.types import is_text
 from planner.sql.expressions import functions
 from planner.sql.expressions.calls import interval_months
+from planner.sql.expressions.containers import nth
 from planner.sql.expressions.windowing import OVER, is_window
 from planner.sql.reading.errors import SqlError, sql_type
 from planner.sql.reading.hints import HINTS
@@ -58,6 +61,7 @@ _EXACT: dict[type[exp.Expr], Callable[[Decimal, Decimal], Decimal]] = {
     exp.Sub: operator.sub,
     exp.Mul: operator.mul,
 }
+_PLACES = "write list[1] or map['key']; ARRAY[a, b] makes a list, a map comes with the rows"
 AGGREGATE_NEEDS_GROUP = (
     "an aggregate needs GROUP BY with a window, as GROUP BY user, TUMBLE('5 seconds')"
 )
@@ -261,6 +265,40 @@ class Expressions:
             path = node.args["expression"].sql().strip("'")
             return self.compile(node.this).str.json_value(path)
 
+    def _bracket(self, node: exp.Bracket) -> Expr:
+        """``list[1]``, counted from 1 or from the end, and ``map['key']``."""
+        if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
+            raise self.text.error(node, _PLACES)
+        held, asked = self.compile(node.this), self.compile(node.expressions[0])
+        schema = self.scope.stream.schema
+        kind, of = held.output_type(schema), asked.output_type(schema)
+        is_place = pa.types.is_integer(of) or pa.types.is_null(of)
+        if not pa.types.is_map(kind) and not (is_list(kind) and is_place):
+            of_what = sql_type(str(kind))
+            reason = f"{self.text.spelled(node)}: of {of_what}; a list has places, a map has keys"
+            raise self.text.error(node, reason)
+        with self.text.located(node):
+            return held.item(asked) if pa.types.is_map(kind) else nth(held, asked)
+
+    def _dot(self, node: exp.Dot) -> Expr:
+        """``list[1].field``."""
+        name = node.expression
+        if type(name) is not exp.Identifier:
+            raise not_supported(node, self.text)
+        held = self.compile(node.this)
+        kind = held.output_type(self.scope.stream.schema)
+        if not pa.types.is_struct(kind):
+            raise not_supported(node, self.text)
+        if kind.get_field_index(name.name) < 0:
+            fields = ", ".join(kind.field(at).name for at in range(kind.num_fields))
+            raise self.text.error(node, f"no field {name.name!r}; the fields are: {fields}")
+        return held.field(name.name)
+
+    def _list(self, node: exp.Array) -> Expr:
+        values = [self.compile(part) for part in node.expressions]
+        with self.text.located(node):
+            return list_of(*values)
+
     def _exists(self, node: exp.Expr) -> Expr:
         raise self.text.error(node, "EXISTS stands alone in WHERE or between ANDs")
 
@@ -300,6 +338,9 @@ class Expressions:
         exp.Exists: _exists,
         exp.JSONExtractScalar: _json,
         exp.Window: _over,
+        exp.Bracket: _bracket,
+        exp.Dot: _dot,
+        exp.Array: lambda self, node: self._list(node),
     }
 
 

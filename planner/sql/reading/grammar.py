@@ -35,6 +35,12 @@ _BY_PLACE = (
 _OF_UNIT = ("TIMESTAMPDIFF", "TIMESTAMPADD")
 
 
+def _bracket(arguments: list[exp.Expr]) -> exp.Expr:
+    """``ELEMENT_AT(a, b)`` is ``a[b]``."""
+    held, *asked = arguments
+    return exp.Bracket(this=held, expressions=asked)
+
+
 class Watermark(exp.Expression):
     """``WATERMARK FOR this AS expression``."""
 
@@ -84,7 +90,7 @@ class StreamParser(Parser):
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: build for name, build in Parser.FUNCTIONS.items() if name not in _BY_PLACE
-    }
+    } | {"ELEMENT_AT": _bracket}
 
     def expression(
         self, instance: E, token: Token | None = None, comments: list[str] | None = None
@@ -216,5 +222,7 @@ def adapted(tokens: list[Token]) -> Iterator[Token]:
             kind = TokenType.TABLE if token.text.upper() in TABLE_WORDS else kind
         if kind is TokenType.SESSION and after and after.token_type is TokenType.L_PAREN:
             kind = TokenType.VAR
+        if kind is TokenType.ROW and after and after.token_type is TokenType.LT:
+            kind = TokenType.STRUCT
         before = token
         yield Token(kind, token.text, token.line, token.col, token.start, token.end, token.comments)

@@ -104,6 +104,8 @@ def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
         precision, scale = (*digits, 0)[:2] if digits else (38, 0)
         with text.located(at):
             return _decimal(precision, scale)
+    if node.args.get("nested") and name in ("ARRAY", "MAP", "STRUCT"):
+        return _nested(name, node, at, text)
     if node.expressions and not (name.startswith("TIMESTAMP") and _digits(node) == [6]):
         raise text.error(at, f"{node.sql()} {_LENGTHS.get(name, 'has no length here')}")
     found = _TYPES.get(name)
@@ -111,6 +113,19 @@ def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
         known = ", ".join(dict.fromkeys([*_TYPES, "DECIMAL(p, s)"]))
         raise text.error(at, f"no type {node.sql()}; the types are: {known}")
     return found
+
+
+def _nested(name: str, node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
+    """``ARRAY<T>``, ``MAP<K, V>``, ``ROW<a T, b U>`` or ``STRUCT<...>``."""
+    parts = node.expressions
+    if name == "STRUCT" and all(isinstance(part, exp.ColumnDef) for part in parts):
+        return pa.struct([(part.name, data_type(part.args["kind"], at, text)) for part in parts])
+    kinds = [data_type(part, at, text) for part in parts if type(part) is exp.DataType]
+    if name == "ARRAY" and len(kinds) == len(parts) == 1:
+        return pa.list_(kinds[0])
+    if name == "MAP" and len(kinds) == len(parts) == len(("key", "value")):
+        return pa.map_(*kinds)
+    raise text.error(at, f"{node.sql()}: write ARRAY<INT>, MAP<VARCHAR, INT> or ROW<a INT, b INT>")
 
 
 def _digits(node: exp.DataType) -> list[int]:

@@ -46,7 +46,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     # Queries.
     exp.Select: (
         *("distinct", "with_", "expressions", "from_", "joins", "where", "group", "having"),
-        *("qualify", "order", "limit", "offset"),
+        *("laterals", "qualify", "order", "limit", "offset"),
     ),
     exp.Qualify: ("this",),
     exp.Limit: ("expression",),
@@ -59,7 +59,6 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Subquery: ("this", "alias", "with_"),
     exp.With: ("expressions",),
     exp.CTE: ("this", "alias"),
-    exp.Unnest: ("expressions", "alias"),
     exp.From: ("this",),
     exp.Table: ("this", "alias", "version"),
     exp.Version: ("this", "expression", "kind"),
@@ -85,7 +84,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Boolean: ("this",),
     exp.Null: (),
     exp.Interval: ("this", "unit"),
-    exp.DataType: _LIST,
+    exp.DataType: (*_LIST, "nested"),
     exp.DataTypeParam: ("this",),
     exp.Paren: ("this",),
     exp.Neg: ("this",),
@@ -153,6 +152,17 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Initcap: _TWO,
     exp.AddMonths: _TWO,
     exp.ToChar: ("this", "format"),
+    # Lists and maps.
+    exp.Unnest: ("expressions", "alias", "offset"),
+    exp.Lateral: ("this", "view", "outer", "alias"),
+    **dict.fromkeys((exp.Explode, exp.Posexplode), ("this",)),
+    exp.Bracket: _LIST,
+    exp.Dot: _TWO,
+    exp.Array: ("expressions", "value_constructor"),
+    exp.ArrayContains: (*_TWO, "ensure_variant"),
+    exp.ArraySize: ("this",),
+    exp.MapKeys: ("this",),
+    exp.MapContainsKey: ("this", "key"),
     # Aggregates.
     exp.AnonymousAggFunc: _LIST,
     exp.Count: ("this", "big_int"),

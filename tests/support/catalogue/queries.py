@@ -324,6 +324,32 @@ ENTRIES = (
     Entry(
         "LEFT JOIN UNNEST",
         "SELECT n, x FROM t LEFT JOIN UNNEST(SPLIT(s, ',')) AS u (x) ON TRUE",
+        "SELECT n, x FROM t LEFT JOIN LATERAL (SELECT unnest(str_split(s, ',')) AS x) ON TRUE",
+    ),
+    Entry(
+        "UNNEST WITH ORDINALITY",
+        "SELECT n, x, o FROM t CROSS JOIN UNNEST(SPLIT(s, 'l')) WITH ORDINALITY AS u (x, o)",
+        "SELECT n, unnest(str_split(s, 'l')), generate_subscripts(str_split(s, 'l'), 1) FROM t",
+    ),
+    Entry(
+        "UNNEST of a list made of columns",
+        "SELECT n, x FROM t, UNNEST(ARRAY[i, j]) AS u (x) WHERE x > 3",
+        "SELECT n, x FROM (SELECT n, unnest([i, j]) AS x FROM t) WHERE x > 3",
+    ),
+    Entry(
+        "LATERAL VIEW EXPLODE",
+        "SELECT n, x FROM t LATERAL VIEW EXPLODE(SPLIT(s, ',')) u AS x",
+        "SELECT n, unnest(str_split(s, ',')) FROM t",
+    ),
+    Entry(
+        "LATERAL VIEW OUTER POSEXPLODE",
+        "SELECT n, o, x FROM t LATERAL VIEW OUTER POSEXPLODE(SPLIT(s, 'l')) u AS o, x",
+        "SELECT n, o - 1, x FROM t LEFT JOIN LATERAL (SELECT unnest(str_split(s, 'l')) AS x, "
+        "generate_subscripts(str_split(s, 'l'), 1) AS o) ON TRUE",
+    ),
+    Entry(
+        "RIGHT JOIN UNNEST",
+        "SELECT n, x FROM t RIGHT JOIN UNNEST(SPLIT(s, ',')) AS u (x) ON TRUE",
         hint="write CROSS JOIN UNNEST",
     ),
     Entry(

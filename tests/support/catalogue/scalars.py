@@ -162,6 +162,24 @@ TEXT = (
     Entry("LEVENSHTEIN", "LEVENSHTEIN(s, w)", hint="LEVENSHTEIN is not supported"),
     Entry("PARSE_URL", "PARSE_URL(s, 'HOST')", hint="PARSE_URL is not supported"),
 )
+LISTS = (
+    Entry("list[1]", "SPLIT(s, 'l')[1]", "str_split(s, 'l')[1]"),
+    Entry("list[-1]", "SPLIT(s, 'l')[-1]", "str_split(s, 'l')[-1]"),
+    Entry("list[expression]", "SPLIT(s, 'l')[i]", "str_split(s, 'l')[i]"),
+    Entry("list[0]", "SPLIT(s, 'l')[0]", "str_split(s, 'l')[0]"),
+    Entry("ELEMENT_AT", "ELEMENT_AT(SPLIT(s, ','), 2)", "str_split(s, ',')[2]"),
+    Entry("ARRAY[...]", "ARRAY[i, j, 3]", "[i, j, 3]"),
+    Entry("ARRAY[...][n]", "ARRAY[f, g][n % 3]", "[f, g][n % 3]"),
+    Entry("CARDINALITY", "CARDINALITY(SPLIT(s, 'l'))", "len(str_split(s, 'l'))"),
+    Entry("SIZE", "SIZE(ARRAY[i, j])", "len([i, j])"),
+    Entry("ARRAY_LENGTH", "ARRAY_LENGTH(SPLIT(s, ','))", "len(str_split(s, ','))"),
+    Entry("ARRAY_CONTAINS", "ARRAY_CONTAINS(ARRAY[i, j, NULL], 2)", "list_contains([i, j], 2)"),
+    Entry(
+        "LIST_CONTAINS", "LIST_CONTAINS(SPLIT(s, ','), k)", "list_contains(str_split(s, ','), k)"
+    ),
+    Entry("list[1:2]", "SPLIT(s, ',')[1:2]", hint="write list[1]"),
+    Entry("MAP[...]", "MAP['a', i]['a']", hint="a map comes with the rows"),
+)
 TIMES = (
     *(
         Entry(f"EXTRACT {part}", f"EXTRACT({part} FROM m)")
@@ -222,4 +240,4 @@ TIMES = (
     ),
     Entry("AT TIME ZONE", "m AT TIME ZONE 'UTC'", hint="times are UTC"),
 )
-ENTRIES = (*CHOICES, *NUMBERS, *TEXT, *TIMES)
+ENTRIES = (*CHOICES, *NUMBERS, *TEXT, *LISTS, *TIMES)

@@ -1,0 +1,310 @@
+"""Lists, maps and structs: their elements, their sizes, and lists made for explode.
+
+A map is a list of pairs; of a key that is there twice the first pair counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.expressions.functions.signature import (
+    arg_types,
+    common_of,
+    method,
+    plain_call,
+    typed,
+    with_literals_adapted,
+)
+from planner.expressions.nodes import Function, as_array, cast_to
+from planner.expressions.types import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.expressions.nodes import Call, Node, Value
+
+POSITION, ELEMENT = "position", "element"
+KEY, VALUE = "key", "value"
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether it is any of Arrow's lists."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def is_map(kind: pa.DataType) -> bool:
+    """Whether it is a map."""
+    return bool(pa.types.is_map(kind))
+
+
+def entries_type(kind: pa.DataType) -> pa.DataType:
+    """The list of structs that a map is."""
+    return pa.list_(pa.struct([(KEY, kind.key_type), (VALUE, kind.item_type)]))
+
+
+def _with_rows(
+    evaluate: Callable[[list[pa.Array], Call], pa.Array],
+) -> Callable[[Sequence[Value], Call], Value]:
+    """Of arrays; values that are the same for all rows are repeated."""
+
+    def evaluated(values: Sequence[Value], call: Call) -> Value:
+        arrays = [value for value in values if not isinstance(value, pa.Scalar)]
+        rows = len(arrays[0]) if arrays else 1
+        whole = [as_array(value, rows, value.type) for value in values]
+        made = evaluate(whole, call)
+        return made if arrays else made[0]
+
+    return evaluated
+
+
+def _as_list(array: pa.Array) -> pa.Array:
+    """Maps as lists of pairs, and lists of a fixed size as lists."""
+    kind = array.type
+    if is_map(kind):
+        return array.cast(entries_type(kind))
+    return array.cast(pa.list_(kind.value_field)) if pa.types.is_fixed_size_list(kind) else array
+
+
+def _lengths(lists: pa.Array) -> np.ndarray:
+    """How many elements each has; 0 of null."""
+    found = np.diff(lists.offsets.to_numpy().astype(np.int64))
+    return np.where(_is_null(lists), 0, found)
+
+
+def _flat(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """The elements of all lists, and the row of each; nulls have none, whatever lies under them."""
+    lengths = _lengths(lists)
+    starts = lists.offsets.to_numpy().astype(np.int64)[:-1]
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return lists.values.take(pa.array(starts[rows] + places)), rows
+
+
+def _is_null(array: pa.Array) -> np.ndarray:
+    found: np.ndarray = pc.is_null(array).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _resolve_item(call: Call) -> Node | None:
+    kind, key = arg_types(call)
+    if is_map(kind):
+        known = plain(kind.key_type)
+        call = with_literals_adapted(replace(call, args=(call.args[0], call.args[1])))
+        if pa.types.is_nested(known) or common_of([known, key]) is None:
+            return None
+        return replace(call, args=(call.args[0], cast_to(call.args[1], known)), type=kind.item_type)
+    if not is_list(kind) or not (pa.types.is_integer(key) or pa.types.is_null(key)):
+        return None
+    return replace(
+        call, args=(call.args[0], cast_to(call.args[1], pa.int64())), type=kind.value_type
+    )
+
+
+def _item(arrays: list[pa.Array], _call: Call) -> pa.Array:
+    """Of a list by place, from 0 or, below, from its end; of a map by key. Null for none."""
+    held, asked = arrays
+    lists = _as_list(held)
+    if is_map(held.type):
+        return _value_of_key(lists, asked)
+    lengths = _lengths(lists)
+    place = asked.fill_null(0).to_numpy()
+    place = np.where(place < 0, place + lengths, place)
+    missing = (place < 0) | (place >= lengths) | _is_null(asked)
+    starts = lists.offsets.to_numpy().astype(np.int64)[:-1]
+    return lists.values.take(pa.array(np.where(missing, 0, starts + place), mask=missing))
+
+
+def _value_of_key(lists: pa.Array, asked: pa.Array) -> pa.Array:
+    pairs, rows = _flat(lists)
+    keys = pc.struct_field(pairs, 0).cast(asked.type)
+    matches = pc.fill_null(pc.equal(keys, asked.take(pa.array(rows))), False)
+    hits = np.flatnonzero(matches.to_numpy(zero_copy_only=False))[::-1]
+    at = np.full(len(lists), -1, np.int64)
+    at[rows[hits]] = hits  # the first of equal keys is written last
+    return pc.struct_field(pairs, 1).take(pa.array(np.where(at < 0, 0, at), mask=at < 0))
+
+
+def _resolve_size(call: Call) -> Node | None:
+    (kind,) = arg_types(call)
+    return replace(call, type=pa.int64()) if is_list(kind) or is_map(kind) else None
+
+
+def _size(arrays: list[pa.Array], _call: Call) -> pa.Array:
+    lists = _as_list(arrays[0])
+    return pa.array(_lengths(lists), mask=_is_null(lists))
+
+
+def _resolve_contains(call: Call) -> Node | None:
+    kind, value = arg_types(call)
+    if not is_list(kind) or pa.types.is_nested(kind.value_type):
+        return None
+    found = common_of([kind.value_type, value])
+    return None if found is None else typed(call, pa.bool_(), pa.list_(found), found)
+
+
+def _contains(arrays: list[pa.Array], _call: Call) -> pa.Array:
+    """False, too, where an element is null; null for no list and for no value."""
+    lists, asked = arrays
+    elements, rows = _flat(lists)
+    matches = pc.fill_null(pc.equal(elements, asked.take(pa.array(rows))), False)
+    found = np.zeros(len(lists), bool)
+    found[rows[matches.to_numpy(zero_copy_only=False)]] = True
+    return pa.array(found, mask=_is_null(lists) | _is_null(asked))
+
+
+def _resolve_entries(call: Call) -> Node | None:
+    (kind,) = arg_types(call)
+    return replace(call, type=entries_type(kind)) if is_map(kind) else None
+
+
+def _resolve_part(call: Call) -> Node | None:
+    (kind,) = arg_types(call)
+    if not is_map(kind):
+        return None
+    is_keys = call.function == "map_keys"
+    return replace(call, type=pa.list_(kind.key_type if is_keys else kind.item_type))
+
+
+def _part(arrays: list[pa.Array], call: Call) -> pa.Array:
+    lists = _as_list(arrays[0])
+    values = pc.struct_field(_flat(lists)[0], 0 if call.function == "map_keys" else 1)
+    return _rebuilt(_lengths(lists), values, call, _is_null(lists))
+
+
+def _rebuilt(
+    lengths: np.ndarray, values: pa.Array, call: Call, is_null: np.ndarray | None = None
+) -> pa.Array:
+    """Lists of these lengths over ``values``, one after the other."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    mask = None if is_null is None else pa.array(is_null)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=call.type, mask=mask)
+
+
+def _resolve_enumerated(call: Call) -> Node | None:
+    (kind,) = arg_types(call)
+    if not is_list(kind):
+        return None
+    pair = pa.struct([(POSITION, pa.int64()), (ELEMENT, kind.value_type)])
+    return replace(call, type=pa.list_(pair))
+
+
+def _enumerated(arrays: list[pa.Array], call: Call) -> pa.Array:
+    """Each element with its place, from 0."""
+    assert call.type is not None
+    lists = _as_list(arrays[0])
+    lengths = _lengths(lists)
+    starts = np.cumsum(lengths) - lengths
+    places = pa.array(np.arange(lengths.sum()) - np.repeat(starts, lengths), pa.int64())
+    fields = list(call.type.value_type)
+    pairs = pa.StructArray.from_arrays([places, _flat(lists)[0]], fields=fields)
+    return _rebuilt(lengths, pairs, call, _is_null(lists))
+
+
+def _resolve_at_least_one(call: Call) -> Node | None:
+    (kind,) = arg_types(call)
+    return replace(call, type=pa.list_(kind.value_type)) if is_list(kind) else None
+
+
+def _at_least_one(arrays: list[pa.Array], call: Call) -> pa.Array:
+    """One null in place of no elements and of no list."""
+    lists = _as_list(arrays[0])
+    lengths = _lengths(lists)
+    made = np.maximum(lengths, 1)
+    ends = np.cumsum(made)
+    is_added = np.zeros(made.sum(), bool)
+    is_added[ends[lengths == 0] - 1] = True
+    at = np.cumsum(~is_added) - 1
+    values = _flat(lists)[0].take(pa.array(np.where(is_added, 0, at), mask=is_added))
+    return _rebuilt(made, values, call)
+
+
+def _resolve_list(call: Call) -> Node | None:
+    if not call.args:
+        return None
+    call = with_literals_adapted(call)
+    types = arg_types(call)
+    found = types[0] if all(kind.equals(types[0]) for kind in types) else common_of(types)
+    if found is None or pa.types.is_null(found):
+        return None
+    return typed(call, pa.list_(found), *(found for _ in types))
+
+
+def _list(arrays: list[pa.Array], call: Call) -> pa.Array:
+    count, rows = len(arrays), len(arrays[0])
+    order = np.arange(count * rows).reshape(count, rows).T.ravel()
+    values = pa.concat_arrays(arrays).take(pa.array(order))
+    return _rebuilt(np.full(rows, count), values, call)
+
+
+def _names(call: Call) -> tuple[str, ...]:
+    names = call.option("names")
+    assert isinstance(names, tuple), call
+    return tuple(str(name) for name in names)
+
+
+def _resolve_struct(call: Call) -> Node | None:
+    types = arg_types(call)
+    if not types or any(pa.types.is_null(kind) for kind in types):
+        return None
+    return replace(call, type=pa.struct(list(zip(_names(call), types, strict=True))))
+
+
+def _struct(values: Sequence[Value], call: Call) -> Value:
+    assert call.type is not None
+    arrays = [v for v in values if not isinstance(v, pa.Scalar)]
+    rows = len(arrays[0]) if arrays else 1
+    columns = [
+        as_array(value, rows, field.type) for value, field in zip(values, call.type, strict=True)
+    ]
+    made = pa.StructArray.from_arrays(columns, fields=list(call.type))
+    return made if arrays else made[0]
+
+
+def _resolve_field(call: Call) -> Node | None:
+    kind = call.args[0].type
+    if kind is None or not pa.types.is_struct(kind):
+        return None
+    at = kind.get_field_index(str(call.option("name")))
+    return None if at < 0 else replace(call, type=kind.field(at).type)
+
+
+def _field(values: Sequence[Value], call: Call) -> Value:
+    (value,) = values
+    at = value.type.get_field_index(call.option("name"))
+    if isinstance(value, pa.Scalar):
+        found = value.as_py()
+        name = value.type.field(at).name
+        return pa.scalar(None if found is None else found[name], call.type)
+    return pc.struct_field(value, at)
+
+
+FUNCTIONS = {
+    "struct": Function("struct", _resolve_struct, _struct, plain_call("struct")),
+    "field": Function("field", _resolve_field, _field, method("field", "name")),
+    "item": Function("item", _resolve_item, _with_rows(_item), method("item")),
+    "size": Function("size", _resolve_size, _with_rows(_size), method("size")),
+    "list_contains": Function(
+        "list.contains", _resolve_contains, _with_rows(_contains), method("list.contains")
+    ),
+    "map_keys": Function("map.keys", _resolve_part, _with_rows(_part), method("map.keys")),
+    "map_values": Function("map.values", _resolve_part, _with_rows(_part), method("map.values")),
+    "entries": Function(
+        "map.entries",
+        _resolve_entries,
+        _with_rows(lambda arrays, _call: _as_list(arrays[0])),
+        method("map.entries"),
+    ),
+    "enumerated": Function(
+        "enumerated", _resolve_enumerated, _with_rows(_enumerated), plain_call("enumerated")
+    ),
+    "at_least_one": Function(
+        "at_least_one", _resolve_at_least_one, _with_rows(_at_least_one), plain_call("at_least_one")
+    ),
+    "list": Function("list", _resolve_list, _with_rows(_list), plain_call("list_of")),
+}

@@ -1,0 +1,143 @@
+"""Lists and maps: every function equals the same on Python's values, of slices too.
+
+Cannot catch: what Spark makes of them (tests/spark), or DuckDB (the catalogue).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner import Expr, ExpressionTypeError, col, list_of, lit
+from planner.expressions.functions.containers import POSITION
+from planner.expressions.nodes import Call, evaluate_all
+from rstream.items.batch import VE, VS
+
+SCHEMA = pa.schema(
+    [
+        *((name, pa.int64()) for name in (VS, VE)),
+        ("l", pa.list_(pa.int64())),
+        ("big", pa.large_list(pa.string())),
+        ("two", pa.list_(pa.int64(), 2)),
+        ("m", pa.map_(pa.string(), pa.int64())),
+        ("i", pa.int64()),
+        ("s", pa.string()),
+    ]
+)
+NUMBERS = st.none() | st.integers(-3, 3)
+WORDS = st.sampled_from(["", "a", "b", "c"])
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            VS: st.just(0),
+            VE: st.just(1),
+            "l": st.none() | st.lists(NUMBERS, max_size=4),
+            "big": st.none() | st.lists(st.none() | WORDS, max_size=3),
+            "two": st.none() | st.tuples(NUMBERS, NUMBERS).map(list),
+            "m": st.none() | st.lists(st.tuples(WORDS, NUMBERS), max_size=4),
+            "i": NUMBERS,
+            "s": st.none() | WORDS,
+        }
+    ),
+    max_size=8,
+)
+
+
+def at(values: list[Any] | None, place: int | None) -> Any:
+    if values is None or place is None or not -len(values) <= place < len(values):
+        return None
+    return values[place]
+
+
+def value_of(pairs: list[tuple[str, Any]] | None, key: str | None) -> Any:
+    return next((value for known, value in pairs or () if known == key), None)
+
+
+def has(values: list[Any] | None, value: Any) -> bool | None:
+    return None if values is None or value is None else value in values
+
+
+def numbered(values: list[Any] | None) -> list[dict[str, Any]] | None:
+    if values is None:
+        return None
+    return [{POSITION: place, "element": value} for place, value in enumerate(values)]
+
+
+def never_empty(values: list[Any] | None) -> list[Any]:
+    return values or [None]
+
+
+EXPECTED: list[tuple[Expr, Any]] = [
+    (col("l").item(0), lambda r: at(r["l"], 0)),
+    (col("l").item(-2), lambda r: at(r["l"], -2)),
+    (col("l").item(col("i")), lambda r: at(r["l"], r["i"])),
+    (col("big").item(col("i")), lambda r: at(r["big"], r["i"])),
+    (col("two").item(1), lambda r: at(r["two"], 1)),
+    (col("l").list.length(), lambda r: None if r["l"] is None else len(r["l"])),
+    (col("l").list.contains(2), lambda r: has(r["l"], 2)),
+    (col("two").list.contains(col("i")), lambda r: has(r["two"], r["i"])),
+    (col("big").list.contains(col("s")), lambda r: has(r["big"], r["s"])),
+    (col("m").item("b"), lambda r: value_of(r["m"], "b")),
+    (col("m").item(col("s")), lambda r: value_of(r["m"], r["s"])),
+    (col("m").map.length(), lambda r: None if r["m"] is None else len(r["m"])),
+    (col("m").map.keys(), lambda r: r["m"] if r["m"] is None else [k for k, _ in r["m"]]),
+    (col("m").map.values(), lambda r: r["m"] if r["m"] is None else [v for _, v in r["m"]]),
+    (
+        col("m").map.entries(),
+        lambda r: r["m"] if r["m"] is None else [{"key": k, "value": v} for k, v in r["m"]],
+    ),
+    (list_of(col("i"), 7, None), lambda r: [r["i"], 7, None]),
+    (Expr(Call("enumerated", (col("l").node,))), lambda r: numbered(r["l"])),
+    (Expr(Call("enumerated", (col("two").node,))), lambda r: numbered(r["two"])),
+    (Expr(Call("at_least_one", (col("l").node,))), lambda r: never_empty(r["l"])),
+    (Expr(Call("at_least_one", (col("big").node,))), lambda r: never_empty(r["big"])),
+]
+
+
+@given(rows=ROWS, start=st.integers(0, 3))
+def test_equals_python(rows: list[dict[str, Any]], start: int) -> None:
+    whole = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+    part = whole.slice(start)
+    found = evaluate_all([expr.node for expr, _ in EXPECTED], part)
+    for (expr, expected), values in zip(EXPECTED, found, strict=True):
+        values.validate(full=True)
+        assert values.type == expr.output_type(SCHEMA)
+        assert values.to_pylist() == [expected(row) for row in rows[start:]], str(expr)
+
+
+def test_nulls_that_cover_elements() -> None:
+    hidden = pa.ListArray.from_arrays(
+        pa.array([0, 2, 3]), pa.array([1, 2, 3]), mask=pa.array([True, False])
+    )
+    batch = pa.record_batch({VS: [0, 0], VE: [1, 1], "l": hidden})
+    asked = [col("l").list.length(), col("l").item(0), Expr(Call("at_least_one", (col("l").node,)))]
+    found = [one.to_pylist() for one in evaluate_all([expr.node for expr in asked], batch)]
+    assert found == [[None, 1], [None, 3], [[None], [3]]]
+
+
+def test_a_constant_is_computed_once() -> None:
+    batch = pa.record_batch({VS: [0, 0], VE: [1, 1]})
+    assert list_of(1, 2).item(-1).evaluate(batch).to_pylist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        col("l").item("a"),
+        col("m").item(1),
+        col("i").item(0),
+        col("s").list.length(),
+        col("l").list.contains("a"),
+        col("l").map.keys(),
+        list_of(1, "a"),
+        list_of(lit(None)),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused(wrong: Expr) -> None:
+    with pytest.raises(ExpressionTypeError):
+        wrong.output_type(SCHEMA)
