@@ -28,6 +28,17 @@ if TYPE_CHECKING:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# No test loses power, so nothing is gained by waiting for a disk, which all workers share. The
+# tests of files (tests/rstream/store) take the real one.
+REAL_FSYNC = os.fsync
+
+
+def _no_fsync(file: int) -> None:
+    """In place of ``os.fsync``."""
+
+
+os.fsync = _no_fsync
+
 # The machine is shared: how long an example takes, or takes to be drawn, says nothing.
 settings.register_profile(
     "shared",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -29,7 +30,8 @@ from tests.support.live import FILE_ROWS, write_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = with_limits(lease_s=0.3)
+#: Half a second without progress ends a day whose last windows a join holds back.
+QUICK = replace(with_limits(lease_s=0.3), stop_lag_s=0.5)
 DAYS = 3
 FILES_PER_DAY = 2
 

@@ -284,7 +284,10 @@ def test_an_unreachable_endpoint_is_told(
         ("nothing://host/job", "Protocol not known"),
     ],
 )
-def test_an_unusable_root_is_told(root: str, message: str, events: Path, tmp_path: Path) -> None:
+def test_an_unusable_root_is_told(
+    root: str, message: str, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rstream.store.blobs.RETRY_DELAY_S", 0.001)
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match=message) as caught:
         jobmanager.run(two_exchanges(events), root=root.format(folder=tmp_path), executor="local")
