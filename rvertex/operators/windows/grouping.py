@@ -8,14 +8,13 @@ Invariant: rows come out by window start, then keys ascending, NaN after numbers
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from rstream.items.dictionaries import has_dictionaries, join_batches
+from rstream.items.dictionaries import has_dictionaries, join_batches, remembered_by_schema
 from rvertex.aggregates.accumulators import Rows, takes_gaps
 from rvertex.aggregates.ranked.arg_extremes import plain_ranked
 from rvertex.errors import OperatorTypeError, UnknownColumnError
@@ -301,7 +300,7 @@ def numbered_groups(
     return order, [key.take(by) for key in keys], [lane.take(by) for lane in lanes]
 
 
-@functools.lru_cache(maxsize=64)
+@remembered_by_schema
 def _can_be_joined(schema: pa.Schema) -> bool:
     """Whether no column is, or holds, a dictionary: to join two of those costs time."""
     plain = all(plain_ranked(kind) == kind for kind in schema.types)

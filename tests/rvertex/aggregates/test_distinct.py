@@ -21,7 +21,7 @@ KINDS = [
     (pa.int64(), [-(2**63), -1, 0, 7, 2**63 - 1]),
     (pa.uint64(), [0, 7, 2**64 - 1]),
     (pa.bool_(), [False, True]),
-    (pa.float16(), [-1.5, 0.0, 2.0, float("inf")]),
+    (pa.float16(), list(np.array([-1.5, 0.0, 2.0, np.inf], np.float16))),
     (pa.decimal128(5, 2), [Decimal("-1.25"), Decimal("3.00")]),
     (pa.string(), ["", "a", "\u00e4"]),
     (pa.date32(), [dt.date(1960, 1, 1), dt.date(2020, 1, 1)]),
