@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 STOP_WAIT_S = 30.0
 WINDOW = "10ms"
-MASTER = "local[4]"
+MASTER = "local[2]"
 
 
 def events(order: dict[str, str], topic: str) -> ss.Stream:
