@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -62,7 +63,9 @@ class ExplodeOperator(Stateless):
         """Repeat each row once per element of its list."""
         (run,) = ports
         lists = run.events.column(self._column)
-        parents = pc.list_parent_indices(lists)
+        # Not ``list_parent_indices``: it counts what a null list hides, ``list_flatten`` does not.
+        lengths = pc.fill_null(pc.list_value_length(lists), 0)
+        parents = pa.array(np.repeat(np.arange(len(lists)), lengths))
         elements = pc.list_flatten(lists)
         arrays = [
             elements if name == self._column else run.events.column(name).take(parents)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -108,6 +108,18 @@ def test_explode_by_hand() -> None:
     run = make_run([ev(3, k=1, tags=["b", None]), ev(3, k=2, tags=[]), cti(3), ev(1)], LISTS)
     out = Explode("tags").open([LISTS]).process([run])
     assert table_of(out) == [cti(3), ev(3, k=1, tags="b"), ev(3, k=1, tags=None)]
+
+
+def test_explode_gives_no_row_for_what_a_null_list_hides() -> None:
+    hiding = pa.ListArray.from_arrays(
+        pa.array([0, 2, 3, 4], pa.int32()),
+        pa.array(list("abcd")),
+        mask=pa.array([False, True, False]),
+    )
+    run = make_run([ev(3, k=k, tags=[]) for k in (1, 2, 3)], LISTS)
+    events = run.events.set_column(run.events.schema.get_field_index("tags"), "tags", hiding)
+    out = Explode("tags").open([LISTS]).process([replace(run, events=events)])
+    assert table_of(out) == [ev(3, k=1, tags="a"), ev(3, k=1, tags="b"), ev(3, k=3, tags="d")]
 
 
 def test_explode_needs_a_list() -> None:
