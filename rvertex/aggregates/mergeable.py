@@ -110,7 +110,8 @@ class Moments(Values):
             deviation = doubled - mean[codes]
             square = np.bincount(codes, deviation * deviation, minlength=groups)
             drift = np.bincount(codes, deviation, minlength=groups)
-            squares = np.maximum(square - drift * drift / some, 0.0)
+            corrected = np.maximum(square - drift * (drift / some), 0.0)
+            squares = np.where(np.isinf(square), square, corrected)
         return _moments(count, mean, squares)
 
     def _taken(self, rows: Rows) -> tuple[np.ndarray, pa.Array]:

@@ -78,6 +78,13 @@ def test_as_snapshot_windows(run: Run, cuts: list[int], keys: Sequence[str], som
         assert all(same(one[name], other[name]) for name in other), (one, other)
 
 
+def test_a_variance_too_large_is_infinite_in_one_go_and_in_parts() -> None:
+    run = endless(make_run([ev(t, k=1, x=x) for t, x in ((0, 0.1), (0, 0.1), (1, 1e308))], ONE))
+    for kind in (RunningAggregate, SnapshotAggregate):
+        spec = kind((), (AggregateSpec("variance", "x", "wild", 1),))
+        assert spec.open([ONE]).process([run]).events.column("wild").to_pylist() == [0.0, math.inf]
+
+
 def test_worked() -> None:
     items = [ev(1, 2, k=1, x=3.0), ev(2, 9, k=2, x=7.0), ev(4, 5, k=1, x=1.0), ev(4, 6, k=1, x=1.0)]
     spec = RunningAggregate(("k",), (AggregateSpec("sum", "x", "total"),))
