@@ -106,7 +106,10 @@ class Moments(Values):
         count = np.bincount(codes, minlength=groups)
         some = np.maximum(count, 1)
         with np.errstate(all="ignore"):
-            mean = np.bincount(codes, doubled, minlength=groups) / some
+            # From the first value on, as the sum of large ones is infinite.
+            first = _first(codes, doubled, groups)
+            apart = np.bincount(codes, doubled - first[codes], minlength=groups)
+            mean = first + apart / some
             deviation = doubled - mean[codes]
             square = np.bincount(codes, deviation * deviation, minlength=groups)
             drift = np.bincount(codes, deviation, minlength=groups)
@@ -127,14 +130,14 @@ class MergedMoments(Values):
         some = counts > 0
         codes, counts, means, squares = codes[some], counts[some], means[some], squares[some]
         count = np.bincount(codes, counts, minlength=groups).astype(np.int64)
-        first = np.zeros(groups)
-        first[codes[::-1]] = means[::-1]
         with np.errstate(all="ignore"):
+            first = _first(codes, means, groups)
             apart = np.bincount(codes, counts * (means - first[codes]), minlength=groups)
             mean = first + apart / np.maximum(count, 1)
             deviation = means - mean[codes]
             between = np.bincount(codes, counts * deviation * deviation, minlength=groups)
-            total = np.bincount(codes, squares, minlength=groups) + between
+            within = np.bincount(codes, squares, minlength=groups)
+            total = np.where(np.isinf(within), within, within + between)
         return _moments(count, mean, total)
 
 
@@ -165,6 +168,13 @@ class Top(Values):
 
     def _taken(self, rows: Rows) -> tuple[np.ndarray, pa.Array]:
         return rows.elements(self._column) if self._merges else rows.valid(self._column)
+
+
+def _first(codes: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
+    """The first value of each group; 0 for none."""
+    first = np.zeros(groups)
+    first[codes[::-1]] = values[::-1]
+    return first
 
 
 def _moments(count: np.ndarray, mean: np.ndarray, squares: np.ndarray) -> pa.Array:

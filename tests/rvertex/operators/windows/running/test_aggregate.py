@@ -79,7 +79,8 @@ def test_as_snapshot_windows(run: Run, cuts: list[int], keys: Sequence[str], som
 
 
 def test_a_variance_too_large_is_infinite_in_one_go_and_in_parts() -> None:
-    run = endless(make_run([ev(t, k=1, x=x) for t, x in ((0, 0.1), (0, 0.1), (1, 1e308))], ONE))
+    events = [ev(t, INF_TIME, k=1, x=x) for t, x in ((0, 0.1), (0, 0.1), (1, 1e308))]
+    run = make_run([*events, cti(INF_TIME)], ONE)
     for kind in (RunningAggregate, SnapshotAggregate):
         spec = kind((), (AggregateSpec("variance", "x", "wild", 1),))
         assert spec.open([ONE]).process([run]).events.column("wild").to_pylist() == [0.0, math.inf]
