@@ -131,10 +131,10 @@ def _of_all(function: str, values: Sequence[Any], argument: Any) -> Any:
         return ordered[low] * (1.0 - share) + ordered[low + 1] * share
     if n <= argument:
         return None
-    mean = _fold(numbers) / n
+    mean = numbers[0] + _fold([value - numbers[0] for value in numbers]) / n
     deviations = [value - mean for value in numbers]
     square, drift = _fold([d * d for d in deviations]), _fold(deviations)
-    spread = square - drift * drift / n
+    spread = square if math.isinf(square) else square - drift * (drift / n)
     variance = (spread if spread > 0 or math.isnan(spread) else 0.0) / (n - argument)
     return variance if function == "variance" else math.sqrt(variance)
 
