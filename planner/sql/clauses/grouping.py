@@ -189,8 +189,11 @@ class _Grouping:
         elif window_node is None:
             grouped = stream.group_by(*self.key_columns)
         else:
-            spec = window_of(window_node, text) if self.window is None else self.window.spec
-            grouped = stream.group_by(*self.key_columns).window(spec)
+            grouped = stream.group_by(*self.key_columns).window(
+                window_of(window_node, text, self.before.compile)
+                if self.window is None
+                else self.window.spec
+            )
         for at, key in enumerate(self.key_nodes):
             with text.located(key):
                 stream.group_by(*self.key_columns[: at + 1])

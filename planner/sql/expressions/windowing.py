@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from planner.logical.windows import count_window, cumulating, hopping, session, snapshot, tumbling
+from planner.api.grouped.sessions import session
+from planner.logical.windows import count_window, cumulating, hopping, snapshot, tumbling
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from planner.api.expressions import Expr
+    from planner.api.grouped.sessions import SessionBy
     from planner.logical.windows import AnyWindow
     from planner.sql.reading.parsing import SqlText
 
 #: Name -> what it takes; a name with ``?`` may be left out.
-_WINDOWS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
+_WINDOWS: dict[str, tuple[Callable[..., AnyWindow | SessionBy], tuple[str, ...]]] = {
     "HOP": (hopping, ("size", "every", "offset?")),
     "TUMBLE": (tumbling, ("size", "offset?")),
     "CUMULATE": (cumulating, ("size", "step", "offset?")),
@@ -32,8 +35,10 @@ def is_window(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.upper() in _WINDOWS
 
 
-def window_of(node: exp.Expr, text: SqlText) -> AnyWindow:
-    """The window of such a part."""
+def window_of(
+    node: exp.Expr, text: SqlText, compiled: Callable[[exp.Expr], Expr]
+) -> AnyWindow | SessionBy:
+    """The window of such a part; a session may have its gap from columns."""
     name = node.name.upper()
     make, wanted = _WINDOWS[name]
     least = sum(not what.endswith("?") for what in wanted)
@@ -41,8 +46,11 @@ def window_of(node: exp.Expr, text: SqlText) -> AnyWindow:
     if not least <= len(given) <= len(wanted):
         shown = ", ".join(f"[{w[:-1]}]" if w.endswith("?") else w for w in wanted)
         raise text.error(node, f"write {name}({shown})")
+    values: list[Any]
     if name == "COUNT_WINDOW":
         values = [plain_value(part, text) for part in given]
+    elif name == "SESSION" and given[0].find(exp.Column):
+        values = [compiled(given[0]), *(length(part, text, least=1) for part in given[1:])]
     else:
         values = [
             length(part, text, least=0 if what == "offset?" else 1)

@@ -299,6 +299,9 @@ PLANS: dict[str, Callable[[], Stream]] = {
     "SELECT k, median(x) AS n FROM s GROUP BY k, SESSION('5s', '1 hour')": lambda: (
         S.group_by("k").window(session("5s", "1h")).agg(n=agg.quantile("x", 0.5))
     ),
+    "SELECT k, count(*) AS n FROM s GROUP BY k, SESSION(x * 1000, '1 hour')": lambda: (
+        S.group_by("k").window(session(col("x") * 1000, "1h")).agg(n=agg.count())
+    ),
     "SELECT var_pop(x) AS v, stddev(x) AS s, quantile(x, 0.9) AS q FROM s "
     "GROUP BY COUNT_WINDOW(2)": lambda: S.window(count_window(2)).agg(
         v=agg.variance("x", ddof=0), s=agg.stddev("x"), q=agg.quantile("x", 0.9)
