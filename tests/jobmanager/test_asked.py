@@ -157,7 +157,25 @@ def test_a_note_tells_what_is_done_though_it_was_asked_of_another(
     job = jobmanager.run(two_exchanges(events), root=root, executor="local")
     job.cancel()
     job.wait(WAIT_S)
-    JobRoot(root).request(CANCEL)
+    kept = JobRoot(root)
+    kept.request(CANCEL)
+    kept.write_status(
+        {**kept.read_status(), "state": "running"}
+    )  # as one that was killed leaves it
     with pytest.warns(NoteWarning, match="told to cancel .* resume it once more to go on"):
         job = jobmanager.resume(root)
     assert job.wait(WAIT_S)["state"] == "cancelled"
+
+
+def test_what_was_asked_of_a_job_that_had_ended_is_forgotten(
+    events: Path, tmp_path: Path, gate: Gate
+) -> None:
+    gate.close_at(ROWS // 2)
+    root = str(tmp_path / "job")
+    job = jobmanager.run(two_exchanges(events), root=root, executor="local")
+    job.cancel()
+    job.wait(WAIT_S)
+    JobRoot(root).request(CANCEL)
+    gate.open()
+    assert jobmanager.resume(root).wait(WAIT_S)["state"] == "finished"
+    assert JobRoot(root).requests() == []

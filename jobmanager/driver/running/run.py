@@ -37,6 +37,7 @@ from jobmanager.options import (
     planned,
     recorded,
 )
+from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.topology import Topology
 from jobmanager.storage.output_check import OutputCheck
 from jobmanager.storage.output_claim import claim_output, is_complete
@@ -51,6 +52,8 @@ from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobmanager.storage.query_file import QueryFile
     from planner.cost.options import Parallelism
     from planner.physical.plan import PhysicalPlan
@@ -229,8 +232,10 @@ def _go_on(
     _check_asked(job_root, config, options, day)
     if day is not None and day.query is not None:
         file_note = ""  # whatever has changed in the file, it means the same
+    is_open = job_root.read_status().get("state") in OPEN_STATES
+    too_late = () if is_open else job_root.requests()
     with owned(job_root):
-        asked = _still_asked(job_root)
+        asked = _still_asked(job_root, too_late)
         try:
             plan = job_root.read_plan()
             has_started = plan is not None
@@ -257,14 +262,19 @@ def _go_on(
         return _launch(job, runner, config, job_id, resumed=has_started)
 
 
-def _still_asked(root: JobRoot) -> tuple[str, ...]:
-    """Notes on what was asked of the job manager before, which died over it: it is done now."""
-    requests = root.requests()
-    for request in requests:
-        if request.startswith(DRAIN):  # that host has left with it
+def _still_asked(root: JobRoot, too_late: Sequence[str]) -> tuple[str, ...]:
+    """Notes on what was asked of the job manager before, which died over it: it is done now.
+
+    ``too_late``: what was asked when the job had ended. That is forgotten.
+    """
+    told = []
+    for request in root.requests():
+        if request in too_late or request.startswith(DRAIN):  # that host has left with it
             root.forget_request(request)
-    told = [_STILL_ASKED.format(what=what) for what in requests if not what.startswith(DRAIN)]
-    return tuple(told) if FINISH in requests else tuple(line + _GO_ON for line in told)
+        else:
+            told.append(request)
+    notes = (_STILL_ASKED.format(what=what) for what in told)
+    return tuple(notes) if FINISH in told else tuple(note + _GO_ON for note in notes)
 
 
 def _check_asked(

@@ -204,7 +204,7 @@ def one_event(**payload: Any) -> Stream:
         (AT.replace(tzinfo=None), pa.timestamp("ms"), AT.replace(tzinfo=None)),
         (AT_US, pa.timestamp("ns"), AT.replace(tzinfo=None)),
         (np.int64(AT_US), pa.timestamp("us"), AT.replace(tzinfo=None)),
-        (date(2013, 1, 1), pa.timestamp("s"), datetime(2013, 1, 1)),  # noqa: DTZ001
+        (date(2013, 1, 1), pa.timestamp("ms"), datetime(2013, 1, 1)),  # noqa: DTZ001
         (date(2013, 1, 1), pa.date32(), date(2013, 1, 1)),
         (AT_US // DAY_US * DAY_US, pa.date32(), date(2013, 1, 1)),
         (time(5, 30), pa.time64("us"), time(5, 30)),
