@@ -54,11 +54,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="rewrite golden files")
 
 
+#: Fixtures of live parts. The broker answers empty fetches at once, so each consumer of it takes
+#: most of a processor, and a fast suite that waits for one takes longer by half.
+LIVE_PARTS = {"broker", "own_broker", "postgres"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With ``--dist loadgroup`` one process runs all tests of Spark, so that Java starts once."""
+    """With ``--dist loadgroup`` one process runs all tests of Spark, so that Java starts once.
+
+    Whatever needs a broker or a database server is slow.
+    """
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+        if LIVE_PARTS & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture
