@@ -60,6 +60,7 @@ def dead(events: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.wait(WAIT_S)
 
 
+@pytest.mark.slow
 def test_a_job_whose_job_manager_was_killed_is_not_asked(
     dead: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_job_whose_job_manager_was_killed_is_not_asked(
     assert JobRoot(str(tmp_path)).requests() == []
 
 
+@pytest.mark.slow
 def test_what_a_job_manager_was_asked_that_died_is_done_by_the_next_one(
     dead: subprocess.Popen[str], events: Path, tmp_path: Path
 ) -> None:
@@ -91,6 +93,7 @@ def test_what_a_job_manager_was_asked_that_died_is_done_by_the_next_one(
 
 
 @pytest.mark.parametrize(("verb", "state"), [("stop", "stopped"), ("cancel", "cancelled")])
+@pytest.mark.slow
 def test_a_job_manager_that_starts_does_what_it_was_asked_meanwhile(
     events: Path,
     tmp_path: Path,
@@ -128,6 +131,7 @@ def test_a_job_manager_that_starts_does_what_it_was_asked_meanwhile(
     assert JobRoot(root).requests() == []
 
 
+@pytest.mark.slow
 def test_a_request_outlives_a_job_manager_that_has_taken_it(
     events: Path, tmp_path: Path, gate: Gate
 ) -> None:

@@ -176,6 +176,7 @@ def wait_for_output(folder: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::jobmanager.driver.notes.NoteWarning")
 @pytest.mark.parametrize("name", one_in(4, CASES))
+@pytest.mark.slow
 def test_failed_then_repaired_then_resumed(tmp_path: Path, gate: Gate, name: str) -> None:
     case = CASES[name]
     data = tmp_path / "data"

@@ -108,6 +108,7 @@ def test_what_was_accepted_once_is_the_plan_from_then_on(tmp_path: Path) -> None
     assert (status["state"], status["events_in"], status["notes"]) == ("finished", 2 * ROWS, [])
 
 
+@pytest.mark.slow
 def test_files_that_come_and_go_are_named(tmp_path: Path) -> None:
     data, root = failed_job(tmp_path, "parquet")
     for name in "cdefg":

@@ -102,6 +102,7 @@ def test_frames_of_other_libraries_are_the_same_rows(job: jobmanager.Job, tmp_pa
     assert not (tmp_path / "lazy" / "inputs").exists(), "it reads what lies there"
 
 
+@pytest.mark.slow
 def test_a_job_keeps_its_table_when_the_process_has_ended_and_the_root_has_moved(
     job: jobmanager.Job, tmp_path: Path
 ) -> None:

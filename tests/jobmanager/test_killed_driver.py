@@ -111,6 +111,7 @@ def test_killed_again_and_again(events: Path, expected: jobmanager.Job, tmp_path
 
 
 @pytest.mark.parametrize("where", ["path", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_one_that_was_taken_for_dead_ends_and_its_successor_gives_the_answer(
     where: str,
     events: Path,

@@ -93,6 +93,7 @@ def test_a_log_needs_a_time_and_an_answer_has_one(appender: Appender, tmp_path: 
     appender.close()
 
 
+@pytest.mark.slow
 def test_rows_that_are_gone_are_named(appender: Appender, tmp_path: Path) -> None:
     appender.close()
     stream = Stream.from_rstream(appender.uri, vs="time", delay="10s")

@@ -101,6 +101,7 @@ def test_every_call_is_slow(events: Path, expected: dict[str, Any], root: str) -
     assert outcome(status) == outcome(expected)
 
 
+@pytest.mark.slow
 def test_an_outage_that_ends_in_time(
     events: Path, expected: dict[str, Any], gate: Gate, root: str
 ) -> None:

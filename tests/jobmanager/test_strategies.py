@@ -57,6 +57,7 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanag
         pytest.param("replication", [0, 1, 2], marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_hosts_are_cut_off(
     strategy: Strategy,
     which: list[int],

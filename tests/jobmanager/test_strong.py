@@ -205,6 +205,7 @@ def test_what_was_durable_stays_when_the_driver_is_killed(
 
 
 @pytest.mark.parametrize("query", [logged, pytest.param(strong, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_drained_host_gives_its_vertices_away(
     query: Callable[[str | Path], Query], events: Path, gate: Gate, tmp_path: Path
 ) -> None:

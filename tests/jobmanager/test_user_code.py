@@ -133,6 +133,7 @@ def test_lost_hosts_change_nothing(
     assert told(status, root) == expected
 
 
+@pytest.mark.slow
 def test_cancelled_and_resumed(
     events: Path, expected: dict[str, Any], gate: Gate, tmp_path: Path
 ) -> None:

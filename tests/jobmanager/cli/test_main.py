@@ -344,6 +344,7 @@ def children(pid: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_another_process_sees_the_job_and_cancels_it(file: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
     process = start("run", file, "--root", root, "--executor", "local", "--paced", 0.5, "--json")
@@ -381,6 +382,7 @@ def _interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_interruptible")
+@pytest.mark.slow
 def test_an_interrupt_cancels(file: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
     process = start("run", file, "--root", root, "--executor", "local", "--paced", 0.5, "--json")
@@ -397,6 +399,7 @@ def test_an_interrupt_cancels(file: Path, tmp_path: Path) -> None:
     assert JobRoot(str(root)).read_status()["state"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_killed_job_manager_is_told_as_interrupted(file: Path, tmp_path: Path) -> None:
     root, clean = tmp_path / "job", run_job(file, tmp_path / "clean")
     process = start("run", file, "--root", root, "--executor", "local", program=("-c", HELD))
@@ -414,6 +417,7 @@ def test_a_killed_job_manager_is_told_as_interrupted(file: Path, tmp_path: Path)
     assert output_items(resumed["output"]) == output_items(clean["output"])
 
 
+@pytest.mark.slow
 def test_without_java(file: Path, tmp_path: Path) -> None:
     """One line that says what to install, and after that the same command works."""
     folder = tmp_path / "bin"

@@ -132,6 +132,7 @@ def test_all_rows_count_as_events_in(orders: Path, tmp_path: Path) -> None:
     assert source["events_in"] == ROWS
 
 
+@pytest.mark.slow
 def test_the_numbers_are_the_same_after_a_failure(gate: Gate, tmp_path: Path) -> None:
     """Also with two partitions, whose rows are late each for itself."""
     path = write_events(tmp_path / "events.parquet")

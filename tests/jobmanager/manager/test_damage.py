@@ -174,6 +174,7 @@ def test_output_damaged_before_resume_is_written_again(
 @pytest.mark.parametrize(
     "harm", ["deleted", *(pytest.param(h, marks=pytest.mark.slow) for h in ("cut", "emptied"))]
 )
+@pytest.mark.slow
 def test_output_damaged_while_the_job_runs_is_written_again(
     harm: str, data: Path, tmp_path: Path, expected: tuple[Any, Any]
 ) -> None:
@@ -212,6 +213,7 @@ def test_output_damaged_after_the_end_is_written_again_by_resume(
         ),
     ],
 )
+@pytest.mark.slow
 def test_channels_damaged_before_resume_are_written_again(
     harm: str, interval_s: float, data: Path, tmp_path: Path, expected: tuple[Any, Any]
 ) -> None:

@@ -63,6 +63,7 @@ def gc(root: Path, *, dry: bool = False, **options: Any) -> Garbage:
     return collect_garbage(JobRoot(str(root)), JobConfig(), options, is_dry_run=dry)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_what_is_said_to_go_goes_and_the_job_can_be_resumed(
     events: Path, gate: Gate, tmp_path: Path
 ) -> None:

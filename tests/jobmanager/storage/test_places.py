@@ -63,6 +63,7 @@ def cli_json(*arguments: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("store", one_in(2, ["", "memory://"]))
 @pytest.mark.parametrize("is_elsewhere", one_in(2, [True, False]))
+@pytest.mark.slow
 def test_a_moved_root_goes_on_where_it_is(
     events: Path, gate: Gate, tmp_path: Path, store: str, is_elsewhere: bool
 ) -> None:
@@ -104,6 +105,7 @@ def test_what_lies_elsewhere_stays(uri: str) -> None:
     assert placed(unplaced("/jobs/a/x", "/jobs/a"), "/new") == "/new/x"
 
 
+@pytest.mark.slow
 def test_a_relative_output_is_that_of_the_folder_where_the_job_began(
     events: Path, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,6 +128,7 @@ def test_what_cannot_be_put_aside_is_said(rows: Path, tmp_path: Path) -> None:
         jobmanager.read_dead_letters(root)
 
 
+@pytest.mark.slow
 def test_late_rows_are_the_same_after_failures(gate: Gate, tmp_path: Path) -> None:
     """A job that is cancelled on its way and resumed keeps each late row once."""
     path = write_events(tmp_path / "events.parquet", 6_000)

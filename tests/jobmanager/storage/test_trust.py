@@ -105,6 +105,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("verb", ["resume", "gc"])
+@pytest.mark.slow
 def test_a_planted_program_does_not_run(root: Path, planted: tuple[Path, Path], verb: str) -> None:
     """The reason for all of this; with --trust it would."""
     plan, mark = planted

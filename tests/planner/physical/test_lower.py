@@ -222,6 +222,7 @@ def test_state_schemas_tell_plans_apart_but_not_places() -> None:
     assert len({v.state_schema for v in here.vertices}) == len(here.vertices)
 
 
+@pytest.mark.slow
 def test_plans_are_the_same_in_every_process() -> None:
     code = (
         "import hashlib, pickle\n"
