@@ -378,6 +378,4 @@ def lit_or(value: ExprLike) -> Expr:
 
 def coalesce(*values: ExprLike) -> Expr:
     """The first value that is not null."""
-    if not values:
-        raise InvalidPlanError("coalesce() takes at least one value")
-    return call("coalesce", *values)
+    return _of_some("coalesce", values)

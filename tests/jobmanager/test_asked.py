@@ -92,6 +92,16 @@ def test_what_a_job_manager_was_asked_that_died_is_done_by_the_next_one(
     assert outcome(status) == outcome(whole.wait(WAIT_S))
 
 
+def cancelled_half_way(events: Path, tmp_path: Path, gate: Gate) -> str:
+    """The root of a job that was cancelled, whose other rows the gate still holds back."""
+    gate.close_at(ROWS // 2)
+    root = str(tmp_path / "job")
+    job = jobmanager.run(two_exchanges(events), root=root, executor="local")
+    job.cancel()
+    job.wait(WAIT_S)
+    return root
+
+
 @pytest.mark.parametrize(("verb", "state"), [("stop", "stopped"), ("cancel", "cancelled")])
 @pytest.mark.slow
 def test_a_job_manager_that_starts_does_what_it_was_asked_meanwhile(
@@ -102,11 +112,7 @@ def test_a_job_manager_that_starts_does_what_it_was_asked_meanwhile(
     verb: str,
     state: str,
 ) -> None:
-    gate.close_at(ROWS // 2)
-    root = str(tmp_path / "job")
-    job = jobmanager.run(two_exchanges(events), root=root, executor="local")
-    job.cancel()
-    job.wait(WAIT_S)
+    root = cancelled_half_way(events, tmp_path, gate)
     starts, asked = threading.Event(), threading.Event()
 
     def open_late(*given: Any, **more: Any) -> Executor:
@@ -156,16 +162,11 @@ def test_a_request_outlives_a_job_manager_that_has_taken_it(
 def test_a_note_tells_what_is_done_though_it_was_asked_of_another(
     events: Path, tmp_path: Path, gate: Gate
 ) -> None:
-    gate.close_at(ROWS // 2)
-    root = str(tmp_path / "job")
-    job = jobmanager.run(two_exchanges(events), root=root, executor="local")
-    job.cancel()
-    job.wait(WAIT_S)
+    root = cancelled_half_way(events, tmp_path, gate)
     kept = JobRoot(root)
     kept.request(CANCEL)
-    kept.write_status(
-        {**kept.read_status(), "state": "running"}
-    )  # as one that was killed leaves it
+    # As one that was killed leaves it.
+    kept.write_status({**kept.read_status(), "state": "running"})
     with pytest.warns(NoteWarning, match="told to cancel .* resume it once more to go on"):
         job = jobmanager.resume(root)
     assert job.wait(WAIT_S)["state"] == "cancelled"
@@ -174,11 +175,7 @@ def test_a_note_tells_what_is_done_though_it_was_asked_of_another(
 def test_what_was_asked_of_a_job_that_had_ended_is_forgotten(
     events: Path, tmp_path: Path, gate: Gate
 ) -> None:
-    gate.close_at(ROWS // 2)
-    root = str(tmp_path / "job")
-    job = jobmanager.run(two_exchanges(events), root=root, executor="local")
-    job.cancel()
-    job.wait(WAIT_S)
+    root = cancelled_half_way(events, tmp_path, gate)
     JobRoot(root).request(CANCEL)
     gate.open()
     assert jobmanager.resume(root).wait(WAIT_S)["state"] == "finished"
