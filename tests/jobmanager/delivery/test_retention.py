@@ -36,6 +36,8 @@ from tests.support.synced_store import Synced
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from jobmanager import Job
+
 CONFIG = with_limits(
     JobConfig(tick_s=0.02, retention_look_s=0.02), step_rows_max=100, report_interval_s=0.02
 )
@@ -77,25 +79,32 @@ def kept_from(status: dict[str, Any]) -> list[int]:
     return [row["kept_from_seq"] for row in status.get("kept", ())]
 
 
-@pytest.mark.slow
-def test_what_a_delivery_that_took_over_has_delivered_goes(events: Path, tmp_path: Path) -> None:
-    """The one of the job holds nothing at its own last position then."""
-    root, folder = tmp_path / "job", tmp_path / "rows"
+def running_and_collecting(
+    events: Path, root: Path, folder: Path, watch: Watch, *, paced: float
+) -> Job:
+    """A job that delivers into ``folder``, and of whose output something is collected already."""
     folder.mkdir()
-    watch = Watch()
     query = windows(events).deliver(sinks.function(functools.partial(keep, str(folder))))
     job = jobmanager.run(
         query,
         root=str(root),
         executor="local",
         parallelism=2,
-        paced=PACE / 2,
+        paced=paced,
         config=CONFIG,
         on_status=watch,
         fsync=False,
         retention="delivered",
     )
     watch.until(lambda status: bool(kept_from(status)) and min(kept_from(status)) > 0)
+    return job
+
+
+@pytest.mark.slow
+def test_what_a_delivery_that_took_over_has_delivered_goes(events: Path, tmp_path: Path) -> None:
+    """The one of the job holds nothing at its own last position then."""
+    root, folder, watch = tmp_path / "job", tmp_path / "rows", Watch()
+    job = running_and_collecting(events, root, folder, watch, paced=PACE / 2)
     deliver(str(root))  # of a job of this process: what is there by now
     watch.until(lambda status: {d["state"] for d in status["deliveries"]} == {"fenced"})
     held = {d["partition"]: d["delivered_seq"] for d in watch.status["deliveries"]}
@@ -110,22 +119,8 @@ def test_what_a_delivery_that_took_over_has_delivered_goes(events: Path, tmp_pat
 @pytest.mark.slow
 def test_what_is_delivered_goes_and_what_is_not_stays(events: Path, tmp_path: Path) -> None:
     """The destination fails for a while; the job is stopped and resumed; nothing is missing."""
-    root, folder = tmp_path / "job", tmp_path / "rows"
-    folder.mkdir()
-    watch = Watch()
-    query = windows(events).deliver(sinks.function(functools.partial(keep, str(folder))))
-    job = jobmanager.run(
-        query,
-        root=str(root),
-        executor="local",
-        parallelism=2,
-        paced=PACE,
-        config=CONFIG,
-        on_status=watch,
-        fsync=False,
-        retention="delivered",
-    )
-    watch.until(lambda status: bool(kept_from(status)) and min(kept_from(status)) > 0)
+    root, folder, watch = tmp_path / "job", tmp_path / "rows", Watch()
+    job = running_and_collecting(events, root, folder, watch, paced=PACE)
     with (
         pytest.raises(OutputCollectedError, match=r"keeps it from seq \d+ on"),
         job.subscribe(start={0: 0, 1: 0}) as below,
