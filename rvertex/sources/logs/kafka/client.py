@@ -15,6 +15,7 @@ from rvertex.sources.logs.kafka.options import SERVERS, admin_options, consumer_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from concurrent.futures import Future
+    from typing import Self
 
     from confluent_kafka import KafkaError
 
@@ -73,8 +74,23 @@ class Pending:
         return found
 
 
+class _Said:
+    """What the client said last of its connections."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def __call__(self, error: KafkaError) -> None:
+        self.text = error.str()
+
+
 class Client:
-    """Connections to the brokers of one topic."""
+    """Connections to the brokers of one topic; whoever opens them closes them.
+
+    The thread that ends them must be one of ours: the library has a thread that answers questions,
+    and aborts the process if that one frees the last reference. The garbage collector runs in
+    whichever thread comes along, so nothing in a cycle may hold them.
+    """
 
     def __init__(self, topic: str, config: Mapping[str, str]) -> None:
         """``config`` is resolved."""
@@ -84,14 +100,28 @@ class Client:
             raise ClientMissingError(f"topic {topic}") from error
         self.topic = topic
         self.servers = config[SERVERS]
-        #: What the client said last of its connections.
-        self.trouble = ""
-        self._config = config
-        options: dict[str, Any] = {**admin_options(config), "error_cb": self._note}
+        self._said, self._config = _Said(), config
+        options: dict[str, Any] = {**admin_options(config), "error_cb": self._said}
         self._admin = AdminClient(options)
 
-    def _note(self, error: KafkaError) -> None:
-        self.trouble = error.str()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the brokers; what was asked is not answered any more, nor may more be asked."""
+        del self._admin
+
+    @property
+    def trouble(self) -> str:
+        """What was last found wrong with the connections."""
+        return self._said.text
+
+    @trouble.setter
+    def trouble(self, text: str) -> None:
+        self._said.text = text
 
     def poll(self) -> None:
         """Take in what the client has to say."""
@@ -129,7 +159,7 @@ class Client:
         return Pending({where.partition: future for where, future in found.items()})
 
     def consumer(self) -> TopicConsumer:
-        return TopicConsumer(self.topic, {**consumer_options(self._config), "error_cb": self._note})
+        return TopicConsumer(self.topic, {**consumer_options(self._config), "error_cb": self._said})
 
 
 class TopicConsumer:

@@ -39,14 +39,14 @@ def topic_units(spec: SourceSpec) -> tuple[Unit, ...]:
         LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
         InvalidPositionsError: ``start`` or ``until`` names no place of the topic.
     """
-    assert spec.log is not None, spec.path
-    planner = _Planner(spec, Client(topic_of(spec), resolved(dict(spec.log.config))))
-    topic = planner.ask(planner.client.ask_topic)[0]
-    partitions = sorted(partition.id for partition in topic.partitions)
-    starts = planner.positions(START, str(spec.option(START, "earliest")), partitions)
-    assert starts is not None
-    planner.check(starts, partitions)
-    ends = planner.positions(UNTIL, str(spec.option(UNTIL, "")), partitions)
+    with _client(spec) as client:
+        planner = _Planner(spec, client)
+        topic = planner.ask(client.ask_topic)[0]
+        partitions = sorted(partition.id for partition in topic.partitions)
+        starts = planner.positions(START, str(spec.option(START, "earliest")), partitions)
+        assert starts is not None
+        planner.check(starts, partitions)
+        ends = planner.positions(UNTIL, str(spec.option(UNTIL, "")), partitions)
     topic_id = str(topic.topic_id)
     return tuple(
         Unit(
@@ -69,9 +69,8 @@ def added_units(spec: SourceSpec, known: Sequence[Unit]) -> tuple[Unit, ...]:
     Raises:
         LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
     """
-    assert spec.log is not None, spec.path
-    client = Client(topic_of(spec), resolved(dict(spec.log.config)))
-    topic = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_topic)[0]
+    with _client(spec) as client:
+        topic = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_topic)[0]
     topic_id, had = str(topic.topic_id), {unit.log_id for unit in known}
     if had != {"" if topic_id == NO_ID else topic_id}:
         return ()  # another topic of that name, which its reader tells
@@ -90,10 +89,14 @@ def ends_of(spec: SourceSpec, partitions: Sequence[int]) -> dict[int, int]:
     Raises:
         LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
     """
-    assert spec.log is not None, spec.path
-    client = Client(topic_of(spec), resolved(dict(spec.log.config)))
-    found = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_offsets, partitions, "latest")
+    with _client(spec) as client:
+        found = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_offsets, partitions, "latest")
     return {p: int(answer.offset) for p, answer in found.items()}
+
+
+def _client(spec: SourceSpec) -> Client:
+    assert spec.log is not None, spec.path
+    return Client(topic_of(spec), resolved(dict(spec.log.config)))
 
 
 class _Planner:

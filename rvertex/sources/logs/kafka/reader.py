@@ -165,6 +165,8 @@ class KafkaLog:
         except BaseException as error:  # the vertex's thread raises it
             self._failed = error
             self._wake()
+        finally:
+            self._client.close()
 
     def _step(self, consumer: TopicConsumer) -> None:
         self._state.poll({b.partition: b.fetched for b in self._buffers})

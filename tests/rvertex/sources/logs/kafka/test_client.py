@@ -1,0 +1,89 @@
+"""Connections end in a thread of ours, whatever the garbage collector does.
+
+A connection that the library's own thread ends aborts the process; it did, in a job that had
+failed. Cannot catch: references that an exception from within the library holds.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rstream.clock import SystemClock
+from rvertex.sources.logs.errors import LogUnreachableError
+from rvertex.sources.logs.kafka import positions
+from rvertex.sources.logs.kafka.client import Client
+from rvertex.sources.logs.kafka.reader import KafkaLog
+from rvertex.sources.spec import LogSpec, SourcePartition, SourceSpec, Unit
+from tests.support.brokers import free_port
+from tests.support.topics import COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytest.importorskip("confluent_kafka", reason="Kafka is an extra")
+
+
+@pytest.fixture
+def admins(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[object]]]:
+    """What was opened, while nothing is collected that stands in a cycle."""
+    from confluent_kafka.admin import AdminClient
+
+    opened: list[weakref.ref[object]] = []
+    begin = AdminClient.__init__
+
+    def noted(admin: AdminClient, options: dict[str, Any]) -> None:
+        begin(admin, options)
+        opened.append(weakref.ref(admin))
+
+    monkeypatch.setattr(AdminClient, "__init__", noted)
+    gc.disable()
+    try:
+        yield opened
+    finally:
+        gc.enable()
+
+
+def away() -> SourceSpec:
+    """A topic whose broker is not there."""
+    servers = f"127.0.0.1:{free_port()}"
+    log = LogSpec(encoding="json", config=(("bootstrap.servers", servers),))
+    return SourceSpec("kafka", f"kafka://{servers}/t", COLUMNS, COLUMNS, "t", log=log)
+
+
+def test_a_client_that_is_dropped_ends_at_once(admins: list[weakref.ref[object]]) -> None:
+    client = Client("t", {"bootstrap.servers": f"127.0.0.1:{free_port()}"})
+    pending = client.ask_offsets([0], "latest")
+    del client
+    assert [admin() for admin in admins] == [None]
+    assert not pending.done() or pending.answers(0)
+
+
+def test_planning_leaves_no_connection(
+    admins: list[weakref.ref[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(positions, "PLAN_S_MAX", 0.05)
+    with pytest.raises(LogUnreachableError) as kept:
+        positions.topic_units(away())
+    assert [admin() for admin in admins] == [None], kept
+
+
+def test_a_reader_that_failed_leaves_no_connection(admins: list[weakref.ref[object]]) -> None:
+    """Its error holds the frames in which it was raised, and they hold the reader."""
+    from confluent_kafka import KafkaException
+
+    spec = away()
+    log = KafkaLog(SourcePartition(spec, (Unit(spec.path),), 0), [0], SystemClock(), _fail)
+    log.skip_to(0, -5)  # no offset that the library takes
+    log._thread.join(30)
+    with pytest.raises(KafkaException, match="_INVALID_ARG") as kept:
+        log.read(0, 1)
+    log.close()
+    assert [admin() for admin in admins] == [None], kept
+
+
+def _fail() -> None:
+    """Nobody waits for rows."""
