@@ -49,6 +49,7 @@ ROOMS = (
     "planner/expressions/rows.py",
     "planner/expressions/nodes.py",
     "planner/expressions/bounds.py",
+    *("planner/expressions/functions/signature.py", "planner/expressions/functions/texts"),
     *("planner/expressions/functions", "planner/expressions"),
     *("planner/logical/windows.py", "planner/logical/hint_types.py"),
     *("planner/logical/nodes", "planner/logical"),

@@ -4,8 +4,9 @@
 event's start and include nulls; ``user`` sees nulls too. All others skip nulls and are null where
 there is nothing, but ``count_distinct`` is 0. NaN is greater than every number.
 
-``quantile``, ``array_agg`` and its like, and ``user`` without ``merge``, see all values of a window
-at once: rows are exchanged as they are, not as partial results, and wait until their window closes.
+``quantile``, ``mode``, ``skewness``, ``kurtosis``, ``array_agg`` and its like, and ``user`` without
+``merge``, see all values of a window at once: rows are exchanged as they are, not as partial
+results, and wait until their window closes.
 """
 
 from __future__ import annotations
@@ -272,6 +273,21 @@ def quantile(column: str | Expr, q: float) -> Agg:
     if not isinstance(q, int | float) or isinstance(q, bool) or not 0 <= q <= 1:
         raise InvalidPlanError(f"quantile(..., {q!r}): q is between 0 and 1")
     return _of("quantile", column, float(q))
+
+
+def mode(column: str | Expr) -> Agg:
+    """The most frequent value, of several such the least; NaN is greater than every number."""
+    return _of("mode", column)
+
+
+def skewness(column: str | Expr) -> Agg:
+    """The skewness of a population, in float64; null where the values do not vary."""
+    return _of("skewness", column)
+
+
+def kurtosis(column: str | Expr) -> Agg:
+    """The excess kurtosis of a population, in float64; 0 is a normal distribution's."""
+    return _of("kurtosis", column)
 
 
 def user(aggregate: UserAggregate, column: str | Expr, *, deterministic: bool | None = None) -> Agg:

@@ -186,6 +186,22 @@ class Expr:
         """To the power of ``exponent``, as a float."""
         return call("power", self, exponent)
 
+    def cbrt(self) -> Expr:
+        """The cube root, as a float."""
+        return call("cbrt", self)
+
+    def factorial(self) -> Expr:
+        """The factorial of a whole number from 0 to 20; of any other it is an error."""
+        return call("factorial", self)
+
+    def width_bucket(self, low: float, high: float, buckets: int) -> Expr:
+        """Which of ``buckets`` equally wide parts of ``[low, high)`` it is in, from 1 on.
+
+        0 for what comes before ``low``, ``buckets + 1`` from ``high`` on, null of NaN. With ``low``
+        above ``high`` the parts go down, of ``(high, low]``.
+        """
+        return call("width_bucket", self, low=low, high=high, buckets=buckets)
+
     def exp(self) -> Expr:
         """E to this power."""
         return call("exp", self)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import pyarrow as pa
+
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.expressions.functions.calendar import UNITS
-from planner.expressions.functions.words import CHARACTERS_MAX, json_steps
+from planner.expressions.functions.texts.parsing import URL_PARTS, time_pattern
+from planner.expressions.functions.texts.words import CHARACTERS_MAX, json_steps
 from planner.expressions.nodes import Call, Literal, Node, OptionValue
 
 if TYPE_CHECKING:
@@ -128,6 +131,44 @@ class StringFunctions(_Functions[E]):
         json_steps(path)
         return self._call("json_value", path=path)
 
+    def levenshtein(self, other: Any) -> E:
+        """How many characters to insert, delete or replace to make ``other`` of it."""
+        return self.wrap(Call("levenshtein", (self.node, _node(other))))
+
+    def soundex(self) -> E:
+        """How it sounds in English, as ``"R163"``; equal for names that sound alike."""
+        return self._call("soundex")
+
+    def url(self, part: str, key: str | None = None) -> E:
+        """A part of a URL as it is written: ``"host"``, ``"path"``, ``"query"`` and others.
+
+        With a ``key`` the value of that name in the query. Null where there is no such part, and
+        of what is no URL.
+        """
+        if part not in URL_PARTS:
+            raise InvalidPlanError(f"url({part!r}): the parts are {', '.join(URL_PARTS)}")
+        if key is not None and part != "query":
+            raise InvalidPlanError(f"url({part!r}, {key!r}): a key is one of the query")
+        return self._call("url", part=part, key=key)
+
+    def to_timestamp(self, format: str, *, strict: bool = True) -> E:
+        """Read a time that is written as ``"%d.%m.%Y %H:%M"``; in UTC without ``%z``.
+
+        Text that does not fit is an error, or null if not ``strict``. Codes: ``%Y %y %m %b %B %d
+        %H %I %p %M %S %f %z``, and ``%a %A``, which are read over.
+        """
+        return self.wrap(self._parsed(format, strict=strict))
+
+    def to_date(self, format: str, *, strict: bool = True) -> E:
+        """Read a date that is written as ``"%d.%m.%Y"``; see :meth:`to_timestamp`."""
+        made = self._parsed(format, strict=strict)
+        return self.wrap(Call("cast", (made,), (("to", pa.date32()),)))
+
+    def _parsed(self, format: str, *, strict: bool) -> Node:
+        time_pattern(format)
+        function = "parse_time" if strict else "try_parse_time"
+        return Call(function, (self.node,), (("format", format),))
+
     def split(self, separator: str | None = None) -> E:
         """The list of parts between ``separator`` (None: words between white space)."""
         return self._call("split", separator=separator)
@@ -220,9 +261,7 @@ class ListFunctions(_Functions[E]):
 
     def contains(self, value: Any) -> E:
         """Whether ``value`` is an element; null where the list or the value is."""
-        node = getattr(value, "node", value)
-        asked = node if isinstance(node, Node) else Literal(node)
-        return self.wrap(Call("list_contains", (self.node, asked)))
+        return self.wrap(Call("list_contains", (self.node, _node(value))))
 
 
 class MapFunctions(_Functions[E]):
@@ -238,6 +277,10 @@ class MapFunctions(_Functions[E]):
         """The list of its keys."""
         return self._call("map_keys")
 
+    def contains_key(self, key: Any) -> E:
+        """Whether ``key`` is one of its keys; null where the map or the key is."""
+        return self.wrap(Call("list_contains", (Call("map_keys", (self.node,)), _node(key))))
+
     def values(self) -> E:
         """The list of its values."""
         return self._call("map_values")
@@ -245,6 +288,12 @@ class MapFunctions(_Functions[E]):
     def entries(self) -> E:
         """The list of its pairs, as structs with ``key`` and ``value``."""
         return self._call("entries")
+
+
+def _node(value: Any) -> Node:
+    """An expression, or a plain value as a literal."""
+    node = getattr(value, "node", value)
+    return node if isinstance(node, Node) else Literal(node)
 
 
 def _count(method: str, value: int) -> int:

@@ -26,7 +26,7 @@ _PARTS: dict[str, Bounds] = {
     **dict.fromkeys(("week", "quarter", "day_of_week"), (0, 60)),
     "day_of_year": (0, 366),
     "iso_year": (-300_000, 300_000),
-    **dict.fromkeys(("position", "byte_length", "ascii"), (0, 2**31 - 1)),
+    **dict.fromkeys(("position", "byte_length", "ascii", "levenshtein"), (0, 2**31 - 1)),
     "sign": (-1, 1),
     "length": (0, 2**31 - 1),
 }

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TRUE = Literal(True, pa.bool_())
-#: Of numbers that are no characters, and times that have no room.
-_FAILING = ("character", "add_months")
+#: Of numbers that are no characters or too great, times that have no room, texts that are none.
+_FAILING = ("character", "factorial", "add_months", "parse_time")
 FALSE = Literal(False, pa.bool_())
 
 

@@ -107,7 +107,7 @@ class Moments(Values):
         some = np.maximum(count, 1)
         with np.errstate(all="ignore"):
             # From the first value on, as the sum of large ones is infinite.
-            first = _first(codes, doubled, groups)
+            first = first_values(codes, doubled, groups)
             apart = np.bincount(codes, doubled - first[codes], minlength=groups)
             mean = first + apart / some
             deviation = doubled - mean[codes]
@@ -131,7 +131,7 @@ class MergedMoments(Values):
         codes, counts, means, squares = codes[some], counts[some], means[some], squares[some]
         count = np.bincount(codes, counts, minlength=groups).astype(np.int64)
         with np.errstate(all="ignore"):
-            first = _first(codes, means, groups)
+            first = first_values(codes, means, groups)
             apart = np.bincount(codes, counts * (means - first[codes]), minlength=groups)
             mean = first + apart / np.maximum(count, 1)
             deviation = means - mean[codes]
@@ -170,7 +170,7 @@ class Top(Values):
         return rows.elements(self._column) if self._merges else rows.valid(self._column)
 
 
-def _first(codes: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
+def first_values(codes: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
     """The first value of each group; 0 for none."""
     first = np.zeros(groups)
     first[codes[::-1]] = values[::-1]

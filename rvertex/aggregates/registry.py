@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rvertex.aggregates import (
     arrow_accumulators,
-    correlation,
+    descriptive,
     distinct,
     holistic,
     mergeable,
@@ -21,7 +21,7 @@ FUNCTIONS: dict[str, AggregateFunction] = {
     function.name: function
     for module in (
         *(sums, arrow_accumulators, arg_values, mergeable, distinct, holistic),
-        *(correlation, top_rows),
+        *(descriptive, top_rows),
     )
     for function in module.FUNCTIONS
 }

@@ -146,6 +146,8 @@ MORE = {
     "top_t": agg.top_k("t", 1),
     "low": agg.quantile("n", 0.3),
     "high": agg.quantile("x", 0.9),
+    "often_g": agg.mode("g"),
+    "often_k": agg.mode("k"),
     "user": agg.user(Distance(), "n"),
     "latest": agg.user(Newest(), "t"),
     "best": agg.max_by(col("n") % 3, "x"),

@@ -147,10 +147,53 @@ def test_text() -> None:
         *(s.str.slice(*bounds) for bounds in slices),
         *(s.str.contains("^a|b$", regex=True), s.str.contains(r"\d|'", regex=True)),
         s.str.replace("([a-c])([a-c])", r"\2$\1\\", regex=True),
+        *(s.str.levenshtein(s.str.reverse()), s.str.levenshtein("ab😀c"), s.str.soundex()),
         *(s == "it's", s < "b", s.is_in(["a", "it's", "back\\slash"]), s.cast("binary")),
         *(when(s.str.contains("ß")).then("").otherwise(f()) for f in (s.str.upper, s.str.lower)),
     ]
     assert_twins(selected(stream, expressions))
+
+
+WRITTEN = [
+    *(None, "", "2026-01-31 12:07:09.25 PM +0130", "2026-02-29 1:7:9.000001 am Z"),
+    *("2024-02-29 12:00:00.5 AM -05:30", "0000-01-01 01:00:00.0 AM Z", "2026-1-1 1:1:1.1 AM Z"),
+    *("2026-01-31 13:07:09.25 PM Z", "x2026-01-31 12:07:09.25 PM Z", "20260131", "31.Jan 26"),
+    *("1 December 69", "29.feb 25", "29.feb 24", "31 April 2026", "9999-12-31"),
+]
+ADDRESSES = [
+    *(None, "", "https://me:pw@ex.org:80/a/b?x=1&y=%20&x=2#f", "/a?x=", "mailto:a@b"),
+    *("http://[::1]:9/", "http://h?k=v", "//h/p", "no url", "a\nb", "?yx=3", "http://é.org/ü?x=ß"),
+]
+
+
+def test_texts_taken_apart() -> None:
+    s, u = col("s"), col("u")
+    rows = max(len(WRITTEN), len(ADDRESSES))
+    texts = {"s": WRITTEN, "u": ADDRESSES}
+    padded = {name: [*values, *[None] * (rows - len(values))] for name, values in texts.items()}
+    stream = numbered(padded, {"s": "string", "u": "string"})
+    formats = [
+        *("%Y-%m-%d %I:%M:%S.%f %p %z", "%Y%m%d", "%d.%b %y", "%d %B %y", "%d %B %Y", "%Y-%m-%d"),
+    ]
+    parts = ["protocol", "authority", "userinfo", "host", "file", "path", "query", "ref"]
+    expressions = [
+        *(s.str.to_timestamp(f, strict=False) for f in formats),
+        *(s.str.to_date(f, strict=False) for f in formats),
+        *(u.str.url(part) for part in parts),
+        *(u.str.url("query", key) for key in ("x", "y", "a.b")),
+    ]
+    assert_twins(selected(stream, expressions))
+
+
+def test_what_cannot_be_read_stops_both() -> None:
+    stream = numbered(
+        {"s": ["2026-01-31", "2026-02-30"], "n": [20, 21]}, {"s": "string", "n": "int64"}
+    )
+    for expr in (col("s").str.to_timestamp("%Y-%m-%d"), col("n").factorial()):
+        with pytest.raises(EvaluationError, match=r"for (21|'2026-02-30')"):
+            streamed(selected(stream, [expr]))
+        with pytest.raises(BatchDataError, match="cannot evaluate"):
+            batched(selected(stream, [expr]))
 
 
 TICKS = [

@@ -6,6 +6,7 @@ DESIGN.md says, so results are compared bit for bit.
 
 from __future__ import annotations
 
+import collections
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,10 @@ def aggregate(
         return None
     if function == "top_rows":
         return _top_rows(values, TopOrder.read(argument))
+    if function == "mode":
+        return _mode(values)
+    if function in ("skewness", "kurtosis"):
+        return _shape([float(value) for value in values], 3 if function == "skewness" else 4)
     if function in ("variance", "stddev", "top_k", "quantile", "product"):
         return _of_all(function, values, argument)
     if function == "min":
@@ -137,6 +142,22 @@ def _of_all(function: str, values: Sequence[Any], argument: Any) -> Any:
     spread = square if math.isinf(square) else square - drift * (drift / n)
     variance = (spread if spread > 0 or math.isnan(spread) else 0.0) / (n - argument)
     return variance if function == "variance" else math.sqrt(variance)
+
+
+def _mode(values: Sequence[Any]) -> Any:
+    times = collections.Counter(plain(value) for value in values)
+    return min(values, key=lambda value: (-times[plain(value)], _order_of(value)))
+
+
+def _shape(values: Sequence[float], power: int) -> float | None:
+    n = len(values)
+    if all(value == values[0] for value in values):
+        return None
+    apart = [value - values[0] for value in values]
+    mean = _fold(apart) / n
+    spread = _fold([(value - mean) ** 2 for value in apart]) / n
+    shape = _fold([(value - mean) ** power for value in apart]) / n
+    return shape / spread ** (power / 2) - (3 if power == 4 else 0)
 
 
 def _top_rows(values: Sequence[Row], order: TopOrder) -> list[Row]:

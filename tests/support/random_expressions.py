@@ -162,7 +162,7 @@ _FLOORED = "((({a}) % ({b})) <> 0 AND ((({a}) % ({b})) < 0) <> (({b}) < 0))"
 
 def _int(rng: Random, depth: int) -> Said:
     a, b = expression(rng, "int", depth), expression(rng, "int", depth)
-    match rng.randrange(11):
+    match rng.randrange(12):
         case 0 | 1:
             return _infix("int", a, "+", b, a.expr + b.expr)
         case 2:
@@ -197,6 +197,14 @@ def _int(rng: Random, depth: int) -> Said:
             digits = rng.choice([-2, -1, 0])
             words = (f"ROUND({a.sql}, {digits})", f"ROUND({a.duck}, {digits})")
             return Said("int", a.expr.round(digits), *words)
+        case 10:
+            one, other = expression(rng, "text", depth), expression(rng, "text", 0)
+            expr = one.expr.str.replace("é", "e").str.levenshtein(other.expr.str.replace("é", "e"))
+            words = (
+                f"LEVENSHTEIN(REPLACE({x}, 'é', 'e'), REPLACE({y}, 'é', 'e'))"
+                for x, y in ((one.sql, other.sql), (one.duck, other.duck))
+            )
+            return Said("int", expr, *words)
     word = expression(rng, "text", 0)
     duck = f"TRY_CAST({word.duck} AS BIGINT)"
     return Said("int", word.expr.try_cast("int64"), f"TRY_CAST({word.sql} AS BIGINT)", duck)
@@ -204,7 +212,7 @@ def _int(rng: Random, depth: int) -> Said:
 
 def _float(rng: Random, depth: int) -> Said:
     a, b = expression(rng, "float", depth), expression(rng, "float", depth)
-    match rng.randrange(7):
+    match rng.randrange(8):
         case 0:
             return _infix("float", a, "+", b, a.expr + b.expr)
         case 1:
@@ -222,6 +230,8 @@ def _float(rng: Random, depth: int) -> Said:
             other = expression(rng, rng.choice(["int", "dec"]), depth)
             words = (f"CAST({other.sql} AS DOUBLE)", f"({other.duck})::DOUBLE")
             return Said("float", other.expr.cast("float64"), *words)
+        case 6:
+            return Said("float", a.expr.cbrt(), f"CBRT({a.sql})", f"CBRT({a.duck})")
     return Said("float", -a.expr, f"(-{a.sql})", f"(-({a.duck}))")
 
 

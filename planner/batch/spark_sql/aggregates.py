@@ -136,6 +136,33 @@ def _together(asked: _Asked) -> Take:
     return Take(partial, f"if({name}_n = 0 or {one}, null, {name})")
 
 
+def _mode(asked: _Asked) -> Take:
+    """Of the values sorted, the least of those that come most often."""
+    name = asked.name
+
+    def best(values: str) -> str:
+        counted = (
+            f"transform(array_distinct({values}), value -> struct("
+            f"-size(filter({values}, other -> other = value)) as times, value as value))"
+        )
+        return f"array_min({counted}).value"
+
+    made = let(f"array_sort({name})", best)
+    return Take({name: f"collect_list({asked.column})"}, f"if(size({name}) = 0, null, {made})")
+
+
+def _shape(asked: _Asked) -> Take:
+    """By Spark's own; null where the values do not vary, which Spark tells by its sums."""
+    name, value = asked.name, f"cast({asked.column} as double)"
+    partial = {
+        name: f"{asked.function}({value})",
+        f"{name}_low": f"min({value})",
+        f"{name}_high": f"max({value})",
+    }
+    one = f"{name}_low = {name}_high and not isnan({name}_low)"
+    return Take(partial, f"if({one}, null, {name})")
+
+
 def _spread(asked: _Asked) -> Take:
     """By Spark's population variance; exactly 0 where all values are one."""
     name, ddof = asked.name, asked.aggregate.argument
@@ -318,6 +345,9 @@ WRITERS: dict[str, Callable[[_Asked], Take]] = {
     "collect": lambda asked: _listed(asked, _OF_VALID),
     "string_agg": lambda asked: _listed(asked, _OF_VALID, asked.joining),
     "quantile": lambda asked: asked.take("percentile(cast({} as double), {argument}D)"),
+    "mode": _mode,
+    "skewness": _shape,
+    "kurtosis": _shape,
     "user": _of_user,
     "top_rows": _top_rows,
 }

@@ -9,10 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.batch.spark_sql.arithmetic import Writer, is_float, spark_type
-from planner.batch.spark_sql.errors import UnsupportedInBatchError
+from planner.batch.spark_sql.casts import failure
+from planner.batch.spark_sql.errors import MARK, UnsupportedInBatchError
 from planner.batch.spark_sql.let_bindings import let
 from planner.batch.spark_sql.types import text
-from planner.expressions.functions.words import json_steps
+from planner.expressions.functions.numbers import FACTORIAL_MAX
+from planner.expressions.functions.texts.parsing import (
+    URL_PARTS,
+    month_names,
+    time_pattern,
+    url_pattern,
+)
+from planner.expressions.functions.texts.words import json_steps
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -79,6 +87,20 @@ def _trunc(call: Call, a: str) -> str:
     return let(a, cut)
 
 
+def _factorial(call: Call, a: str) -> str:
+    wrong = failure(f"cannot evaluate {_shown(call)}: a number is not from 0 to {FACTORIAL_MAX}")
+
+    def checked(x: str) -> str:
+        fits = f"{x} between 0L and {FACTORIAL_MAX}L"
+        return f"if({x} is null or {fits}, factorial(cast({x} as int)), {wrong})"
+
+    return let(a, checked)
+
+
+def _shown(call: Call) -> str:
+    return str(call).replace(MARK, "")
+
+
 def _infix(operator: str) -> Writer:
     return lambda _call, a, b: f"({a} {operator} {b})"
 
@@ -137,7 +159,68 @@ def _character(call: Call, _a: str) -> NoReturn:
     raise UnsupportedInBatchError(str(call), "Spark's chr knows 256 characters")
 
 
+def _url(call: Call, a: str) -> str:
+    part, key = call.option("part"), call.option("key")
+    pattern = text(url_pattern(None))
+
+    def of_part(x: str) -> str:
+        found = f"regexp_extract({x}, {pattern}, {URL_PARTS[part]})"
+        kept = found if part in ("path", "file") else f"nullif({found}, '')"
+        return f"if({x} rlike {pattern}, {kept}, null)"
+
+    made = let(a, of_part)
+    if key is None:
+        return made
+    wanted = text(url_pattern(key))
+    return let(made, lambda x: f"if({x} rlike {wanted}, regexp_extract({x}, {wanted}, 1), null)")
+
+
 # Times.
+
+
+def _parse_time(call: Call, a: str) -> str:
+    wrong = failure(f"cannot evaluate {_shown(call)}: a value does not fit")
+
+    def checked(x: str) -> str:
+        made = _try_parse_time(call, x)
+        return let(made, lambda y: f"if({x} is not null and {y} is null, {wrong}, {y})")
+
+    return let(a, checked)
+
+
+def _try_parse_time(call: Call, a: str) -> str:
+    pattern, codes = time_pattern(call.option("format"))
+    whole = text(pattern)
+
+    def made(x: str) -> str:
+        parts = {c: f"regexp_extract({x}, {whole}, {at})" for at, c in enumerate(codes, 1)}
+        number = {c: f"cast({part} as int)" for c, part in parts.items()}
+        year = f"nullif({number.get('Y')}, 0)"
+        if "y" in parts:
+            year = f"({number['y']} + if({number['y']} < 69, 2000, 1900))"
+        month = number.get("m", "1")
+        for code in "bB":
+            if code in parts:
+                month = f"array_position(array{month_names(code)}, lower({parts[code]}))"
+        hour = number.get("H", "0")
+        if "I" in parts:
+            hour = f"({number['I']} % 12 + if(lower({parts['p']}) = 'pm', 12, 0))"
+        second = f"concat({parts.get('S', text('0'))}, '.', {parts.get('f', text('0'))})"
+        fields = (year, f"cast({month} as int)", number.get("d", "1"), hour, number.get("M", "0"))
+        moment = f"make_timestamp({', '.join(fields)}, cast({second} as decimal(8, 6)))"
+        micros = f"unix_micros({moment})"
+        if "z" in parts:
+            micros = let(f"replace({parts['z']}, ':', '')", lambda z: f"({micros} - {_east(z)})")
+        return f"if({x} rlike {whole}, {micros}, null)"
+
+    return let(a, made)
+
+
+def _east(zone: str) -> str:
+    """Microseconds east of UTC, of ``Z`` or ``+0130``."""
+    hours, minutes = (f"cast(substring({zone}, {at}, 2) as bigint)" for at in (2, 4))
+    size = f"({hours} * 3600000000L + {minutes} * 60000000L)"
+    return f"if({zone} = 'Z', 0L, if({zone} like '-%', -1L, 1L) * {size})"
 
 
 def _floor(call: Call, a: str) -> str:
@@ -173,6 +256,12 @@ WRITERS: dict[str, Writer] = {
     "greatest": _of_some("greatest"),
     "least": _of_some("least"),
     "power": plain("pow"),
+    "cbrt": plain("cbrt"),
+    "factorial": _factorial,
+    "width_bucket": lambda call, a: (
+        f"width_bucket({a}, {float(call.option('low'))!r}D, {float(call.option('high'))!r}D, "
+        f"{call.option('buckets')}L)"
+    ),
     **{name: _logarithm(name) for name in ("ln", "log10", "log2")},
     **{name: plain(name) for name in ("exp", "sin", "cos", "tan", "asin", "acos", "atan", "atan2")},
     "is_nan": lambda _call, a: let(a, lambda x: f"if({x} is null, null, isnan({x}))"),
@@ -187,6 +276,9 @@ WRITERS: dict[str, Writer] = {
     "position": lambda call, a: f"cast(instr({a}, {text(call.option('pattern'))}) as bigint)",
     "initcap": _initcap,
     "reverse": plain("reverse"),
+    "levenshtein": as_result("levenshtein"),
+    "soundex": plain("soundex"),
+    "url": _url,
     "repeat": lambda call, a: f"repeat({a}, {call.option('times')})",
     "pad_left": _pad("lpad"),
     "pad_right": _pad("rpad"),
@@ -200,6 +292,8 @@ WRITERS: dict[str, Writer] = {
         f"concat_ws({', '.join((text(call.option('separator')), *args))})"
     ),
     "character": _character,
+    "parse_time": _parse_time,
+    "try_parse_time": _try_parse_time,
     "week": part("weekofyear"),
     "iso_year": lambda _c, a: f"cast(extract(YEAROFWEEK from timestamp_micros({a})) as bigint)",
     "quarter": part("quarter"),

@@ -13,11 +13,10 @@ from planner.expressions.functions import (
     numbers,
     ranked,
     temporal,
-    text,
     trying,
     user,
-    words,
 )
+from planner.expressions.functions.texts import likeness, parsing, text, words
 from planner.expressions.nodes import REGISTRY, USER
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ FUNCTIONS: dict[str, Function] = {
     **words.FUNCTIONS,
     **calendar.FUNCTIONS,
     **containers.FUNCTIONS,
+    **likeness.FUNCTIONS,
+    **parsing.FUNCTIONS,
 }
 REGISTRY.update(FUNCTIONS, **{USER: user.FUNCTION})
 

@@ -7,13 +7,16 @@ has no result is NaN.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from planner.errors import InvalidPlanError
 from planner.expressions.functions.signature import (
     arg_types,
     common_of,
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Call, Node, Value
 
 _FLOAT, _INTEGER = pa.float64(), pa.int64()
+#: The factorial of no greater number fits into int64.
+FACTORIAL_MAX = 20
+BUCKETS_MAX = 2**31 - 1
+_FACTORIALS = pa.array([math.factorial(n) for n in range(FACTORIAL_MAX + 1)], _INTEGER)
 
 
 def _resolve_extreme(call: Call) -> Node | None:
@@ -90,6 +97,56 @@ def _resolve_bits(call: Call) -> Node | None:
     return typed(call, _INTEGER, *[_INTEGER] * len(call.args))
 
 
+def _resolve_factorial(call: Call) -> Node | None:
+    (kind,) = arg_types(call)
+    is_whole = pa.types.is_integer(kind) or pa.types.is_null(kind)
+    return typed(call, _INTEGER, _INTEGER) if is_whole else None
+
+
+def _factorial(values: Sequence[Value], call: Call) -> Value:
+    (value,) = values
+    if isinstance(value, pa.Scalar):
+        return _factorial([pa.array([value.as_py()], _INTEGER)], call)[0]
+    if pc.any(pc.or_(pc.less(value, 0), pc.greater(value, FACTORIAL_MAX))).as_py():
+        raise pa.ArrowInvalid(f"there are factorials in int64 of 0 to {FACTORIAL_MAX}")
+    return _FACTORIALS.take(value)
+
+
+def _resolve_bucket(call: Call) -> Node | None:
+    low, high, buckets = (call.option(name) for name in ("low", "high", "buckets"))
+    is_range = all(isinstance(v, int | float) and math.isfinite(v) for v in (low, high))
+    if not is_range or low == high:
+        raise InvalidPlanError(f"{call}: low and high are two different numbers")
+    if not isinstance(buckets, int) or not 1 <= buckets <= BUCKETS_MAX:
+        raise InvalidPlanError(f"{call}: buckets is a whole number from 1 to {BUCKETS_MAX}")
+    return typed(call, _INTEGER, _FLOAT) if _resolve_floats(call) else None
+
+
+def _bucket(values: Sequence[Value], call: Call) -> Value:
+    (value,) = values
+    if isinstance(value, pa.Scalar):
+        return _bucket([pa.array([value.as_py()], _FLOAT)], call)[0]
+    low, high = float(call.option("low")), float(call.option("high"))
+    buckets = call.option("buckets")
+    numbers = value.fill_null(math.nan).to_numpy()
+    if low > high:
+        low, high, numbers = -low, -high, -numbers
+    mask = np.isnan(numbers)
+    inside = np.clip(np.where(mask, low, numbers), low, high)
+    found = np.floor(float(buckets) * (inside - low) / (high - low)).astype(np.int64) + 1
+    found[numbers < low] = 0
+    found[numbers >= high] = buckets + 1
+    return pa.array(found, _INTEGER, mask=mask)
+
+
+def _cube_root(values: Sequence[Value], _call: Call) -> Value:
+    (value,) = values
+    if isinstance(value, pa.Scalar):
+        return pa.scalar(float(np.cbrt(value.as_py())) if value.is_valid else None, _FLOAT)
+    roots = np.cbrt(value.fill_null(0.0).to_numpy())
+    return pa.array(roots, _FLOAT, mask=value.is_null().to_numpy(zero_copy_only=False))
+
+
 def _of(kernel: Callable[..., Value]) -> Callable[[Sequence[Value], Call], Value]:
     def evaluate(values: Sequence[Value], _call: Call) -> Value:
         return kernel(*values)
@@ -113,6 +170,11 @@ FUNCTIONS = {
         "least", _resolve_extreme, partial(_extreme, pc.less_equal), plain_call("least")
     ),
     "power": _float("power", pc.power),
+    "cbrt": Function("cbrt", _resolve_floats, _cube_root, method("cbrt")),
+    "factorial": Function("factorial", _resolve_factorial, _factorial, method("factorial")),
+    "width_bucket": Function(
+        "width_bucket", _resolve_bucket, _bucket, method("width_bucket", "low", "high", "buckets")
+    ),
     "exp": _float("exp", pc.exp),
     "ln": _float("ln", pc.ln),
     "log10": _float("log10", pc.log10),

@@ -34,6 +34,9 @@ _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.StddevSamp: ("", agg.stddev),
     exp.StddevPop: ("STDDEV_POP", lambda x: agg.stddev(x, ddof=0)),
     exp.Median: ("MEDIAN", lambda x: agg.quantile(x, 0.5)),
+    exp.Mode: ("MODE", agg.mode),
+    exp.Skewness: ("SKEWNESS", agg.skewness),
+    exp.Kurtosis: ("KURTOSIS", agg.kurtosis),
     exp.AnyValue: ("ANY_VALUE", agg.any_value),
     exp.LogicalAnd: ("BOOL_AND", agg.bool_and),
     exp.LogicalOr: ("BOOL_OR", agg.bool_or),
@@ -162,6 +165,8 @@ class Aggregates:
                 f"{said(node)} of several or DISTINCT values is not supported; DISTINCT is for "
                 "COUNT, SUM, AVG, MIN and MAX",
             )
+        if node.this is None:
+            raise text.error(node, f"{said(node)} lacks an argument")
         return self._made(node, make, node.this, condition)
 
     def _count(self, node: exp.Count, condition: Expr | None) -> Agg:
@@ -177,11 +182,15 @@ class Aggregates:
         return agg.count() if condition is None else agg.count(_where(condition, lit(1)))
 
     def _within_group(self, node: exp.Expr, condition: Expr | None) -> Agg:
-        """``PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x [DESC])``."""
+        """``PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x [DESC])``, and ``MODE()`` so."""
         text, order = self.before.text, node.args["expression"]
-        if type(node.this) is not exp.PercentileCont or len(order.expressions) != 1:
+        if type(node.this) not in (exp.PercentileCont, exp.Mode) or len(order.expressions) != 1:
             raise text.error(node, "write PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)")
         (by,) = order.expressions
+        if type(node.this) is exp.Mode:
+            if by.args.get("desc") or node.this.this is not None:
+                raise text.error(node, "write MODE(x): of several values it is the least")
+            return self._made(node, agg.mode, by.this, condition)
         q = plain_value(node.this.this, text)
         asked = 1 - q if by.args.get("desc") else q
         return self._made(node, lambda x: agg.quantile(x, asked), by.this, condition)

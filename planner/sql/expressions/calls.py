@@ -1,15 +1,13 @@
-"""More functions of SQL in terms of the fluent interface: of numbers, of text, of times.
+"""More functions of SQL in terms of the fluent interface: of numbers and of text.
 
 The first table is keyed by sqlglot's node and names its parts, the second by the name in lower
-case. All parts are compiled; what has to be a literal is taken out of them by :func:`literal`.
+case. All parts are compiled; what has to be a literal is taken out of them.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -17,98 +15,19 @@ from planner.api.choices import when
 from planner.api.expressions import Expr, concat_ws, greatest, least, lit
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Literal
+from planner.sql.expressions import times
+from planner.sql.expressions.settings import literal, whole, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_SECOND_US = 1_000_000
-_DAY_US = 86_400_000_000
-#: Units of fixed length.
-_LENGTHS = {
-    "MICROSECOND": timedelta(microseconds=1),
-    "MILLISECOND": timedelta(milliseconds=1),
-    "SECOND": timedelta(seconds=1),
-    "MINUTE": timedelta(minutes=1),
-    "HOUR": timedelta(hours=1),
-    "DAY": timedelta(days=1),
-    "WEEK": timedelta(weeks=1),
-}
-_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-#: What Java's letters in a format of times are in ours.
-_JAVA = {
-    "yyyy": "%Y", "yy": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "dd": "%d", "HH": "%H",
-    "hh": "%I", "mm": "%M", "ss": "%S", "EEEE": "%A", "EEE": "%a", "DDD": "%j", "a": "%p",
-}  # fmt: skip
-#: Those of TO_CHAR.
-_CHAR = {
-    "YYYY": "%Y", "YY": "%y", "MM": "%m", "DDD": "%j", "DD": "%d", "HH24": "%H", "HH12": "%I",
-    "HH": "%I", "MI": "%M", "SS": "%S", "MON": "%b", "MONTH": "%B", "DAY": "%A", "DY": "%a",
-    "AM": "%p", "PM": "%p",
-}  # fmt: skip
-_JAVA_PART = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
-_CHAR_PART = re.compile(
-    "|".join(sorted(_CHAR, key=len, reverse=True)) + r'|"([^"]*)"|([A-Za-z]+)|(.)', re.I | re.S
-)
 _SHIFT_MAX = 62
 _ANGLES: tuple[type[exp.Func], ...] = (*(exp.Sin, exp.Cos, exp.Tan, exp.Asin, exp.Acos, exp.Atan),)
-
-
-def literal(value: Expr, kind: type[Any] | tuple[type[Any], ...], what: str) -> Any:
-    """The value of a literal of some type.
-
-    Raises:
-        InvalidPlanError: it is something else.
-    """
-    node = value.node
-    if isinstance(node, Literal) and isinstance(node.literal, kind):
-        return node.literal
-    raise InvalidPlanError(f"{value} cannot be {what}: that is a literal")
-
-
-def words(value: Expr, what: str = "a pattern") -> str:
-    """A literal text."""
-    return str(literal(value, str, what))
-
-
-def whole(value: Expr, what: str = "a number of characters") -> int:
-    """A literal whole number."""
-    return int(literal(value, int, what))
 
 
 def is_not_distinct(a: Expr, b: Expr) -> Expr:
     """Whether both are the same value, or none."""
     return ~a.is_distinct_from(b)
-
-
-def java_format(written: str) -> str:
-    """``yyyy-MM-dd`` as ``%Y-%m-%d``."""
-
-    def one(found: re.Match[str]) -> str:
-        if found[1] is not None:
-            return found[1].replace("''", "'").replace("%", "%%") or "'"
-        if found[2] is None:
-            return found[3].replace("%", "%%")
-        return _code(found[0], _JAVA, written)
-
-    return _JAVA_PART.sub(one, written)
-
-
-def char_format(written: str) -> str:
-    """``YYYY-MM-DD`` as ``%Y-%m-%d``."""
-
-    def one(found: re.Match[str]) -> str:
-        if found[1] is not None or found[3] is not None:
-            return (found[1] or found[3] or "").replace("%", "%%")
-        return _code(found[0].upper(), _CHAR, written)
-
-    return _CHAR_PART.sub(one, written)
-
-
-def _code(letters: str, codes: dict[str, str], written: str) -> str:
-    if letters not in codes:
-        known = ", ".join(codes)
-        raise InvalidPlanError(f"no {letters!r} in the format {written!r}; there are {known}")
-    return codes[letters]
 
 
 def _angle(kind: type[exp.Func]) -> Callable[[Expr], Expr]:
@@ -156,60 +75,14 @@ def _sha2(text: Expr, length: Expr) -> Expr:
     return text.str.digest(f"sha{bits}")
 
 
-def _days_between(later: Expr, earlier: Expr) -> Expr:
-    """Whole days between the dates of two times."""
-    return later.dt.epoch_us() // _DAY_US - earlier.dt.epoch_us() // _DAY_US
+def _bucket(value: Expr, low: Expr, high: Expr, buckets: Expr) -> Expr:
+    low_end, high_end = (literal(end, (int, float), "an end of the buckets") for end in (low, high))
+    return value.width_bucket(low_end, high_end, whole(buckets, "a number of buckets"))
 
 
-def _days_later(day: Expr, count: Expr) -> Expr:
-    return (day.cast("timestamp") + count * lit(_LENGTHS["DAY"])).cast("date")
-
-
-def _between_times(unit: Expr, earlier: Expr, later: Expr) -> Expr:
-    """Whole units, cut toward zero."""
-    size = _length(words(unit, "a unit")) // timedelta(microseconds=1)
-    apart = later.dt.epoch_us() - earlier.dt.epoch_us()
-    return when(apart >= 0).then(apart // size).otherwise(-((-apart) // size))
-
-
-def _later(unit: Expr, count: Expr, time: Expr) -> Expr:
-    name = words(unit, "a unit").upper().removesuffix("S")
-    if name in _MONTHS:
-        return time.dt.add_months(_MONTHS[name] * whole(count, "a number of months"))
-    return time + count * lit(_length(name))
-
-
-def _length(unit: str) -> timedelta:
-    found = _LENGTHS.get(unit.upper().removesuffix("S"))
-    if found is None:
-        raise InvalidPlanError(f"no unit of fixed length {unit!r}; there are {', '.join(_LENGTHS)}")
-    return found
-
-
-def interval_months(node: exp.Expr) -> int | None:
-    """How many months ``INTERVAL '2' MONTH`` has; None: it is of another length."""
-    if type(node) is not exp.Interval or not isinstance(node.this, exp.Literal):
-        return None
-    unit = node.args.get("unit")
-    written = f"{node.this.name} {unit.name if unit is not None else ''}".split()
-    if len(written) != 2 or written[1].upper().removesuffix("S") not in _MONTHS:
-        return None
-    if not written[0].lstrip("-").isdigit():
-        return None
-    return int(written[0]) * _MONTHS[written[1].upper().removesuffix("S")]
-
-
-def _from_seconds(seconds: Expr, format: Expr | None = None) -> Expr:
-    written = "yyyy-MM-dd HH:mm:ss" if format is None else words(format, "a format")
-    return (seconds * _SECOND_US).cast("timestamp").dt.format(java_format(written))
-
-
-def _from_number(number: Expr, digits: Expr | None = None) -> Expr:
-    """``TO_TIMESTAMP_LTZ(n, 0)`` is of seconds, ``TO_TIMESTAMP_LTZ(n, 3)`` of milliseconds."""
-    scale = 3 if digits is None else whole(digits, "0 or 3")
-    if scale not in (0, 3):
-        raise InvalidPlanError("TO_TIMESTAMP_LTZ(n, digits): digits is 0 or 3")
-    return (number * int(10 ** (6 - scale))).cast("timestamp")
+def _url_part(url: Expr, part: Expr, key: Expr | None = None) -> Expr:
+    name = words(part, "a part of a URL").lower()
+    return url.str.url(name, None if key is None else words(key, "a key"))
 
 
 def _decoded(value: Expr, *pairs: Expr) -> Expr:
@@ -230,34 +103,10 @@ def _nth(at: Expr, *values: Expr) -> Expr:
     return found
 
 
-def _last_day(time: Expr) -> Expr:
-    return (time.dt.floor("month").dt.add_months(1) - lit(_LENGTHS["DAY"])).cast("date")
-
-
 def _substring_index(text: Expr, separator: Expr, count: Expr) -> Expr:
     if whole(count) != 1:
         raise InvalidPlanError("SUBSTRING_INDEX takes 1 here; SPLIT_PART(s, ',', n) the n-th part")
     return text.str.split(words(separator, "a separator")).item(0)
-
-
-def date_part(part: str, time: Expr) -> Expr:
-    """``DATE_PART('week', t)``."""
-    known = {
-        **dict.fromkeys(
-            ("year", "month", "day", "hour", "minute", "second", "week", "quarter"), ""
-        ),
-        "dow": "day_of_week",
-        "doy": "day_of_year",
-        "isoyear": "iso_year",
-    }
-    if part.lower() not in known:
-        raise InvalidPlanError(f"no part {part!r}; the parts are: {', '.join(known)}")
-    made: Expr = getattr(time.dt, known[part.lower()] or part.lower())()
-    return made
-
-
-def _seconds(time: Expr) -> Expr:
-    return time.dt.epoch_us() / float(_SECOND_US)
 
 
 #: Parts of the node, compiled -> the expression.
@@ -276,6 +125,9 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     # Numbers.
     exp.Pow: (("this", "expression"), Expr.power),
     exp.Exp: (("this",), Expr.exp),
+    exp.Cbrt: (("this",), Expr.cbrt),
+    exp.Factorial: (("this",), Expr.factorial),
+    exp.WidthBucket: (("this", "min_value", "max_value", "num_buckets"), _bucket),
     exp.Ln: (("this",), Expr.ln),
     exp.Log: (("this", "expression"), _log),
     exp.Sign: (("this",), Expr.sign),
@@ -305,6 +157,9 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.Monthname: (("this",), lambda t: t.dt.format("%B")),
     exp.Repeat: (("this", "times"), lambda s, n: s.str.repeat(max(0, whole(n)))),
     exp.Space: (("this",), lambda n: lit(" " * whole(n))),
+    exp.Levenshtein: (("this", "expression"), lambda a, b: a.str.levenshtein(b)),
+    exp.Soundex: (("this",), lambda s: s.str.soundex()),
+    exp.ParseUrl: (("this", "part_to_extract", "key"), _url_part),
     exp.MD5: (("this",), lambda s: s.str.digest("md5")),
     exp.SHA: (("this",), lambda s: s.str.digest("sha1")),
     exp.SHA2: (("this", "length"), _sha2),
@@ -318,21 +173,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.ConcatWs: (("expressions",), lambda sep, *s: concat_ws(words(sep, "a separator"), *s)),
     exp.Overlay: (("this", "expression", "from_", "for_"), _overlay),
     exp.SubstringIndex: (("this", "delimiter", "count"), _substring_index),
-    # Times.
-    exp.Week: (("this",), lambda t: t.dt.week()),
-    exp.WeekOfYear: (("this",), lambda t: t.dt.week()),
-    exp.Quarter: (("this",), lambda t: t.dt.quarter()),
-    exp.DayOfWeek: (("this",), lambda t: t.dt.day_of_week() + 1),
-    exp.DayOfMonth: (("this",), lambda t: t.dt.day()),
-    exp.LastDay: (("this",), _last_day),
-    exp.AddMonths: (
-        ("this", "expression"),
-        lambda t, n: t.dt.add_months(whole(n, "a number of months")),
-    ),
-    exp.ToChar: (
-        ("this", "format"),
-        lambda t, f: t.dt.format(char_format(words(f, "a format"))),
-    ),
+    **times.CALLS,
 }
 
 #: By name, lower case; the number of arguments is that of the Python function.
@@ -364,27 +205,5 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "json_value": lambda s, p: s.str.json_value(words(p, "a path")),
     "get_json_object": lambda s, p: s.str.json_value(words(p, "a path")),
     "json_extract_string": lambda s, p: s.str.json_value(words(p, "a path")),
-    "date_part": lambda part, t: date_part(words(part, "a part"), t),
-    "date_format": lambda t, f: t.dt.format(java_format(words(f, "a format"))),
-    "strftime": lambda t, f: t.dt.format(words(f, "a format")),
-    "datediff": _days_between,
-    "date_add": _days_later,
-    "date_sub": lambda t, n: _days_later(t, -n),
-    "isodow": lambda t: t.dt.weekday() + 1,
-    "isoyear": lambda t: t.dt.iso_year(),
-    "epoch": _seconds,
-    "epoch_ms": lambda t: t.dt.epoch_us() // 1000,
-    "unix_timestamp": lambda t: t.dt.epoch_us() // _SECOND_US,
-    "unix_seconds": lambda t: t.dt.epoch_us() // _SECOND_US,
-    "unix_millis": lambda t: t.dt.epoch_us() // 1000,
-    "unix_micros": lambda t: t.dt.epoch_us(),
-    "from_unixtime": _from_seconds,
-    "timestamp_seconds": lambda n: _from_number(n, lit(0)),
-    "timestamp_millis": _from_number,
-    "timestamp_micros": lambda n: n.cast("timestamp"),
-    "to_timestamp_ltz": _from_number,
-    "to_timestamp": lambda s: s.cast("timestamp"),
-    "to_date": lambda s: s.cast("date"),
-    "timestampadd": _later,
-    "timestampdiff": _between_times,
+    **times.NAMED,
 }

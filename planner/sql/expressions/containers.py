@@ -26,13 +26,14 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.ArrayContains: (("this", "expression"), lambda items, x: items.list.contains(x)),
     exp.ArraySize: (("this",), lambda items: items.list.length()),
     exp.MapKeys: (("this",), lambda m: m.map.keys()),
-    exp.MapContainsKey: (("this", "key"), lambda m, k: m.map.keys().list.contains(k)),
+    exp.MapContainsKey: (("this", "key"), lambda m, k: m.map.contains_key(k)),
 }
 
 NAMED: dict[str, Callable[..., Expr]] = {
     "cardinality": lambda held: held.list.length(),
     "size": lambda held: held.list.length(),
     "map_values": lambda m: m.map.values(),
+    "map_contains": lambda m, k: m.map.contains_key(k),
     "map_entries": lambda m: m.map.entries(),
     "list_contains": lambda items, x: items.list.contains(x),
 }

@@ -21,8 +21,8 @@ from planner.api.expressions import Expr, as_node, coalesce, col, list_of, lit
 from planner.expressions.functions.containers import is_list
 from planner.expressions.types import is_text
 from planner.sql.expressions import functions
-from planner.sql.expressions.calls import interval_months
 from planner.sql.expressions.containers import nth
+from planner.sql.expressions.times import interval_months
 from planner.sql.expressions.windowing import OVER, is_window
 from planner.sql.reading.errors import SqlError, sql_type
 from planner.sql.reading.hints import HINTS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 _ADD = "add an interval: t + INTERVAL '1' DAY"
 _BETWEEN = "subtract: a - b is a duration, EPOCH_US(a - b) its microseconds"
-_PARSED = "CAST(s AS TIMESTAMP) reads ISO-8601, as '2026-01-31 12:00:00'"
+_PARSED = "write TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm') or STRPTIME(s, '%d.%m.%Y %H:%M')"
 _STARTS = "window_start is the window's start; GROUP BY ..., TUMBLE('5s')"
 _ENDS = "window_end is the window's end; GROUP BY ..., TUMBLE('5s')"
 _GROUPED = "windows stand in GROUP BY: GROUP BY k, TUMBLE('5s')"
@@ -26,7 +26,7 @@ HINTS: dict[str, str] = {
     "ZEROIFNULL": "write COALESCE(x, 0)",
     "NULLIFZERO": "write NULLIF(x, 0)",
     "TRY": "TRY_CAST(x AS type) is NULL where the cast fails",
-    **dict.fromkeys(("TRY_TO_NUMBER", "TRY_TO_TIMESTAMP"), "write TRY_CAST(x AS type)"),
+    "TRY_TO_NUMBER": "write TRY_CAST(x AS type)",
     "XOR": "write a <> b",
     # Numbers.
     "**": "write POWER(x, 2)",
@@ -44,10 +44,8 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(
         ("DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TIMESTAMP_DIFF", "AGE", "TIMEDIFF"), _BETWEEN
     ),
-    **dict.fromkeys(
-        ("TO_TIMESTAMP", "STR_TO_TIME", "STRPTIME", "PARSE_TIMESTAMP", "TO_TIMESTAMP_LTZ"), _PARSED
-    ),
-    **dict.fromkeys(("TO_DATE", "STR_TO_DATE"), "CAST(s AS DATE) reads ISO-8601, as '2026-01-31'"),
+    **dict.fromkeys(("STR_TO_TIME", "PARSE_TIMESTAMP"), _PARSED),
+    **dict.fromkeys(("STR_TO_DATE", "PARSE_DATE"), "write TO_DATE(s, 'dd.MM.yyyy')"),
     **dict.fromkeys(("DATE_FORMAT", "TO_CHAR", "STRFTIME", "TIME_TO_STR", "FORMAT"), _TEXT),
     **dict.fromkeys(
         ("FROM_UNIXTIME", "UNIX_TO_TIME", "MAKE_TIMESTAMP", "TIMESTAMP_MICROS"),
@@ -102,6 +100,5 @@ HINTS: dict[str, str] = {
     ),
     "GROUP_CONCAT": "write STRING_AGG(x, ',')",
     **dict.fromkeys(("MAX_N", "MIN_N"), "write TOP_K(x, k)"),
-    **dict.fromkeys(("MODE", "SKEWNESS", "KURTOSIS"), "write an aggregate in Python"),
     **dict.fromkeys(("EXPLODE", "UNNEST", "POSEXPLODE", "INLINE"), _EACH),
 }  # fmt: skip

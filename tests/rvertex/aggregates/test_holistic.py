@@ -40,6 +40,9 @@ GATHERED = (
     AggregateSpec("top_k", "s", "s_top", 1),
     AggregateSpec("quantile", "x", "x_mid", 0.5),
     AggregateSpec("quantile", "n", "n_low", 0.1),
+    AggregateSpec("mode", "x", "x_often"),
+    AggregateSpec("mode", "s", "s_often"),
+    AggregateSpec("mode", "n", "n_often"),
     AggregateSpec("product", "x", "x_product"),
     AggregateSpec("last", "s", "s_last"),
 )
@@ -98,6 +101,25 @@ def test_products_of_panes(run: Run, cuts: list[int]) -> None:
     assert_same_items(result.events, out.events, "two phases")
 
 
+@pytest.mark.parametrize("shift", [0.0, 1e9])
+def test_shapes_are_accurate(shift: float) -> None:
+    values = [shift + v for v in (4.0, 7.0, 13.0, 16.0, 0.5, 2.25)]
+    items = [ev(i, x=v, n=7) for i, v in enumerate(values)]
+    run = make_run(
+        [*items, ev(100, x=1.0), ev(200, x=math.inf), ev(201, x=1.0), cti(INF_TIME)], PAYLOAD
+    )
+    specs = [AggregateSpec(f, c, f"{f}_{c}") for f in ("skewness", "kurtosis") for c in "xn"]
+    out = assert_cut_invariant(WindowAggregate((), 100, 100, specs, True), [run], [PAYLOAD])
+    row, one, wild = out.events.to_pylist()
+    exact = [Fraction(v) for v in values]
+    mean = sum(exact) / 6
+    moments = [sum((v - mean) ** power for v in exact) / 6 for power in range(5)]
+    assert row["skewness_x"] == pytest.approx(float(moments[3]) / float(moments[2]) ** 1.5)
+    assert row["kurtosis_x"] == pytest.approx(float(moments[4] / moments[2] ** 2) - 3)
+    assert [row["skewness_n"], one["skewness_x"], one["kurtosis_n"]] == [None, None, None]
+    assert math.isnan(wild["skewness_x"])
+
+
 @pytest.mark.parametrize("shift", [0.0, 1e9, -1e15])
 def test_variance_is_accurate(shift: float) -> None:
     values = [shift + v for v in (4.0, 7.0, 13.0, 16.0, 0.5, 2.25)]
@@ -118,6 +140,8 @@ def test_decimals_and_booleans() -> None:
         AggregateSpec("quantile", "d", "q", 0.5),
         AggregateSpec("top_k", "d", "top", 2),
         AggregateSpec("count_distinct", "b", "n"),
+        AggregateSpec("mode", "d", "often"),
+        AggregateSpec("mode", "b", "b_often"),
         AggregateSpec("product", "d", "p"),
         AggregateSpec("variance", "d", "v", 1),
     )
@@ -129,6 +153,8 @@ def test_decimals_and_booleans() -> None:
         "q": 0.5,
         "top": [Decimal("1.00"), Decimal("0.75")],
         "n": 2,
+        "often": Decimal("0.00"),
+        "b_often": True,
         "p": 0.0,
         "v": 0.15625,
     }

@@ -62,6 +62,14 @@ ENTRIES = (
         "COUNT(DISTINCT s, i)",
         "COUNT(DISTINCT (s, i)) FILTER (WHERE s IS NOT NULL AND i IS NOT NULL)",
     ),
-    _of("MODE", "MODE(i)", hint="the aggregate MODE is not supported"),
-    _of("SKEWNESS", "SKEWNESS(i)", hint="the aggregate SKEWNESS is not supported"),
+    _of("MODE", "MODE(i)", "mode(i ORDER BY i)"),
+    _of("MODE of text", "MODE() WITHIN GROUP (ORDER BY w)", "mode(w ORDER BY w)"),
+    _of(
+        "SKEWNESS",
+        "SKEWNESS(i)",
+        """CASE WHEN count(i) > 2 AND max(i) > min(i)
+           THEN skewness(i) * (count(i) - 2) / sqrt(count(i) * (count(i) - 1))
+           WHEN count(i) = 2 AND max(i) > min(i) THEN 0 END""",
+    ),
+    _of("KURTOSIS", "KURTOSIS(f)", "CASE WHEN max(f) > min(f) THEN kurtosis_pop(f) END"),
 )

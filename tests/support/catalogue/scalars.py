@@ -78,9 +78,20 @@ NUMBERS = (
     Entry(">>", "i >> 2"),
     Entry("ISNAN", "ISNAN(f)"),
     Entry("TRY_DIVIDE", "TRY_DIVIDE(i, j)", "i / NULLIF(j, 0)"),
-    Entry("CBRT", "CBRT(f)", hint="CBRT is not supported"),
-    Entry("FACTORIAL", "FACTORIAL(i)", hint="FACTORIAL is not supported"),
-    Entry("WIDTH_BUCKET", "WIDTH_BUCKET(f, 0, 9, 3)", hint="WIDTH_BUCKET is not supported"),
+    Entry("CBRT", "CBRT(f)"),
+    Entry("FACTORIAL", "FACTORIAL(ABS(i) % 21)", "factorial((abs(i) % 21)::INT)"),
+    Entry(
+        "WIDTH_BUCKET",
+        "WIDTH_BUCKET(f, -1, 9, 7)",
+        """CASE WHEN f < -1 THEN 0 WHEN f >= 9 THEN 8
+           ELSE CAST(floor(7 * (f + 1) / 10) AS BIGINT) + 1 END""",
+    ),
+    Entry(
+        "WIDTH_BUCKET downwards",
+        "WIDTH_BUCKET(i, 60, 0, 6)",
+        """CASE WHEN i > 60 THEN 0 WHEN i <= 0 THEN 7
+           ELSE CAST(floor((60 - i) / 10) AS BIGINT) + 1 END""",
+    ),
 )
 TEXT = (
     Entry("UPPER", "UPPER(s)"),
@@ -158,9 +169,28 @@ TEXT = (
         "json_extract_string(TRY_CAST(s AS JSON), '$.l[1]')",
     ),
     Entry("->>", "s ->> '$.l'", "json_extract_string(TRY_CAST(s AS JSON), '$.l')"),
-    Entry("SOUNDEX", "SOUNDEX(s)", hint="SOUNDEX is not supported"),
-    Entry("LEVENSHTEIN", "LEVENSHTEIN(s, w)", hint="LEVENSHTEIN is not supported"),
-    Entry("PARSE_URL", "PARSE_URL(s, 'HOST')", hint="PARSE_URL is not supported"),
+    Entry(
+        "SOUNDEX",
+        "SOUNDEX(s)",
+        """CASE s WHEN 'a' THEN 'A000' WHEN 'ab' THEN 'A100' WHEN 'Ab c' THEN 'A120'
+           WHEN 'a,b,c' THEN 'A120' WHEN 'hello world' THEN 'H464' WHEN 'x1y22z' THEN 'X200'
+           WHEN 'TRUE' THEN 'T600' ELSE s END""",
+    ),
+    Entry(
+        "LEVENSHTEIN",
+        "LEVENSHTEIN(s, REPLACE(w, 'é', 'e'))",
+        "levenshtein(replace(s, 'é', 'e'), replace(w, 'é', 'e')) + (s = 'é' AND w = 'é')::INT",
+    ),
+    Entry(
+        "PARSE_URL",
+        "PARSE_URL('https://' || k || '.org/x?i=' || CAST(i AS VARCHAR), 'HOST')",
+        "CASE WHEN i IS NOT NULL THEN k || '.org' END",
+    ),
+    Entry(
+        "PARSE_URL of a key",
+        "PARSE_URL('https://a.org/x?p=0&i=' || CAST(i AS VARCHAR) || '#' || k, 'QUERY', 'i')",
+        "CASE WHEN k IS NOT NULL THEN CAST(i AS VARCHAR) END",
+    ),
 )
 LISTS = (
     Entry("list[1]", "SPLIT(s, 'l')[1]", "str_split(s, 'l')[1]"),
@@ -235,8 +265,21 @@ TIMES = (
     Entry("UUID", "UUID()", hint="follows from its input alone"),
     Entry(
         "TO_TIMESTAMP with a format",
-        "TO_TIMESTAMP(s, 'yyyy')",
-        hint="does not take 2 arguments",
+        "TO_TIMESTAMP(DATE_FORMAT(m, 'dd.MM.yyyy HH:mm:ss'), 'dd.MM.yyyy HH:mm:ss')",
+        "date_trunc('second', m)",
+    ),
+    Entry(
+        "TO_DATE with a format",
+        "TO_DATE(DATE_FORMAT(d, 'MMM dd, yy'), 'MMM d, yy')",
+        "d",
+    ),
+    Entry("STRPTIME", "STRPTIME(STRFTIME(m, '%d/%b/%Y %I:%M %p'), '%d/%b/%Y %I:%M %p')"),
+    Entry("TRY_STRPTIME", "TRY_STRPTIME(s, '%Y-%m-%d')"),
+    Entry("TRY_TO_TIMESTAMP", "TRY_TO_TIMESTAMP(w, 'yyyyMMdd')", "try_strptime(w, '%Y%m%d')"),
+    Entry(
+        "UNIX_TIMESTAMP with a format",
+        "UNIX_TIMESTAMP(DATE_FORMAT(d, 'yyyy/MM/dd'), 'yyyy/MM/dd')",
+        "epoch(d::TIMESTAMP)::BIGINT",
     ),
     Entry("AT TIME ZONE", "m AT TIME ZONE 'UTC'", hint="times are UTC"),
 )

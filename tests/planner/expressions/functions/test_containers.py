@@ -90,6 +90,10 @@ EXPECTED: list[tuple[Expr, Any]] = [
         col("m").map.entries(),
         lambda r: r["m"] if r["m"] is None else [{"key": k, "value": v} for k, v in r["m"]],
     ),
+    (
+        col("m").map.contains_key(col("s")),
+        lambda r: has(None if r["m"] is None else [k for k, _ in r["m"]], r["s"]),
+    ),
     (list_of(col("i"), 7, None), lambda r: [r["i"], 7, None]),
     (Expr(Call("enumerated", (col("l").node,))), lambda r: numbered(r["l"])),
     (Expr(Call("enumerated", (col("two").node,))), lambda r: numbered(r["two"])),

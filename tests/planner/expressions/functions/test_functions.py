@@ -110,6 +110,12 @@ TABLE: list[tuple[Expr, pa.DataType, list[Any]]] = [
     (3 * col("i"), pa.int64(), [21, -21, None]),
     (10 % col("i"), pa.int64(), [3, -4, None]),
     (col("f").abs(), pa.float64(), [2.5, 2.5, None]),
+    (lit(-27).cbrt() + col("i"), pa.float64(), [4.0, -10.0, None]),
+    ((col("i") + 7).factorial(), pa.int64(), [87178291200, 1, None]),
+    (lit(20).factorial(), pa.int64(), [2432902008176640000] * 3),
+    (col("f").width_bucket(-2.5, 2.5, 5), pa.int64(), [6, 1, None]),
+    (col("i").width_bucket(10, -7, 17), pa.int64(), [4, 18, None]),
+    (lit(math.nan).width_bucket(0, 1, 2), pa.int64(), [None] * 3),
     # Logic.
     (True & col("b"), pa.bool_(), [True, False, None]),
     (False | col("b"), pa.bool_(), [True, False, None]),
@@ -275,6 +281,7 @@ def test_decimals_have_a_name() -> None:
     [
         (col("s").cast(int), "cannot evaluate s.cast(int64): Failed to parse string"),
         (col("i").cast("uint8"), "cannot evaluate i.cast(uint8)"),
+        (col("i").factorial(), "i.factorial(): there are factorials in int64 of 0 to 20, for -7"),
         (col("s").cast("timestamp"), "cannot evaluate s.cast(timestamp[us, tz=UTC])"),
     ],
 )
@@ -289,6 +296,10 @@ def test_values_that_do_not_fit_are_an_error_of_ours(expr: Expr, message: str) -
     ("build", "message"),
     [
         (lambda: lit(1e300).cast(int), "1e+300.cast(int64)"),
+        (lambda: lit(21).factorial(), "factorials in int64 of 0 to 20"),
+        (lambda: col("f").width_bucket(1, 1, 2), "low and high are two different numbers"),
+        (lambda: col("f").width_bucket(1, math.inf, 2), "low and high are two different numbers"),
+        (lambda: col("f").width_bucket(1, 2, 0), "buckets is a whole number from 1 to"),
         (lambda: col("f") + lit("abc").cast(int), "'abc'"),
         (lambda: when(col("b")).then((lit("a") + "b").cast(int)).otherwise(1), "'ab'"),
         (lambda: col("s").str.replace("", "x"), "nothing to replace in an empty pattern"),

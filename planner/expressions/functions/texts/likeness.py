@@ -1,0 +1,113 @@
+"""How alike texts are: how many edits lie between two, and which sound alike.
+
+Both go by characters, not by bytes. Each different text, or pair of texts, is computed once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.expressions.functions.signature import method, text_of, typed
+from planner.expressions.functions.texts.words import mapped
+from planner.expressions.nodes import Function, as_array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.expressions.nodes import Call, Node, Value
+
+_TEXT, _INTEGER = pa.string(), pa.int64()
+#: The digits of A to Z; a vowel has none and keeps equal digits apart, H and W do not.
+_SOUNDS = "01230127022455012623017202"
+_VOWEL, _SILENT = "0", "7"
+_SOUNDS_MAX = 4
+
+
+def edits(one: str, other: str) -> int:
+    """How many characters to insert, delete or replace to make ``other`` of ``one``.
+
+    Source: Hyyrö, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances":
+    a column of the table of distances is kept as the bits of its steps up and of its steps down.
+    """
+    if not one:
+        return len(other)
+    places: dict[str, int] = {}
+    for at, character in enumerate(one):
+        places[character] = places.get(character, 0) | 1 << at
+    whole, last = (1 << len(one)) - 1, 1 << len(one) - 1
+    up, down, distance = whole, 0, len(one)
+    for character in other:
+        equal = places.get(character, 0)
+        diagonal = (((equal & up) + up) ^ up) | equal | down
+        right_up, right_down = down | ~(diagonal | up), up & diagonal
+        distance += bool(right_up & last) - bool(right_down & last)
+        right_up, right_down = right_up << 1 | 1, right_down << 1
+        up = (right_down | ~(diagonal | right_up)) & whole
+        down = right_up & diagonal & whole
+    return distance
+
+
+def soundex(text: str) -> str:
+    """A letter and three digits, such as "R163" of Robert; text that begins otherwise stays."""
+    if not text or not _is_letter(text[0]):
+        return text
+    found = text[0].upper()
+    before = _digit(text[0])
+    for character in text[1:]:
+        digit = _digit(character) if _is_letter(character) else _VOWEL
+        if digit == _SILENT:
+            continue
+        if digit not in (_VOWEL, before):
+            found += digit
+        if len(found) == _SOUNDS_MAX:
+            return found
+        before = digit
+    return found.ljust(_SOUNDS_MAX, "0")
+
+
+def _is_letter(character: str) -> bool:
+    return character.isascii() and character.isalpha()
+
+
+def _digit(letter: str) -> str:
+    return _SOUNDS[ord(letter.upper()) - ord("A")]
+
+
+def _resolve(result: pa.DataType, call: Call) -> Node | None:
+    if not all(text_of(arg) for arg in call.args):
+        return None
+    return typed(call, result, *[_TEXT] * len(call.args))
+
+
+def _levenshtein(values: Sequence[Value], _call: Call) -> Value:
+    lengths = [len(value) for value in values if not isinstance(value, pa.Scalar)]
+    rows = lengths[0] if lengths else 1
+    known: dict[tuple[str, str], int] = {}
+    found: list[int | None] = []
+    for pair in zip(*(as_array(v, rows, _TEXT).to_pylist() for v in values), strict=True):
+        if None in pair:
+            found.append(None)
+            continue
+        if pair not in known:
+            known[pair] = edits(*pair)
+        found.append(known[pair])
+    made = pa.array(found, _INTEGER)
+    return made if lengths else made[0]
+
+
+FUNCTIONS = {
+    "levenshtein": Function(
+        "str.levenshtein",
+        lambda call: _resolve(_INTEGER, call),
+        _levenshtein,
+        method("str.levenshtein"),
+    ),
+    "soundex": Function(
+        "str.soundex",
+        lambda call: _resolve(_TEXT, call),
+        lambda values, _call: mapped(values[0], soundex, _TEXT),
+        method("str.soundex"),
+    ),
+}

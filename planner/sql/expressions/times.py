@@ -1,0 +1,236 @@
+"""Functions of times in SQL: their parts, their distances, and how they are written and read.
+
+The tables are as those of :mod:`planner.sql.expressions.calls`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.api.choices import when
+from planner.api.expressions import Expr, lit
+from planner.errors import InvalidPlanError
+from planner.sql.expressions.settings import whole, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SECOND_US = 1_000_000
+_DAY_US = 86_400_000_000
+#: Units of fixed length.
+_LENGTHS = {
+    "MICROSECOND": timedelta(microseconds=1),
+    "MILLISECOND": timedelta(milliseconds=1),
+    "SECOND": timedelta(seconds=1),
+    "MINUTE": timedelta(minutes=1),
+    "HOUR": timedelta(hours=1),
+    "DAY": timedelta(days=1),
+    "WEEK": timedelta(weeks=1),
+}
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+#: What Java's letters in a format of times are in ours.
+_JAVA = {
+    "yyyy": "%Y", "yy": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "dd": "%d", "HH": "%H",
+    "hh": "%I", "mm": "%M", "ss": "%S", "EEEE": "%A", "EEE": "%a", "DDD": "%j", "a": "%p",
+}  # fmt: skip
+#: Those of TO_CHAR.
+_CHAR = {
+    "YYYY": "%Y", "YY": "%y", "MM": "%m", "DDD": "%j", "DD": "%d", "HH24": "%H", "HH12": "%I",
+    "HH": "%I", "MI": "%M", "SS": "%S", "MON": "%b", "MONTH": "%B", "DAY": "%A", "DY": "%a",
+    "AM": "%p", "PM": "%p",
+}  # fmt: skip
+#: What they are where a time is read; a fraction has as many digits as there are.
+_JAVA_READ = {
+    **_JAVA, **{letter: _JAVA[letter * 2] for letter in ("M", "d", "H", "h", "m", "s")},
+    "y": "%Y", "u": "%Y", "uuuu": "%Y",
+    "EE": "%a", "E": "%a", **{"S" * n: "%f" for n in range(1, 7)},
+    **dict.fromkeys(("X", "XX", "XXX", "Z", "ZZ", "ZZZ", "x", "xx", "xxx"), "%z"),
+}  # fmt: skip
+_JAVA_PART = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
+_CHAR_PART = re.compile(
+    "|".join(sorted(_CHAR, key=len, reverse=True)) + r'|"([^"]*)"|([A-Za-z]+)|(.)', re.I | re.S
+)
+
+
+def java_format(written: str, codes: dict[str, str] = _JAVA) -> str:
+    """``yyyy-MM-dd`` as ``%Y-%m-%d``."""
+
+    def one(found: re.Match[str]) -> str:
+        if found[1] is not None:
+            return found[1].replace("''", "'").replace("%", "%%") or "'"
+        if found[2] is None:
+            return found[3].replace("%", "%%")
+        return _code(found[0], codes, written)
+
+    return _JAVA_PART.sub(one, written)
+
+
+def char_format(written: str) -> str:
+    """``YYYY-MM-DD`` as ``%Y-%m-%d``."""
+
+    def one(found: re.Match[str]) -> str:
+        if found[1] is not None or found[3] is not None:
+            return (found[1] or found[3] or "").replace("%", "%%")
+        return _code(found[0].upper(), _CHAR, written)
+
+    return _CHAR_PART.sub(one, written)
+
+
+def _code(letters: str, codes: dict[str, str], written: str) -> str:
+    if letters not in codes:
+        known = ", ".join(codes)
+        raise InvalidPlanError(f"no {letters!r} in the format {written!r}; there are {known}")
+    return codes[letters]
+
+
+def _days_between(later: Expr, earlier: Expr) -> Expr:
+    """Whole days between the dates of two times."""
+    return later.dt.epoch_us() // _DAY_US - earlier.dt.epoch_us() // _DAY_US
+
+
+def _days_later(day: Expr, count: Expr) -> Expr:
+    return (day.cast("timestamp") + count * lit(_LENGTHS["DAY"])).cast("date")
+
+
+def _between_times(unit: Expr, earlier: Expr, later: Expr) -> Expr:
+    """Whole units, cut toward zero."""
+    size = _length(words(unit, "a unit")) // timedelta(microseconds=1)
+    apart = later.dt.epoch_us() - earlier.dt.epoch_us()
+    return when(apart >= 0).then(apart // size).otherwise(-((-apart) // size))
+
+
+def _later(unit: Expr, count: Expr, time: Expr) -> Expr:
+    name = words(unit, "a unit").upper().removesuffix("S")
+    if name in _MONTHS:
+        return time.dt.add_months(_MONTHS[name] * whole(count, "a number of months"))
+    return time + count * lit(_length(name))
+
+
+def _length(unit: str) -> timedelta:
+    found = _LENGTHS.get(unit.upper().removesuffix("S"))
+    if found is None:
+        raise InvalidPlanError(f"no unit of fixed length {unit!r}; there are {', '.join(_LENGTHS)}")
+    return found
+
+
+def interval_months(node: exp.Expr) -> int | None:
+    """How many months ``INTERVAL '2' MONTH`` has; None: it is of another length."""
+    if type(node) is not exp.Interval or not isinstance(node.this, exp.Literal):
+        return None
+    unit = node.args.get("unit")
+    written = f"{node.this.name} {unit.name if unit is not None else ''}".split()
+    if len(written) != 2 or written[1].upper().removesuffix("S") not in _MONTHS:
+        return None
+    if not written[0].lstrip("-").isdigit():
+        return None
+    return int(written[0]) * _MONTHS[written[1].upper().removesuffix("S")]
+
+
+def _read_time(text: Expr, format: Expr | None = None, *, strict: bool = True) -> Expr:
+    """``TO_TIMESTAMP(s[, 'yyyy-MM-dd HH:mm:ss'])``; ISO-8601 without a format."""
+    if format is None:
+        return text.cast("timestamp") if strict else text.try_cast("timestamp")
+    return text.str.to_timestamp(_read_format(format), strict=strict)
+
+
+def _read_date(text: Expr, format: Expr | None = None) -> Expr:
+    return text.cast("date") if format is None else text.str.to_date(_read_format(format))
+
+
+def _read_format(format: Expr) -> str:
+    return java_format(words(format, "a format"), _JAVA_READ)
+
+
+def _unix_seconds(time: Expr, format: Expr | None = None) -> Expr:
+    read = time if format is None else _read_time(time, format)
+    return read.dt.epoch_us() // _SECOND_US
+
+
+def _from_seconds(seconds: Expr, format: Expr | None = None) -> Expr:
+    written = "yyyy-MM-dd HH:mm:ss" if format is None else words(format, "a format")
+    return (seconds * _SECOND_US).cast("timestamp").dt.format(java_format(written))
+
+
+def _from_number(number: Expr, digits: Expr | None = None) -> Expr:
+    """``TO_TIMESTAMP_LTZ(n, 0)`` is of seconds, ``TO_TIMESTAMP_LTZ(n, 3)`` of milliseconds."""
+    scale = 3 if digits is None else whole(digits, "0 or 3")
+    if scale not in (0, 3):
+        raise InvalidPlanError("TO_TIMESTAMP_LTZ(n, digits): digits is 0 or 3")
+    return (number * int(10 ** (6 - scale))).cast("timestamp")
+
+
+def _last_day(time: Expr) -> Expr:
+    return (time.dt.floor("month").dt.add_months(1) - lit(_LENGTHS["DAY"])).cast("date")
+
+
+def date_part(part: str, time: Expr) -> Expr:
+    """``DATE_PART('week', t)``."""
+    known = {
+        **dict.fromkeys(
+            ("year", "month", "day", "hour", "minute", "second", "week", "quarter"), ""
+        ),
+        "dow": "day_of_week",
+        "doy": "day_of_year",
+        "isoyear": "iso_year",
+    }
+    if part.lower() not in known:
+        raise InvalidPlanError(f"no part {part!r}; the parts are: {', '.join(known)}")
+    made: Expr = getattr(time.dt, known[part.lower()] or part.lower())()
+    return made
+
+
+def _seconds(time: Expr) -> Expr:
+    return time.dt.epoch_us() / float(_SECOND_US)
+
+
+#: Parts of the node, compiled -> the expression.
+CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
+    exp.Week: (("this",), lambda t: t.dt.week()),
+    exp.WeekOfYear: (("this",), lambda t: t.dt.week()),
+    exp.Quarter: (("this",), lambda t: t.dt.quarter()),
+    exp.DayOfWeek: (("this",), lambda t: t.dt.day_of_week() + 1),
+    exp.DayOfMonth: (("this",), lambda t: t.dt.day()),
+    exp.LastDay: (("this",), _last_day),
+    exp.AddMonths: (
+        ("this", "expression"),
+        lambda t, n: t.dt.add_months(whole(n, "a number of months")),
+    ),
+    exp.ToChar: (
+        ("this", "format"),
+        lambda t, f: t.dt.format(char_format(words(f, "a format"))),
+    ),
+}
+
+#: By name, lower case.
+NAMED: dict[str, Callable[..., Expr]] = {
+    "date_part": lambda part, t: date_part(words(part, "a part"), t),
+    "date_format": lambda t, f: t.dt.format(java_format(words(f, "a format"))),
+    "strftime": lambda t, f: t.dt.format(words(f, "a format")),
+    "datediff": _days_between,
+    "date_add": _days_later,
+    "date_sub": lambda t, n: _days_later(t, -n),
+    "isodow": lambda t: t.dt.weekday() + 1,
+    "isoyear": lambda t: t.dt.iso_year(),
+    "epoch": _seconds,
+    "epoch_ms": lambda t: t.dt.epoch_us() // 1000,
+    "unix_timestamp": _unix_seconds,
+    "unix_seconds": lambda t: t.dt.epoch_us() // _SECOND_US,
+    "unix_millis": lambda t: t.dt.epoch_us() // 1000,
+    "unix_micros": lambda t: t.dt.epoch_us(),
+    "from_unixtime": _from_seconds,
+    "timestamp_seconds": lambda n: _from_number(n, lit(0)),
+    "timestamp_millis": _from_number,
+    "timestamp_micros": lambda n: n.cast("timestamp"),
+    "to_timestamp_ltz": _from_number,
+    "to_timestamp": _read_time,
+    "try_to_timestamp": lambda s, f=None: _read_time(s, f, strict=False),
+    "to_date": _read_date,
+    "strptime": lambda s, f: s.str.to_timestamp(words(f, "a format")),
+    "try_strptime": lambda s, f: s.str.to_timestamp(words(f, "a format"), strict=False),
+    "timestampadd": _later,
+    "timestampdiff": _between_times,
+}

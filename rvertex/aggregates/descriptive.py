@@ -1,0 +1,180 @@
+"""Statistics of a window: ``corr``, ``covariance``, ``mode``, ``skewness`` and ``kurtosis``.
+
+All need all values at once, and are in float64 but for ``mode``. ``corr`` and ``covariance`` are of
+structs of two doubles; a row in which either is null does not count. Two passes: means, then
+products or powers of deviations, in sequence order. ``covariance`` is over ``n - ddof``, and null
+for ``n <= ddof``; ``corr`` is null where one of the columns does not vary, as are ``skewness`` and
+``kurtosis``, which are those of a whole population; a normal distribution has the kurtosis 0.
+``mode`` is the value that is there most often, of several the least, so that no order of rows has a
+say; NaN is one value and greater than every number.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order, is_number
+from rvertex.aggregates.holistic import Holistic, no_partial_rows
+from rvertex.aggregates.mergeable import first_values
+from rvertex.events.arrays import doubles, one_nan
+
+if TYPE_CHECKING:
+    from rvertex.aggregates.accumulators import Accumulator, Rows
+    from rvertex.aggregates.function import Lane
+
+#: What the values are.
+PAIR = pa.struct([("x", pa.float64()), ("y", pa.float64())])
+#: Which power of the deviations a function is made of, and what a normal distribution has of it.
+_POWERS = {"skewness": (3, 0.0), "kurtosis": (4, 3.0)}
+
+
+class Together(Holistic):
+    """``ddof`` None: the correlation, else the covariance."""
+
+    def __init__(self, column: str, ddof: int | None) -> None:
+        super().__init__(column, pa.float64())
+        self._ddof = ddof
+
+    def made(self, rows: Rows) -> pa.Array:
+        codes, pairs = rows.valid(self._column)
+        x, y = (pc.struct_field(pairs, at) for at in (0, 1))
+        both = pc.and_(x.is_valid(), y.is_valid()).to_numpy(zero_copy_only=False)
+        codes = codes[both]
+        values = [side.filter(pa.array(both)).to_numpy() for side in (x, y)]
+        count = np.bincount(codes, minlength=rows.groups)
+        with np.errstate(all="ignore"):
+            apart = [v - (_sums(v, codes, rows.groups) / count)[codes] for v in values]
+            products = _sums(apart[0] * apart[1], codes, rows.groups)
+            if self._ddof is not None:
+                found = products / (count - self._ddof)
+                return pa.array(one_nan(found), mask=count <= self._ddof)
+            squares = [_sums(a * a, codes, rows.groups) for a in apart]
+            found = products / (np.sqrt(squares[0]) * np.sqrt(squares[1]))
+        one = _is_one(values[0], codes, rows.groups) | _is_one(values[1], codes, rows.groups)
+        return pa.array(one_nan(np.clip(found, -1.0, 1.0)), mask=one)
+
+
+def _sums(values: np.ndarray, codes: np.ndarray, groups: int) -> np.ndarray:
+    return np.bincount(codes, weights=values, minlength=groups)
+
+
+def _is_one(values: np.ndarray, codes: np.ndarray, groups: int) -> np.ndarray:
+    """Which groups have one value at most."""
+    low, high = np.full(groups, np.inf), np.full(groups, -np.inf)
+    np.minimum.at(low, codes, values)
+    np.maximum.at(high, codes, values)
+    found: np.ndarray = low >= high
+    return found
+
+
+def _opened(lane: Lane) -> Accumulator:
+    ddof = lane.argument
+    assert ddof is None or isinstance(ddof, int), lane
+    return Together(lane.only_column, ddof)
+
+
+class Mode(Holistic):
+    """The most frequent value."""
+
+    def made(self, rows: Rows) -> pa.Array:
+        codes, values = rows.valid(self._column)
+        ordered = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
+        rank = pc.rank(ordered, tiebreaker="dense").to_numpy().astype(np.int64)
+        # Of each different value of a group its first row, so 0.0 and -0.0 are what came first.
+        by_value = np.lexsort((rank, codes))
+        sorted_codes, sorted_rank = codes[by_value], rank[by_value]
+        is_head = np.ones(len(by_value), bool)
+        is_head[1:] = (sorted_codes[1:] != sorted_codes[:-1]) | (
+            sorted_rank[1:] != sorted_rank[:-1]
+        )
+        heads = np.flatnonzero(is_head)
+        counts = np.diff(np.append(heads, len(by_value)))
+        best = np.lexsort((-counts, sorted_codes[heads]))
+        groups, at = np.unique(sorted_codes[heads][best], return_index=True)
+        found = np.zeros(rows.groups, np.int64)
+        found[groups] = by_value[heads[best[at]]]
+        mask = np.ones(rows.groups, bool)
+        mask[groups] = False
+        return values.take(pa.array(found, mask=mask))
+
+
+class Shape(Holistic):
+    """Skewness or kurtosis."""
+
+    def __init__(self, column: str, power: int, normal: float) -> None:
+        super().__init__(column, pa.float64())
+        self._power, self._normal = power, normal
+
+    def made(self, rows: Rows) -> pa.Array:
+        codes, column = rows.valid(self._column)
+        values, groups = doubles(column), rows.groups
+        count = np.bincount(codes, minlength=groups)
+        some = np.maximum(count, 1)
+        with np.errstate(all="ignore"):
+            first = first_values(codes, values, groups)
+            apart = values - first[codes]
+            mean = np.bincount(codes, apart, minlength=groups) / some
+            deviation = apart - mean[codes]
+            spread = np.bincount(codes, deviation**2, minlength=groups) / some
+            shape = np.bincount(codes, deviation**self._power, minlength=groups) / some
+            found = shape / spread ** (self._power / 2) - self._normal
+        varies = np.zeros(groups, bool)
+        varies[codes[~(apart == 0)]] = True
+        return pa.array(one_nan(found), mask=~varies)
+
+
+def _of_pairs(name: str) -> AggregateFunction:
+    lane = LaneKind(
+        name,
+        lane_type=lambda *_: pa.float64(),
+        accumulator=_opened,
+        merger=no_partial_rows,
+    )
+    return AggregateFunction(
+        name,
+        (lane,),
+        takes=lambda kind: bool(kind == PAIR),
+        needs="pairs of doubles",
+        is_holistic=lambda _: True,
+    )
+
+
+def _of_values(name: str, lane: LaneKind, *, is_numeric: bool) -> AggregateFunction:
+    takes = is_number if is_numeric else has_order
+    needs = "a number" if is_numeric else "a type that has an order"
+    return AggregateFunction(name, (lane,), takes=takes, needs=needs, is_holistic=lambda _: True)
+
+
+def _shape(power: int, normal: float, lane: Lane) -> Accumulator:
+    return Shape(lane.only_column, power, normal)
+
+
+_MODES = LaneKind(
+    "mode",
+    lane_type=lambda kind, _: kind,
+    accumulator=lambda lane: Mode(lane.only_column, lane.type),
+    merger=no_partial_rows,
+)
+FUNCTIONS = (
+    _of_pairs("corr"),
+    _of_pairs("covariance"),
+    _of_values("mode", _MODES, is_numeric=False),
+    *(
+        _of_values(
+            name,
+            LaneKind(
+                name,
+                lane_type=lambda *_: pa.float64(),
+                accumulator=partial(_shape, power, normal),
+                merger=no_partial_rows,
+            ),
+            is_numeric=True,
+        )
+        for name, (power, normal) in _POWERS.items()
+    ),
+)
