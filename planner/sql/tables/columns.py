@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
 
 _MICROSECOND_DIGITS = 6
+_KEY = exp.PrimaryKeyColumnConstraint
 _WATERMARK = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, or AS ts"
 
 
@@ -55,21 +56,27 @@ def columns_of(schema: exp.Expr, text: SqlText) -> Columns:
     computed: dict[str, exp.Expr] = {}
     metadata: dict[str, str] = {}
     watermark: Watermark | None = None
-    key: tuple[str, ...] = ()
+    keys: list[tuple[str, ...]] = []
     for part in schema.expressions:
+        if isinstance(part, exp.Constraint) and len(part.expressions) == 1:
+            (part,) = part.expressions  # CONSTRAINT name ...
         if isinstance(part, Watermark) and watermark is None:
             watermark = part
         elif isinstance(part, exp.PrimaryKey):
-            key = tuple(column.name for column in part.expressions)
+            keys.append(tuple(column.name for column in part.expressions))
         elif isinstance(part, exp.ColumnDef):
             if part.name in names:
                 raise text.error(part, f"column {part.name!r} is there twice")
             names.append(part.name)
             nodes[part.name] = part
-            _read_column(part, types, computed, metadata, text)
+            if _read_column(part, types, computed, metadata, text):
+                keys.append((part.name,))
         else:
             raise text.error(part, "a column is a name and a type")
     delay_us = 0 if watermark is None else _delay_us(watermark, names, text)
+    if len(keys) > 1:
+        raise text.error(schema, "a table has one PRIMARY KEY; of several columns: (a, b)")
+    key = keys[0] if keys else ()
     for name in key:
         if name not in names:
             raise text.error(schema, f"PRIMARY KEY ({name}): there is no such column")
@@ -82,9 +89,11 @@ def _read_column(
     computed: dict[str, exp.Expr],
     metadata: dict[str, str],
     text: SqlText,
-) -> None:
-    kind, said = column.args.get("kind"), column.args.get("constraints") or []
-    said = [constraint.args["kind"] for constraint in said]
+) -> bool:
+    """Puts a column where it belongs; whether it is the primary key."""
+    kind, constraints = column.args.get("kind"), column.args.get("constraints") or []
+    every = [constraint.args["kind"] for constraint in constraints]
+    said = [c for c in every if type(c) not in (exp.CommentColumnConstraint, _KEY)]
     if kind is None and len(said) == 1 and type(said[0]) is exp.ComputedColumnConstraint:
         computed[column.name] = said[0].this
     elif kind is not None and len(said) == 1 and type(said[0]) is Metadata:
@@ -94,10 +103,14 @@ def _read_column(
     elif kind is not None and not said:
         types[column.name] = _declared_type(kind, column, text)
     else:
-        _refuse(column, text)
+        _refuse(column, said, text)
+    return any(type(c) is _KEY for c in every)
 
 
-def _refuse(column: exp.Expr, text: SqlText) -> NoReturn:
+def _refuse(column: exp.Expr, said: list[exp.Expr], text: SqlText) -> NoReturn:
+    if any(type(c) is exp.NotNullColumnConstraint for c in said):
+        reason = f"NOT NULL is not checked: leave it out, and write WHERE {column.name} IS NOT NULL"
+        raise text.error(column, reason)
     raise text.error(column, "a column is a name and a type")
 
 

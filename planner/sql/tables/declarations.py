@@ -114,6 +114,10 @@ def _connector(given: Given) -> Connector:
         return next(iter(CONNECTORS.values()))
     name = given.text_of(_CONNECTOR).lower()
     found = CONNECTORS.get(_ALSO.get(name, name))
+    if name == "upsert-kafka":
+        reason = "connector = 'kafka' writes by the PRIMARY KEY"
+        read = "and reads versions of it with 'changelog.mode' = 'upsert'"
+        raise given.error(_CONNECTOR, f"no connector {name!r}: {reason}, {read}")
     if found is None:
         raise given.error(_CONNECTOR, f"no connector {name!r}; there are: {', '.join(CONNECTORS)}")
     return found

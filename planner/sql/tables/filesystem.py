@@ -13,6 +13,13 @@ from planner.api.inputs.tables import always_alive
 from planner.api.sources import AUTO, FileOptions, file_source
 from planner.api.stream import Stream
 from planner.logical.table_form import DEFAULT
+from planner.sql.tables.lasting import (
+    CHANGELOG,
+    DELETED,
+    changelog_option,
+    deleted_option,
+    lasting,
+)
 from planner.sql.tables.options import (
     choice,
     count,
@@ -48,6 +55,8 @@ class FileSource:
     format: str | None = option("format", default=None)
     vs: exp.Expr | None = option("vs", read=node, default=None)
     ve: exp.Expr | None = option("ve", read=node, default=None)
+    upserts: bool = changelog_option()
+    deleted: exp.Expr | None = deleted_option()
     delay: int | str = option("delay", read=delay, default=AUTO)
     late: LatePolicy = option("late", read=choice(_LATE), default="drop")
     partitions: int | None = option("partitions", "scan.parallelism", read=count, default=None)
@@ -113,7 +122,7 @@ def read_files(table: Table, said: FileSource) -> Stream:
     if table.word != STREAM:
         types = {name: _as_written(found, name, kind) for name, kind in types.items()}
     if said.static:
-        for name in ("vs", "ve", "delay", "late"):
+        for name in ("vs", "ve", "delay", "late", CHANGELOG, DELETED):
             if name in table.given.values:
                 raise table.given.error(name, f"rows of a static table have no times: no {name}")
         given = replace(always_alive(plain), schema=types or None)
@@ -122,12 +131,16 @@ def read_files(table: Table, said: FileSource) -> Stream:
         given = replace(plain, **times, schema=types or None)
     with table.text.located(table.given.name):
         stream = Stream(file_source(format_, said.path, given))
-    return table.declared(stream)
+    made = table.declared(stream)
+    return lasting(table, made, said.ve, upserts=said.upserts, deleted=said.deleted)
 
 
 def write_files(table: Table, said: FileSink, stream: Stream) -> Query:
     """The query that writes ``stream`` to the folder."""
     given = table.given
+    if table.columns.primary_key:
+        reason = "a folder keeps every version of a row, with its lifetime: leave PRIMARY KEY out"
+        raise given.error("", f"{reason}; the connectors postgres and kafka write by key")
     if said.format not in ("parquet", _RSTREAM):
         raise given.error("format", "a target of INSERT INTO is 'parquet' or 'rstream'")
     with table.text.located(given.name):

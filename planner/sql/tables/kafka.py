@@ -13,6 +13,7 @@ from planner.api import sinks
 from planner.api.expressions import col
 from planner.api.stream import Stream
 from planner.logical.table_form import DEFAULT
+from planner.sql.tables.lasting import changelog_option, deleted_option, lasting
 from planner.sql.tables.options import (
     choice,
     count,
@@ -83,6 +84,8 @@ class TopicSource:
     )
     vs: exp.Expr | None = option("vs", read=node, default=None)
     ve: exp.Expr | None = option("ve", read=node, default=None)
+    upserts: bool = changelog_option()
+    deleted: exp.Expr | None = deleted_option()
     delay: int | str | None = option("delay", read=delay, default=None)
     late: str = option("late", read=_choice_of("drop", "adjust", "error"), default="drop")
     partitions: int | None = option("partitions", "scan.parallelism", read=count, default=None)
@@ -160,7 +163,8 @@ def read_topic(table: Table, said: TopicSource) -> Stream:
             config=config,
             **times,
         )
-        return table.declared(_with_metadata(table, stream))
+        made = table.declared(_with_metadata(table, stream))
+    return lasting(table, made, said.ve, upserts=said.upserts, deleted=said.deleted)
 
 
 def write_topic(table: Table, said: TopicSink, stream: Stream) -> Query:

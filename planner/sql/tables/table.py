@@ -74,7 +74,7 @@ class Table:
             vs = self.columns.computed.get(mark.name, column)
         if vs is not None:
             found["vs"] = self._time(vs, schema)
-        if ve is not None:
+        if ve is not None and type(ve) is not exp.Null:
             found["ve"] = self._end(ve, schema)
         return found
 

@@ -222,6 +222,39 @@ def test_a_folder_that_grows(bids: Path) -> None:
     assert found == expected.select("price", "ts", "note")
 
 
+KEYED = f"price DOUBLE, ts TIMESTAMP(3) COMMENT 'when', note STRING{{}}, {MARK}"
+UPSERT = "'changelog.mode' = 'upsert'"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        KEYED.format(" PRIMARY KEY NOT ENFORCED"),
+        KEYED.format("") + ", PRIMARY KEY (note) NOT ENFORCED",
+        KEYED.format("") + ", CONSTRAINT named PRIMARY KEY (note) NOT ENFORCED",
+    ],
+)
+def test_rows_are_versions_of_a_primary_key(columns: str, bids: Path) -> None:
+    whole = read(bids).select("price", "ts", "note")
+    found = compiled(table(columns, UPSERT) + "SELECT * FROM bids", bids)
+    assert found == whole.upserts("note")
+    said = f"{UPSERT}, deleted = price < 0 OR note = 'gone'"
+    found = compiled(table(columns, said) + "SELECT * FROM bids", bids)
+    assert found == whole.upserts("note", deleted=(col("price") < 0) | (col("note") == "gone"))
+    assert compiled(table(columns) + "SELECT * FROM bids", bids) == whole
+
+
+def test_rows_that_never_end(bids: Path) -> None:
+    whole = read(bids).select("price", "ts", "note")
+    found = compiled(table(f"{COLUMNS}, {MARK}", "ve = NULL") + "SELECT * FROM bids", bids)
+    assert found == whole.for_ever()
+    found = topic(TIMED, "ve = NULL")
+    expected = Stream.from_kafka("bids", servers="h:9092", schema=PRICED, vs="ts", delay="5s")
+    assert found == expected.select("price", "ts").for_ever()
+    keyed = topic(f"{TIMED}, PRIMARY KEY (price) NOT ENFORCED", UPSERT)
+    assert keyed == expected.select("price", "ts").upserts("price")
+
+
 TIMED = f"price DOUBLE, ts TIMESTAMP(3), {MARK}"
 TARGET = "CREATE SINK o (a BIGINT) WITH (path = '/tmp/o');"
 S = "CREATE STREAM s AS SELECT price FROM bids;"
@@ -258,6 +291,32 @@ REFUSED = {
     ),
     "CREATE SINK o WITH (connector = 'console', topic = 'x'); SELECT 1 AS a FROM o": (
         "no such option"
+    ),
+    table(f"{COLUMNS}, {MARK}", UPSERT) + "SELECT * FROM bids": "'upsert' needs PRIMARY KEY (id)",
+    table(f"{COLUMNS}, {MARK}", "'changelog.mode' = 'retract'") + "SELECT * FROM bids": (
+        "nothing is taken back here: 'upsert' with deleted = op = 'd'"
+    ),
+    table(f"{COLUMNS}, {MARK}", "'changelog.mode' = 'all'") + "SELECT * FROM bids": (
+        "changelog.mode is 'append' or 'upsert'"
+    ),
+    table(f"{COLUMNS}, {MARK}", "deleted = price > 1") + "SELECT * FROM bids": (
+        "deleted needs 'changelog.mode' = 'upsert', too"
+    ),
+    table(KEYED.format(" PRIMARY KEY NOT ENFORCED"), f"{UPSERT}, ve = NULL")
+    + "SELECT * FROM bids": "each version lasts until the next of its key: leave ve out",
+    table(KEYED.format(" PRIMARY KEY NOT ENFORCED"), f"{UPSERT}, deleted = 'price'")
+    + "SELECT * FROM bids": "deleted is a condition, as op = 'd', and no DOUBLE",
+    table(KEYED.format(" PRIMARY KEY NOT ENFORCED") + ", PRIMARY KEY (price) NOT ENFORCED")
+    + "SELECT * FROM bids": "a table has one PRIMARY KEY",
+    table(KEYED.format(" NOT NULL")) + "SELECT * FROM bids": "write WHERE note IS NOT NULL",
+    table(f"{COLUMNS}", f"static = TRUE, {UPSERT}") + "SELECT * FROM bids": (
+        "rows of a static table have no times: no changelog.mode"
+    ),
+    table(f"{COLUMNS}, {MARK}")
+    + "CREATE SINK o (a DOUBLE PRIMARY KEY NOT ENFORCED) WITH (path = '/tmp/o');"
+    + "INSERT INTO o SELECT price FROM bids": "a folder keeps every version of a row",
+    "CREATE TABLE t WITH (connector = 'upsert-kafka'); SELECT 1 AS a FROM t": (
+        "connector = 'kafka' writes by the PRIMARY KEY, and reads versions of it"
     ),
     "CREATE VIEW v (a, b) AS SELECT price FROM bids; SELECT * FROM v": "2 names for 1 columns",
     "CREATE FUNCTION f AS 'x'; SELECT 1": "CREATE FUNCTION is not supported; there are CREATE",

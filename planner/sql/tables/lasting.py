@@ -1,0 +1,81 @@
+"""How long the rows of a source last: for ever, or each until the next version of its key.
+
+``ve = NULL`` is the open end of every row. ``'changelog.mode' = 'upsert'`` makes rows versions of
+the ``PRIMARY KEY``, and ``deleted = condition`` says which of them end their key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from planner.sql.expressions.scalars import Expressions
+from planner.sql.expressions.scope import scope_of
+from planner.sql.reading.errors import sql_type
+from planner.sql.tables.options import node, option
+
+if TYPE_CHECKING:
+    from planner.api.stream import Stream
+    from planner.sql.tables.options import Given
+    from planner.sql.tables.table import Table
+
+CHANGELOG, DELETED = "changelog.mode", "deleted"
+_APPEND, _UPSERT = "append", "upsert"
+
+
+def _mode(given: Given, name: str) -> bool:
+    said = given.text_of(name).lower()
+    if said == "retract":
+        what = "nothing is taken back here"
+        raise given.error(
+            name, f"{what}: 'upsert' with {DELETED} = op = 'd' ends the rows of a key"
+        )
+    if said not in (_APPEND, _UPSERT):
+        raise given.error(name, f"{name} is {_APPEND!r} or {_UPSERT!r}")
+    return said == _UPSERT
+
+
+def changelog_option() -> Any:
+    """The field of a source's record: whether its rows are versions of their keys."""
+    return option(CHANGELOG, read=_mode, default=False)
+
+
+def deleted_option() -> Any:
+    """The field that says which versions end their key."""
+    return option(DELETED, read=node, default=None)
+
+
+def lasting(
+    table: Table, stream: Stream, ve: exp.Expr | None, *, upserts: bool, deleted: exp.Expr | None
+) -> Stream:
+    """The stream of what a source declares, whose rows last as its options say.
+
+    Raises:
+        SqlError: versions without a key or with an end of their own, or ``deleted`` without them.
+    """
+    given, key = table.given, table.columns.primary_key
+    if not upserts:
+        if deleted is not None:
+            raise given.error(DELETED, f"{DELETED} needs '{CHANGELOG}' = '{_UPSERT}', too")
+        return stream.for_ever() if type(ve) is exp.Null else stream
+    if not key:
+        reason = f"'{_UPSERT}' needs PRIMARY KEY (id) NOT ENFORCED: what are rows versions of?"
+        raise given.error(CHANGELOG, reason)
+    if ve is not None:
+        raise given.error("ve", "each version lasts until the next of its key: leave ve out")
+    condition = None
+    if deleted is not None:
+        is_text = isinstance(deleted, exp.Literal) and deleted.is_string
+        asked = exp.column(deleted.name) if is_text else deleted
+        if is_text:
+            asked.this.update_positions(deleted)
+        whole = scope_of(stream, given.name.name)
+        condition = Expressions(table.text, whole, {}).compile(asked)
+        kind = condition.output_type(stream.schema)
+        if not pa.types.is_boolean(kind):
+            reason = f"{DELETED} is a condition, as op = 'd', and no {sql_type(str(kind))}"
+            raise given.error(DELETED, reason)
+    with table.text.located(given.values[CHANGELOG]):
+        return stream.upserts(list(key), deleted=condition)
