@@ -268,22 +268,22 @@ class Expr:
     @property
     def str(self) -> StringFunctions[Expr]:
         """Functions of strings."""
-        return StringFunctions(self.node, Expr)
+        return StringFunctions(self.node, Expr, as_node)
 
     @property
     def dt(self) -> DatetimeFunctions[Expr]:
         """Parts of times, in UTC."""
-        return DatetimeFunctions(self.node, Expr)
+        return DatetimeFunctions(self.node, Expr, as_node)
 
     @property
     def list(self) -> ListFunctions[Expr]:
         """Functions of lists; ``item`` gives an element."""
-        return ListFunctions(self.node, Expr)
+        return ListFunctions(self.node, Expr, as_node)
 
     @property
     def map(self) -> MapFunctions[Expr]:
         """Functions of maps; ``item`` gives a value by its key."""
-        return MapFunctions(self.node, Expr)
+        return MapFunctions(self.node, Expr, as_node)
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """One value per row of ``batch``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from planner.errors import InvalidPlanError
 from planner.expressions.functions.calendar import UNITS
 from planner.expressions.functions.texts.parsing import URL_PARTS, time_pattern
 from planner.expressions.functions.texts.words import CHARACTERS_MAX, json_steps
-from planner.expressions.nodes import Call, Literal, Node, OptionValue
+from planner.expressions.nodes import Call, Node, OptionValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +22,14 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class _Functions(Generic[E]):
-    """Builds calls on ``node``, wrapped as expressions by ``wrap``."""
+    """Builds calls on ``node``, wrapped as expressions by ``wrap``.
+
+    ``as_node`` makes a tree of an expression, or of a plain value.
+    """
 
     node: Node
     wrap: Callable[[Node], E]
+    as_node: Callable[[object], Node]
 
     def _call(self, function: str, **options: OptionValue) -> E:
         return self.wrap(Call(function, (self.node,), tuple(sorted(options.items()))))
@@ -131,9 +135,9 @@ class StringFunctions(_Functions[E]):
         json_steps(path)
         return self._call("json_value", path=path)
 
-    def levenshtein(self, other: Any) -> E:
+    def levenshtein(self, other: object) -> E:
         """How many characters to insert, delete or replace to make ``other`` of it."""
-        return self.wrap(Call("levenshtein", (self.node, _node(other))))
+        return self.wrap(Call("levenshtein", (self.node, self.as_node(other))))
 
     def soundex(self) -> E:
         """How it sounds in English, as ``"R163"``; equal for names that sound alike."""
@@ -259,9 +263,9 @@ class ListFunctions(_Functions[E]):
         """How many elements; null of null."""
         return self._call("size")
 
-    def contains(self, value: Any) -> E:
+    def contains(self, value: object) -> E:
         """Whether ``value`` is an element; null where the list or the value is."""
-        return self.wrap(Call("list_contains", (self.node, _node(value))))
+        return self.wrap(Call("list_contains", (self.node, self.as_node(value))))
 
 
 class MapFunctions(_Functions[E]):
@@ -277,9 +281,9 @@ class MapFunctions(_Functions[E]):
         """The list of its keys."""
         return self._call("map_keys")
 
-    def contains_key(self, key: Any) -> E:
+    def contains_key(self, key: object) -> E:
         """Whether ``key`` is one of its keys; null where the map or the key is."""
-        return self.wrap(Call("list_contains", (Call("map_keys", (self.node,)), _node(key))))
+        return self.wrap(Call("list_contains", (Call("map_keys", (self.node,)), self.as_node(key))))
 
     def values(self) -> E:
         """The list of its values."""
@@ -288,12 +292,6 @@ class MapFunctions(_Functions[E]):
     def entries(self) -> E:
         """The list of its pairs, as structs with ``key`` and ``value``."""
         return self._call("entries")
-
-
-def _node(value: Any) -> Node:
-    """An expression, or a plain value as a literal."""
-    node = getattr(value, "node", value)
-    return node if isinstance(node, Node) else Literal(node)
 
 
 def _count(method: str, value: int) -> int:

@@ -292,18 +292,53 @@ def _is_stored_as_integer(kind: pa.DataType) -> bool:
 
 @functools.cache
 def kept_type(kind: pa.DataType) -> pa.DataType | None:
-    """The type that stands for ``kind`` in a stream; ``kind`` if it is kept, None if none does."""
+    """The type that stands for ``kind`` in a stream; ``kind`` if it is kept, None if none does.
+
+    A CTI has null in every column, so fields of structs may be null.
+    """
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):
         return pa.binary()
     if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
         return pa.decimal128(kind.precision, kind.scale)
-    if pa.types.is_list_view(kind):
-        return pa.list_(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return kept_type(kind.storage_type)
+    if pa.types.is_nested(kind):
+        return _kept_nested(kind)
     sink = pa.BufferOutputStream()
     try:
         pq.write_table(pa.schema([("column", kind)]).empty_table(), sink)
         return pq.read_schema(pa.BufferReader(sink.getvalue())).field(0).type
     except (pa.ArrowException, NotImplementedError):
         return None
+
+
+def _kept_nested(kind: pa.DataType) -> pa.DataType | None:
+    def kept(part: pa.Field) -> pa.Field | None:
+        inner = kept_type(part.type)
+        return None if inner is None else part.with_type(inner)
+
+    if pa.types.is_struct(kind):
+        fields = [kept(part) for part in kind]
+        known = [part.with_nullable(True) for part in fields if part is not None]
+        return pa.struct(known) if known and len(known) == len(fields) else None
+    if pa.types.is_map(kind):
+        key, item = kept(kind.key_field), kept(kind.item_field)
+        none = key is None or item is None
+        return None if none else pa.map_(key, item, keys_sorted=kind.keys_sorted)
+    if not _has_elements(kind):
+        return None
+    element = kept(kind.value_field)
+    if element is None:
+        return None
+    if pa.types.is_fixed_size_list(kind) and kind.list_size:
+        return pa.list_(element.with_nullable(True), kind.list_size)
+    return pa.large_list(element) if pa.types.is_large_list(kind) else pa.list_(element)
+
+
+def _has_elements(kind: pa.DataType) -> bool:
+    types = pa.types
+    is_view = types.is_list_view(kind) or types.is_large_list_view(kind)
+    is_long = types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return bool(types.is_list(kind) or is_long or is_view)

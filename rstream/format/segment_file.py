@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 READ_VERSIONS = (1, 2, 3)
-_INNER_NAMES = re.compile(r"(?<=list<)(item|element)(?=: )| \('[^']*'\)(?=>)")
+_INNER_NAMES = re.compile(r"(?<=list<)(item|element)(?=: )| \('[^']*'\)(?=[,>])")
 FOOTER_KEY = b"rstream"
 #: Of a table: its CTIs.
 CTIS_KEY = b"rstream.ctis"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rstream.format.codec import kept_type
 from rstream.items.batch import EVENT, kinds
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import list_files
@@ -106,7 +107,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return plain_type(kind.value_type)
     if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
-    return _in_us(kind)
+    known = _in_us(kind)
+    return kept_type(known) or known
 
 
 def _in_us(kind: pa.DataType) -> pa.DataType:

@@ -50,6 +50,12 @@ def fits(there: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(kinds.is_date(wanted) or (kinds.is_timestamp(wanted) and wanted.tz is None))
     if _is_list(there) and _is_list(wanted):
         return fits(there.value_type, wanted.value_type)
+    if kinds.is_struct(there) and kinds.is_struct(wanted):
+        alike = [f.name for f in there] == [f.name for f in wanted]
+        return alike and all(fits(a.type, b.type) for a, b in zip(there, wanted, strict=True))
+    if kinds.is_map(there) and kinds.is_map(wanted):
+        pairs = ((there.key_type, wanted.key_type), (there.item_type, wanted.item_type))
+        return all(fits(a, b) for a, b in pairs)
     return any(_both(test, there, wanted) for test in _FAMILIES)
 
 
@@ -157,6 +163,8 @@ def listed(names: Sequence[str], what: str) -> str:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.storage_type
     return kind.value_type if kinds.is_dictionary(kind) else kind
 
 
@@ -178,7 +186,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
 
 
 def _both(test: Callable[[pa.DataType], bool], there: pa.DataType, wanted: pa.DataType) -> bool:

@@ -367,8 +367,10 @@ def test_lists_and_maps() -> None:
             g=m.map.keys(),
             h=m.map.values(),
             j=list_of(col("i"), 7),
+            k=l_.list.contains(1),
         )
     )
+    assert_twins(stream.window(tumbling(99)).top(2, "i").with_columns(m2=list_of(m, m)))
     for name in ("m", "l"):
         for outer in (False, True):
             assert_twins(stream.explode(name, outer=outer, position="at"))

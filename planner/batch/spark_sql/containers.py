@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.batch.spark_sql.arithmetic import is_float
-from planner.batch.spark_sql.errors import UnsupportedInBatchError
+from planner.batch.spark_sql.casts import cast
 from planner.batch.spark_sql.let_bindings import let, let2
-from planner.batch.spark_sql.types import type_name
+from planner.batch.spark_sql.types import is_list, type_name
 
 if TYPE_CHECKING:
     from planner.batch.spark_sql.arithmetic import Writer
-    from planner.expressions.nodes import Call
+    from planner.expressions.nodes import Call, Node
 
 
 def restored(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -22,17 +23,50 @@ def restored(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         chunks = [restored(chunk, kind) for chunk in column.chunks]
         return pa.chunked_array(chunks, type=kind)
-    if not pa.types.is_map(kind):
+    if not _holds(kind):
         return column.cast(kind)
-    pairs = pc.list_flatten(column)
-    lengths = pc.fill_null(pc.list_value_length(column), 0)
-    ends = pc.cumulative_sum(lengths).to_pylist()
-    valid = [*column.is_valid().to_pylist(), True]
-    offsets = [at if is_valid else None for at, is_valid in zip([0, *ends], valid, strict=True)]
-    keys, values = (pc.struct_field(pairs, at) for at in (0, 1))
-    return pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()), keys.cast(kind.key_type), values.cast(kind.item_type)
-    ).cast(kind)
+    if pa.types.is_struct(kind):
+        parts = [restored(pc.struct_field(column, at), f.type) for at, f in enumerate(kind)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    elements = pc.list_flatten(column)
+    if pa.types.is_fixed_size_list(kind):
+        return _of_fixed_size(restored(elements, kind.value_type), lengths, kind)
+    ends = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    if not pa.types.is_map(kind):
+        lists = pa.ListArray.from_arrays(
+            ends, restored(elements, kind.value_type), mask=column.is_null()
+        )
+        return lists.cast(kind)
+    keys = restored(pc.struct_field(elements, 0), kind.key_type)
+    values = restored(pc.struct_field(elements, 1), kind.item_type)
+    none = np.append(column.is_null().to_numpy(zero_copy_only=False), False)
+    offsets = pa.array(ends.to_numpy(), mask=none)
+    return pa.MapArray.from_arrays(offsets, keys, values).cast(kind)
+
+
+def _holds(kind: pa.DataType) -> bool:
+    """Whether there is a map within, or a list of a fixed size.
+
+    Arrow's cast to the one is none, and that to the other reads memory that is not there, if no
+    list that Spark gave has an element.
+    """
+    types = pa.types
+    if types.is_map(kind) or types.is_fixed_size_list(kind):
+        return True
+    if is_list(kind):
+        return _holds(kind.value_type)
+    return types.is_struct(kind) and any(_holds(f.type) for f in kind)
+
+
+def _of_fixed_size(values: pa.Array, lengths: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """Lists of these lengths; one of none is null."""
+    size = kind.list_size
+    starts = np.cumsum(lengths) - lengths
+    places = (starts[:, None] + np.arange(size)).ravel()
+    none = lengths != size
+    taken = values.take(pa.array(places, mask=np.repeat(none, size)))
+    return pa.FixedSizeListArray.from_arrays(taken, type=kind, mask=pa.array(none))
 
 
 def _item(call: Call, held: str, asked: str) -> str:
@@ -44,13 +78,21 @@ def _item(call: Call, held: str, asked: str) -> str:
             asked,
             lambda x, p: f"get({x}, try_cast(if({p} < 0, size({x}) + {p}, {p}) as int))",
         )
-    if is_float(call.args[1]):
-        raise UnsupportedInBatchError(str(call), "a key that is a float may be NaN")
-    found = f"filter({held}, entry -> entry.key = {asked})"
+    key = cast("entry.key", kind.key_type, _type_of(call.args[1]), str(call))
+    not_nan = f" and not isnan({key})" if is_float(call.args[1]) else ""  # Spark finds it
+    found = f"filter({held}, entry -> {key} = {asked}{not_nan})"
     return f"get(transform({found}, entry -> entry.value), 0)"
 
 
+def _type_of(node: Node) -> pa.DataType:
+    assert node.type is not None, node
+    return node.type
+
+
 def _contains(call: Call, held: str, asked: str) -> str:
+    alike = pa.list_(_type_of(call.args[1]))
+    held = cast(held, _type_of(call.args[0]), alike, str(call))
+
     def found(x: str, y: str) -> str:
         nan = f"when isnan({y}) then false " if is_float(call.args[1]) else ""
         return (

@@ -68,11 +68,9 @@ def physical(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= DECIMAL_DIGITS_MAX:
         return pa.decimal128(kind.precision, kind.scale)
-    if types.is_map(kind) and not _holds_map(kind.item_type):
+    if types.is_map(kind):
         key, value = physical(kind.key_type), physical(kind.item_type)
         return pa.list_(pa.struct([("key", key), ("value", value)]))
-    if _holds_map(kind):
-        raise UnsupportedInBatchError(f"a column of type {kind}", "a map within it cannot be read")
     if is_list(kind):
         return pa.list_(physical(kind.value_type))
     if types.is_struct(kind):
@@ -84,17 +82,6 @@ def is_list(kind: pa.DataType) -> bool:
     """Any of Arrow's list types that hold one value after the other."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
-def _holds_map(kind: pa.DataType) -> bool:
-    if pa.types.is_map(kind):
-        return True
-    inner = (
-        [kind.value_type]
-        if is_list(kind)
-        else list(kind.fields if pa.types.is_struct(kind) else ())
-    )
-    return any(_holds_map(getattr(one, "type", one)) for one in inner)
 
 
 def type_name(kind: pa.DataType) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from planner.expressions.functions.casting import convert
 from planner.expressions.functions.signature import (
     arg_types,
     common_of,
@@ -20,7 +21,7 @@ from planner.expressions.functions.signature import (
     typed,
     with_literals_adapted,
 )
-from planner.expressions.nodes import Function, as_array, cast_to
+from planner.expressions.nodes import Column, Function, as_array, cast_to
 from planner.expressions.types import plain
 
 if TYPE_CHECKING:
@@ -91,14 +92,24 @@ def _is_null(array: pa.Array) -> np.ndarray:
     return found
 
 
+def _compared(call: Call, kind: pa.DataType, result: pa.DataType) -> Node | None:
+    """``call`` of type ``result``, what is asked for in the type that ``==`` with ``kind`` takes.
+
+    Values of ``kind`` become that type when they are compared: 1.5 is none of the keys 1 and 2.
+    """
+    if pa.types.is_nested(kind):
+        return None
+    pair = with_literals_adapted(replace(call, args=(Column("", plain(kind)), call.args[1])))
+    found = common_of(arg_types(pair))
+    if found is None:
+        return None
+    return replace(call, args=(call.args[0], cast_to(pair.args[1], found)), type=result)
+
+
 def _resolve_item(call: Call) -> Node | None:
     kind, key = arg_types(call)
     if is_map(kind):
-        known = plain(kind.key_type)
-        call = with_literals_adapted(replace(call, args=(call.args[0], call.args[1])))
-        if pa.types.is_nested(known) or common_of([known, key]) is None:
-            return None
-        return replace(call, args=(call.args[0], cast_to(call.args[1], known)), type=kind.item_type)
+        return _compared(call, kind.key_type, kind.item_type)
     if not is_list(kind) or not (pa.types.is_integer(key) or pa.types.is_null(key)):
         return None
     return replace(
@@ -122,7 +133,7 @@ def _item(arrays: list[pa.Array], _call: Call) -> pa.Array:
 
 def _value_of_key(lists: pa.Array, asked: pa.Array) -> pa.Array:
     pairs, rows = _flat(lists)
-    keys = pc.struct_field(pairs, 0).cast(asked.type)
+    keys = convert(pc.struct_field(pairs, 0), asked.type)
     matches = pc.fill_null(pc.equal(keys, asked.take(pa.array(rows))), False)
     hits = np.flatnonzero(matches.to_numpy(zero_copy_only=False))[::-1]
     at = np.full(len(lists), -1, np.int64)
@@ -141,18 +152,17 @@ def _size(arrays: list[pa.Array], _call: Call) -> pa.Array:
 
 
 def _resolve_contains(call: Call) -> Node | None:
-    kind, value = arg_types(call)
-    if not is_list(kind) or pa.types.is_nested(kind.value_type):
-        return None
-    found = common_of([kind.value_type, value])
-    return None if found is None else typed(call, pa.bool_(), pa.list_(found), found)
+    kind, _ = arg_types(call)
+    return _compared(call, kind.value_type, pa.bool_()) if is_list(kind) else None
 
 
 def _contains(arrays: list[pa.Array], _call: Call) -> pa.Array:
     """False, too, where an element is null; null for no list and for no value."""
-    lists, asked = arrays
+    held, asked = arrays
+    lists = _as_list(held)
     elements, rows = _flat(lists)
-    matches = pc.fill_null(pc.equal(elements, asked.take(pa.array(rows))), False)
+    same = pc.equal(convert(elements, asked.type), asked.take(pa.array(rows)))
+    matches = pc.fill_null(same, False)
     found = np.zeros(len(lists), bool)
     found[rows[matches.to_numpy(zero_copy_only=False)]] = True
     return pa.array(found, mask=_is_null(lists) | _is_null(asked))

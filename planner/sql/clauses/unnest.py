@@ -15,8 +15,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.expressions import col
+from planner.expressions.functions.containers import is_list, is_map
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, Visible, free_name
+from planner.sql.reading.errors import sql_type
 
 if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
@@ -74,6 +76,8 @@ def viewed(view: exp.Lateral, scope: Scope, names: Names) -> Scope:
         raise names.text.error(view, _VIEW)
     columns = [column.name for column in alias.columns]
     is_placed = type(call) is exp.Posexplode
+    if is_placed and len(columns) == 1:
+        raise names.text.error(view, "write LATERAL VIEW POSEXPLODE(list) name AS place, column")
     if is_placed:  # Spark names the place first
         columns = [*columns[1:], columns[0]]
     asked = _Unnest(
@@ -92,6 +96,9 @@ def _with_elements(asked: _Unnest, scope: Scope, names: Names) -> Scope:
     if asked.relation in scope.relations:
         raise text.error(node, f"{asked.relation!r} is there twice; give one another name with AS")
     value = Expressions(text, scope, names.functions).compile(asked.value)
+    held = value.output_type(scope.stream.schema)
+    if not is_list(held) and not is_map(held):
+        raise text.error(asked.value, f"a list or a map becomes rows, not {sql_type(str(held))}")
     taken = set(scope.stream.schema.names)
     element = free_name("@element", taken)
     place = None if asked.first is None else free_name("@place", taken)

@@ -295,6 +295,8 @@ class Expressions:
         return held.field(name.name)
 
     def _list(self, node: exp.Array) -> Expr:
+        if not node.expressions:
+            raise self.text.error(node, "ARRAY[] has no type; ARRAY[a, b] takes at least one value")
         values = [self.compile(part) for part in node.expressions]
         with self.text.located(node):
             return list_of(*values)

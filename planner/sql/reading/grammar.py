@@ -37,8 +37,8 @@ _OF_UNIT = ("TIMESTAMPDIFF", "TIMESTAMPADD")
 
 def _bracket(arguments: list[exp.Expr]) -> exp.Expr:
     """``ELEMENT_AT(a, b)`` is ``a[b]``."""
-    held, *asked = arguments
-    return exp.Bracket(this=held, expressions=asked)
+    held, asked = arguments
+    return exp.Bracket(this=held, expressions=[asked])
 
 
 class Watermark(exp.Expression):

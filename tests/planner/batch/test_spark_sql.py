@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 from planner import col, lit, when
-from planner.batch.spark_sql import UnsupportedInBatchError, physical, to_sql, type_name
+from planner.batch.spark_sql import UnsupportedInBatchError, physical, restored, to_sql, type_name
 from planner.batch.spark_sql.expressions import WRITERS, java_replacement
 from planner.batch.spark_sql.let_bindings import let, let2
 from planner.batch.spark_sql.types import literal, text
@@ -82,6 +85,30 @@ def test_text_is_escaped() -> None:
 def test_types(kind: pa.DataType, stored: pa.DataType, name: str) -> None:
     assert physical(kind) == stored
     assert type_name(kind) == name
+
+
+RESTORED: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.list_(pa.int64(), 2), [None, None]),
+    (pa.list_(pa.int64(), 2), [[1, None], None, [2, 3]]),
+    (pa.list_(pa.map_(pa.string(), pa.list_(pa.int8(), 2))), [[[("a", [1, 2])], None], None, []]),
+    (pa.struct([("m", pa.map_(pa.date32(), pa.uint8()))]), [{"m": [(date(2026, 1, 1), 1)]}, None]),
+    (pa.map_(pa.string(), pa.struct([("n", pa.large_list(pa.int64()))])), [[("a", {"n": [1]})]]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), RESTORED, ids=[str(kind) for kind, _ in RESTORED])
+def test_columns_of_spark_become_those_of_the_stream(kind: pa.DataType, values: list[Any]) -> None:
+    """As Spark sends them; a list without any element has no memory, which Arrow's cast reads."""
+    batch = pa.record_batch({"c": pa.array(values, kind).cast(physical(kind))})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    (column,) = pa.ipc.open_stream(sink.getvalue()).read_all().columns
+    for start in range(len(values)):
+        found = restored(column.slice(start), kind)
+        found.validate(full=True)
+        assert found.type == kind
+        assert found.to_pylist() == values[start:]
 
 
 @pytest.mark.parametrize("kind", [pa.decimal256(50, 2), pa.month_day_nano_interval()], ids=str)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from planner import InvalidPlanError, Stream, agg, col, desc, event, tumbling
@@ -24,6 +25,10 @@ REFUSED: list[tuple[pa.DataType, Any, str]] = [
     (pa.string_view(), "a", "string"),
     (pa.binary_view(), b"a", "binary"),
     (pa.decimal32(5, 2), Decimal("1.25"), "decimal128(5, 2)"),
+    (pa.list_(pa.string_view()), ["a"], "list<item: string>"),
+    (pa.struct([pa.field("x", pa.int64(), nullable=False)]), {"x": 1}, "struct<x: int64>"),
+    (pa.list_(pa.int64(), 0), [], "list<item: int64>"),
+    (pa.uuid(), None, "fixed_size_binary[16]"),
 ]
 
 
@@ -49,6 +54,34 @@ def test_times_within_json_are_kept(tmp_path: Path) -> None:
     stream = Stream.from_json(str(file), vs="ts")
     plan = lower(stream.to_parquet(), root="memory://json", parallelism=1)
     assert answer(plan)["m"].to_pylist() == [{"at": [datetime(2026, 1, 1)]}]  # noqa: DTZ001
+
+
+def test_files_with_types_that_streams_do_not_keep_are_read(tmp_path: Path) -> None:
+    """A CTI has no value in any column, so fields that never are null in a file are so here."""
+    never_null = pa.struct([pa.field("x", pa.int64(), nullable=False)])
+    rows = {
+        "ts": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * 2),
+        "s": pa.StructArray.from_arrays(
+            [pa.array([1, 0])], fields=list(never_null), mask=pa.array([False, True])
+        ),
+        "u": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"a" * 16, None], pa.binary(16))),
+        "m": pa.array(
+            [[("a", 1)], None],
+            pa.map_(pa.field("name", pa.string(), nullable=False), pa.field("n", pa.int64())),
+        ),
+    }
+    table = pa.table(rows)
+    pq.write_table(table, str(tmp_path / "a.parquet"))
+    for stream in (
+        Stream.from_parquet(str(tmp_path), vs="ts"),
+        Stream.from_arrow(table, vs="ts"),
+    ):
+        plan = lower(stream.to_parquet(), root="memory://kept", parallelism=1)
+        found = answer(plan).select(["s", "u", "m"]).to_pylist()
+        assert found == [
+            {"s": {"x": 1}, "u": b"a" * 16, "m": [("a", 1)]},
+            {"s": None, "u": None, "m": None},
+        ]
 
 
 def test_half_floats_have_an_order() -> None:

@@ -84,12 +84,16 @@ def test_every_type_comes_back() -> None:
             ("took", pa.duration("us")),
             ("counts", pa.map_(pa.string(), pa.int64())),
             ("maps", pa.list_(pa.map_(pa.string(), pa.list_(pa.int64())))),
+            (
+                "named",
+                pa.map_(pa.field("k", pa.string(), nullable=False), pa.field("v", pa.int8())),
+            ),
         ]
     )
     row = {"u8": 255, "f32": 0.5, "flag": True, "day": dt.date(2020, 1, 1), "raw": b"\0"}
     row |= {"at": dt.datetime(2020, 1, 1, tzinfo=dt.UTC), "money": 1, "list": [1, None]}
     row |= {"deep": {"x": 3}, "dict": "a", "took": dt.timedelta(seconds=1)}
-    row |= {"counts": [("a", 1)], "maps": [[("a", [1, None])], []]}
+    row |= {"counts": [("a", 1)], "maps": [[("a", [1, None])], []], "named": [("a", 1)]}
     head = {"_kind": 0, "_vs": 1, "_ve": 2}
     rows = [{**head, **row}, {**head, **dict.fromkeys(row)}]
     batch = pa.RecordBatch.from_pylist(rows * 9, schema=item_schema(payload))

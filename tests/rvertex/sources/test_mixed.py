@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,6 +51,13 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "duration in s": (pa.duration("s"), [timedelta(seconds=3)]),
     "list": (pa.list_(pa.int32()), [[1, 2], []]),
     "list of text": (pa.list_(pa.string()), [["1"]]),
+    "two": (pa.list_(pa.int64(), 2), [[1, 2]]),
+    "struct": (pa.struct([("x", pa.int64())]), [{"x": 2**40}, None]),
+    "short struct": (pa.struct([pa.field("x", pa.int8(), nullable=False)]), [{"x": 1}]),
+    "other struct": (pa.struct([("y", pa.int64())]), [{"y": 1}]),
+    "map": (pa.map_(pa.string(), pa.int64()), [[("a", 1)]]),
+    "map of text": (pa.map_(pa.string(), pa.string()), [[("a", "1")]]),
+    "uuid": (pa.uuid(), [UUID(int=1)]),
     "nothing": (pa.null(), [None]),
 }
 
@@ -91,6 +99,7 @@ def is_same(found: pa.Array, column: pa.Array) -> bool:
         *(("us", "date"), ("us", "us UTC"), ("int64", "us"), ("us", "int64"), ("text", "us")),
         *(("float64", "float32"), ("decimal", "float64"), ("float64", "decimal")),
         *(("list", "list of text"), ("bytes", "text")),
+        *(("struct", "other struct"), ("map", "map of text"), ("map", "list")),
     ],
 )
 def test_what_may_mean_another_thing_does_not_fit(there: str, wanted: str) -> None:

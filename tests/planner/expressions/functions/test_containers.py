@@ -5,6 +5,7 @@ Cannot catch: what Spark makes of them (tests/spark), or DuckDB (the catalogue).
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import Expr, ExpressionTypeError, col, list_of, lit
+from planner import Expr, ExpressionTypeError, InvalidPlanError, col, list_of, lit
 from planner.expressions.functions.containers import POSITION
-from planner.expressions.nodes import Call, evaluate_all
+from planner.expressions.nodes import Call, evaluate_all, resolve
 from rstream.items.batch import VE, VS
 
 SCHEMA = pa.schema(
@@ -126,6 +127,48 @@ def test_nulls_that_cover_elements() -> None:
 def test_a_constant_is_computed_once() -> None:
     batch = pa.record_batch({VS: [0, 0], VE: [1, 1]})
     assert list_of(1, 2).item(-1).evaluate(batch).to_pylist() == [2, 2]
+
+
+def at_ms(day: int) -> datetime:
+    return datetime(2026, 1, day, tzinfo=UTC)
+
+
+def test_keys_and_elements_compare_as_columns_do() -> None:
+    """In the type that ``==`` takes: nothing is rounded to that of the keys."""
+    big = 2**60 + 1
+    batch = pa.record_batch(
+        {
+            VS: [0],
+            VE: [1],
+            "m": pa.array([[(1, "x"), (big, "y")]], pa.map_(pa.int64(), pa.string())),
+            "short": pa.array([[(1, "x")]], pa.map_(pa.int8(), pa.string())),
+            "at": pa.array([[(at_ms(2), "x")]], pa.map_(pa.timestamp("ms", "UTC"), pa.string())),
+            "l": pa.array([[big, 3]]),
+            "u": pa.array([[2**64 - 1, 3]], pa.list_(pa.uint64())),
+            "days": pa.array([[at_ms(2)]], pa.list_(pa.timestamp("us", "Europe/Berlin"))),
+        }
+    )
+    expected = [
+        (col("m").item(1.5), None),
+        (col("m").item(1.0), "x"),
+        (col("m").item(float(big)), "y"),
+        (col("short").item(2**40), None),
+        (col("at").item("2026-01-02"), "x"),
+        (col("at").item(at_ms(2) + timedelta(microseconds=1)), None),
+        (col("l").list.contains(3.0), True),
+        (col("l").list.contains(3.5), False),
+        (col("l").list.contains(float(big)), True),
+        (col("u").list.contains(3), True),
+        (col("days").list.contains("2026-01-02"), True),
+    ]
+    found = evaluate_all([resolve(expr.node, batch.schema) for expr, _ in expected], batch)
+    assert [values.to_pylist() for values in found] == [[value] for _, value in expected]
+
+
+@pytest.mark.parametrize("wrong", [object(), 2**64], ids=["object", "too much"])
+def test_what_cannot_stand_in_an_expression_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidPlanError):
+        col("l").list.contains(wrong)
 
 
 @pytest.mark.parametrize(
