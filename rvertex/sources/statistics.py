@@ -167,5 +167,7 @@ def _column(values: pa.Array) -> ColumnSample:
     rows = max(1, len(values))
     if pa.types.is_nested(values.type) or pa.types.is_null(values.type):
         return ColumnSample(values.nbytes / rows, len(values), len(values))
+    if pa.types.is_float16(values.type):  # old releases of Arrow do not count them
+        values = values.cast(pa.float32())
     counts = pc.value_counts(values.drop_null()).field("counts")
     return ColumnSample(values.nbytes / rows, len(counts), pc.sum(pc.equal(counts, 1)).as_py() or 0)
