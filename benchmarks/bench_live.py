@@ -119,7 +119,7 @@ def throughputs(
     with tempfile.TemporaryDirectory(prefix="streamscope-live-") as name:
         folder = Path(name)
         (folder / "broker").mkdir()
-        broker = Broker(folder / "broker")
+        broker = Broker(folder / "broker", waits=True)
         broker.start()
         try:
             filled = backlog(broker, form, int(args.rows * SHARES[form]))

@@ -73,7 +73,7 @@ def main() -> None:
         folder = Path(tempfile.mkdtemp(prefix="streamscope-soak-"))
         cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         (folder / "broker").mkdir()
-        broker = Broker(folder / "broker")
+        broker = Broker(folder / "broker", waits=True)
         broker.start()
         cleanup.callback(broker.kill)
         broker.create_topic(TOPIC, PARTITIONS)

@@ -140,7 +140,7 @@ def spark() -> SparkSession:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A Kafka broker. Tests that freeze or stop one take :func:`own_broker`."""
-    broker = Broker(tmp_path_factory.mktemp("broker"))
+    broker = Broker(tmp_path_factory.mktemp("broker"), waits=True)
     broker.start()
     yield broker
     broker.stop()

@@ -138,7 +138,7 @@ def _answer(process: subprocess.Popen[str], line: str) -> str:
 def bench(query: str, folder: Path) -> Iterator[Bench]:
     """A broker of its own with empty topics, a generator and a reader."""
     (folder / "broker").mkdir()
-    broker = Broker(folder / "broker")
+    broker = Broker(folder / "broker", waits=True)
     broker.start()
     children = []
     try:

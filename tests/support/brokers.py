@@ -5,6 +5,7 @@ them. It keeps its data when it is stopped, not always when it is killed: about 
 acknowledged may be lost. So no test can show here what a crash of a broker leaves of its topics.
 It also goes on telling of an aborted transaction to a consumer that has passed it: such a consumer
 does not see what the same producer commits later, but one that begins before the abort does.
+It does not wait where a consumer asks it to, so :mod:`tests.support.long_poll` stands before it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.support import long_poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,6 +36,8 @@ STOP_S_MAX = 20.0
 ANSWER_S_MAX = 30.0
 _CONNECT_S = 0.5
 _POLL_S = 0.005
+#: So long an empty fetch waits that is to say where a partition ends.
+_END_WAIT_MS = 10
 _BATCH = 1000
 #: Clients say nothing of brokers that a test takes away.
 QUIET: Mapping[str, Any] = {"log_level": 0}
@@ -54,16 +60,23 @@ class Record:
 class Broker:
     """A broker that can be frozen, stopped and started again at the same address."""
 
-    def __init__(self, folder: Path, *, answer_s_max: float = ANSWER_S_MAX) -> None:
-        """``answer_s_max``: so long may it take to read a topic."""
+    def __init__(
+        self, folder: Path, *, answer_s_max: float = ANSWER_S_MAX, waits: bool = False
+    ) -> None:
+        """``answer_s_max``: so long may it take to read a topic.
+
+        ``waits``: a fetch waits for rows as long as a consumer asks for, as it does in Kafka.
+        """
         self._folder, self._answer_s_max = folder, answer_s_max
-        self._port = free_port()
+        self._own_port = free_port()
+        self._port = free_port() if waits else self._own_port
         self._process: subprocess.Popen[bytes] | None = None
+        self._front: subprocess.Popen[bytes] | None = None
 
     @property
     def servers(self) -> str:
         """The address, as ``bootstrap.servers`` takes it."""
-        return f"127.0.0.1:{self._port}"
+        return f"{long_poll.HOST}:{self._port}"
 
     @property
     def pid(self) -> int:
@@ -75,13 +88,11 @@ class Broker:
         assert self._process is None, "the broker runs already"
         noida_db = pytest.importorskip("noida_db", reason="no broker is installed")
         binary = Path(noida_db.__file__).parent / "noida-db"
-        options = ["--only", "kafka", "--kafka-port", str(self._port), "--data-dir"]
-        self._process = subprocess.Popen(
-            [binary, "start", *options, self._folder],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        own_port, port = str(self._own_port), str(self._port)
+        options = ["--only", "kafka", "--kafka-port", own_port, "--data-dir", self._folder]
+        self._process = _started(binary, "start", *options)
+        if self._port != self._own_port:
+            self._front = _started(sys.executable, long_poll.__file__, own_port, port)
         deadline_s = time.monotonic() + READY_S_MAX
         while not self._answers():
             assert self._process.poll() is None, f"the broker ended: {self._process.returncode}"
@@ -165,7 +176,8 @@ class Broker:
         return sorted(self._admin().list_topics(topic, ANSWER_S_MAX).topics[topic].partitions)
 
     def _read(self, topic: str, isolation: str) -> list[Record]:
-        with self.consumer(isolation_level=isolation, enable_partition_eof=True) as consumer:
+        config = {"isolation_level": isolation, "enable_partition_eof": True}
+        with self.consumer(**config, fetch_wait_max_ms=_END_WAIT_MS) as consumer:
             given = topic, self.partitions(topic), self._answer_s_max
             found = list(_to_the_end(consumer, *given))
         return sorted(found, key=lambda record: (record.partition, record.offset))
@@ -188,12 +200,17 @@ class Broker:
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError):
-            socket.create_connection(("127.0.0.1", self._port), _CONNECT_S).close()
+            for port in (self._own_port, self._port):
+                socket.create_connection((long_poll.HOST, port), _CONNECT_S).close()
             return True
         return False
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
+        front, self._front = self._front, None
+        if front is not None:
+            front.kill()
+            front.wait()
         if process is None:
             return
         process.send_signal(number)
@@ -224,6 +241,12 @@ def send(producer: Producer, topic: str, record: Record, **options: Any) -> None
         else:
             producer.poll(0)
             return
+
+
+def _started(*command: str | Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def free_port() -> int:

@@ -35,6 +35,24 @@ def test_what_is_aborted_or_open_is_hidden(broker: Broker, topic: str) -> None:
     producer.abort_transaction(10)
 
 
+def test_a_fetch_waits_for_rows_and_they_end_the_wait(broker: Broker, topic: str) -> None:
+    """Without the wait the end of the partition would be told at once."""
+    from confluent_kafka import TopicPartition
+
+    config = {
+        "enable_partition_eof": True,
+        "fetch_wait_max_ms": 60_000,
+        "socket_timeout_ms": 90_000,
+    }
+    with broker.consumer(**config) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        assert consumer.poll(0.3) is None
+        broker.produce(topic, [b"a"])
+        found = consumer.poll(30)
+        assert found is not None
+        assert found.value() == b"a"
+
+
 def test_a_stopped_broker_keeps_its_data_and_its_address(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     broker.start()

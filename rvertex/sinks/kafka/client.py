@@ -45,6 +45,8 @@ ABORT_WAIT_S = 2.0
 TRANSACTION_TIMEOUT_MS = 30_000
 #: Records that wait in the client; more wait for room.
 QUEUE_RECORDS_MAX = 100_000
+#: So long a fetch waits that finds nothing, which says that a partition ends.
+END_WAIT_MS = 10
 #: Between two looks whether a full client has room again.
 ROOM_WAIT_S = 0.01
 _NO_DIGEST = "-"
@@ -73,6 +75,7 @@ class ProgressGroup:
         self._topic, self._label = sink.topic, f"topic {sink.topic}"
         self.name = f"streamscope.{place.stream}"
         given = {
+            "fetch.wait.max.ms": END_WAIT_MS,
             **settings(sink),
             "group.id": self.name,
             "enable.auto.commit": False,

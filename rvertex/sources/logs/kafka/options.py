@@ -36,6 +36,8 @@ OWNED: Mapping[str, str] = {
 _DEFAULTS: Mapping[str, str | int | bool] = {
     GROUP: "streamscope",
     "fetch.error.backoff.ms": 100,
+    # Where a partition ends is said by fetches that find nothing; the default is half a second.
+    "fetch.wait.max.ms": 50,
     # The default of a second would starve a reader that empties the client's queue sooner.
     "fetch.queue.backoff.ms": 10,
     "queued.max.messages.kbytes": 32_768,
