@@ -337,7 +337,7 @@ def _span_s(found: SourceStatistics | None, rate_per_s: float | None, rows: floa
         return max(rows / rate_per_s, 1 / US_PER_S)
     if found is None or found.first_us is None or found.last_us is None:
         return SPAN_S_ASSUMED
-    return max((found.last_us - found.first_us + 1) / US_PER_S, 1 / US_PER_S)
+    return (found.last_us - found.first_us + 1) / US_PER_S
 
 
 def _lifetime_us(spec: SourceSpec, found: SourceStatistics | None) -> float:

@@ -189,3 +189,28 @@ def test_bad_rows_at_the_end_say_nothing_of_the_end_of_time() -> None:
     known = disorder_of([unit], delay_needed([unit])).known
     assert known is not None
     assert [a.tolist() for a in known.entries()] == [[4], [4]]
+
+
+@examples(100)
+@given(
+    st.lists(st.tuples(st.integers(-20, 40), st.sampled_from([False, False, True])), max_size=13),
+    cuts,
+    st.booleans(),
+)
+def test_bad_rows_have_no_times_however_they_are_cut(
+    rows: list[tuple[int, bool]], sizes: list[int], tells_all: bool
+) -> None:
+    """``tells_all``: a batch without bad rows says so of each, too."""
+    times, at = TimesSoFar(), 0
+    for size in [*sizes, len(rows)]:
+        batch = rows[at : at + size]
+        bad = [is_bad for _, is_bad in batch]
+        told = pa.array(bad) if tells_all or any(bad) else None
+        times.add(np.array([time for time, _ in batch], np.int64), told)
+        at += size
+    unit = times.all()
+    blocks = [rows[k : k + BLOCK_ROWS] for k in range(0, len(rows), BLOCK_ROWS)]
+    good = [[time for time, is_bad in block if not is_bad] for block in blocks]
+    assert unit.least.tolist() == [min(block, default=INF_TIME) for block in good]
+    assert unit.greatest.tolist() == [max(block, default=MIN_TIME) for block in good]
+    assert unit.delay_us == lateness([time for block in good for time in block])
