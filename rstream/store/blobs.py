@@ -27,7 +27,13 @@ import pyarrow as pa
 
 from rstream.errors import StoreError
 from rstream.store.limited import with_limit
-from rstream.store.local_files import TEMPORARY, make_folder, put_file, sync_folder
+from rstream.store.local_files import (
+    TEMPORARY,
+    files_below,
+    make_folder,
+    put_file,
+    sync_folder,
+)
 from rstream.store.part_files import PartFiles, split_part
 
 if TYPE_CHECKING:
@@ -217,8 +223,13 @@ class FsspecBlobs:
 
     def _find(self, folder: str, *, detail: bool = False) -> dict[str, Any]:
         def find() -> dict[str, Any]:
+            full = self._full(folder.strip("/"))
+            if self._is_local:
+                return (
+                    self._infos(files_below(full)) if detail else dict.fromkeys(files_below(full))
+                )
             self._fs.invalidate_cache()
-            found = self._fs.find(self._full(folder.strip("/")), detail=detail)
+            found = self._fs.find(full, detail=detail)
             return found if detail else dict.fromkeys(found)
 
         try:
@@ -228,6 +239,13 @@ class FsspecBlobs:
         skip = len(self._root) + 1
         below = f"{self._full(folder.strip('/'))}/"  # s3fs may give the folder itself
         return {name[skip:]: found[name] for name in sorted(found) if name.startswith(below)}
+
+    def _infos(self, names: Sequence[str]) -> dict[str, Any]:
+        found = {}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+                found[name] = self._fs.info(name)
+        return found
 
     def _make_folder(self, folder: str) -> None:
         if folder in self._made_folders:

@@ -51,6 +51,26 @@ def put_file(full: str, data: bytes | pa.Buffer, *, is_new: bool, sync: bool) ->
         sync_folder(folder)
 
 
+def files_below(folder: str) -> list[str]:
+    """All files in a folder and those within it, in no order; none if there is no such folder.
+
+    What fsspec cannot list it takes for empty, and old releases of it cannot list a folder from
+    which a file goes meanwhile.
+
+    Raises:
+        OSError: a folder that is there cannot be read, so it may have files.
+    """
+    found: list[str] = []
+    for below, _, names in os.walk(folder, onerror=_refuse):
+        found += [f"{below}/{name}" for name in names]
+    return found
+
+
+def _refuse(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
+
+
 def make_folder(folder: str, *, sync: bool) -> None:
     """Make a folder and those above it. Raises FileExistsError if it is a file.
 

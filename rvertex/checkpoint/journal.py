@@ -60,7 +60,7 @@ class Journal:
         name = self.name(number)
         if not self._store.put_new(name, data + _checksum(data)):
             raise OvertakenError(self._folder, number)
-        if self.numbers()[-1] > number:
+        if self.numbers()[-1:] != [number]:
             # A successor has read it and gone on; or it stands where one was collected, and nobody
             # reads it. From here they look the same, so it stays.
             raise OvertakenError(self._folder, number)

@@ -162,6 +162,35 @@ def test_operations_are_retried_then_named(monkeypatch: pytest.MonkeyPatch) -> N
         store.get("a")
 
 
+def test_a_folder_that_cannot_be_looked_into_is_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(tmp_path))
+    assert isinstance(store, FsspecBlobs)
+    store.put("f/a", b"1")
+
+    def refuse(*_: object) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.0)
+    with monkeypatch.context() as refusing:
+        refusing.setattr(os, "scandir", refuse)
+        for look in (store.list, store.infos, store.temporaries):
+            with pytest.raises(StoreError, match="Too many open files"):
+                look()
+    assert list(store.list("f")) == ["f/a"] == list(store.infos())
+    assert not store.list("f/a")
+    assert not store.list("g")
+
+
+def test_a_file_that_goes_while_its_folder_is_listed(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    assert isinstance(store, FsspecBlobs)
+    store.put("a", b"1")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    assert list(store.infos()) == ["a"]
+
+
 def test_unknown_protocol() -> None:
     with pytest.raises(StoreError, match="nonsense"):
         open_store("nonsense://x")

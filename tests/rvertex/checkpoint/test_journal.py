@@ -47,6 +47,16 @@ def test_one_that_wakes_up_late_is_stopped_where_entries_were_collected() -> Non
         Journal(store, "values/v").append(1, b"zombie")
 
 
+def test_one_whose_entry_is_collected_at_once_is_stopped() -> None:
+    class Collecting(MemoryBlobs):
+        def list(self, folder: str = "") -> list[str]:
+            self.blobs.clear()
+            return list(super().list(folder))
+
+    with pytest.raises(OvertakenError):
+        Journal(Collecting(), "values/v").append(1, b"zombie")
+
+
 def test_an_entry_that_its_writer_died_over_is_refused_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
