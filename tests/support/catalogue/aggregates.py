@@ -66,9 +66,9 @@ ENTRIES = (
     _of("MODE of text", "MODE() WITHIN GROUP (ORDER BY w)", "mode(w ORDER BY w)"),
     _of(
         "SKEWNESS",
-        "SKEWNESS(i)",
+        "ROUND(SKEWNESS(i), 9)",
         """CASE WHEN count(i) > 2 AND max(i) > min(i)
-           THEN skewness(i) * (count(i) - 2) / sqrt(count(i) * (count(i) - 1))
+           THEN round(skewness(i) * (count(i) - 2) / sqrt(count(i) * (count(i) - 1)), 9)
            WHEN count(i) = 2 AND max(i) > min(i) THEN 0 END""",
     ),
     _of("KURTOSIS", "KURTOSIS(f)", "CASE WHEN max(f) > min(f) THEN kurtosis_pop(f) END"),
