@@ -41,6 +41,12 @@ def owned(root: JobRoot) -> Iterator[None]:
         raise
 
 
+def is_live_here(root: JobRoot) -> bool:
+    """Whether a job manager of this process works on the root."""
+    with _live_lock:
+        return root.uri in _live_roots
+
+
 def give_back(root: JobRoot) -> None:
     """The job has ended."""
     with _live_lock:

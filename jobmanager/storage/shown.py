@@ -10,6 +10,7 @@ from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted, S
 from jobmanager.storage.liveness import is_owned
 from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.output_claim import read_success
+from jobmanager.storage.ownership import is_live_here
 from jobmanager.storage.places import placed
 from jobmanager.storage.root import FORMAT, STATUS, JobRoot, display_uri
 from rstream.errors import StreamEngineError
@@ -28,10 +29,14 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
     settings = root.settings()
     found = root.read_status() or _rebuilt(root, settings, now_us)
     is_open = found["state"] in OPEN_STATES
-    if is_open and "written_us" in found and not is_owned(found, now_us):
+    if is_open and "written_us" in found and not _is_worked_on(root, found, now_us):
         found["state"] = "interrupted"
         found["error"] = f"its job manager is gone; jobmanager resume {display_uri(root.uri)}"
     return found
+
+
+def _is_worked_on(root: JobRoot, status: dict[str, Any], now_us: int) -> bool:
+    return is_live_here(root) or is_owned(status, now_us)
 
 
 def row_of(root: str, now_us: int) -> dict[str, str]:
@@ -48,7 +53,7 @@ def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, 
     here = display_uri(root.uri)
     found = {"job": root.name, "state": "unknown", "error": "", "root": here}
     owner = root.owner()
-    if is_owned(owner, now_us):
+    if _is_worked_on(root, owner, now_us):
         return {**found, **owner}
     if "output" in settings:
         found["output"] = placed(settings["output"], here)

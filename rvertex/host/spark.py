@@ -18,6 +18,7 @@ import socket
 import sys
 import tempfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -72,6 +73,7 @@ _JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 #: Set by spark-submit, which started this process: where its Java listens.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 ALL_CORES = "local[*]"
+LOG_KEPT_US = 7 * 86_400_000_000
 #: How long a cluster may take to offer as many task slots as hosts were asked for.
 EXECUTORS_WAIT_S = 60.0
 _REASON_CHARS_MAX = 500
@@ -125,6 +127,17 @@ class WrongMasterError(UsageError):
 def spark_log_path() -> str:
     """Where Spark's own output goes."""
     return os.path.join(tempfile.gettempdir(), f"streamscope-spark-{os.getpid()}.log")
+
+
+def remove_old_logs(now_us: int) -> None:
+    """Those of processes that are gone; somebody else's stay."""
+    for path in Path(tempfile.gettempdir()).glob("streamscope-spark-*.log"):
+        with contextlib.suppress(OSError, ValueError):
+            if path.stat().st_mtime_ns // 1_000 < now_us - LOG_KEPT_US:
+                try:
+                    os.kill(int(path.stem.rpartition("-")[2]), 0)
+                except ProcessLookupError:
+                    path.unlink()
 
 
 def spark_context(
@@ -220,6 +233,7 @@ def _launch(conf: SparkConf) -> None:
     """Start the JVM with its output in a file, once per process."""
     if SparkContext._gateway is not None:
         return
+    remove_old_logs(SystemClock().now_us())
     with open(spark_log_path(), "ab") as log:
         gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
     SparkContext._gateway = gateway

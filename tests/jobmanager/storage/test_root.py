@@ -21,6 +21,7 @@ from jobmanager.config import JobConfig
 from jobmanager.errors import JobExistsError, JobFormatError, JobRunningError, NoJobError
 from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.liveness import STATUS_STALE_US, is_owned
+from jobmanager.storage.ownership import give_back, owned
 from jobmanager.storage.root import (
     CANCEL,
     DRAIN,
@@ -32,6 +33,7 @@ from jobmanager.storage.root import (
     JobRoot,
     display_uri,
 )
+from jobmanager.storage.shown import shown_status
 from planner import col
 from planner.physical.lower import lower
 from rstream.clock import SystemClock
@@ -253,6 +255,17 @@ def test_one_that_has_ended_owns_nothing_though_its_parent_has_not_looked() -> N
 def test_a_process_that_only_has_the_old_number_owns_nothing() -> None:
     assert is_owned(owned_by(pid=os.getppid()), NOW_US)
     assert not is_owned(owned_by(pid=os.getppid(), written_us=1_000_000), NOW_US)
+
+
+def test_a_job_of_this_process_is_shown_as_it_is(root: JobRoot) -> None:
+    """Whoever delivers its output from here, too, would take it for ended."""
+    root.store.put(JOB, json.dumps({"format": FORMAT}).encode())
+    running = owned_by(pid=os.getpid())
+    with owned(root):
+        root.write_status(running)
+        assert shown_status(root, NOW_US)["state"] == "running"
+        give_back(root)
+    assert shown_status(root, NOW_US)["state"] == "interrupted"
 
 
 def test_requests_stay_until_the_job_has_ended(root: JobRoot) -> None:
