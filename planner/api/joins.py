@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, get_args
 import pyarrow as pa
 
 from planner.api.names import converted, require, resolved_predicate
+from planner.durations import duration_us
 from planner.errors import InvalidPlanError
 from planner.expressions.functions.containers import ELEMENT, POSITION, is_list, is_map
-from planner.expressions.nodes import Call, Column, Node, cast_to, checked_name, resolve
+from planner.expressions.nodes import Call, Column, Literal, Node, cast_to, checked_name, resolve
 from planner.expressions.types import common_type, is_text, plain
 from planner.logical.nodes import (
+    AsOf,
+    AsOfKind,
     Clip,
     Explode,
     Filter,
@@ -28,12 +31,16 @@ from planner.logical.nodes import (
     identity_columns,
 )
 from rstream.items.batch import VE, VS
+from rvertex.operators.joins.as_of import Strategy
 
 if TYPE_CHECKING:
     from planner.api.expressions import ExprLike
+    from planner.durations import Duration
 
 Keys = str | Sequence[str] | None
 _KINDS: tuple[JoinKind, ...] = get_args(JoinKind)
+_AS_OF_KINDS: tuple[AsOfKind, ...] = get_args(AsOfKind)
+_STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 
 def join_nodes(
@@ -88,6 +95,48 @@ def _columns(
     return tuple(columns)
 
 
+def as_of_nodes(
+    left: LogicalNode,
+    right: LogicalNode,
+    by: tuple[Keys, Keys, Keys],
+    strategy: str,
+    tolerance: Duration | None,
+    how: str,
+) -> AsOf:
+    """The as-of join of two plans; see :meth:`planner.Stream.join_asof`."""
+    way = next((known for known in _STRATEGIES if known == strategy), None)
+    if way is None:
+        known = ", ".join(f'"{word}"' for word in _STRATEGIES)
+        raise InvalidPlanError(f"join_asof(strategy={strategy!r}): there are {known}")
+    kind = next((known for known in _AS_OF_KINDS if known == how), None)
+    if kind is None:
+        raise InvalidPlanError(f'join_asof(how={how!r}): there are how="left" and "inner"')
+    if tolerance is None and way != "backward":
+        raise InvalidPlanError(
+            f'join_asof(strategy="{way}") needs tolerance="10s" or another: so long an event waits '
+            "for what may follow it"
+        )
+    within = None if tolerance is None else duration_us(tolerance, what="tolerance")
+    if within is not None and within < 0:
+        raise InvalidPlanError(f"join_asof(tolerance={tolerance!r}): it is not below zero")
+    if all(keys is None for keys in by):
+        columns = _columns(left, right, ())
+        name = "all"
+        while name in left.schema.names or name in right.schema.names:  # ends: they are finite
+            name += "_"
+        left, right = (_with_constant(side, name) for side in (left, right))
+        return AsOf(left, right, (name,), (name,), columns, way, within, kind)
+    left_keys, right_keys = _keys(*by, what="join_asof", word="by")
+    columns = _columns(left, right, right_keys if by[0] is not None else ())
+    sides_and_keys = _with_common_keys(left, right, left_keys, right_keys)
+    return AsOf(*sides_and_keys, columns, way, within, kind)
+
+
+def _with_constant(side: LogicalNode, name: str) -> LogicalNode:
+    """``side`` with a key that is the same everywhere."""
+    return Project(side, (*identity_columns(side.schema), (name, Literal(0, pa.int64()))))
+
+
 def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
     """The clip of two plans; see :meth:`planner.Stream.clip`."""
     keys = _names(on)
@@ -107,14 +156,17 @@ def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
     return Project(clipped, tuple(columns))
 
 
-def _keys(on: Keys, left_on: Keys, right_on: Keys) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _keys(
+    on: Keys, left_on: Keys, right_on: Keys, *, what: str = "join", word: str = "on"
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    pair = f"left_{word}= and right_{word}="
     if on is not None and (left_on is not None or right_on is not None):
-        raise InvalidPlanError("join(...) takes on=, or left_on= and right_on=, not both")
+        raise InvalidPlanError(f"{what}(...) takes {word}=, or {pair}, not both")
     left_keys = _names(on if on is not None else left_on)
     right_keys = _names(on if on is not None else right_on)
     if not left_keys or len(left_keys) != len(right_keys):
         raise InvalidPlanError(
-            "join(...) takes on=, or as many columns in left_on= as in right_on="
+            f"{what}(...) takes {word}=, or as many columns in left_{word}= as in right_{word}="
         )
     return left_keys, right_keys
 

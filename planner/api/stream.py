@@ -18,7 +18,7 @@ from planner.api.inputs.files import FileInputs
 from planner.api.inputs.frames import FrameInputs
 from planner.api.inputs.hints import hinted
 from planner.api.inputs.kafka import KafkaTopics
-from planner.api.joins import clip_nodes, exploded, join_nodes
+from planner.api.joins import as_of_nodes, clip_nodes, exploded, join_nodes
 from planner.api.outputs import Outputs
 from planner.api.user_steps import GroupedUserSteps, UserSteps
 from planner.durations import Duration, duration_us, positive_duration_us
@@ -145,6 +145,30 @@ class Stream(
         if not isinstance(other, Stream):
             raise InvalidPlanError(f"join() takes another stream, not {other!r}")
         return Stream(join_nodes(self.plan, other.plan, on, left_on, right_on, how, where))
+
+    def join_asof(
+        self,
+        other: Stream,
+        *,
+        by: str | Sequence[str] | None = None,
+        left_by: str | Sequence[str] | None = None,
+        right_by: str | Sequence[str] | None = None,
+        strategy: str = "backward",
+        tolerance: Duration | None = None,
+        how: str = "left",
+    ) -> Stream:
+        """Each event, as it is, with the event of ``other`` that started nearest to its start.
+
+        ``strategy``: "backward" takes the last at or before the start, "forward" the first at or
+        after it, "nearest" the one least far, of several the last. None is farther than
+        ``tolerance``; the last two need one, as so long an event waits. ``by``: what both have
+        equal, null matching nothing. Without a match the columns of ``other`` are null;
+        ``how="inner"`` leaves such events out. Names of columns are those of :meth:`join`.
+        """
+        if not isinstance(other, Stream):
+            raise InvalidPlanError(f"join_asof() takes another stream, not {other!r}")
+        keys = (by, left_by, right_by)
+        return Stream(as_of_nodes(self.plan, other.plan, keys, strategy, tolerance, how))
 
     def shift(self, duration: Duration) -> Stream:
         """Move events later by ``duration``, or earlier if it is negative."""

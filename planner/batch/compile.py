@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 from planner.batch.firsts import ordered
+from planner.batch.nearest import nearest
 from planner.batch.rows import source_events
 from planner.batch.spark_sql import UnsupportedInBatchError, explained, physical, restored
 from planner.batch.spark_sql.aggregates import Take, register
@@ -140,6 +141,8 @@ def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
             (below,) = inputs
             below = below if keeps_order(change) else _placeless(below)
             return with_change(below, change)
+        case logical.AsOf():
+            return nearest(node, *inputs)
         case logical.Clip():
             return _clip(node, *inputs)
         case logical.Join(how="inner"):

@@ -145,6 +145,10 @@ def _stream(node: logical.LogicalNode, inputs: list[Estimate]) -> Estimate:
             return _united(inputs)
         case logical.Join():
             return _joined(node, *inputs)
+        case logical.AsOf():
+            origins = {out: column for side, column, out in node.columns if side == "left"}
+            widths = {name: width for e in inputs[::-1] for name, width in e.column_bytes.items()}
+            return replace(below, column_bytes=widths, distinct=_renamed(below.distinct, origins))
         case logical.Lifetime():
             return _with_lifetime(node, below)
         case logical.Extremes():
@@ -271,6 +275,14 @@ def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estima
     match node:
         case logical.Join() | logical.Clip():
             return sum(e.alive_rows * e.row_bytes for e in inputs)
+        case logical.AsOf(tolerance_us=tolerance_us):
+            left, right = inputs
+            if tolerance_us is None:
+                return right.groups(node.right_on) * right.row_bytes
+            reach_s = tolerance_us / US_PER_S
+            waits = 0.0 if node.strategy == "backward" else left.rows_per_s * reach_s
+            held = min(right.rows, right.rows_per_s * reach_s) * right.row_bytes
+            return min(left.rows, waits) * left.row_bytes + held
         case logical.Stitch(on=on) | logical.Distinct(on=on):
             return inputs[0].groups(on) * made.row_bytes
         case logical.Over():

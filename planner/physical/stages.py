@@ -18,6 +18,7 @@ from rvertex.events.side_output import side_outputs_of
 from rvertex.operators.explode import Explode
 from rvertex.operators.filter import Filter
 from rvertex.operators.joins.anti import AntiJoin
+from rvertex.operators.joins.as_of import AsOfJoin
 from rvertex.operators.joins.conditional import ConditionalJoin
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.left import LeftJoin
@@ -60,11 +61,15 @@ def _is_total(predicate: Node) -> bool:
     return not may_fail(predicate) and not set(predicate.columns()) & set(RESERVED)
 
 
-def pair_spec(node: logical.Join | logical.Clip) -> OperatorSpec:
+def pair_spec(node: logical.Join | logical.Clip | logical.AsOf) -> OperatorSpec:
     """The operator of a node with two ports."""
     match node:
         case logical.Clip():
             return Clip(node.left_on, node.right_on)
+        case logical.AsOf():
+            on = (node.left_on, node.right_on)
+            is_outer = node.how == "left"
+            return AsOfJoin(*on, node.columns, node.strategy, node.tolerance_us, is_outer)
         case logical.Join(where=where, how=how) if where is not None:
             assert how != "inner", "a filter follows it"
             columns = (node.left_on, node.right_on, node.columns)

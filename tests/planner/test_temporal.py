@@ -71,6 +71,7 @@ def test_columns() -> None:
         (lambda s: s.chop(10), True, False),
         (lambda s: s.stitch("k"), False, False),
         (lambda s: s.clip(SPANS, on="k"), True, False),
+        (lambda s: s.join_asof(POINTS, by="k"), True, False),
         (lambda s: s.join(POINTS, on="k", how="left"), True, False),
         (lambda s: s.join(POINTS, on="k", how="anti"), True, False),
     ],
@@ -107,6 +108,7 @@ def pushed(stream: Stream) -> list[str]:
         lambda s: s.point_at_end(),
         lambda s: s.stitch("k"),
         lambda s: s.clip(bids().select(k=col("price")), on="k"),
+        lambda s: s.join_asof(bids().select(k=col("price")), by="k"),
     ],
 )
 def test_filters_pass_unless_they_read_lifetimes(change: Callable[[Stream], Stream]) -> None:
@@ -133,10 +135,13 @@ def test_a_filter_that_sees_nulls_of_a_left_join_stays() -> None:
 def test_words_of_plans() -> None:
     stream = sales().shift("-1s").extend("2s").set_duration("3s").chop("1m", "5s").point_at_end()
     stream = stream.stitch(["auction", "tier"]).clip(sales().select("auction"), on="auction")
+    near = sales().select("auction")
+    stream = stream.join_asof(near, by="auction", strategy="nearest", tolerance="1m")
     text = logical_text(stream.join(sales(), on="tier", how="anti").plan)
     for words in (
         "temporal anti join on tier",
         "clip on auction",
+        "nearest as-of left join on auction within 1m",
         "stitch by auction, tier",
         "point at end",
         "chop 1m from 5s",
@@ -155,6 +160,13 @@ def test_words_of_plans() -> None:
         lambda: POINTS.chop("-1s"),
         lambda: POINTS.shift("soon"),
         lambda: POINTS.clip(SPANS, on=[]),
+        lambda: POINTS.join_asof(SPANS, by="k", strategy="near"),
+        lambda: POINTS.join_asof(SPANS, by="k", strategy="forward"),
+        lambda: POINTS.join_asof(SPANS, by="k", tolerance=-1),
+        lambda: POINTS.join_asof(SPANS, by="k", how="anti"),
+        lambda: POINTS.join_asof(SPANS, by="k", left_by="k"),
+        lambda: POINTS.join_asof(SPANS, left_by="k"),
+        lambda: POINTS.join_asof("SPANS"),  # type: ignore[arg-type]
         lambda: POINTS.clip("SPANS", on="k"),  # type: ignore[arg-type]
         lambda: POINTS.clip(SPANS.select(k=lit("a")), on="k"),
         lambda: Stream.from_items({"l": "list<int64>"}, []).stitch(),
@@ -164,6 +176,31 @@ def test_mistakes_are_told_at_once(wrong: Callable[[], object]) -> None:
     with pytest.raises((InvalidPlanError, ValueError)) as told:
         wrong()
     assert str(told.value)
+
+
+@pytest.mark.parametrize("strategy", ["backward", "forward", "nearest"])
+@pytest.mark.parametrize("how", ["left", "inner"])
+def test_as_of_joins_without_keys_and_by_keys_of_other_types(strategy: str, how: str) -> None:
+    left = Stream.from_items(
+        {"k": "int32", "x": "int64"}, [event(t, t + 9, k=t % 2, x=t) for t in (3, 8, 20)]
+    )
+    right = Stream.from_items(
+        {"j": "int64", "x": "int64"}, [event(t, j=t % 2, x=t) for t in (2, 4, 7, 25)]
+    )
+    answers: dict[str, tuple[list[int | None], ...]] = {
+        "backward": ([2, 7, None], [None, 4, None]),
+        "forward": ([4, None, 25], [7, None, None]),
+        "nearest": ([4, 7, 25], [7, 4, None]),
+    }
+    asked: list[dict[str, str]] = [{}, {"left_by": "k", "right_by": "j"}]
+    for by, matches in zip(asked, answers[strategy], strict=True):
+        stream = left.join_asof(right, strategy=strategy, tolerance=5, how=how, **by)
+        assert stream.schema.names == ["k", "x", "j", "x_right"]
+        table = collect(stream, parallelism=2)
+        kept = [m for m in matches if how == "left" or m is not None]
+        assert table["x_right"].to_pylist() == kept
+        lives = [(row["_ve"] - row["_vs"]) for row in table.to_pylist()]
+        assert lives == [9] * len(kept), "events stay as they are"
 
 
 def test_unknown_columns() -> None:

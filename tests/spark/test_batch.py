@@ -331,6 +331,21 @@ def test_clips() -> None:
     assert_twins(left.extend(50).clip(right, on="k"))
 
 
+@pytest.mark.parametrize("strategy", ["backward", "forward", "nearest"])
+def test_as_of_joins(strategy: str) -> None:
+    left = events(spans=True).select("k", "g", "n")
+    right = events(spans=True).filter(col("n") > 3).shift(2).select("k", "g", m=col("x"))
+    within = None if strategy == "backward" else 7
+    for how, by in (("left", ["k", "g"]), ("inner", ["k"]), ("left", [])):
+        joined = left.join_asof(right, by=by or None, strategy=strategy, tolerance=within, how=how)
+        assert assert_twins(joined).num_rows > 0
+    assert_twins(left.join_asof(right, by="k", strategy=strategy, tolerance=3))
+    unplaced = right.stitch(["k", "g", "m"]).with_columns(other=lit("same"))
+    assert_twins(
+        left.join_asof(unplaced.select("k", "other"), by="k", strategy=strategy, tolerance=3)
+    )
+
+
 def test_union_explode_and_types() -> None:
     schema = {"words": pa.list_(pa.string()), "d": pa.dictionary(pa.int32(), pa.string())}
     items = [

@@ -163,6 +163,42 @@ def firsts(node: plans.Distinct, rows: Iterable[Row]) -> list[Row]:
     return found
 
 
+def as_of(node: plans.AsOf, lefts: Iterable[Row], rights: Sequence[Row]) -> list[Row]:
+    """The rows of an as-of join."""
+    out = []
+    on = (node.left_on, node.right_on)
+    for left in sorted(lefts, key=lambda row: row["_vs"]):
+        found = nearest_match(left, rights, *on, node.strategy, node.tolerance_us)
+        if found is None and node.how == "inner":
+            continue
+        sides = {"left": left, "right": found}
+        picked = {n: (sides[side] or {}).get(column) for side, column, n in node.columns}
+        out.append({"_vs": left["_vs"], "_ve": left["_ve"], **picked})
+    return out
+
+
+def nearest_match(
+    left: Row,
+    rights: Iterable[Row],
+    left_on: Sequence[str],
+    right_on: Sequence[str],
+    strategy: str,
+    tolerance: int | None,
+) -> Row | None:
+    """The right row that an as-of join takes; ``rights`` in the order of the stream."""
+    found, least = None, None
+    for row in sorted(rights, key=lambda row: row["_vs"]):
+        apart = row["_vs"] - left["_vs"]
+        is_way = apart == 0 or strategy == "nearest" or (apart > 0) == (strategy == "forward")
+        is_near = tolerance is None or abs(apart) <= tolerance
+        if not (is_way and is_near and _match(left, row, left_on, right_on)):
+            continue
+        is_nearer = least is None or abs(apart) < least
+        if is_nearer or (abs(apart) == least and strategy != "forward"):
+            found, least = row, abs(apart)
+    return found
+
+
 def _match(left: Row, right: Row, left_on: Sequence[str], right_on: Sequence[str]) -> bool:
     pairs = [(left[a], right[b]) for a, b in zip(left_on, right_on, strict=True)]
     return all(a is not None and a == b for a, b in pairs)

@@ -56,6 +56,8 @@ def naive_rows(node: LogicalNode) -> list[Row]:
             return [{VS: r[VS], VE: r[VE], **{n: r[n] for n in names}} for r in rows]
         case plans.Join():
             return _join(node)
+        case plans.AsOf():
+            return naive_lifetimes.as_of(node, *(naive_rows(child) for child in node.inputs))
         case plans.Lifetime() | plans.Stitch() | plans.Clip():
             return naive_lifetime_rows(node, [naive_rows(child) for child in node.inputs])
         case plans.WindowAgg():

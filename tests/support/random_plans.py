@@ -126,7 +126,7 @@ def _made(draw: st.DrawFn, steps: int, ordered: bool, temporal: bool) -> Made:
         kind = draw(st.sampled_from(choices))
         if kind == "chain":
             made = made.then(draw(_chain(made.stream)))
-        elif kind in ("join", "clip", "union"):
+        elif kind in ("join", "clip", "as of", "union"):
             made = draw(_both(made, kind, ordered, temporal))
         elif kind == "window":
             windows = [] if made.endless else CLOCK
@@ -161,7 +161,7 @@ PLAIN = [
     "user",
     "regroup",
 ]
-TEMPORAL = ["lifetime", "lifetime", "clip", "join", "running", "versions"]
+TEMPORAL = ["lifetime", "lifetime", "clip", "as of", "join", "running", "versions"]
 
 
 @st.composite
@@ -179,6 +179,8 @@ def _both(draw: st.DrawFn, made: Made, kind: str, ordered: bool, temporal: bool)
     on = draw(st.sampled_from([["k"], ["k", "s"]]))
     if kind == "clip":
         return made.then(stream.clip(other.stream, on=on).select("k", "x", "s"))
+    if kind == "as of":
+        return made.then(draw(_as_of(stream, other.stream, ordered)))
     how = draw(st.sampled_from(["inner", "left", "anti"] if temporal else ["inner"]))
     where = draw(st.sampled_from(CONDITIONS)) if draw(st.booleans()) else None
     joined = stream.join(other.stream, on=on, how=how, where=where)
@@ -186,6 +188,19 @@ def _both(draw: st.DrawFn, made: Made, kind: str, ordered: bool, temporal: bool)
     s = col("s") if draw(st.booleans()) else lit("b")
     endless = made.endless and (other.endless or how != "inner")
     return Made(joined.select("k", x=col(x), s=s), endless)
+
+
+@st.composite
+def _as_of(draw: st.DrawFn, stream: Stream, other: Stream, ordered: bool) -> Stream:
+    """Which of unlike rows that start together is the match is the plan's choice."""
+    by = draw(st.sampled_from([["k"], ["k", "s"]])) if ordered else ["k", "x", "s"]
+    strategy = draw(st.sampled_from(["backward", "forward", "nearest"]))
+    tolerances = [0, 3, 9] if strategy != "backward" else [None, 0, 4]
+    tolerance = draw(st.sampled_from(tolerances))
+    how = draw(st.sampled_from(["left", "inner"]))
+    found = stream.join_asof(other, by=by, strategy=strategy, tolerance=tolerance, how=how)
+    x = draw(st.sampled_from(["x", "x_right"] if ordered else ["x"]))
+    return found.select("k", "s", x=col(x))
 
 
 @st.composite
@@ -292,7 +307,7 @@ def _versions(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
 
 def _joins(node: LogicalNode) -> int:
     """Joins in a plan, which multiply its rows."""
-    here = isinstance(node, plans.Join | plans.Clip)
+    here = isinstance(node, plans.Join | plans.Clip | plans.AsOf)
     return here + sum(_joins(child) for child in node.inputs)
 
 

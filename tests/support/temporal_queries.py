@@ -73,6 +73,18 @@ def clip_by_itself() -> Query:
     return source.clip(source, on="auction").select("auction", "price").to_parquet()
 
 
+def as_of_nearest() -> Query:
+    """The sale that is nearest to a bid: a filter on the bid goes down, one on the sale stays."""
+    return (
+        bids()
+        .join_asof(sales(), by="auction", strategy="nearest", tolerance="6ms")
+        .filter((col("price") > 5) & (col("auction") != 2))
+        .filter(col("tier").is_null() | (col("tier") == "t1"))
+        .select("auction", "bidder", "tier")
+        .to_parquet()
+    )
+
+
 def stitch_by_key() -> Query:
     """When does an auction have any sale? The filter on the key goes below."""
     return (
@@ -92,6 +104,7 @@ TEMPORAL_QUERIES: dict[str, Callable[[], Query]] = {
         left_join,
         anti_join_then_aggregate,
         clip_by_itself,
+        as_of_nearest,
         stitch_by_key,
     )
 }

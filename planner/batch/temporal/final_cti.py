@@ -25,6 +25,8 @@ def reached(node: logical.LogicalNode, inputs: Sequence[int]) -> int:
         case logical.Lifetime(change=Shift(duration_us=duration)):
             moved = time + duration
             return moved if MIN_TIME < moved < INF_TIME else MIN_TIME
+        case logical.AsOf(strategy="forward" | "nearest", tolerance_us=int() as tolerance):
+            return max(MIN_TIME, time - tolerance)
         case logical.WindowAgg(size_us=size, every_us=every):
             return ((time - size) // every + 1) * every
         case _:

@@ -10,7 +10,7 @@ from planner.logical.nodes.aggregation import (
     Phase,
     WindowAgg,
 )
-from planner.logical.nodes.joins import Clip, Join, JoinKind, Side
+from planner.logical.nodes.joins import AsOf, AsOfKind, Clip, Join, JoinKind, Side
 from planner.logical.nodes.lifetimes import (
     Distinct,
     Extremes,
@@ -30,6 +30,8 @@ from planner.logical.nodes.user_step import UserStep
 
 __all__ = [
     "Aggregate",
+    "AsOf",
+    "AsOfKind",
     "Clip",
     "DataWindowAgg",
     "Distinct",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from planner.durations import format_us
 from planner.expressions.nodes import Node, bare
 from planner.logical.nodes.node import InputKeys, LogicalNode
 from planner.logical.nodes.partitioning import SINGLE, UNKNOWN, Partitioning
@@ -15,8 +16,11 @@ from planner.logical.nodes.row_steps import only
 if TYPE_CHECKING:
     from collections.abc import Set
 
+    from rvertex.operators.joins.as_of import Strategy
+
 Side = Literal["left", "right"]
 JoinKind = Literal["inner", "left", "anti"]
+AsOfKind = Literal["inner", "left"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,71 @@ class Clip(LogicalNode):
         return self.left.is_point
 
 
-def _pairs(node: Join | Clip) -> str:
+@dataclass(frozen=True, slots=True)
+class AsOf(LogicalNode):
+    """Left events, each with the right event of its key that is nearest to its start."""
+
+    left: LogicalNode
+    right: LogicalNode
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    #: Output columns: side, column there, name in the output.
+    columns: tuple[tuple[Side, str, str], ...]
+    strategy: Strategy
+    tolerance_us: int | None
+    how: AsOfKind
+    label: str = ""
+    schema: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        sides = {"left": self.left.schema, "right": self.right.schema}
+        fields = [(name, sides[side].field(column).type) for side, column, name in self.columns]
+        object.__setattr__(self, "schema", pa.schema(fields))
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> AsOf:
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+    def describe(self) -> str:
+        kind = "" if self.how == "inner" else f"{self.how} "
+        within = "" if self.tolerance_us is None else f" within {format_us(self.tolerance_us)}"
+        return f"{self.strategy} as-of {kind}join on {_pairs(self)}{within}"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        entries = [entry for entry in self.columns if entry[2] in wanted]
+        left = {column for side, column, _ in entries if side == "left"}
+        right = {column for side, column, _ in entries if side == "right"}
+        return (left | set(self.left_on), right | set(self.right_on))
+
+    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> AsOf:
+        """Its operator remembers rows, so it gets just the columns that it needs."""
+        entries = tuple(entry for entry in self.columns if entry[2] in wanted)
+        needed = self.columns_needed(wanted)
+        left, right = (only(child, names) for child, names in zip(inputs, needed, strict=True))
+        return replace(self, left=left, right=right, columns=entries)
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return (self.left_on, self.right_on)
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """Left events stay where they are."""
+        names: dict[str, frozenset[str]] = {}
+        for side, column, output in self.columns:
+            if side == "left":
+                names[column] = names.get(column, frozenset()) | {output}
+        return self.left.partitioning.through(names)
+
+    @property
+    def is_point(self) -> bool:
+        return self.left.is_point
+
+
+def _pairs(node: Join | Clip | AsOf) -> str:
     pairs = zip(node.left_on, node.right_on, strict=True)
     return ", ".join(a if a == b else f"{a} = {b}" for a, b in pairs)

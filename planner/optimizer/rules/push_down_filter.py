@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from planner.expressions.nodes import Call, Column, Node, rename_columns
 from planner.expressions.predicates import conjunction, conjuncts, may_fail
 from planner.logical.nodes import (
+    AsOf,
     Clip,
     DataWindowAgg,
     Explode,
@@ -106,10 +107,18 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
             return replace(node, input=_sink(below, [predicate], "", shared))
         case Clip(left=below) if _is_of_payload(predicate):
             return replace(node, left=_sink(below, [predicate], "", shared))
+        case AsOf(left=below) if _is_of_payload(predicate) and _is_of_left(predicate, node):
+            return replace(node, left=_sink(below, [predicate], "", shared))
         case Join():
             return None if may_fail(predicate) else _into_join(node, predicate, shared)
         case _:
             return None
+
+
+def _is_of_left(predicate: Node, node: AsOf) -> bool:
+    """Whether it reads columns of the left side alone, under the names that they have there."""
+    kept = {name for side, column, name in node.columns if side == "left" and column == name}
+    return set(predicate.columns()) <= kept
 
 
 def _is_column(source: Node) -> bool:

@@ -17,6 +17,7 @@ from rstream.items.batch import event_schema
 from rstream.items.dictionaries import as_declared, plain_schema
 from rvertex.events.run import Run
 from rvertex.operators.joins.anti import AntiJoin
+from rvertex.operators.joins.as_of import AsOfJoin
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.left import LeftJoin
 from rvertex.operators.lifetimes.chop import Chop
@@ -45,6 +46,8 @@ PAIRS: tuple[OperatorSpec, ...] = (
     LeftJoin(("n",), ("n",), _OUTPUT),  # type: ignore[arg-type]
     AntiJoin(("k",), ("k",), (("k", "k"), ("n", "n"))),
     Clip(("k",), ("k",)),
+    AsOfJoin(("k",), ("k",), _OUTPUT, "nearest", 4, is_outer=True),  # type: ignore[arg-type]
+    AsOfJoin(("n",), ("n",), _OUTPUT, "backward", None, is_outer=False),  # type: ignore[arg-type]
 )
 Row = tuple[int, int, str | None, int]
 rows = st.lists(

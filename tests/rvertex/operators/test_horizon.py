@@ -20,6 +20,7 @@ from rvertex.events.run import Run
 from rvertex.operators.filter import Filter
 from rvertex.operators.horizon import chain_horizon, chain_output_duration, horizon_of
 from rvertex.operators.joins.anti import AntiJoin
+from rvertex.operators.joins.as_of import AsOfJoin
 from rvertex.operators.joins.inner import Side, TemporalJoin
 from rvertex.operators.joins.left import LeftJoin
 from rvertex.operators.lifetimes.chop import Chop
@@ -147,6 +148,7 @@ TWO_PORTS: dict[str, tuple[OperatorSpec, int, int]] = {
     "anti join, long left": (AntiJoin(K, K, (("k", "k"), ("x", "x"))), 9, 5),
     "left join": (LeftJoin(K, K, BOTH), 5, 9),
     "clip": (Clip(K, K), 9, 3),
+    "as of": (AsOfJoin(K, K, BOTH, "nearest", 5, True), 3, 3),
 }
 CASES: dict[str, tuple[OperatorSpec, Durations]] = {
     **{name: (spec, (duration,)) for name, (spec, duration) in ONE_PORT.items()},
@@ -230,7 +232,7 @@ def test_operators_without_a_bound_say_so() -> None:
         assert horizon_of(operator, (1,)) is None
         assert chain_horizon([Filter(Positive()), operator], (1,)) is None
     for name, (spec, durations) in CASES.items():
-        points = name in {"tumbling", "hopping", "gaps", "gathered", "panes"}
+        points = name in {"tumbling", "hopping", "gaps", "gathered", "panes", "as of"}
         assert (horizon_of(spec, (None,) * len(durations)) is None) is not points, name
     assert chain_horizon([PointAtEnd()], (None,)) is None
     assert chain_horizon([SetDuration(3), PointAtEnd()], (None,)) == 3

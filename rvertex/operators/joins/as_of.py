@@ -1,0 +1,315 @@
+"""AS-OF JOIN: each left event with one right event of its key, that nearest to its start.
+
+Times are compared by starts; how long events live is of no matter, and the left ones stay as they
+are. ``backward`` takes the last right event at or before the start, ``forward`` the first at or
+after it, ``nearest`` the one least far, of several the last. None may be farther than the
+tolerance. Null keys match nothing. Without a match the right columns are null, or the event is
+left out.
+
+What lies ahead has to be waited for: an event leaves when the time has come to its start and the
+tolerance, and so ``CTI(t)`` becomes ``CTI(t - tolerance)``; ``backward`` does not wait.
+
+    nearest within 3    left              right           out
+                        [1, 2) k=1        [2, 3) k=1 a
+                        [6, 9) k=1        [8, 9) k=1 b
+                        CTI(5)            CTI(5)          [1, 2) k=1 a, CTI(2)
+                        CTI(9)            CTI(9)          CTI(6)
+                        CTI(10)           CTI(10)         [6, 9) k=1 b, CTI(7)
+
+Invariants: (1) an event that waits knows its last match at or before it, and its first one after it
+once that has come, by their numbers in the store; (2) a key's events wait for what follows in one
+chain, which the next match takes as a whole; so a step costs time in its new events and those that
+leave, amortised; (3) matches that nothing can choose any more are thrown away when they are more
+than half of the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, event_schema, int64_column
+from rstream.items.dictionaries import join_batches
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.events.group_scan import heads_of
+from rvertex.events.reorder_buffer import empty_batch
+from rvertex.events.run import Run
+from rvertex.events.settled_rows import SettledRows
+from rvertex.events.timeline import Timeline, sorting
+from rvertex.keys.code_map import CodeMap
+from rvertex.keys.int_index import UNKNOWN
+from rvertex.keys.key_chains import KeyChains
+from rvertex.keys.key_index import KeyIndex, null_keys
+from rvertex.operators.horizon import sum_us
+from rvertex.operators.joins.row_store import RowStore
+from rvertex.operators.joins.waiting_rows import WaitingRows
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.horizon import Durations
+    from rvertex.operators.joins.inner import Side
+
+Strategy = Literal["backward", "forward", "nearest"]
+_NONE = -1
+_SLACK = 1 << 14
+_CODES_SLACK = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class AsOfJoin:
+    """Port 0 is left, port 1 is right; keys are compared pairwise and have equal types.
+
+    ``output``: (side, its column, output name). ``tolerance_us`` None: any distance, which only
+    ``backward`` can do. ``is_outer``: left events without a match stay.
+    """
+
+    holds_ctis: ClassVar[bool] = False
+
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    output: tuple[tuple[Side, str, str], ...]
+    strategy: Strategy
+    tolerance_us: int | None
+    is_outer: bool
+
+    def __post_init__(self) -> None:
+        assert len(self.left_on) == len(self.right_on) > 0, (self.left_on, self.right_on)
+        assert self.strategy == "backward" or self.tolerance_us is not None, self
+        assert self.tolerance_us is None or self.tolerance_us >= 0, self
+
+    @property
+    def wait_us(self) -> int:
+        """How long after its start an event has to wait."""
+        return 0 if self.strategy == "backward" else self.tolerance_us or 0
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The columns of ``output``."""
+        of_side = {"left": inputs[0], "right": inputs[1]}
+        return pa.schema(
+            [(name, of_side[side].field(column).type) for side, column, name in self.output]
+        )
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """How far back waiting events started, and their matches before that."""
+        back = 0 if self.strategy == "forward" else self.tolerance_us
+        return sum_us(self.wait_us, back)
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """Left lifetimes stay."""
+        return durations[0]
+
+    def open(self, inputs: Sequence[pa.Schema]) -> AsOfJoinOperator:
+        """A new operator; it holds nothing yet."""
+        return AsOfJoinOperator(self, inputs)
+
+    def stored(self, side: Side, payload: pa.Schema) -> pa.Schema:
+        """The columns of a side that are kept: its keys and what is put out."""
+        keys = self.left_on if side == "left" else self.right_on
+        wanted = [*keys, *(column for s, column, _ in self.output if s == side)]
+        return pa.schema([payload.field(name) for name in dict.fromkeys(wanted)])
+
+
+class AsOfJoinOperator:
+    """See :class:`AsOfJoin`."""
+
+    def __init__(self, spec: AsOfJoin, inputs: Sequence[pa.Schema]) -> None:
+        self._spec = spec
+        self._output = event_schema(spec.output_schema(inputs))
+        left, right = inputs
+        self._left = event_schema(spec.stored("left", left))
+        self._right = event_schema(spec.stored("right", right))
+        self._key_types = [left.field(name).type for name in spec.left_on]
+        #: The least CTI that is one after waiting.
+        self._low = MIN_TIME + spec.wait_us
+        self._reset()
+
+    def _reset(self) -> None:
+        self._keys = KeyIndex(self._key_types)
+        self._settled = SettledRows([self._left, self._right])
+        self._waiting = WaitingRows(self._left)
+        self._rights = RowStore(self._right)
+        self._rights_max = _SLACK
+        self._last = CodeMap(np.int64, _NONE)
+        self._chains = KeyChains()
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Match what has come, and emit what has waited long enough."""
+        runs = [
+            Run(run.events.select(schema.names), run.ctis)
+            for run, schema in zip(ports, (self._left, self._right), strict=True)
+        ]
+        left, right = self._settled.take(runs)
+        if left.num_rows or right.num_rows:
+            self._match(left, right)
+        events = self._released()
+        waste = max(len(self._keys), self._chains.size)
+        if waste > 2 * (len(self._waiting) + len(self._rights)) + _CODES_SLACK:
+            self.load(self.snapshot())
+        elif len(self._rights) > self._rights_max:
+            self._forget()
+        ctis = ports[0].ctis
+        kept = ctis[ctis >= self._low]
+        moved = np.where(kept == INF_TIME, kept, kept - self._spec.wait_us)
+        return Run(events, moved)
+
+    def snapshot(self) -> OperatorState:
+        """What is held, by reference."""
+        left, right = self._settled.tables()
+        tables = {
+            "left": left,
+            "right": right,
+            "waiting": self._waiting.table(),
+            "matches": self._rights.table(),
+        }
+        return OperatorState({"frontier": self._settled.frontier}, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._reset()
+        tables = state.tables
+        self._settled.load(state.header["frontier"], [tables["left"], tables["right"]])
+        for batch in tables["matches"].to_batches():
+            self._remember(batch)
+        waiting, after = self._waiting.load(tables["waiting"])
+        codes = self._left_codes(waiting)
+        self._chain(codes, after, 0)
+        self._forget()
+
+    def _match(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
+        right, right_codes = self._marks(right)
+        codes = self._left_codes(left)
+        before = np.full(len(codes), _NONE, np.int64)
+        known = np.flatnonzero(codes >= 0)
+        before[known] = self._last.get(codes[known])
+        after = np.full(len(codes), _NONE, np.int64)
+        if len(right_codes):
+            marks = int64_column(right, VS)
+            numbers = self._remember(right, right_codes)
+            self._follow(right_codes, numbers)
+            if len(codes):
+                vs = int64_column(left, VS)
+                timeline = Timeline(right_codes, marks, codes, vs)
+                found, later = timeline.mark_at_or_before(), timeline.mark_after()
+                at_once = (found >= 0) & (marks[found] == vs)
+                later = np.where(at_once, found, later)
+                before = np.where(found >= 0, numbers[found], before)
+                after = np.where(later >= 0, numbers[later], after)
+        if self._spec.strategy == "backward":
+            after[:] = _NONE
+        elif self._spec.strategy == "forward":
+            before[:] = _NONE
+        first = self._waiting.push(left, before, after)
+        self._chain(codes, after, first)
+
+    def _follow(self, codes: np.ndarray, numbers: np.ndarray) -> None:
+        """Give the events that wait the first match after them."""
+        order = sorting(codes)
+        earliest = order[heads_of(codes[order])]
+        which, waiting = self._chains.take(codes[earliest])
+        held = waiting >= self._waiting.first
+        self._waiting.follow(waiting[held], numbers[earliest[which[held]]])
+
+    def _chain(self, codes: np.ndarray, after: np.ndarray, first: int) -> None:
+        if self._spec.strategy == "backward":
+            return
+        waits = np.flatnonzero((after < 0) & (codes >= 0))
+        self._chains.add(codes[waits], first + waits)
+
+    def _marks(self, right: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
+        """The right events that can be chosen: of one key and start the first, or else the last."""
+        columns = [right.column(name) for name in self._spec.right_on]
+        nulls = null_keys(columns)
+        if nulls is not None:
+            right = right.filter(pa.array(~nulls))
+            columns = [right.column(name) for name in self._spec.right_on]
+        codes, vs = self._keys.codes(columns), int64_column(right, VS)
+        order = sorting(codes)
+        changes = (np.diff(codes[order]) != 0) | (np.diff(vs[order]) != 0)
+        edge = np.ones(min(1, len(order)), bool)
+        is_first = self._spec.strategy == "forward"
+        kept = np.concatenate([edge, changes] if is_first else [changes, edge])
+        if kept.all():
+            return right, codes
+        rows = np.sort(order[kept])
+        return right.take(pa.array(rows)), codes[rows]
+
+    def _remember(self, right: pa.RecordBatch, codes: np.ndarray | None = None) -> np.ndarray:
+        """Keep matches; the last of a key is what a later event comes after."""
+        if codes is None:
+            codes = self._keys.codes([right.column(name) for name in self._spec.right_on])
+        numbers = self._rights.add(right)
+        self._last.put(codes, numbers)
+        return numbers
+
+    def _left_codes(self, left: pa.RecordBatch) -> np.ndarray:
+        columns = [left.column(name) for name in self._spec.left_on]
+        codes = self._keys.codes(columns)
+        nulls = null_keys(columns)
+        if nulls is not None:
+            codes[nulls] = UNKNOWN
+        return codes
+
+    def _released(self) -> pa.RecordBatch:
+        frontier = self._settled.frontier
+        until = frontier if frontier == INF_TIME else frontier - self._spec.wait_us
+        left, before, after = self._waiting.release(until)
+        if left.num_rows == 0:
+            return empty_batch(self._output)
+        chosen = self._chosen(int64_column(left, VS), before, after)
+        if not self._spec.is_outer:
+            found = chosen >= 0
+            left, chosen = left.filter(pa.array(found)), chosen[found]
+        sides = {"left": left, "right": self._rights.take(chosen)}
+        columns = [left.column(name) for name in (VS, VE)]
+        columns += [sides[side].column(column) for side, column, _ in self._spec.output]
+        return pa.RecordBatch.from_arrays(columns, schema=self._output)
+
+    def _chosen(self, vs: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """The number of the match of each event."""
+        spec = self._spec
+        behind, is_behind = self._distance(vs, before, 1)
+        if spec.strategy == "backward":
+            return np.where(is_behind, before, _NONE)
+        ahead, is_ahead = self._distance(vs, after, -1)
+        if spec.strategy == "forward":
+            return np.where(is_ahead, after, _NONE)
+        takes_after = is_ahead & (~is_behind | (ahead <= behind))
+        return np.where(takes_after, after, np.where(is_behind, before, _NONE))
+
+    def _distance(
+        self, vs: np.ndarray, numbers: np.ndarray, sign: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """How far matches are, uint64[n], and which are there and near enough."""
+        is_there = numbers >= 0
+        far = np.zeros(len(vs), np.uint64)
+        times = self._rights.times(numbers[is_there])
+        apart = vs[is_there] - times if sign > 0 else times - vs[is_there]
+        far[is_there] = apart.view(np.uint64)  # right where the difference exceeds int64, too
+        if self._spec.tolerance_us is not None:
+            is_there = is_there & (far <= np.uint64(self._spec.tolerance_us))
+        return far, is_there
+
+    def _forget(self) -> None:
+        """Keep those matches alone that may still be chosen."""
+        rights, table = self._rights, self._rights.table()
+        whole = join_batches(table.to_batches()) if len(rights) else empty_batch(self._right)
+        needed = np.zeros(len(rights), bool)
+        if self._spec.strategy != "forward":
+            codes = self._keys.codes([whole.column(name) for name in self._spec.right_on])
+            newest = self._last.get(codes) == np.arange(len(rights))
+            if self._spec.tolerance_us is not None:
+                least = self._settled.frontier - self._spec.tolerance_us
+                newest &= int64_column(whole, VS) >= max(least, MIN_TIME)
+            needed |= newest
+        needed[self._waiting.matches()] = True
+        numbers = np.cumsum(needed) - 1
+        self._rights = RowStore(self._right)
+        self._last = CodeMap(np.int64, _NONE)
+        self._remember(whole.filter(pa.array(needed)))
+        self._waiting.renumber(np.where(needed, numbers, _NONE))
+        self._rights_max = 2 * len(self._rights) + _SLACK

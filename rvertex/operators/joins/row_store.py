@@ -1,0 +1,73 @@
+"""Rows known by number, in batches: added at the end, taken by number.
+
+Invariants: (1) numbers grow by one from 0 on; (2) a batch is more than twice as long as
+the one after it, so there are logarithmically many, and adding costs time in what is added,
+amortised (a logarithmic factor); (3) batches are never changed, so a table of them is by reference.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, int64_column
+from rstream.items.dictionaries import join_batches
+from rvertex.events.reorder_buffer import empty_batch
+
+_GROWTH = 2
+
+
+class RowStore:
+    """Events of ``schema`` (with ``_vs``)."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._batches: list[pa.RecordBatch] = []
+        #: Of each batch the number of its first row, and that of the next row to come.
+        self._starts = [0]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def add(self, rows: pa.RecordBatch) -> np.ndarray:
+        """The numbers of the new rows."""
+        first = len(self)
+        if rows.num_rows:
+            self._batches.append(rows)
+            self._starts.append(first + rows.num_rows)
+            while len(self._batches) > 1 and self._is_short(-2):
+                self._batches[-2:] = [join_batches(self._batches[-2:])]
+                del self._starts[-2]
+        return np.arange(first, len(self))
+
+    def take(self, numbers: np.ndarray) -> pa.RecordBatch:
+        """The rows of ``numbers``; all null where a number is negative."""
+        missing = numbers < 0
+        if len(self._batches) <= 1:
+            only = self._batches[0] if self._batches else empty_batch(self._schema)
+            return only.take(pa.array(numbers, mask=missing))
+        batch = np.searchsorted(self._starts, numbers, side="right") - 1
+        pieces, place, count = [], np.zeros(len(numbers), np.int64), 0
+        for at in np.unique(batch[~missing]).tolist():
+            of = np.flatnonzero(batch == at)
+            pieces.append(self._batches[at].take(pa.array(numbers[of] - self._starts[at])))
+            place[of] = count + np.arange(len(of))
+            count += len(of)
+        whole = join_batches(pieces) if pieces else empty_batch(self._schema)
+        return whole.take(pa.array(place, mask=missing))
+
+    def times(self, numbers: np.ndarray) -> np.ndarray:
+        """``_vs`` of ``numbers``, none negative."""
+        out = np.empty(len(numbers), np.int64)
+        batch = np.searchsorted(self._starts, numbers, side="right") - 1
+        for at in np.unique(batch).tolist():
+            of = batch == at
+            out[of] = int64_column(self._batches[at], VS)[numbers[of] - self._starts[at]]
+        return out
+
+    def table(self) -> pa.Table:
+        """All rows, by reference."""
+        return pa.Table.from_batches(self._batches, self._schema)
+
+    def _is_short(self, at: int) -> bool:
+        return bool(self._batches[at].num_rows <= _GROWTH * self._batches[at + 1].num_rows)
