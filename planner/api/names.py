@@ -57,9 +57,10 @@ def text_of(value: Expr, schema: pa.Schema) -> Expr:
         InvalidPlanError: bytes, which need not be text.
     """
     kind = resolved(value, schema).type
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    types = pa.types
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         raise InvalidPlanError(f"{value} is {kind}: rows are told apart by text; decode it before")
-    plain = value + 0.0 if pa.types.is_floating(kind) else value  # -0.0 is 0.0
+    plain = value + 0.0 if types.is_floating(kind) else value  # -0.0 is 0.0
     shown = plain.cast("string")
     return shown.str.length().cast("string") + ":" + shown
 
