@@ -32,6 +32,8 @@ def checked_label(label: str) -> str:
 def require(schema: pa.Schema, column: str, where: str) -> pa.DataType:
     """The type of ``column``."""
     if column not in schema.names:
+        if not isinstance(column, str):
+            raise InvalidPlanError(f"{where}() takes the name of a column, not {column!r:.80}")
         raise UnknownColumnError(column, tuple(schema.names), f"{where}(...)")
     return schema.field(column).type
 

@@ -390,6 +390,8 @@ def as_array(value: Value, rows: int, type_: pa.DataType) -> pa.Array:
 
 def checked_name(name: str) -> str:
     """A name that a payload column may have."""
+    if not isinstance(name, str):
+        raise InvalidPlanError(f"a column's name is text, not {name!r:.80}")
     if name in RESERVED:
         raise InvalidPlanError(f"the column name {name!r} is reserved")
     return name

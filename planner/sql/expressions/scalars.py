@@ -196,8 +196,9 @@ class Expressions:
 
     def _in(self, node: exp.In) -> Expr:
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
-            reason = "IN takes a list of values; IN (SELECT ...) stands in WHERE"
-            raise self.text.error(node, f"{reason}, NOT IN (SELECT ...) is NOT EXISTS there")
+            raise self.text.error(
+                node, "IN takes a list of values; IN (SELECT ...) stands in WHERE"
+            )
         value = self.compile(node.this)
         literals: list[Any] = []
         tests: list[Expr] = []

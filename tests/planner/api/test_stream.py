@@ -161,6 +161,8 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: S.drop("y"), "no column 'y' in drop(...)"),
     (lambda: S.rename({"x": "k"}), "rename(...) gives two columns the name 'k'"),
     (lambda: S.explode("x"), "explode('x'): it is int64, not a list"),
+    (lambda: S.explode(5), "explode() takes the name of a column, not 5"),  # type: ignore[arg-type]
+    (lambda: S.explode("tags", position=5), "a column's name is text, not 5"),  # type: ignore[arg-type]
     (lambda: S.join(S, on="y"), "no column 'y' in join(...)"),
     (lambda: S.join(S, on="k", how="outer"), "join(how='outer') is not supported"),
     (lambda: S.join(S), "join(...) takes on=, or as many columns in left_on= as in right_on="),
