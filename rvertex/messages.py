@@ -81,6 +81,8 @@ class VertexProgress:
     logs: tuple[LogProgress, ...] = field(default=(), repr=False)
     #: What it waits for besides input; empty if for nothing.
     waiting: str = field(default="", repr=False)
+    #: Of a source of live logs: how many partitions the log has by now; 0: that is not known.
+    log_partitions: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,8 @@ class StartVertex:
     checkpoint_slots: int
     #: By output, what its reader is known to have consumed: these items come again as they were.
     consumed: tuple[int, ...] = ()
+    #: Of a source of live logs: the partitions it reads that were added since the job was planned.
+    added: tuple[int, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from jobmanager.config import JobConfig
     from jobmanager.driver.shell_parts import CheckOutputs, ControlService, OpenControl
     from jobmanager.manager.manager import JobManager
-    from jobmanager.state.messages import Instruction, Notice
+    from jobmanager.state.messages import Instruction, Notice, PartitionsAdded
     from jobmanager.storage.root import JobRoot
     from rstream.clock import Clock
     from rstream.log.background import Background
@@ -106,7 +106,7 @@ class Driver:
         open_control: OpenControl = ControlServer,
         pause: Callable[[float], object] = _pause,
         check_outputs: CheckOutputs = nothing_to_check,
-        on_tick: Callable[[JobManager], None] = lambda _: None,
+        on_tick: Callable[[JobManager], object] = lambda _: None,
     ) -> None:
         """``on_tick``: sees the state between two notices."""
         self._root, self._on_tick = root, on_tick
@@ -152,6 +152,10 @@ class Driver:
     def collect_output(self, marks: tuple[Mark, ...]) -> None:
         """Nobody needs what lies below the marks; from any thread."""
         self._notices.put(OutputObsolete(marks))
+
+    def add_partitions(self, added: PartitionsAdded) -> None:
+        """Have vertices read more of their logs, as the durable plan says; from any thread."""
+        self._notices.put(added)
 
     def run(self, *, resumed: bool) -> None:
         """Start (or take over) the job and serve it until it has ended."""

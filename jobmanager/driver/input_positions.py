@@ -56,6 +56,9 @@ class _Reader:
 class InputPositions:
     """Of one job; ``note`` is called by the driver's thread, the rest by the job's."""
 
+    #: What users are to know of it.
+    notes: tuple[str, ...] = ()
+
     def __init__(self, plan: PhysicalPlan, job_id: str, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._readers = list(_readers_of(plan, job_id))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobmanager.delivery.answer import Answer
 from jobmanager.delivery.output_tap import Endpoints
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from jobmanager.driver.driver import Driver
-    from jobmanager.driver.input_positions import InputPositions
     from jobmanager.driver.job_deliveries import JobDeliveries
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
@@ -36,6 +35,23 @@ StatusCallback = Callable[[dict[str, Any]], None]
 #: An interrupt that arrives just as a wait begins is noticed when that ends.
 _WAIT_SLICE_S = 0.5
 _REPORT_EVERY_S = 1.0
+
+
+class Beside(Protocol):
+    """What is done for a job beside its driver."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What users are to know of it by now."""
+        ...
+
+    def start(self) -> None:
+        """Begin, before the driver does."""
+        ...
+
+    def stop(self, state: str) -> None:
+        """End, after the driver and the deliveries have; the job is in this state then."""
+        ...
 
 
 class Job:
@@ -67,6 +83,7 @@ class Job:
             self._ended.set()
         self._driver: Driver | None = None
         self._deliveries: JobDeliveries | None = None
+        self._beside: Sequence[Beside] = ()
         #: The driver's own view, without deliveries.
         self._computed: dict[str, Any] = {}
         self._reported_s = self._clock.monotonic_s()
@@ -187,7 +204,7 @@ class Job:
         self,
         driver: Driver,
         deliveries: JobDeliveries,
-        inputs: InputPositions,
+        beside: Sequence[Beside],
         *,
         resumed: bool,
         on_end: Callable[[str], None],
@@ -197,7 +214,8 @@ class Job:
         def body() -> None:
             try:
                 deliveries.start()
-                inputs.start()
+                for one in beside:
+                    one.start()
                 driver.run(resumed=resumed)
                 on_end(self._computed["state"])
                 self._finish(driver, deliveries)
@@ -207,11 +225,12 @@ class Job:
                 self._root.record_failure(str(error), self._clock.now_us())
             finally:
                 deliveries.stop()
-                inputs.stop(str(self._status["state"]))
+                for one in beside:
+                    one.stop(str(self._status["state"]))
                 give_back(self._root)
                 self._ended.set()
 
-        self._driver, self._deliveries = driver, deliveries
+        self._driver, self._deliveries, self._beside = driver, deliveries, beside
         threading.Thread(target=body, name=f"driver-{self._root.name}", daemon=True).start()
 
     def _take_status(self, status: dict[str, Any]) -> None:
@@ -229,6 +248,7 @@ class Job:
             "root": self.root,
             "output": self.output,
             **self._notes,
+            "notes": [*self._notes["notes"], *(n for one in self._beside for n in one.notes)],
         }
         if self._on_status is not None:
             self._on_status(self.status())

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jobmanager.state.job_state import JobState
+    from jobmanager.state.messages import PartitionsAdded
     from jobmanager.state.records import HostState, VertexState
     from jobmanager.state.tracker import CheckpointRef
     from rvertex.messages import VertexFailed, VertexStarted
@@ -61,11 +62,17 @@ def order(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
     instance.state, instance.host = "starting", host.name
     name, epoch, slots = vertex.shape.id, instance.epoch, vertex.shape.recovery.replicas
     _locate_inputs(job, vertex, host)
-    slot, consumed = instance.checkpoint_slot, _consumed(job, vertex)
-    job.tell(
+    start = StartVertex(
         host.name,
-        StartVertex(host.name, name, epoch, instance.checkpoint, slot, slots, consumed),
+        name,
+        epoch,
+        instance.checkpoint,
+        instance.checkpoint_slot,
+        slots,
+        _consumed(job, vertex),
+        vertex.shape.added,
     )
+    job.tell(host.name, start)
 
 
 def _consumed(job: JobState, vertex: VertexState) -> tuple[int, ...]:
@@ -84,8 +91,11 @@ def _consumed(job: JobState, vertex: VertexState) -> tuple[int, ...]:
     return tuple(found)
 
 
-def restart(job: JobState, lost: Iterable[str]) -> None:
-    """Restart vertices without instances, and those upstream that must recompute for them."""
+def restart(job: JobState, lost: Iterable[str], *, is_fault: bool = True) -> None:
+    """Restart vertices without instances, and those upstream that must recompute for them.
+
+    ``is_fault``: it counts against the limits of restarts in vain.
+    """
     moved: dict[int, int] = {}
     chosen = plan_restarts(lost, job.topology, job.tracker, job, job.may_begin_anew)
     _forget_what_rests_on_lost_items(job, chosen)
@@ -97,7 +107,7 @@ def restart(job: JobState, lost: Iterable[str]) -> None:
             job.has_fallen_back = True
         if not vertex.is_new:
             vertex.restarts += 1
-            if not job.waiting:
+            if is_fault and not job.waiting:
                 vertex.fruitless_restarts.append(job.now_us)
         if (restarts := _recent_restarts(job, vertex)) > job.config.vertex_restarts_max:
             last = f"; last, {job.trouble}" if job.trouble else ""
@@ -115,6 +125,20 @@ def restart(job: JobState, lost: Iterable[str]) -> None:
             instance = new_instance(job, vertex, ref, slot, number)
             vertex.instances.append(instance)
             order(job, vertex, instance)
+
+
+def partitions_added(job: JobState, notice: PartitionsAdded) -> None:
+    """Vertices read more of their live logs: each instance gives way to one that does, too.
+
+    It begins as after a failure, from a checkpoint, and puts out the same: what is new takes part
+    above all that was put out (ADR 36). One that has ended reads nothing more, and one that waits
+    for its next try begins with them.
+    """
+    told = ((row.vertex, row.partitions) for row in notice.vertices)
+    wider = [job.vertices[vertex] for vertex, parts in told if job.add_partitions(vertex, parts)]
+    at_work = [v.shape.id for v in wider if v.instances and not v.is_finished]
+    if at_work:
+        restart(job, at_work, is_fault=False)
 
 
 def _forget_what_rests_on_lost_items(job: JobState, chosen: Iterable[str]) -> None:

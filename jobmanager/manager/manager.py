@@ -41,6 +41,7 @@ from jobmanager.state.messages import (
     OutputObsolete,
     OutputRestored,
     OutputWhole,
+    PartitionsAdded,
     Record,
     RestartDue,
     StateCopied,
@@ -169,6 +170,8 @@ class JobManager:
                 hosts.ready(job, notice)
             case HostLost(host=host, reason=reason):
                 hosts.lost(job, host, reason)
+            case PartitionsAdded():
+                instances.partitions_added(job, notice)
             case VertexStarted():
                 instances.started(job, notice)
             case VertexFinished():

@@ -34,6 +34,7 @@ from jobmanager.state.messages import (
     JobStarted,
     OutputDamaged,
     OutputRestored,
+    PartitionsAdded,
     StateCopied,
     VertexCopy,
 )
@@ -62,6 +63,9 @@ def recall(job: JobState, notice: Notice) -> None:
             job.is_finishing = True
         case OutputRestored():
             output_restored(job, notice)
+        case PartitionsAdded(vertices=vertices):
+            for told in vertices:  # the plan that was durable before it has them already
+                job.add_partitions(told.vertex, told.partitions)
         case CheckpointsKept():
             take_up(job, notice)
         case StateCopied():

@@ -112,6 +112,19 @@ class JobState:
         self.epoch += 1
         return self.epoch
 
+    def add_partitions(self, vertex: str, partitions: tuple[int, ...]) -> bool:
+        """A vertex is to read these added partitions; whether it did not read all of them before.
+
+        Then its present instances are to be replaced: what they report does not have them.
+        """
+        if {*partitions} <= {*self.topology.vertices[vertex].added}:
+            return False
+        self.topology = self.topology.with_added(vertex, partitions)
+        state, shape = self.vertices[vertex], self.topology.vertices[vertex]
+        state.widen(shape)
+        self.tracker.widen(vertex, shape.log_partitions)
+        return True
+
     def take_over(self) -> None:
         """One more job manager: its names are not those of the ones before it."""
         self.takeovers += 1

@@ -75,6 +75,21 @@ class DrainRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class AddedTo:
+    """All partitions that a vertex reads which its live log got after the job was planned."""
+
+    vertex: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """A live log got partitions, and the plan in which these vertices read them is durable."""
+
+    vertices: tuple[AddedTo, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StragglerFound:
     """An instance has been behind its siblings for too long."""
 
@@ -253,6 +268,7 @@ ShellNotice = (
     | FinishRequested
     | StopRequested
     | DrainRequested
+    | PartitionsAdded
     | StragglerFound
     | TwinLevel
     | RestartDue

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jobmanager.state.tracker import padded
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.messages import Counts
 
@@ -114,9 +115,11 @@ class InstanceState:
     cti: int = MIN_TIME
     max_vs: int = MIN_TIME
     tail_bytes: int = 0
-    #: Of a live source: its partitions; and what it waits for besides rows.
+    #: Of a live source: its partitions; what it waits for besides rows; and how many partitions
+    #: the whole log has, 0 if that is not known.
     logs: tuple[LogProgress, ...] = ()
     waiting: str = ""
+    log_partitions: int = 0
 
     @property
     def position(self) -> tuple[int, ...]:
@@ -134,6 +137,7 @@ class InstanceState:
         self.durable, self.cti, self.max_vs = report.durable, report.cti, report.max_vs
         self.tail_bytes = report.tail_bytes
         self.logs, self.waiting = report.logs, report.waiting
+        self.log_partitions = report.log_partitions
 
 
 @dataclass(slots=True)
@@ -187,6 +191,15 @@ class VertexState:
     due_us: int | None = None
     #: All blobs of its checkpoints that were announced and not deleted.
     parts: dict[str, None] = field(default_factory=dict)
+
+    def widen(self, shape: VertexShape) -> None:
+        """It reads more live logs from now on: of the new ones nobody has read anything."""
+        had, count = self.shape.input_count, shape.log_partitions
+        self.shape = shape
+        for instance in self.instances:
+            instance.consumed = padded(instance.consumed, count)
+        if self.best:
+            self.best = (*padded(self.best[:had], count), *self.best[had:])
 
     def replaced(self) -> list[int]:
         """The instances that have, or are to have, a twin."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rvertex.checkpoint.value_log import draws_values
@@ -52,8 +53,9 @@ class VertexShape:
     is_exclusive: bool = False
     #: What it reads, if it is a source.
     source: SourceSpec | None = None
-    #: Of live logs, how many it reads.
+    #: Of live logs, how many it reads; and which of them were added after the job was planned.
     log_partitions: int = 0
+    added: tuple[int, ...] = ()
 
     @property
     def input_count(self) -> int:
@@ -101,10 +103,21 @@ class Topology:
                 recovery=spec.recovery,
                 source=None if spec.source is None else spec.source.spec,
                 log_partitions=_log_partitions(spec),
+                added=() if spec.source is None else tuple(u.stream for u in spec.source.added),
                 is_exclusive=_log_partitions(spec) > 0
                 or spec.recovery.strategy == "strong"
                 or any(draws_values(operator) for operator in spec.operators),
             )
+
+    def with_added(self, vertex: str, partitions: tuple[int, ...]) -> Topology:
+        """The same vertices, of which one reads exactly these added partitions of its live log."""
+        old = self.vertices[vertex]
+        assert old.is_live, vertex
+        count = old.log_partitions - len(old.added) + len(partitions)
+        found = copy(self)
+        found.vertices = dict(self.vertices)
+        found.vertices[vertex] = replace(old, log_partitions=count, added=partitions)
+        return found
 
     def writer(self, stream: str) -> str:
         """The vertex that writes ``stream``."""

@@ -48,20 +48,24 @@ class CheckpointRef:
         return cls(n.name, n.inputs, n.outputs, n.reads, n.parts, n.taken_us)
 
     def padded(self, log_partitions: int) -> CheckpointRef:
-        """The checkpoint of a vertex that reads so many live logs by now: of new ones nothing.
-
-        Its inputs are a position of each log, then a number of entries of each.
-        """
-        had = len(self.inputs) // 2
-        more = (0,) * (log_partitions - had)
-        inputs = (*self.inputs[:had], *more, *self.inputs[had:], *more)
-        reads = (*self.reads[:had], *more, *self.reads[had:], *more)
+        """The checkpoint of a vertex that reads so many live logs by now: of new ones nothing."""
+        inputs, reads = padded(self.inputs, log_partitions), padded(self.reads, log_partitions)
         return replace(self, inputs=inputs, reads=reads)
 
     def precedes(self, other: CheckpointRef) -> bool:
         """Whether this one is at or before ``other`` on every stream."""
         mine, theirs = (*self.inputs, *self.outputs), (*other.inputs, *other.outputs)
         return all(a <= b for a, b in zip(mine, theirs, strict=True))
+
+
+def padded(inputs: tuple[int, ...], log_partitions: int) -> tuple[int, ...]:
+    """Input seqs of a vertex that reads so many live logs by now: of new ones it has read nothing.
+
+    They are a position of each log, then a number of entries of each.
+    """
+    had = len(inputs) // 2
+    more = (0,) * (log_partitions - had)
+    return (*inputs[:had], *more, *inputs[had:], *more)
 
 
 class SnapshotTracker:
@@ -168,6 +172,11 @@ class SnapshotTracker:
         """The checkpoint as it is with the logs that the vertex reads now."""
         logs = self._live.get(vertex, 0)
         return ref.padded(logs) if len(ref.inputs) < 2 * logs else ref
+
+    def widen(self, vertex: str, log_partitions: int) -> None:
+        """A vertex reads so many live logs from now on, also from checkpoints that it has."""
+        self._live[vertex] = log_partitions
+        self.restore(vertex, self._refs[vertex])
 
     def begin_anew(self, vertex: str) -> CheckpointRef:
         """The initial snapshot stands before all others again."""

@@ -127,6 +127,9 @@ class HostEnvironment:
         self.confirmed_s = -math.inf
         #: By source vertex, what the live logs of its stage have reached elsewhere.
         self.reached: dict[str, int] = {}
+        #: By source vertex of live logs, from when on no other instance uses rows; monotonic
+        #: seconds. Only while it is known who ran before the one that runs, or is being opened.
+        self.alone_s: dict[str, float] = {}
         self._locations: dict[str, Locate] = {}
         self._local: dict[tuple[str, int], RStream] = {}
 

@@ -50,6 +50,7 @@ from rvertex.messages import (
     VertexProgress,
     VertexStarted,
 )
+from rvertex.vertex.spec import with_added
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -292,10 +293,12 @@ class Host:
 
     def _start(self, order: StartVertex) -> None:
         """Begin to open an instance; one that is older gives way, one that is newer stays."""
+        if order.vertex not in self._runners:  # one that ran elsewhere may hang
+            self._env.alone_s.pop(order.vertex, None)
         self._stop(order.vertex, order.epoch, flush=False)
         if order.vertex in self._runners or order.vertex in self._starting or self._is_leaving:
             return
-        spec, env = self._vertices[order.vertex], self._env
+        spec, env = with_added(self._vertices[order.vertex], order.added), self._env
         checkpoint, epoch = order.checkpoint, order.epoch
         opening = env.background.submit(lambda: prepare_instance(spec, checkpoint, epoch, env))
         opening.add_done_callback(lambda _: self._wake.set())

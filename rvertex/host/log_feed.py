@@ -4,7 +4,8 @@ The rows of a partition are held while an entry of it is on its way to the journ
 takes effect before the first row behind it, in this life and in every later one. An instance may
 use a row, or decide anything but to take a file, only within the job manager's *lease*: so long
 after the time of its last report that the job manager has confirmed. It decides nothing within the
-first two leases of its life: until then a predecessor that hangs may still use rows.
+first two leases of its life: until then a predecessor that hangs may still use rows. Where the
+host has closed the predecessor for it, there is none but those which that one had to wait for.
 
 Invariants: (1) an entry is durable before it has an effect; (2) a partition is found idle only at
 the position up to which all its rows were offered; (3) nothing is read that may not be offered, so
@@ -77,15 +78,17 @@ class LogFeed:
         self._started_s = env.clock.monotonic_s()
         self._decided_s = self._started_s
         #: From then on a predecessor that hangs uses no more rows.
-        self._alone_s = self._started_s + _LEASES_BEFORE * env.limits.lease_s
+        by_lease_s = self._started_s + _LEASES_BEFORE * env.limits.lease_s
+        self._alone_s = max(env.alone_s.get(vertex.spec.id, by_lease_s), self._started_s)
+        env.alone_s[vertex.spec.id] = self._alone_s
         self._partitions = [
             _Partition(self._started_s, settles_at=unit.settles_at) for unit in source.log_units
         ]
         #: Where each partition's reader goes on.
         self._read_to = [channel.position for channel in log.channels]
-        self._reader: LogReader = env.open_log(source, tuple(self._read_to))
-        if isinstance(self._reader, FileLog):
-            self._reader.enter(log.files())
+        self.reader: LogReader = env.open_log(source, tuple(self._read_to))
+        if isinstance(self.reader, FileLog):
+            self.reader.enter(log.files())
         self._has_added = bool(source.added)
         #: An entry is on its way by which added partitions join: what was released stays as it is.
         self._is_joining = False
@@ -118,8 +121,8 @@ class LogFeed:
             mine.lost_until = None
             self._catch_up(k)
         self._is_joining = False
-        if isinstance(self._reader, FileLog):
-            self._reader.enter([entry for entry in entries if entry.kind == "file"])
+        if isinstance(self.reader, FileLog):
+            self.reader.enter([entry for entry in entries if entry.kind == "file"])
 
     # ---- rows
 
@@ -167,11 +170,11 @@ class LogFeed:
             mine.ahead = mine.ahead.beyond(position)
         if position > self._read_to[k]:
             self._read_to[k] = position
-            self._reader.skip_to(k, position)
+            self.reader.skip_to(k, position)
 
     def _read(self, k: int) -> LogRows | None:
         try:
-            rows = self._reader.read(k, self._env.limits.step_rows_max)
+            rows = self.reader.read(k, self._env.limits.step_rows_max)
         except LostInputError as error:
             if self._rules.on_lost == "fail":
                 raise
@@ -206,12 +209,12 @@ class LogFeed:
 
     def _end_now(self, k: int) -> int | None:
         """Where the partition ended when that was first seen; None: it is not known yet."""
-        if isinstance(self._reader, FileLog):  # it may have files that nobody has entered
-            end = self._reader.end(k)
+        if isinstance(self.reader, FileLog):  # it may have files that nobody has entered
+            end = self.reader.end(k)
             return None if end is None or end.seen_s < self._started_s else end.position
         mine = self._partitions[k]
         if mine.goal is None:
-            mine.goal = self._reader.closing_position(k, self._started_s)
+            mine.goal = self.reader.closing_position(k, self._started_s)
         return mine.goal
 
     def _need(self, k: int) -> str:
@@ -242,11 +245,11 @@ class LogFeed:
             self._intake.write(entries, self._env.background, self._env.wake)
 
     def _files(self) -> list[LogEntry]:
-        if not isinstance(self._reader, FileLog) or self._finish_s is not None:
+        if not isinstance(self.reader, FileLog) or self._finish_s is not None:
             return []
         told = [self._intake.next_index(k) for k in range(len(self._partitions))]
         entries = []
-        for file in self._reader.found():
+        for file in self.reader.found():
             k = file.partition
             if self._is_over(k):
                 continue
@@ -290,8 +293,8 @@ class LogFeed:
     def _settling(self, k: int) -> int | None:
         """How far a predecessor may have read: where the log ended after it had; None: unknown."""
         mine = self._partitions[k]
-        if mine.settles_at is None:
-            mine.settles_at = self._reader.closing_position(k, self._alone_s)
+        if mine.settles_at is None and self._env.clock.monotonic_s() >= self._alone_s:
+            mine.settles_at = self.reader.closing_position(k, self._alone_s)
         return mine.settles_at
 
     def _ends(self) -> list[LogEntry]:
@@ -301,7 +304,7 @@ class LogFeed:
         since_s = max(self._finish_s, self._alone_s)
         for k, (mine, channel) in enumerate(zip(self._partitions, self._log.channels, strict=True)):
             if mine.closes_at is None:
-                mine.closes_at = self._reader.closing_position(k, since_s)
+                mine.closes_at = self.reader.closing_position(k, since_s)
             is_due = mine.closes_at is not None and channel.position >= mine.closes_at
             if is_due and not channel.is_ended:
                 entries.append(LogEntry("end", k, self._next(k), channel.position))
@@ -343,7 +346,7 @@ class LogFeed:
                 position=channel.position,
                 frontier=channel.reorder.frontier,
                 last_row_s=mine.last_row_s,
-                end=None if mine.ahead is not None else self._reader.end(k),
+                end=None if mine.ahead is not None else self.reader.end(k),
                 is_ended=channel.is_ended or (has_joined and channel.is_awaited),
             )
             for k, (mine, channel) in enumerate(rows)
@@ -373,7 +376,7 @@ class LogFeed:
 
     def _lag(self, k: int) -> int:
         """Rows that the log has and the vertex was not given; -1: unknown."""
-        lag = self._reader.lag(k)
+        lag = self.reader.lag(k)
         ahead = self._partitions[k].ahead
         if lag is None:
             return -1
@@ -390,8 +393,8 @@ class LogFeed:
         """What it waits for besides rows; empty if for nothing."""
         if not self._has_lease():
             return "the job manager to confirm that this instance is the one"
-        return self._reader.waiting
+        return self.reader.waiting
 
     def close(self) -> None:
         """Stop reading."""
-        self._reader.close()
+        self.reader.close()

@@ -315,6 +315,7 @@ class VertexRunner:
             tail_bytes=sum(s.tail_bytes for s in self.outputs),
             logs=() if self._feed is None else self._feed.progress(),
             waiting="" if self._feed is None else self._feed.waiting,
+            log_partitions=0 if self._feed is None else self._feed.reader.log_partitions,
         )
 
     def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:

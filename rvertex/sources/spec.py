@@ -223,3 +223,18 @@ class SourcePartition:
     def log_units(self) -> tuple[Unit, ...]:
         """Of a live log the partitions that the vertex reads, those that were added last."""
         return (*self.units, *self.added)
+
+    def with_added(self, partitions: tuple[int, ...]) -> SourcePartition:
+        """The same units, and of the log's partitions that were added later all of these.
+
+        Each of them is read from its first record on. How far the others were read is not known:
+        an earlier instance may have read any of it.
+        """
+        if partitions == tuple(unit.stream for unit in self.added):
+            return self
+        path, log_id = self.units[0].path, self.units[0].log_id
+        return replace(
+            self,
+            units=tuple(replace(unit, settles_at=None) for unit in self.units),
+            added=tuple(Unit(path, stream=p, log_id=log_id) for p in partitions),
+        )

@@ -7,7 +7,7 @@ row to read" takes the place of "next seq to consume".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NewType
 
 if TYPE_CHECKING:
@@ -97,6 +97,13 @@ class VertexSpec:
     def payload_of(self, edge: OutputEdge) -> pa.Schema:
         """The payload columns of an outgoing edge."""
         return self.output_payload if edge.payload is None else edge.payload
+
+
+def with_added(vertex: VertexSpec, partitions: tuple[int, ...]) -> VertexSpec:
+    """The vertex with exactly these of the partitions that its live log got later."""
+    if vertex.source is None or vertex.source.spec.log is None:
+        return vertex
+    return replace(vertex, source=vertex.source.with_added(partitions))
 
 
 @dataclass(frozen=True, slots=True)

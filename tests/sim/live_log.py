@@ -104,6 +104,7 @@ class LiveReader:
     """See :class:`rvertex.sources.logs.protocol.LogReader`."""
 
     waiting = ""
+    log_partitions = 0
 
     def __init__(
         self,

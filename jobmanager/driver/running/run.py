@@ -25,6 +25,7 @@ from jobmanager.driver.running.added_partitions import (
     note_ends,
     with_added_partitions,
 )
+from jobmanager.driver.running.growing_topics import GrowingTopics
 from jobmanager.driver.running.inputs import with_inputs_in
 from jobmanager.errors import OutputTakenError
 from jobmanager.manager.manager import JobManager
@@ -54,6 +55,7 @@ from rstream.errors import StreamEngineError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jobmanager.state.messages import PartitionsAdded
     from jobmanager.storage.query_file import QueryFile
     from planner.cost.options import Parallelism
     from planner.physical.plan import PhysicalPlan
@@ -333,6 +335,12 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
         if not resumed:
             job._root.write_plan(job.plan)  # from here on the root holds a job that has started
         inputs = InputPositions(job.plan, job_id)
+
+        def take_in(plan: PhysicalPlan, added: PartitionsAdded) -> None:
+            job.plan = plan
+            driver.add_partitions(added)
+
+        topics = GrowingTopics(job.plan, job._root, SystemClock(), take_in)
         driver = Driver(
             root=job._root,
             manager=JobManager(Topology(job.plan.vertices), config, checks_output=True),
@@ -341,10 +349,11 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
             clock=SystemClock(),
             on_status=job._take_status,
             check_outputs=OutputCheck(job.plan),
-            on_tick=inputs.note,
+            on_tick=lambda manager: [one.note(manager) for one in (inputs, topics)],
         )
 
         def at_end(state: str) -> None:
+            topics.stop(state)
             if may_go_on(state, job.plan):
                 ended_s = driver.ended_s or SystemClock().monotonic_s()
                 note_ends(job.plan, job._root, leases_end_s=ended_s + config.host.lease_s)
@@ -355,7 +364,7 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
         raise
     if job._on_status is None:
         warn_of(job._notes["notes"])  # may raise, so nothing runs yet
-    job._start(driver, deliveries, inputs, resumed=resumed, on_end=at_end)
+    job._start(driver, deliveries, [inputs, topics], resumed=resumed, on_end=at_end)
     return job
 
 

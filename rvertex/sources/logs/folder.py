@@ -104,6 +104,8 @@ class Scan:
 class FolderLog:
     """See :class:`rvertex.sources.logs.protocol.LogReader` and ``FileLog``."""
 
+    log_partitions = 0
+
     def __init__(
         self,
         source: SourcePartition,

@@ -39,6 +39,7 @@ class PolledLog:
     """A LogReader (:mod:`rvertex.sources.logs.protocol`) over the partitions of one vertex."""
 
     waiting = ""
+    log_partitions = 0
 
     def __init__(self, partitions: Sequence[PolledPartition]) -> None:
         self._partitions = partitions

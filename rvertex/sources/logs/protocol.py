@@ -121,6 +121,11 @@ class LogReader(Protocol):
         ...
 
     @property
+    def log_partitions(self) -> int:
+        """How many partitions the whole log has by now; 0: that is not known, or never changes."""
+        ...
+
+    @property
     def waiting(self) -> str:
         """What the reader waits for besides rows, such as a broker that is away; "" if nothing."""
         ...

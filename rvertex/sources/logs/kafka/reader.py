@@ -89,7 +89,6 @@ class KafkaLog:
             ids.pop() if len(ids) == 1 else "",
             away_us / 1e6 if away_us else None,
             clock,
-            planned=max((unit.log_partitions for unit in partition.log_units), default=0),
         )
         self._clock, self._wake = clock, wake
         self._commits = GROUP in config
@@ -143,7 +142,11 @@ class KafkaLog:
 
     @property
     def waiting(self) -> str:
-        return self._state.waiting or self._trouble or self._state.unread
+        return self._state.waiting or self._trouble
+
+    @property
+    def log_partitions(self) -> int:
+        return self._state.log_partitions
 
     def close(self) -> None:
         with self._has_room:

@@ -6,7 +6,6 @@ written before it and is missing from it.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from rvertex.sources.logs.errors import (
@@ -17,8 +16,6 @@ from rvertex.sources.logs.errors import (
 )
 from rvertex.sources.logs.kafka.client import NO_ID, Failure
 from rvertex.sources.logs.protocol import LogEnd
-
-_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,13 +46,8 @@ class TopicState:
         topic_id: str,
         away_s_max: float | None,
         clock: Clock,
-        *,
-        planned: int = 0,
     ) -> None:
-        """``topic_id``: "" if it is not known. ``away_s_max``: None waits for ever.
-
-        ``planned``: how many partitions the topic had when the job was planned; 0: not known.
-        """
+        """``topic_id``: "" if it is not known. ``away_s_max``: None waits for ever."""
         self._client, self._clock = client, clock
         self._partitions = partitions
         self._topic_id = topic_id
@@ -68,9 +60,9 @@ class TopicState:
         self._identity_asked_s = 0.0
         self._answered_s = self._clock.monotonic_s()
         self._missing_since_s: float | None = None
-        self._shrunk, self._planned = 0, planned
-        #: What to tell of partitions that the job does not read; "" if there are none.
-        self.unread = ""
+        self._shrunk = 0
+        #: How many partitions the topic has; 0: no broker has said so yet.
+        self.log_partitions = 0
         self._trouble = ""
         self.ends: dict[int, LogEnd] = {}
         #: Partitions with records that are not committed yet, so their ends are none.
@@ -137,23 +129,12 @@ class TopicState:
             return
         self._missing_since_s = None
         self._answered_s = now_s
-        self._note_partitions(len(answers[0].partitions))
+        self.log_partitions = len(answers[0].partitions)
         found = str(answers[0].topic_id)
         if found == NO_ID:
             return
         if self._topic_id and found != self._topic_id:
             self._fail_replaced(f"its id was {self._topic_id} and is {found}")
-
-    def _note_partitions(self, there: int) -> None:
-        """The plan says which partitions are read: those that were added later are not lost."""
-        is_new = self._planned and there > self._planned
-        if is_new and not self.unread:
-            self.unread = (
-                f"topic {self._client.topic} has {there} partitions now, and had {self._planned} "
-                "when the job was planned: what is in the others is not read yet, and stays in "
-                "the topic; stop the job and resume it, and they are read from their beginning"
-            )
-            _log.error("partitions are not read", extra={"reason": self.unread})
 
     def _take_failure(self, failure: Failure, now_s: float) -> None:
         if failure.is_missing:
