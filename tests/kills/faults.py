@@ -112,7 +112,7 @@ def succeed_driver(scene: Scene, dice: random.Random) -> str:
 
 
 def add_partition(scene: Scene, dice: random.Random) -> str:
-    """A topic gets a partition, and events in it; whoever resumes the job takes it in."""
+    """A topic gets a partition, and events in it; the job takes it in, or whoever resumes it."""
     assert scene.feed is not None
     topic = scene.spec.topic(EVENTS)
     scene.broker.add_partitions(topic, scene.feed.partitions[EVENTS] + 1)

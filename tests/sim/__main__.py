@@ -3,7 +3,8 @@
 ``--kinds crash_host,zombie`` restricts the faults, ``--kinds none`` leaves them out; ``--trace``
 prints the last events of a failed run; ``--stats`` which faults, strategies and notices were met;
 ``--workload W`` runs the job of seed W under the faults of each seed; ``--live`` jobs over live
-logs; ``--deliver`` has the answers delivered, with faults of deliveries.
+logs; ``--grow`` over logs that get partitions; ``--deliver`` has the answers delivered, with faults
+of deliveries.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def main() -> int:
             workload_seed=options.workload,
             live=options.live,
             deliver=options.deliver,
+            grow=options.grow,
         )
         totals.update(
             steps=outcome.steps,
@@ -73,6 +75,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kinds", default="all")
     parser.add_argument("--workload", type=int, help="the job of this seed, whatever the faults")
     parser.add_argument("--live", action="store_true", help="jobs over live logs")
+    parser.add_argument("--grow", action="store_true", help="jobs over logs that get partitions")
     parser.add_argument("--deliver", action="store_true", help="and deliver what they answer")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many")
     parser.add_argument("--trace", type=int, default=0, help="lines to show of a failed run")
@@ -98,8 +101,8 @@ def _show(outcome: Outcome, options: argparse.Namespace) -> None:
         print(f"  {violation}")
     extra = "" if options.kinds == "all" else f" KINDS={options.kinds}"
     extra += "" if options.workload is None else f" WORKLOAD={options.workload}"
-    if options.live or options.deliver:
-        what = " --live" * options.live + " --deliver" * options.deliver
+    if options.live or options.deliver or options.grow:
+        what = " --live" * options.live + " --deliver" * options.deliver + " --grow" * options.grow
         kinds = "" if options.kinds == "all" else f" --kinds {options.kinds}"
         print(f"  again: python -m tests.sim{what} --runs 1 --seed {outcome.seed}{kinds}")
         return

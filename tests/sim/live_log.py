@@ -65,6 +65,12 @@ class LiveLog:
 
     #: Instead of partitions: a folder that grows.
     files: tuple[LiveFile, ...] = ()
+    #: By partition when it appears, virtual seconds; empty: all are there from the beginning.
+    births: tuple[float, ...] = ()
+
+    def partitions_at(self, now_s: float) -> int:
+        """How many there are by then."""
+        return sum(birth <= now_s for birth in self.births)
 
     def file_rows(self, entries: Sequence[LogEntry], partition: int) -> LogRows:
         """All rows of the files that were entered into a partition."""
@@ -104,7 +110,6 @@ class LiveReader:
     """See :class:`rvertex.sources.logs.protocol.LogReader`."""
 
     waiting = ""
-    log_partitions = 0
 
     def __init__(
         self,
@@ -117,11 +122,15 @@ class LiveReader:
     ) -> None:
         """``fetched``: by process and partition, how far it was fetched."""
         self._log, self._world, self._process, self._fetched = log, world, process, fetched
-        self._numbers = [unit.stream for unit in source.units]
+        self._numbers = [unit.stream for unit in source.log_units]
         self._positions = list(positions)
         self._buffers: list[LogRows | None] = [None] * len(positions)
         for number, position in zip(self._numbers, positions, strict=True):
             fetched[process.name, number] = position
+
+    @property
+    def log_partitions(self) -> int:
+        return self._log.partitions_at(self._world.now_s)
 
     def read(self, partition: int, rows_max: int) -> LogRows | None:
         rows = self._buffers[partition] or self._fetch(partition)

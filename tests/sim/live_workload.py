@@ -113,20 +113,26 @@ def _log(random: Random) -> LiveLog:
     over_s = random.uniform(6.0, 20.0)
     partitions, ends = [], []
     for _ in range(random.choice([1, 2, 2, 3])):
-        rows: list[LiveRow] = []
-        at_s, position = random.uniform(0.0, 1.0), 0
-        while at_s < over_s:
-            late_us = random.choice([0, 0, 5, 20, 400]) * MS
-            time = START_US + int(at_s * 100) * 10 * MS - late_us
-            rows.append(
-                LiveRow(at_s, position, time, random.randint(0, 4), random.randint(-50, 50))
-            )
-            position += random.choice([1, 1, 1, 4])
-            silence_s = random.uniform(1.0, 5.0) if random.random() < 0.05 else 0.0
-            at_s += random.choice([0.0, 0.02, 0.1, 0.2]) + silence_s
+        rows, end = rows_of_partition(random, over_s)
         partitions.append(tuple(rows))
-        ends.append(position)
+        ends.append(end)
     return LiveLog(tuple(partitions), tuple(ends), over_s)
+
+
+def rows_of_partition(
+    random: Random, over_s: float, *, since_s: float = 0.0
+) -> tuple[list[LiveRow], int]:
+    """The rows that a partition gets from ``since_s`` on, and its end."""
+    rows: list[LiveRow] = []
+    at_s, position = since_s + random.uniform(0.0, 1.0), 0
+    while at_s < over_s:
+        late_us = random.choice([0, 0, 5, 20, 400]) * MS
+        time = START_US + int(at_s * 100) * 10 * MS - late_us
+        rows.append(LiveRow(at_s, position, time, random.randint(0, 4), random.randint(-50, 50)))
+        position += random.choice([1, 1, 1, 4])
+        silence_s = random.uniform(1.0, 5.0) if random.random() < 0.05 else 0.0
+        at_s += random.choice([0.0, 0.02, 0.1, 0.2]) + silence_s
+    return rows, position
 
 
 def _folder(random: Random) -> LiveLog:
@@ -154,11 +160,13 @@ def entries_of(puts: Mapping[str, bytes]) -> dict[str, list[LogEntry]]:
     return found
 
 
-def expected_of(workload: Workload, puts: Mapping[str, bytes]) -> dict[str, list[Items]]:
-    """What every stream must hold."""
+def expected_of(
+    workload: Workload, vertices: Sequence[VertexSpec], puts: Mapping[str, bytes]
+) -> dict[str, list[Items]]:
+    """What every stream must hold that these vertices write."""
     assert workload.log is not None
     entries, streams = entries_of(puts), defaultdict(list)
-    for spec in workload.vertices:
+    for spec in vertices:
         if spec.source is None:
             run_vertex(spec, streams, Schedule((0,)))
         else:
@@ -169,12 +177,16 @@ def expected_of(workload: Workload, puts: Mapping[str, bytes]) -> dict[str, list
 def _run_source(
     spec: VertexSpec, log: LiveLog, entries: Sequence[LogEntry], streams: Streams
 ) -> None:
-    """All of the log at once."""
+    """All of the log at once; a partition takes part that has an entry by which it does."""
+    assert spec.source is not None
+    told = {entry.partition for entry in entries}
+    had = len(spec.source.units)
+    added = tuple(unit for k, unit in enumerate(spec.source.added, had) if k in told)
+    spec = replace(spec, source=replace(spec.source, added=added))
     vertex = RVertex(spec, pending_rows_max=1_000_000)
     assert vertex.log is not None
-    assert spec.source is not None
     vertex.log.decide(entries)
-    for k, unit in enumerate(spec.source.units):
+    for k, unit in enumerate(spec.source.log_units if spec.source else ()):
         rows = log.rows(unit.stream, 0, log.over_s, 1_000_000) if not log.files else None
         vertex.log.offer(k, rows or log.file_rows(entries, k))
     while (result := vertex.execute()) is not None:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.driver import Driver
 from jobmanager.driver.job_deliveries import JobDeliveries
+from jobmanager.driver.running.growing_topics import GrowingTopics
 from jobmanager.errors import JobRunningError
 from jobmanager.storage.root import JobRoot
 from rstream.errors import OperatingError
 from rstream.log.overlap import seal
 from tests.sim.delivering import JOB_ID, SimDeliveryWiring
+from tests.sim.growing import Brokers, grows
 from tests.sim.network import ControlService
 from tests.sim.scheduler import Process, SimClock
 from tests.sim.storage import FaultyBlobs, root_of
@@ -26,8 +28,12 @@ from tests.sim.workload import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jobmanager.manager.manager import JobManager
+    from jobmanager.state.messages import PartitionsAdded
+    from planner.physical.plan import PhysicalPlan
     from rvertex.host.executor import Executor
     from rvertex.messages import Mark
+    from rvertex.vertex.spec import VertexSpec
     from tests.sim.world import World
 
 PID = 1
@@ -66,6 +72,8 @@ class ManagerProcess:
         self.driver: Driver | None = None
         self.core: WatchedManager | None = None
         self._deliveries: JobDeliveries | None = None
+        self._topics: GrowingTopics | None = None
+        self.vertices: dict[str, VertexSpec] = {}
         self._root: JobRoot | None = None
         #: The driver's last status.
         self._status: dict[str, Any] = {}
@@ -98,7 +106,10 @@ class ManagerProcess:
             world.taken_over_by(self)
         else:
             root.claim(clock.now_us())
-        self.core = WatchedManager(world.workload, world.scheduler)
+        plan = self._plan(root) if grows(world.workload) else None
+        vertices = world.workload.vertices if plan is None else plan.vertices
+        self.vertices = {str(v.id): v for v in vertices}
+        self.core = WatchedManager(world.workload, vertices, world.scheduler)
         self.driver = SimDriver(
             world,
             process,
@@ -111,7 +122,17 @@ class ManagerProcess:
             background=world.background(process),
             open_control=self._open_control,
             pause=lambda seconds: None,
+            on_tick=self._on_tick,
         )
+        if plan is not None:
+            self._topics = GrowingTopics(
+                plan,
+                root,
+                clock,
+                lambda _, added: self._take_in(added),
+                background=world.background(process),
+                look=Brokers(world.scheduler, world.workload).look,
+            )
         if world.workload.deliveries:
             self._deliveries = JobDeliveries(
                 world.delivered_plan,
@@ -123,6 +144,24 @@ class ManagerProcess:
             )
             self._deliveries.start()
         self.driver.begin(resumed=self._is_resumed)
+
+    def _plan(self, root: JobRoot) -> PhysicalPlan:
+        """The plan of the root, or that of the job if nothing was written down yet."""
+        found = root.read_plan()
+        if found is None:
+            found = self._world.workload.plan
+            assert found is not None
+            root.write_plan(found)
+        return found
+
+    def _on_tick(self, manager: JobManager) -> None:
+        if self._topics is not None:
+            self._topics.note(manager)
+
+    def _take_in(self, added: PartitionsAdded) -> None:
+        assert self.driver is not None
+        self.driver.add_partitions(added)
+        self.wake()
 
     def _take_status(self, status: dict[str, Any]) -> None:
         """As ``Job`` does: what becomes of deliveries is a part of it."""

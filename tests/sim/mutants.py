@@ -41,6 +41,7 @@ from tests.sim.decision_mutants import DECISION_MUTANTS
 from tests.sim.delivery_mutants import DELIVERY_MUTANTS
 from tests.sim.frame_mutants import LINE_MUTANTS
 from tests.sim.generation_mutants import GENERATION_MUTANTS
+from tests.sim.growing_mutants import GROWING_MUTANTS
 from tests.sim.killers import KILLERS
 from tests.sim.live_mutants import LIVE_MUTANTS
 from tests.sim.planting import Mutant
@@ -268,6 +269,7 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     *DECISION_MUTANTS,
     *GENERATION_MUTANTS,
     *LIVE_MUTANTS,
+    *GROWING_MUTANTS,
     *DELIVERY_MUTANTS,
     *RETENTION_MUTANTS,
 )
@@ -281,9 +283,7 @@ def hunt(make: Callable[[], Mutant], runs_max: int = RUNS_MAX) -> Outcome | None
     mutant = make()
     others = range(FIRST_SEED, FIRST_SEED + runs_max - 1)
     for seed in (KILLERS.get(make.__name__, FIRST_SEED + runs_max), *others):
-        outcome = simulate(
-            seed, mutant.kinds, mutant.planted, live=mutant.live, deliver=mutant.deliver
-        )
+        outcome = simulate(seed, mutant.kinds, mutant.planted, **_jobs(mutant))
         if not outcome.is_ok:
             _check_that_it_applies(make.__name__, outcome)
             _check_that_it_is_the_reason(seed, mutant)
@@ -293,17 +293,23 @@ def hunt(make: Callable[[], Mutant], runs_max: int = RUNS_MAX) -> Outcome | None
 
 def _check_that_it_is_the_reason(seed: int, mutant: Mutant) -> None:
     """The same run without it breaks no law."""
-    outcome = _without(seed, mutant.kinds, live=mutant.live, deliver=mutant.deliver)
+    outcome = _without(seed, mutant.kinds, **_jobs(mutant))
     if not outcome.is_ok:
         kinds = ",".join(mutant.kinds) or "none"
-        again = f"make sim RUNS=1 SEED={seed} KINDS={kinds}{' --live' if mutant.live else ''}"
+        what = "".join(f" --{name}" for name, is_so in _jobs(mutant).items() if is_so)
+        again = f"python -m tests.sim{what} --runs 1 --seed {seed} --kinds {kinds}"
         raise UnfitError(f"without it {again} fails, too: {outcome.violations[0]}")
 
 
+def _jobs(mutant: Mutant) -> dict[str, bool]:
+    """The jobs in which it shows."""
+    return {"live": mutant.live, "deliver": mutant.deliver, "grow": mutant.grow}
+
+
 @cache
-def _without(seed: int, kinds: tuple[str, ...], *, live: bool, deliver: bool) -> Outcome:
+def _without(seed: int, kinds: tuple[str, ...], **jobs: bool) -> Outcome:
     """The run as it is; many planted bugs show in the same ones."""
-    return simulate(seed, kinds, live=live, deliver=deliver)
+    return simulate(seed, kinds, **jobs)
 
 
 def _check_that_it_applies(name: str, outcome: Outcome) -> None:

@@ -28,6 +28,8 @@ class Mutant:
     live: bool = False
     #: It shows where answers are delivered.
     deliver: bool = False
+    #: It shows in jobs over logs that get partitions.
+    grow: bool = False
 
     @contextmanager
     def planted(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from tests.sim.checkers import Checkers
 from tests.sim.delivered_workload import with_deliveries
 from tests.sim.delivery_faults import DELIVERY_KINDS
 from tests.sim.faults import KINDS, inject, request_finish
+from tests.sim.growing import make_growing_workload
 from tests.sim.live_workload import make_live_workload
 from tests.sim.scheduler import Process, Scheduler
 from tests.sim.storage import Disk, FaultyBlobs, root_of
@@ -62,16 +63,18 @@ def simulate(
     workload_seed: int | None = None,
     live: bool = False,
     deliver: bool = False,
+    grow: bool = False,
 ) -> Outcome:
     """Run one job under one seed; ``mutation`` is in force after the right answer is known.
 
     ``workload_seed``: run the job of another seed, under the faults and orders of this one.
     ``kinds``: of the faults; None: of all kinds that such a job has. ``live``: the job reads a live
-    log. ``deliver``: its answers are delivered, whose order is a law, too.
+    log. ``deliver``: its answers are delivered, whose order is a law, too. ``grow``: it reads one
+    that gets partitions.
     """
-    make = make_live_workload if live else make_workload
+    make = make_live_workload if live else make_growing_workload if grow else make_workload
     workload = make(seed if workload_seed is None else workload_seed)
-    if live:  # what is expected becomes known at the end
+    if live or grow:  # what is expected becomes known at the end
         workload = replace(workload, expected={}, answers={})
     if deliver:
         workload = with_deliveries(workload, seed if workload_seed is None else workload_seed)

@@ -15,6 +15,7 @@ from jobmanager.state.recovery import plan_restarts
 from jobmanager.state.topology import Topology
 from jobmanager.storage.notice_log import FENCE, folder_of, parts_in_force
 from rstream import MemoryBlobs
+from tests.sim.growing import vertices_on
 from tests.sim.storage import root_of
 from tests.sim.workload import ROOT
 
@@ -36,7 +37,7 @@ class Shadow:
 
     def __init__(self, workload: Workload) -> None:
         self.topology = Topology(workload.vertices)
-        self._config = workload.config
+        self._workload, self._config = workload, workload.config
         self.core = JobManager(self.topology, workload.config)
         self.chosen: dict[str, CheckpointRef] = {}
         self._fence = ""
@@ -52,6 +53,7 @@ class Shadow:
         newest = max((n for n in blobs if n.startswith(NOTICES) and n.endswith(FENCE)), default="")
         if newest != self._fence:  # another job manager has begun, and said what counts
             self._fence = newest
+            self.topology = Topology(vertices_on(blobs, self._workload))
             self.core = JobManager(self.topology, self._config)
             self._next_seqs = {}
         for part in parts_in_force(MemoryBlobs(blobs, HOME)):

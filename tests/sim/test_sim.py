@@ -34,6 +34,13 @@ def test_jobs_over_live_logs(seed: int) -> None:
     assert outcome.violations == (), f"python -m tests.sim --live --runs 1 --seed {seed}"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(700, 6))
+def test_jobs_over_logs_that_get_partitions(seed: int) -> None:
+    outcome = simulate(seed, grow=True)
+    assert outcome.violations == (), f"python -m tests.sim --grow --runs 1 --seed {seed}"
+
+
 LATER_KINDS = {*(f.__name__ for f in (*STRIKES, *MOMENTS)), "duplicate", "reorder", "lose", "stop"}
 #: The kinds there were when these seeds were found: another one more, and they are other runs.
 FIRST_KINDS = tuple(kind for kind in KINDS if kind not in LATER_KINDS)

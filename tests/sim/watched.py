@@ -21,10 +21,11 @@ from rvertex.messages import CheckpointTaken, Collect, StartVertex, VertexFinish
 from tests.sim.decisions import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from jobmanager.state.messages import Instruction, Notice
     from jobmanager.state.records import InstanceState, VertexState
+    from rvertex.vertex.spec import VertexSpec
     from tests.sim.scheduler import Scheduler
     from tests.sim.workload import Workload
 
@@ -34,8 +35,10 @@ Position = tuple[int, ...]
 class WatchedManager(JobManager):
     """The job manager; epochs only grow, and a notice of another epoch changes nothing."""
 
-    def __init__(self, workload: Workload, world: Scheduler) -> None:
-        super().__init__(Topology(workload.vertices), workload.config)
+    def __init__(
+        self, workload: Workload, vertices: Sequence[VertexSpec], world: Scheduler
+    ) -> None:
+        super().__init__(Topology(vertices), workload.config)
         self._world = world
         #: (Old instance, its twin) -> what the old one had consumed when the twin was there.
         self._pairs: dict[tuple[int, int], Position] = {}

@@ -153,7 +153,7 @@ class HostProcess:
     def _start(self) -> None:
         world = self._world
         wiring = SimWiring(world, self.process)
-        self.host = SimHost(self.spec, world.vertices, wiring, attempt=self.attempt)
+        self.host = SimHost(self.spec, self._manager.vertices, wiring, attempt=self.attempt)
         self.host.shuffle = world.scheduler.random.shuffle
         self._guarded(self.host.open)
         self._next(True)
@@ -265,7 +265,6 @@ class World:
         self.network = Network(scheduler)
         #: Of all hosts that any job manager ordered.
         self.host_names: set[str] = set()
-        self.vertices = {str(v.id): v for v in workload.vertices}
         scheduler.met.update(f"job with {what}" for what in workload.features())
         self.hosts: list[HostProcess] = []
         self.second_attempts = False

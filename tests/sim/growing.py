@@ -1,0 +1,112 @@
+"""Jobs over a live log that gets partitions while they run.
+
+Their plan lies in the root, as it does of real jobs, and is read from there by whoever takes over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from random import Random
+from typing import TYPE_CHECKING
+
+from jobmanager.storage.documents import read_pickle_document
+from jobmanager.storage.root import PLAN
+from rvertex.sources.logs.errors import LogUnreachableError
+from rvertex.sources.spec import Unit
+from tests.sim.live_workload import make_live_workload, rows_of_partition
+from tests.sim.storage import root_of
+from tests.sim.workload import ROOT, WORKLOADS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.sources.spec import SourceSpec
+    from rvertex.vertex.spec import VertexSpec
+    from tests.sim.scheduler import Scheduler
+    from tests.sim.workload import Workload
+
+#: Jobs over folders and bounded reads take none in, so the job of another seed is run.
+_STEP = 100_003
+#: How often brokers do not answer when they are asked for the partitions.
+AWAY_RATE = 0.1
+
+
+@lru_cache(maxsize=WORKLOADS_MAX)
+def make_growing_workload(seed: int) -> Workload:
+    """The live job of a seed, whose log gets one to three partitions."""
+    workload = next(
+        found
+        for k in range(100)
+        if (found := make_live_workload(seed + k * _STEP)).finish_s is not None
+        and found.log is not None
+        and not found.log.files
+    )
+    log, random = workload.log, Random(seed * 7_919 + 29)
+    assert log is not None
+    births = sorted(
+        random.uniform(0.2, 0.8) * log.over_s for _ in range(random.choice([1, 1, 2, 3]))
+    )
+    births = [births[0] if random.random() < 0.3 else birth for birth in births]
+    more = [rows_of_partition(random, log.over_s, since_s=birth) for birth in births]
+    had = len(log.partitions)
+    log = replace(
+        log,
+        partitions=(*log.partitions, *(tuple(rows) for rows, _ in more)),
+        ends=(*log.ends, *(end for _, end in more)),
+        births=(*(0.0 for _ in range(had)), *births),
+    )
+    vertices = tuple(_of_topic(vertex, had) for vertex in workload.vertices)
+    assert workload.plan is not None
+    return replace(
+        workload,
+        name=f"growing {workload.name}",
+        vertices=vertices,
+        log=log,
+        plan=replace(workload.plan, vertices=vertices),
+    )
+
+
+def _of_topic(vertex: VertexSpec, partitions: int) -> VertexSpec:
+    """The vertex that knows how many partitions its log had when the job was planned."""
+    source = vertex.source
+    if source is None:
+        return vertex
+    units = tuple(replace(unit, log_partitions=partitions) for unit in source.units)
+    spec = replace(source.spec, format="kafka")
+    return replace(vertex, source=replace(source, spec=spec, units=units))
+
+
+def grows(workload: Workload) -> bool:
+    return workload.log is not None and any(workload.log.births)
+
+
+def vertices_on(blobs: Mapping[str, bytes], workload: Workload) -> Sequence[VertexSpec]:
+    """The vertices by which whoever takes over goes."""
+    data = blobs.get(root_of(ROOT) + PLAN) if grows(workload) else None
+    return workload.vertices if data is None else _plan_in(data).vertices
+
+
+@lru_cache(maxsize=16)
+def _plan_in(data: bytes) -> PhysicalPlan:
+    found: PhysicalPlan = read_pickle_document(data)
+    return found
+
+
+class Brokers:
+    """Says which partitions there are, or does not answer."""
+
+    def __init__(self, scheduler: Scheduler, workload: Workload) -> None:
+        assert workload.log is not None
+        self._scheduler, self._log = scheduler, workload.log
+
+    def look(self, spec: SourceSpec, known: Sequence[Unit]) -> Sequence[Unit]:
+        """See :func:`rvertex.sources.logs.kafka.positions.added_units`."""
+        if self._scheduler.chance(AWAY_RATE):
+            raise LogUnreachableError("brokers", "they are away")
+        there = self._log.partitions_at(self._scheduler.now_s)
+        had = {unit.stream for unit in known}
+        found = [p for p in range(there) if p not in had]
+        self._scheduler.met["partition taken in"] += len(found)
+        return [Unit(spec.path, stream=p, log_partitions=there) for p in found]
