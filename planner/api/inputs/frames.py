@@ -35,7 +35,7 @@ def arrow_source(
     """A source over a table of Arrow, which is stored once.
 
     Raises:
-        InvalidPlanError: it is no table, or has no rows.
+        InvalidPlanError: it is no table, has no rows, or a column that no Parquet file has.
     """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
@@ -46,7 +46,11 @@ def arrow_source(
     for name in table.schema.names:
         if table.schema.names.count(name) > 1:
             raise InvalidPlanError(f"{what}(): the table has the column {name!r} more than once")
-    return _given(stored_table(table, folder), given, folder=folder)
+    try:
+        path = stored_table(table, folder)
+    except pa.ArrowNotImplementedError as error:
+        raise InvalidPlanError(f"{what}(): {error}") from None
+    return _given(path, given, folder=folder)
 
 
 def pandas_table(frame: Any) -> pa.Table:

@@ -84,6 +84,12 @@ def test_files_with_types_that_streams_do_not_keep_are_read(tmp_path: Path) -> N
         ]
 
 
+def test_tables_with_types_that_no_file_has_are_refused() -> None:
+    rows = pa.RunEndEncodedArray.from_arrays([2], [5])
+    with pytest.raises(InvalidPlanError, match=r"from_arrow\(\): .*run_end_encoded"):
+        Stream.from_arrow(pa.table({"ts": [1, 2], "x": rows}), vs="ts")
+
+
 def test_half_floats_have_an_order() -> None:
     values = [2.0, float("nan"), -0.0, 0.5, None]
     items = [event(0, x=None if x is None else np.float16(x)) for x in values]
