@@ -91,9 +91,13 @@ def publish(plan: PhysicalPlan, job_id: str, report: Callable[[], None]) -> None
         if not _is_published(path, job_id):
             shutil.rmtree(draft, ignore_errors=True)
             _write(plan, publishing, draft, report)
-            _put_mark(draft, mark(job_id, _mark_of(path)))
+            seen = _mark_of(path)
+            _put_mark(draft, mark(job_id, seen))
             if os.path.isdir(path):
                 _exchange(draft, path, former)
+                taken = _mark_of(draft) or _mark_of(former)
+                if taken != seen:  # another job came between
+                    _put_mark(path, mark(job_id, taken))
             else:
                 os.replace(draft, path)
             sync_folder(os.path.dirname(path))

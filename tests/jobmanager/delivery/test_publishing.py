@@ -184,6 +184,26 @@ def test_a_job_that_died_before_it_had_finished_does_not_either(place: str, tmp_
     assert sorted(found["x"].to_pylist()) == list(range(900, 900 + ROWS))
 
 
+def test_one_that_comes_between_is_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, exchange = str(tmp_path / "table"), publishing._exchange
+    run(rows_of(0).to_parquet(table, mode="overwrite"), tmp_path / "one")
+    between: list[jobmanager.Job] = []
+
+    def late(draft: str, path: str, former: str) -> None:
+        if not between:
+            monkeypatch.setattr(publishing, "_exchange", exchange)
+            between.append(run(rows_of(500).to_parquet(table, mode="overwrite"), tmp_path / "two"))
+        exchange(draft, path, former)
+
+    monkeypatch.setattr(publishing, "_exchange", late)
+    run(rows_of(900).to_parquet(table, mode="overwrite"), tmp_path / "three")
+    (two,) = between
+    publishing.publish(two.plan, JobRoot(str(tmp_path / "two")).settings()["id"], lambda: None)
+    assert values(tmp_path / "table") == list(range(900, 900 + ROWS))
+
+
 def test_what_cannot_be_asked_is_said() -> None:
     stream = rows_of(0)
     with pytest.raises(InvalidPlanError, match="mode='add'"):
