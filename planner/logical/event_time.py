@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from planner.expressions.nodes import Call, Column, Node, rename_columns
 from planner.expressions.types import is_time
 from planner.logical.nodes import (
+    AsOf,
     Distinct,
     Exchange,
     Explode,
@@ -52,6 +53,8 @@ def never_ends(plan: LogicalNode) -> bool:
             return all(map(never_ends, branches))
         case Join(how="inner", left=left, right=right):
             return never_ends(left) and never_ends(right)
+        case AsOf(left=left):
+            return never_ends(left)
         case Exchange() | Recover():
             return never_ends(plan.input)
         case _:
@@ -80,6 +83,9 @@ def is_start(plan: LogicalNode, expr: Node) -> bool:
             )
         case Filter() | Explode() | Recover() | Exchange():
             return is_start(plan.input, expr)
+        case AsOf(left=left, columns=columns):
+            kept = {name for side, name, output in columns if side == "left" and name == output}
+            return set(expr.columns()) <= kept and is_start(left, expr)
         case Join():
             return any(is_start(side, inner) for side, inner in _points(plan, expr))
         case _:

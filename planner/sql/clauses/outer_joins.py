@@ -1,14 +1,18 @@
-"""Joins that are made of others: RIGHT and FULL, tables as of a time, FROM with commas, SEMI.
+"""Joins that are made of others: RIGHT and FULL, tables as of a time, FROM with commas, SEMI; ASOF.
 
 ``RIGHT`` is a ``LEFT`` from the other side. ``FULL`` adds what an anti join gives for the right
 side. ``FOR SYSTEM_TIME AS OF`` pairs an event with the newest row of its key: each row lasts until
 the next of its key, unless it has a lifetime of its own. What stands behind ``IN`` or ``SEMI JOIN``
 is an ``EXISTS``.
+
+``a ASOF [LEFT] JOIN b ON a.k = b.k AND a.ts >= b.ts`` is DuckDB's: ``>=`` takes the last row of
+``b`` at or before, ``<=`` the first at or after. How far it may be is one more condition, which
+``<=`` needs: ``b.ts >= a.ts - INTERVAL '5' SECOND``, or ``b.ts <= a.ts + INTERVAL '5' SECOND``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -17,12 +21,24 @@ from planner.api.expressions import Expr, col, lit
 from planner.expressions.nodes import Column
 from planner.logical.event_time import is_event_time
 from planner.sql.clauses.joins import and_parts, join_by, join_kind, split, using_key
-from planner.sql.expressions.scope import Scope, free_name
+from planner.sql.expressions.scope import Scope, free_name, with_key_columns
+from planner.sql.reading.literals import interval_us
 
 if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
 
 _IN = "subquery_of_in"
+_FORM = "write ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts; the times are those of both streams"
+_TOLERANCE = (
+    "ASOF JOIN with a.ts <= b.ts needs AND b.ts <= a.ts + INTERVAL '5' SECOND: so long an event "
+    "waits for what may follow it"
+)
+_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GTE: exp.LTE,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.LT: exp.GT,
+}
 
 
 def join(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
@@ -31,6 +47,8 @@ def join(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
     version = clause.this.args.get("version")
     if version is not None:
         return _as_of(clause, left, right, names)
+    if clause.method.upper() == "ASOF":
+        return _nearest(clause, left, right, names)
     if side == "RIGHT" and clause.kind.upper() in ("", "OUTER"):
         found = _right(clause, left, right, names)
     elif side == "FULL" and clause.kind.upper() in ("", "OUTER"):
@@ -217,3 +235,85 @@ def _or_parts(node: exp.Expr) -> list[exp.Expr]:
     if isinstance(node, exp.Or):
         return [*_or_parts(node.this), *_or_parts(node.args["expression"])]
     return [node]
+
+
+def _nearest(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
+    """Each row of the left side with the one of the right side that is nearest to it."""
+    text = names.text
+    said = (clause.side.upper(), clause.kind.upper())
+    how = {"": "inner", "LEFT": "left"}.get(said[0])
+    if how is None or said[1] not in ("", "INNER", "OUTER"):
+        raise text.error(clause, "there are ASOF JOIN and ASOF LEFT JOIN")
+    condition = clause.args.get("on")
+    if condition is None:
+        raise text.error(clause, _FORM)
+    keys, rest = split(condition, left, right, names)
+    asked = _Nearest(None, None)
+    for part in and_parts(rest) if rest is not None else ():
+        asked = _read(part, asked, left, right, names)
+    if asked.strategy is None:
+        raise text.error(clause, _FORM)
+    if asked.strategy == "forward" and asked.tolerance_us is None:
+        raise text.error(clause, _TOLERANCE)
+    taken = {*left.stream.schema.names, *right.stream.schema.names}
+    mine, left_on = with_key_columns(left.stream, [key[0] for key in keys], "join_key", taken)
+    theirs, right_on = with_key_columns(right.stream, [key[1] for key in keys], "join_key", taken)
+    renamed = {
+        name: free_name(f"{name}_right", taken)
+        for name in theirs.schema.names
+        if name in mine.schema.names
+    }
+    with text.located(condition):
+        stream = mine.join_asof(
+            theirs.rename(renamed) if renamed else theirs,
+            left_by=left_on or None,
+            right_by=[renamed.get(name, name) for name in right_on] or None,
+            strategy=asked.strategy,
+            tolerance=asked.tolerance_us,
+            how=how,
+        )
+    moved = (replace(c, column=renamed.get(c.column, c.column)) for c in right.columns)
+    return Scope(stream, (*left.columns, *moved))
+
+
+@dataclass(frozen=True, slots=True)
+class _Nearest:
+    """What the conditions beside the keys have said so far."""
+
+    strategy: str | None
+    tolerance_us: int | None
+
+
+def _read(part: exp.Expr, asked: _Nearest, left: Scope, right: Scope, names: Names) -> _Nearest:
+    """Take in one condition.
+
+    Raises:
+        SqlError: it is none of those that there are.
+    """
+    text = names.text
+    if type(part) not in _TURNED:
+        raise text.error(part, _FORM)
+    kind, a, b = type(part), part.this, part.args["expression"]
+    if not _is_time(a, left, names):  # the left side's time first
+        kind, a, b = _TURNED[kind], b, a
+    if _is_time(a, left, names) and _is_time(b, right, names) and asked.strategy is None:
+        if kind in (exp.GT, exp.LT):
+            raise text.error(part, "ASOF JOIN takes >= and <=: a row at the same time is a match")
+        return replace(asked, strategy="backward" if kind is exp.GTE else "forward")
+    if _is_time(b, right, names):
+        kind, a, b = _TURNED[kind], b, a
+    is_bound = type(b) in (exp.Add, exp.Sub) and _is_time(b.this, left, names)
+    if not (_is_time(a, right, names) and is_bound) or asked.tolerance_us is not None:
+        raise text.error(part, _FORM)
+    is_ahead = kind is exp.LTE and type(b) is exp.Add
+    is_behind = kind is exp.GTE and type(b) is exp.Sub
+    if not is_ahead and not is_behind:
+        raise text.error(part, _FORM)
+    return replace(asked, tolerance_us=interval_us(b.args["expression"], text))
+
+
+def _is_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
+    """Whether it is the time of the stream's rows."""
+    if not isinstance(node, exp.Column) or not scope.candidates(node):
+        return False
+    return is_event_time(scope.stream.plan, scope.column(node, names.text))

@@ -70,7 +70,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     Descriptor: ("this",),
     exp.Kwarg: _TWO,
     exp.TableAlias: ("this", "columns"),
-    exp.Join: ("this", "side", "kind", "on", "using"),
+    exp.Join: ("this", "side", "kind", "on", "using", "method"),
     exp.Where: ("this",),
     exp.Group: ("expressions",),
     **dict.fromkeys((exp.GroupingSets, exp.Rollup, exp.Cube, exp.Tuple), ("expressions",)),

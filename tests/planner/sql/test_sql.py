@@ -5,6 +5,7 @@ Cannot catch: a mistake that both have; the operators have tests of their own.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import pytest
 from planner import (
     Expr,
     Query,
+    SqlError,
     Stream,
     agg,
     coalesce,
@@ -518,3 +520,32 @@ def test_declared_streams_that_are_not_used_are_not_read() -> None:
 
 def rows(query: Query) -> list[dict[str, object]]:
     return sorted_rows(answer(lower(query, root="memory://job")))
+
+
+def test_as_of_joins_are_those_of_the_interface() -> None:
+    near = "s ASOF LEFT JOIN u ON s.k = u.k AND s.at >= u.at AND u.at >= s.at - INTERVAL '3' SECOND"
+    streams = {"s": S.with_columns(at=vs()), "u": U.with_columns(at=vs())}
+    found = sql(f"SELECT s.k, u.z, u.at AS then FROM {near}", streams)
+    left, right = streams["s"], streams["u"].rename({"k": "k_right", "at": "at_right"})
+    joined = left.join_asof(right, left_by="k", right_by="k_right", tolerance="3s")
+    assert found == joined.select("k", "z", then=col("at_right"))
+    ahead = "s ASOF JOIN u ON u.at >= s.at AND s.at + INTERVAL '1' SECOND >= u.at"
+    found = sql(f"SELECT s.x, u.z FROM {ahead}", streams)
+    right = streams["u"].rename({"k": "k_right", "at": "at_right"})
+    expected = left.join_asof(right, strategy="forward", tolerance="1s", how="inner")
+    assert found == expected.select("x", "z")
+    form, on = "write ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts", "s ASOF JOIN u ON s.k = u.k"
+    for text, message in (
+        (f"{on} AND s.at <= u.at", "needs AND b.ts <= a.ts + INTERVAL '5' SECOND"),
+        (f"{on} AND s.at > u.at", "a row at the same time is a match"),
+        (f"{on} AND s.x >= u.z", form),
+        (f"{on} AND s.at >= u.at AND u.z > 3", form),
+        (f"{on} AND s.at >= u.at AND s.x = 3", form),
+        (f"{on} AND s.at >= u.at AND u.at >= s.at + INTERVAL '1' SECOND", form),
+        (f"{on} AND s.at >= u.at AND s.at >= u.at", form),
+        (on, form),
+        ("s ASOF JOIN u USING (k)", form),
+        ("s ASOF RIGHT JOIN u ON s.at >= u.at", "there are ASOF JOIN and ASOF LEFT JOIN"),
+    ):
+        with pytest.raises(SqlError, match=re.escape(message)):
+            sql(f"SELECT s.x FROM {text}", streams)

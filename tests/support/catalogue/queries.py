@@ -99,6 +99,19 @@ ENTRIES = (
         "SELECT t.n, b.n AS m FROM t ASOF LEFT JOIN (SELECT * FROM t WHERE q) b "
         "ON t.k = b.k AND t.ts >= b.ts",
     ),
+    Entry(
+        "ASOF LEFT JOIN",
+        "SELECT t.n, b.n AS m FROM t ASOF LEFT JOIN (SELECT * FROM t WHERE q) AS b "
+        "ON t.k = b.k AND t.ts >= b.ts",
+    ),
+    Entry(
+        "ASOF JOIN forward",
+        "SELECT t.n, b.n AS m FROM t ASOF JOIN (SELECT * FROM t WHERE q) AS b "
+        "ON t.k = b.k AND t.ts <= b.ts AND b.ts <= t.ts + INTERVAL '20' SECOND",
+        "SELECT n, m FROM (SELECT t.n, b.n AS m, t.ts, b.ts AS u FROM t ASOF JOIN "
+        "(SELECT * FROM t WHERE q) AS b ON t.k = b.k AND t.ts <= b.ts) "
+        "WHERE u <= ts + INTERVAL 20 SECOND",
+    ),
     Entry("UNION ALL", "SELECT n, k FROM t WHERE p UNION ALL SELECT i, s FROM t WHERE q"),
     Entry(
         "WITH",
