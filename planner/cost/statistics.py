@@ -89,7 +89,7 @@ class Discovery:
         """
         if spec.log is not None:
             return ()
-        key = fingerprint((source_key(spec), spec.columns))
+        key = fingerprint((source_key(spec), spec.columns, spec.schema))
         if key not in self._notes:
             self._notes[key] = look_at_files(spec, self.units(spec))
         return self._notes[key]

@@ -106,10 +106,10 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
 
 
 def _text_columns(spec: SourceSpec, path: str) -> list[str]:
-    """Columns that are text because of a few values, with the first of these."""
+    """Columns that are put out and are text because of a few values, with the first of these."""
     names = {
         f.name
-        for f in spec.columns
+        for f in spec.schema
         if kinds.is_string(f.type) and f.name not in (spec.vs, spec.ve, *spec.casts)
     }
     delimiter = str(spec.option("delimiter", ","))

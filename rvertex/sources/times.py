@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _FACTORS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _DAY_US = 86_400_000_000
 _ZONE = r"(?:Z|[+-]\d{2}(?::?\d{2})?)$"
+#: Why text is no time.
+NOT_ISO = "not an ISO-8601 time"
 _INT64_MAX = 2**63 - 1
 
 
@@ -117,7 +119,7 @@ def _from_strings(column: pa.Array) -> np.ndarray | Fault:
         parsed = _cast(part, kind)
         if parsed is None:
             bad = first_failure(len(part), partial(_fails, part, kind))
-            return _earliest(Fault(int(rows[bad]), "not an ISO-8601 time"), text, ~mask)
+            return _earliest(Fault(int(rows[bad]), NOT_ISO), text, ~mask)
         values[rows] = parsed
     return values
 

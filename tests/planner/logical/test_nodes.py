@@ -36,6 +36,7 @@ _STREAMS = (
     ROWS.select("k", "x").union(ROWS.select("k", x=col("x") + 1)),
     ROWS.join(ROWS.select("k"), on="k"),
     ROWS.clip(ROWS.shift(1), on="k").stitch("k"),
+    ROWS.join_asof(ROWS.select("k"), by="k"),
     ROWS.group_by("k").window(tumbling(4)).agg(n=agg.count(), m=agg.max("x")),
     ROWS.group_by("k").window(session(4)).agg(n=agg.count()),
     ROWS.group_by("k").process(_Count),

@@ -72,7 +72,8 @@ def test_a_bad_time_string(tmp_path: Path) -> None:
     spec = make_spec("csv", path, schema=columns, columns=columns, vs="at")
     error = failure(spec, errors.SourceRowError)
     assert "data row 3 (line 4), counted from 1, column 'at'" in str(error)
-    assert "not an ISO-8601 time: '2013-99-01'" in str(error)
+    assert "not an ISO-8601 time: '2013-99-01'; if times are written another way" in str(error)
+    assert 'vs=col("at").str.to_timestamp("%d.%m.%Y"), in SQL TO_TIMESTAMP(at, ' in str(error)
 
 
 def test_null_time_in_parquet_counts_over_row_groups(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rvertex.sources.times import NOT_ISO
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -36,6 +38,10 @@ BAD = pa.struct(list(DEAD))
 #: So many characters of a value are kept; ``raw`` is kept whole.
 VALUE_CHARS_MAX = 1_000
 _COLUMN = "_bad"
+_WRITTEN = (
+    '; if times are written another way, give vs=col("{column}").str.to_timestamp("%d.%m.%Y"), '
+    "in SQL TO_TIMESTAMP({column}, 'dd.MM.yyyy')"
+)
 _REMEDY = '; give on_bad_row="dead_letter" to keep such rows aside and go on, or "skip"'
 
 
@@ -53,9 +59,13 @@ class BadRow:
     position: int | None = None
 
 
-def remedy(spec: SourceSpec) -> str:
+def remedy(spec: SourceSpec, row: BadRow) -> str:
     """What a user can do about a bad row, as the end of a message."""
-    return _REMEDY if spec.format in ("csv", "json", "parquet") else ""
+    if spec.format not in ("csv", "json", "parquet"):
+        return ""
+    if row.reason != NOT_ISO or row.column is None:
+        return _REMEDY
+    return f"{_WRITTEN.format(column=row.column)}{_REMEDY}"
 
 
 def with_bad(good: pa.RecordBatch, bad: Mapping[int, BadRow]) -> pa.RecordBatch:

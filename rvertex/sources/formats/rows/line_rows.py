@@ -155,7 +155,7 @@ def row_error(spec: SourceSpec, unit: Unit, at: Origin, row: BadRow) -> SourceRo
     value = raw.decode("utf-8", "backslashreplace") if row.value is None else row.value
     value = "".join(c if c.isprintable() else "?" for c in value)
     return SourceRowError(
-        unit.path, at.row, at.line, row.column, value[:80], row.reason, remedy(spec)
+        unit.path, at.row, at.line, row.column, value[:80], row.reason, remedy(spec, row)
     )
 
 
