@@ -263,6 +263,9 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
         stream = compile_query(node, names, named=not columns)
         name = node.alias or _UNNAMED
         return scope_of(_renamed(stream, columns, alias, names), name)
+    if isinstance(node, exp.Unnest):
+        reason = "UNNEST takes the list of a row: FROM t CROSS JOIN UNNEST(list) AS u (x)"
+        raise text.error(node, reason)
     if columns and alias is not None:
         raise text.error(alias, "name the columns in a SELECT")
     if isinstance(node, WindowTable):
