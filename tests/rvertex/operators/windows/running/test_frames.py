@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -120,6 +121,18 @@ def test_worked(rows: bool, first: int | None, last: int, totals: list[float | N
         for row, total in zip(ROWS, totals, strict=True)
     ]
     assert found == [*wanted, cti(INF_TIME)]
+
+
+def test_peers_are_equal_in_what_sorts_rows_that_start_together() -> None:
+    """0.0 is -0.0, one NaN is another, and so is a null; another key has peers of its own."""
+    sorted_by = [-0.0, 0.0, 1.0, math.nan, -math.nan, None, None]
+    counts = [2, 2, 3, 5, 5, 7, 7]
+    rows = [ev(3, 4, k=k, x=x) for x in sorted_by for k in (1, 2)]
+    run = make_run([*rows, ev(4, 5, k=1, x=0.0), cti(INF_TIME)], ONE)
+    count = (AggregateSpec("count", None, "n"),)
+    spec = FrameAggregate(("k",), False, None, 0, count, peers=("x",))
+    found = assert_cut_invariant(spec, [run], [ONE]).events.column("n").to_pylist()
+    assert found == [n for n in counts for _ in (1, 2)] + [8]
 
 
 def test_a_frame_of_rows_is_known_at_once_and_one_of_time_after_its_peers() -> None:
