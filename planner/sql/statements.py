@@ -20,7 +20,7 @@ from planner.sql.reading.read_parts import check_complete, check_parts
 from planner.sql.tables.declarations import Declaration, declared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from planner.api.expressions import Expr
     from planner.api.stream import Query, Stream
@@ -150,6 +150,8 @@ class _Statements:
         body = node.expression
         if node.args.get("with_") is not None:
             body.set("with_", node.args["with_"])
+        listed = [column.name for column in schema.expressions] if schema is not target else []
+        _name_by_place(body, listed or list(declaration.table.columns.names))
         found = compile_query(body, self._names)
         return declaration.target(self._ordered(found, schema, declaration))
 
@@ -167,6 +169,25 @@ class _Statements:
     def _add(self, name: str, make: Callable[[], Stream]) -> None:
         streams = {**self._names.streams, name: make}
         self._names = replace(self._names, streams=streams)
+
+
+def _name_by_place(query: exp.Expr, names: Sequence[str]) -> None:
+    """Columns of a SELECT that have no name are called as what they are inserted into.
+
+    Not where a column of that name is read: ``ORDER BY`` would then mean another.
+    """
+    if isinstance(query, exp.SetOperation):
+        for side in (query.this, query.args["expression"]):
+            _name_by_place(side, names)
+    if not isinstance(query, exp.Select) or any(part.is_star for part in query.expressions):
+        return
+    read = {column.name for column in query.find_all(exp.Column)}
+    for part, name in zip(list(query.expressions), names, strict=False):
+        if not isinstance(part, exp.Alias | exp.Column):
+            called = name if name not in read else f"the new {name}"
+            made = exp.Alias(alias=exp.to_identifier(called, quoted=True))
+            part.replace(made)
+            made.set("this", part)
 
 
 def _constant(stream: Stream) -> Callable[[], Stream]:

@@ -193,7 +193,8 @@ def _offset(zones: pa.Array | None, rows: int) -> np.ndarray:
 def _parsed_or_error(texts: pa.Array, call: Call) -> pa.Array:
     found = _parsed(texts, call)
     if found.null_count > texts.null_count:
-        raise pa.ArrowInvalid(f"a text is no time as {call.option('format')!r} has it")
+        remedy = "strict=False, in SQL TRY_TO_TIMESTAMP, makes it null"
+        raise pa.ArrowInvalid(f"a text is no time as {call.option('format')!r} has it ({remedy})")
     return found
 
 

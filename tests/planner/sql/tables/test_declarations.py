@@ -119,6 +119,36 @@ def test_columns_of_a_target_are_matched_by_place(bids: Path) -> None:
     assert by_name.schema.names == ["cost", "what"]
 
 
+def test_columns_without_a_name_are_called_as_those_of_the_target(bids: Path) -> None:
+    sink = "CREATE SINK answer (what STRING, cost DOUBLE) WITH ('path' = '/tmp/answer');"
+    text = table(f"{COLUMNS}, {MARK}") + sink
+
+    def inserted(query: str, columns: str = "") -> Query | Stream:
+        return compiled(f"{text} INSERT INTO answer{columns} {query}", bids)
+
+    named = "SELECT upper(note) AS what, price * 2 AS cost FROM bids"
+    expected = inserted(named)
+    assert inserted("SELECT upper(note), price * 2 FROM bids") == expected
+    turned = inserted("SELECT price * 2, upper(note) FROM bids", "(cost, what)")
+    assert isinstance(turned, Query)
+    assert turned.schema == expected.schema  # type: ignore[union-attr]
+    both = inserted(f"{named} UNION ALL SELECT note, price + 1 FROM bids")
+    assert (
+        inserted(
+            "SELECT upper(note), price * 2 FROM bids UNION ALL SELECT note, price + 1 FROM bids"
+        )
+        == both
+    )
+    grouped = "GROUP BY 1, TUMBLE('5 seconds') HAVING max(price) > 1"
+    found = inserted(f"SELECT upper(note), max(price) FROM bids {grouped}")
+    assert found == inserted(f"SELECT upper(note) AS what, max(price) AS cost FROM bids {grouped}")
+    view = "WITH b AS (SELECT note AS cost, price AS p FROM bids)"
+    taken = f"{view} SELECT upper(cost), p + 1 FROM b WHERE cost <> ''"
+    assert isinstance(inserted(taken), Query)
+    with pytest.raises(SqlError, match="give this column a name with AS"):
+        inserted("SELECT *, upper(note) FROM bids")
+
+
 SERVERS = "'properties.bootstrap.servers' = 'h:9092'"
 TOPIC = (
     "CREATE TABLE bids ({}) WITH ('connector' = 'kafka', 'topic' = 'bids', 'format' = 'json', "
