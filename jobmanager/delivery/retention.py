@@ -14,7 +14,9 @@ that was replaced.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +35,7 @@ from rstream.store.blobs import unsynced
 from rvertex.messages import Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from jobmanager.config import JobConfig
     from jobmanager.delivery.wiring import DeliveryWiring, Task
@@ -94,6 +96,8 @@ class OutputRetention:
                 for k, (stream, uri) in enumerate(pairs)
             ]
         self._streams = [kept for kept in self._streams if kept.retention_us != KEEP_ALL]
+        #: How many readers are being opened. The lock guards it, and what writers are told by it.
+        self._opening, self._lock = 0, threading.Lock()
         self._over, self._is_stopped = self._wiring.signal(), False
         self._task: Task | None = None
 
@@ -126,11 +130,29 @@ class OutputRetention:
         if has_news:
             points = {kept.stream: kept.ages.points for kept in self._streams}
             unsynced(self._store).put(AGES, json_document({"points": points}))
-        for kept, mark in zip(self._streams, self._marks(now_us), strict=True):
-            kept.mark = max(kept.mark, mark)
+        told = told_positions(self._store, now_us - int(self._config.reader_wait_s * 1e6))
+        with self._lock:
+            news = [] if self._opening else self._marks(now_us, told)
+            for kept, mark in zip(self._streams, news, strict=False):
+                kept.mark = max(kept.mark, mark)
         marks = tuple(Mark(kept.stream, kept.mark) for kept in self._streams if kept.mark)
         if marks:
             self._tell(marks)  # again and again: an instance may be new
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[dict[int, int]]:
+        """While a reader of the answer is opened, that is not known yet, nothing more may go.
+
+        Gives by partition below which seq what is still there may go at any time.
+        """
+        with self._lock:
+            self._opening += 1
+            marks = {kept.partition: kept.mark for kept in self._streams if kept.name == OUTPUT}
+        try:
+            yield marks
+        finally:
+            with self._lock:
+                self._opening -= 1
 
     def rows(self) -> list[dict[str, Any]]:
         """For statuses: from where on each stream is kept; JSON types."""
@@ -169,10 +191,8 @@ class OutputRetention:
         for kept in self._streams:
             kept.ages.points = [(at, seq) for at, seq in points.get(kept.stream, ())]
 
-    def _marks(self, now_us: int) -> list[int]:
-        """Below these seqs nothing of each stream is needed."""
-        since_us = now_us - int(self._config.reader_wait_s * 1e6)
-        told = told_positions(self._store, since_us)
+    def _marks(self, now_us: int, told: Mapping[int, int]) -> list[int]:
+        """Below these seqs nothing of each stream is needed. ``told``: by other processes."""
         here = self._needed()
         marks = []
         for kept in self._streams:

@@ -5,6 +5,9 @@ read again after any failure: where the oldest checkpoint that is kept stands. A
 beside the log (:mod:`rstream.intake.readers`). A job that has finished, or was cancelled, needs
 nothing more; one that was stopped, has failed or died may go on, so what it told stands.
 
+A log that cannot be reached is told again. Stores name whatever goes wrong within them as a
+:class:`StoreError`, so nothing else can but a bug, of which a job may fail.
+
 Invariant: a position is told after the notices from which it follows are durable, so a successor
 needs nothing below it: between two notices of the driver nothing was dropped that is not logged.
 """

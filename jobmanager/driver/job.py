@@ -136,19 +136,27 @@ class Job:
         ended it gives what is durable. ``start``: by partition, the seq to begin with
         (``positions`` of an earlier subscription). ``progress``: CTIs too.
         """
+        if self._deliveries is None:
+            return self._subscription(start or {}, {}, progress=progress)
+        with self._deliveries.opening() as opening:
+            found = self._subscription(start or {}, opening.kept_from, progress=progress)
+            opening.keep_for(found)
+        return found
+
+    def _subscription(
+        self, start: Mapping[int, int], kept_from: Mapping[int, int], *, progress: bool
+    ) -> Subscription:
         driver = self._driver
-        found = Subscription(
+        return Subscription(
             self.plan,
             endpoints=Endpoints() if driver is None else driver.endpoints,
             secret="" if driver is None else driver.secret,
             has_ended=self._ended.is_set,
             raise_failure=lambda: self.wait(0),
-            start=start or {},
+            start=start,
+            kept_from=kept_from,
             progress=progress,
         )
-        if self._deliveries is not None:
-            self._deliveries.keep_for(found)
-        return found
 
     def to_batches(self, *, wait: bool = True) -> Iterator[pa.RecordBatch]:
         """The answer in pieces that are read as they are asked for; see :meth:`to_arrow`."""
@@ -220,18 +228,30 @@ class Job:
                 on_end(self._computed["state"])
                 self._finish(driver, deliveries)
             except BaseException as error:
-                self._crash = error
-                self._status = {**self._status, "state": "failed", "error": str(error)}
-                self._root.record_failure(str(error), self._clock.now_us())
+                self._note_crash(error)
             finally:
-                deliveries.stop()
-                for one in beside:
-                    one.stop(str(self._status["state"]))
-                give_back(self._root)
-                self._ended.set()
+                self._end(deliveries, beside)
 
         self._driver, self._deliveries, self._beside = driver, deliveries, beside
         threading.Thread(target=body, name=f"driver-{self._root.name}", daemon=True).start()
+
+    def _end(self, deliveries: JobDeliveries, beside: Sequence[Beside]) -> None:
+        """End what runs beside the driver; whatever fails, those who wait for the job go on."""
+        try:
+            with contextlib.ExitStack() as closing:  # the last one first
+                closing.callback(give_back, self._root)
+                for one in beside:
+                    closing.callback(one.stop, str(self._status["state"]))
+                closing.callback(deliveries.stop)
+        except BaseException as error:
+            self._note_crash(error)
+        finally:
+            self._ended.set()
+
+    def _note_crash(self, error: BaseException) -> None:
+        self._crash = error
+        self._status = {**self._status, "state": "failed", "error": str(error)}
+        self._root.record_failure(str(error), self._clock.now_us())
 
     def _take_status(self, status: dict[str, Any]) -> None:
         """The driver's view, with what only the job knows added; also written to the root."""

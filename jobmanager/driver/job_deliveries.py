@@ -2,20 +2,24 @@
 
 They run on threads of the driver's process. A job whose output is complete stays open until its
 deliveries are done; one that fails or is cancelled stops them. A later process goes on with them
-where the destinations say.
+where the destinations say. One that another process has taken over is not waited for: that process
+may deliver for ever, or die, and then ``jobmanager deliver`` goes on over the output, of which
+nothing is collected any more once the job has ended.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.delivery.deliveries import Deliveries
 from jobmanager.delivery.retention import OutputRetention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from jobmanager.config import JobConfig
     from jobmanager.delivery.wiring import DeliveryWiring
@@ -23,6 +27,17 @@ if TYPE_CHECKING:
     from jobmanager.driver.subscription import Subscription
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """``kept_from``: by partition below which seq what is still there may go at any time.
+
+    ``keep_for``: from then on nothing goes that this subscription has not read, while it is open.
+    """
+
+    kept_from: dict[int, int]
+    keep_for: Callable[[Subscription], None]
 
 
 class JobDeliveries:
@@ -70,9 +85,11 @@ class JobDeliveries:
         self._deliveries.start()
         self._retention.start()
 
-    def keep_for(self, subscription: Subscription) -> None:
-        """Collect nothing that it has not read, as long as it is open."""
-        self._subscriptions.add(subscription)
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[_Opening]:
+        """Open a subscription within: nothing goes of the output until it is known."""
+        with self._retention.opening() as kept_from:
+            yield _Opening(kept_from, self._subscriptions.add)
 
     def _needed(self) -> dict[int, int]:
         """By partition the least seq that a delivery or a subscription of this process needs."""

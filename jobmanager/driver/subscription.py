@@ -48,8 +48,10 @@ class Subscription:
         has_ended: Callable[[], bool],
         raise_failure: Callable[[], object],
         start: Mapping[int, int],
+        kept_from: Mapping[int, int],
         progress: bool,
     ) -> None:
+        """``kept_from``: by partition, what is below may still be there, and go at any time."""
         self._wake = threading.Event()
         writers, wiring = plan.writers(), ThreadWiring()
         self._taps = [
@@ -57,7 +59,9 @@ class Subscription:
                 writers[stream],
                 stream,
                 uri,
-                first_kept(wiring.open_store(uri)) if k not in start else start[k],
+                start[k]
+                if k in start
+                else max(first_kept(wiring.open_store(uri)), kept_from.get(k, 0)),
                 endpoints,
                 secret,
                 self._wake.set,

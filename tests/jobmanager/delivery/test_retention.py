@@ -15,10 +15,12 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig
+from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.positions import tell_position, told_positions
 from jobmanager.delivery.retention import AGES, OutputRetention
 from jobmanager.delivery.standalone import deliver
 from jobmanager.delivery.wiring import ThreadWiring
+from jobmanager.driver.subscription import Subscription
 from jobmanager.options import RunOptions, for_plan
 from jobmanager.storage.output_check import verify_output
 from jobmanager.storage.root import JobRoot
@@ -34,9 +36,12 @@ from tests.support.live import Watch, write_file
 from tests.support.synced_store import Synced
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import pyarrow as pa
 
     from jobmanager import Job
+    from planner.physical.plan import PhysicalPlan
 
 CONFIG = with_limits(
     JobConfig(tick_s=0.02, retention_look_s=0.02), step_rows_max=100, report_interval_s=0.02
@@ -227,21 +232,78 @@ def test_an_output_that_is_compacted_while_it_grows_is_delivered_as_it_was(
     assert len(files) <= 2 * 3 * 4
 
 
-def test_a_reader_that_is_silent_for_longer_than_the_limit_holds_nothing(
-    events: Path, tmp_path: Path
-) -> None:
-    plan = lower(windows(events).to_parquet(), root=str(tmp_path), parallelism=1)
+def one_partition(events: Path, root: Path) -> PhysicalPlan:
+    """The plan of a job that has put out 20 items."""
+    plan = lower(windows(events).to_parquet(), root=str(root), parallelism=1)
     ((_, uri),) = plan.sink_streams()
-    store, clock, told = MemoryBlobs(), ManualClock(1_000_000), list[tuple[Mark, ...]]()
-    config = JobConfig(retention_us=0, reader_wait_s=10.0)
-    wiring = ThreadWiring()
-    wiring.clock = clock
-    kept = OutputRetention(
-        plan, store, config, needed=dict[int, int], tell=told.append, wiring=wiring
-    )
     stream = open_inline(uri)
     stream.write(0, items(0, 20))
     stream.close()
+    return plan
+
+
+def retention_of(
+    plan: PhysicalPlan,
+    store: MemoryBlobs,
+    clock: ManualClock,
+    told: list[tuple[Mark, ...]],
+    needed: Callable[[], Mapping[int, int]] = dict[int, int],
+) -> OutputRetention:
+    """It lets all go at once that nobody needs, and tells that."""
+    config, wiring = JobConfig(retention_us=0, reader_wait_s=10.0), ThreadWiring()
+    wiring.clock = clock
+    return OutputRetention(plan, store, config, needed=needed, tell=told.append, wiring=wiring)
+
+
+def subscribed(plan: PhysicalPlan, kept_from: Mapping[int, int]) -> Subscription:
+    return Subscription(
+        plan,
+        endpoints=Endpoints(),
+        secret="",
+        has_ended=lambda: True,
+        raise_failure=lambda: None,
+        start={},
+        kept_from=kept_from,
+        progress=True,
+    )
+
+
+def test_a_subscription_begins_above_what_writers_were_told_to_collect(
+    events: Path, tmp_path: Path
+) -> None:
+    """They may do so at any time: what is there below is not kept for anybody."""
+    plan, told = one_partition(events, tmp_path), list[tuple[Mark, ...]]()
+    kept = retention_of(plan, MemoryBlobs(), ManualClock(1_000_000), told)
+    kept.look()
+    assert [mark.seq for mark in told[-1]] == [20]
+    with kept.opening() as kept_from, subscribed(plan, kept_from) as found:
+        assert found.positions == {0: 20}
+
+
+def test_nothing_goes_while_a_subscription_is_opened_nor_what_it_has_not_read(
+    events: Path, tmp_path: Path
+) -> None:
+    plan, told = one_partition(events, tmp_path), list[tuple[Mark, ...]]()
+    needed: dict[int, int] = {}
+    kept = retention_of(plan, MemoryBlobs(), ManualClock(1_000_000), told, lambda: needed)
+    with kept.opening() as kept_from:
+        kept.look()
+        assert not told
+        with subscribed(plan, kept_from) as found:
+            needed.update(found.positions)
+    kept.look()
+    assert not told
+    needed.clear()
+    kept.look()
+    assert [mark.seq for mark in told[-1]] == [20]
+
+
+def test_a_reader_that_is_silent_for_longer_than_the_limit_holds_nothing(
+    events: Path, tmp_path: Path
+) -> None:
+    plan, store = one_partition(events, tmp_path), MemoryBlobs()
+    clock, told = ManualClock(1_000_000), list[tuple[Mark, ...]]()
+    kept = retention_of(plan, store, clock, told)
     tell_position(store, "a", 0, 5, clock.now_us())
     clock.advance(9_000_000)
     kept.look()

@@ -26,6 +26,7 @@ from jobmanager import (
     NoJobError,
     OutputTakenError,
 )
+from jobmanager.driver.input_positions import InputPositions
 from jobmanager.storage.root import CANCEL, JobRoot
 from planner import Query, Stream, agg, col, tumbling
 from rstream import StreamLimits
@@ -304,6 +305,23 @@ def test_a_job_whose_log_cannot_be_begun_has_failed(events: Path, tmp_path: Path
     assert JobRoot(str(root)).read_status()["state"] == "failed"
     (root / "notices").unlink()
     assert jobmanager.resume(str(root)).wait(WAIT_S)["state"] == "finished"
+
+
+def test_a_job_that_cannot_end_properly_ends(
+    events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it for ever, and the root is free for whoever resumes it."""
+
+    def stop(self: InputPositions, state: str) -> None:
+        raise RuntimeError("a bug of what runs beside the driver")
+
+    root = str(tmp_path / "job")
+    with monkeypatch.context() as broken:
+        broken.setattr(InputPositions, "stop", stop)
+        job = jobmanager.run(uneven_speeds(events), root=root, executor="local")
+        with pytest.raises(RuntimeError, match="a bug of what runs beside"):
+            job.wait(WAIT_S)
+    assert jobmanager.resume(root).wait(WAIT_S)["state"] == "finished"
 
 
 def test_options_that_make_no_sense(events: Path, tmp_path: Path) -> None:
