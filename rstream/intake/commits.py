@@ -22,6 +22,7 @@ import msgpack
 import pyarrow as pa
 
 from rstream.errors import CorruptLogError, LogSchemaError, NoLogError, UsageError
+from rstream.format.codec import kept_type
 from rstream.format.table import TIME_TYPE, TableForm
 from rstream.intake.producers import Change, ProducerTable
 from rstream.items.batch import item_schema
@@ -213,6 +214,8 @@ def declare(store: BlobStore, schema: pa.Schema | None) -> pa.Schema:
                 f"{ARRIVAL!r}, which it adds; these are {', '.join(schema.names) or 'none'}"
             )
         item_schema(schema)  # refuses reserved names
+        if declared(store) is None:
+            _check_kept(store, schema)
         encoded = base64.b64encode(schema.serialize().to_pybytes()).decode()
         document = {"format": LOG_FORMAT, "columns": _described(schema), "schema": encoded}
         store.put_new(DECLARATION, json.dumps(document, indent=1).encode())
@@ -223,6 +226,18 @@ def declare(store: BlobStore, schema: pa.Schema | None) -> pa.Schema:
         ours, theirs = (", ".join(_described(s)) for s in (found, schema))
         raise LogSchemaError(store.uri, ours, theirs)
     return found
+
+
+def _check_kept(store: BlobStore, schema: pa.Schema) -> None:
+    """A job can read what is in the log. One that is there already may be older than this rule."""
+    for field in schema:
+        kept = kept_type(field.type)
+        if kept != field.type:
+            instead = "" if kept is None else f"; declare it as {kept}"
+            raise UsageError(
+                f"{store.uri}: column {field.name!r} is {field.type}, which streams do not "
+                f"keep{instead}"
+            )
 
 
 def declared(store: BlobStore) -> pa.Schema | None:

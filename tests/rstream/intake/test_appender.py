@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -268,6 +269,28 @@ def test_a_bad_row_is_named(given: list[Any], message: str) -> None:
             with pytest.raises(InvalidBatchError):
                 appender.append(batch)
     assert open_log(store).positions() is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        (pa.timestamp("s"), "; declare it as timestamp[ms]"),
+        (
+            pa.struct([pa.field("x", pa.int64(), nullable=False)]),
+            "; declare it as struct<x: int64>",
+        ),
+        (pa.month_day_nano_interval(), ""),
+    ],
+    ids=str,
+)
+def test_columns_that_no_job_could_read_are_refused(kind: pa.DataType, advice: str) -> None:
+    store, schema = MemoryBlobs(), pa.schema([("x", kind)])
+    with pytest.raises(
+        UsageError, match=re.escape(f"'x' is {kind}, which streams") + ".*keep"
+    ) as e:
+        Appender(store, schema)
+    assert str(e.value).endswith(f"keep{advice}")
+    assert not store.list(), "nothing was declared"
 
 
 def test_a_log_keeps_its_columns(tmp_path: Path) -> None:
