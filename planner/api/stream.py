@@ -83,7 +83,10 @@ class Stream(
         return Stream(Filter(self.plan, naming.resolved_predicate(predicate, self.schema)))
 
     def select(self, *columns: str | Expr, **named: ExprLike) -> Stream:
-        """Just these columns: names, and expressions under the names they are given."""
+        """Just these columns: names, and expressions under the names they are given.
+
+        ``select("id", price=col("cost"))``; behind a name a plain value, a text too, is a literal.
+        """
         if not columns and not named:
             raise InvalidPlanError("select() takes at least one column")
         picked = naming.resolved_columns(self.schema, columns, named)
