@@ -43,6 +43,30 @@ def test_a_killed_worker_loses_and_repeats_nothing(broker: Broker, tmp_path: Pat
     assert answer(job) == feed.expected()
 
 
+def test_a_worker_that_is_killed_reads_the_partitions_that_were_added_again(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """Hosts that Spark starts later have the plan with which the job began."""
+    feed, watch = Feed(broker, 2), Watch()
+    for partition in range(2):
+        feed.write(partition, 0)
+    options = {"executor": "spark", "config": CONFIG, "on_status": watch}
+    job = jobmanager.run(feed.query(idle="wait"), root=str(tmp_path), **options)  # type: ignore[arg-type]
+    watch.until(feed.was_read)
+    broker.add_partitions(feed.topic, 3)
+    for partition in (2, 1, 0):
+        feed.write(partition, 1)
+        status = watch.until(feed.was_read)
+    (source,) = (v for v in status["vertices"] if len(v["logs"]) == 2)
+    os.kill(source["pid"], signal.SIGKILL)
+    for partition in range(3):
+        feed.write(partition, 2)
+    watch.until(feed.was_read)
+    status = finish(job)
+    assert (status["state"], status["late_events"]) == ("finished", 0)
+    assert answer(job) == feed.expected()
+
+
 def test_a_bounded_read_is_what_a_batch_reads(broker: Broker) -> None:
     feed = Feed(broker, 2)
     for second in (1, 0):  # the second one is late
