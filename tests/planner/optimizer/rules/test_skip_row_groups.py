@@ -119,6 +119,18 @@ def test_frontiers_and_late_rows_stay_as_they_are(
         assert [row for piece in mine[stream] for row in piece.batch.to_pylist()] == expected
 
 
+def test_each_file_is_judged_by_its_own_statistics(tmp_path: Path) -> None:
+    """One vertex reads both."""
+    for number, first in enumerate((0, 30)):
+        times = [START + timedelta(seconds=100 * number + i) for i in range(20)]
+        table = pa.table({"t": times, "x": list(range(first, first + 20)), "s": ["a"] * 20})
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=10)
+    plan, plain = plans(str(tmp_path), col("x").between(12, 38))
+    assert skipped(plan) == [0, 1]
+    assert answer(plan).equals(answer(plain))
+    assert answer(plan).num_rows == 17
+
+
 def test_a_reader_opened_anywhere_gives_the_same(path: str) -> None:
     plan, _ = plans(path, col("x") >= 25)
     (source,) = [v.source for v in plan.vertices if v.source is not None]
