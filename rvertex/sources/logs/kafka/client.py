@@ -9,7 +9,7 @@ from concurrent.futures import TimeoutError as NoAnswerError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from rvertex.sources.logs.errors import ClientMissingError
+from rvertex.sources.logs.errors import ClientMissingError, LogUnreachableError
 from rvertex.sources.logs.kafka.options import SERVERS, admin_options, consumer_options
 
 if TYPE_CHECKING:
@@ -93,8 +93,14 @@ class Client:
     """
 
     def __init__(self, topic: str, config: Mapping[str, str]) -> None:
-        """``config`` is resolved."""
+        """``config`` is resolved.
+
+        Raises:
+            ClientMissingError: the library is not installed.
+            LogUnreachableError: it does not take the options, such as a file that is not there.
+        """
         try:
+            from confluent_kafka import KafkaException
             from confluent_kafka.admin import AdminClient
         except ImportError as error:
             raise ClientMissingError(f"topic {topic}") from error
@@ -102,7 +108,11 @@ class Client:
         self.servers = config[SERVERS]
         self._said, self._config = _Said(), config
         options: dict[str, Any] = {**admin_options(config), "error_cb": self._said}
-        self._admin = AdminClient(options)
+        try:
+            self._admin = AdminClient(options)
+        except KafkaException as error:
+            reason = f"the client does not take its options ({error.args[0].str()})"
+            raise LogUnreachableError(f"Kafka at {self.servers}", reason) from error
 
     def __enter__(self) -> Self:
         return self

@@ -62,6 +62,13 @@ def test_a_client_that_is_dropped_ends_at_once(admins: list[weakref.ref[object]]
     assert not pending.done() or pending.answers(0)
 
 
+def test_options_that_the_client_does_not_take_are_trouble_of_the_log() -> None:
+    """A job that runs goes on when it cannot ask for partitions; a file may have been moved."""
+    config = {"bootstrap.servers": "127.0.0.1:9", "security.protocol": "ssl"}
+    with pytest.raises(LogUnreachableError, match="does not take its options"):
+        Client("t", {**config, "ssl.ca.location": "/nowhere.pem"})
+
+
 def test_planning_leaves_no_connection(
     admins: list[weakref.ref[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
