@@ -106,6 +106,7 @@ def _vertex_copy(job: JobState, vertex: VertexState) -> VertexCopy:
         digests=vertex.digests,
         ends=vertex.ends,
         counts=vertex.counts,
+        added=vertex.shape.added,
     )
 
 
@@ -118,6 +119,8 @@ def _begin_from(job: JobState, notice: StateCopied) -> None:
     job.collected = {mark.stream: mark.seq for mark in notice.collected}
     job.is_damaged, job.is_finishing = notice.is_damaged, notice.is_finishing
     for copy in notice.vertices:
+        # The plan has them, unless a driver that was replaced put an older one back.
+        job.add_partitions(copy.vertex, copy.added)
         job.tracker.restore(copy.vertex, copy.refs)
         job.vertices[copy.vertex] = VertexState(
             job.topology.vertices[copy.vertex],

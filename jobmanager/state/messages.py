@@ -168,6 +168,8 @@ class VertexCopy:
     digests: tuple[bytes, ...]
     ends: tuple[int, ...]
     counts: Counts
+    #: As in :class:`AddedTo`.
+    added: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ that a driver writes who hangs while another has taken over is the plan of some 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobmanager.driver.running.added_partitions import (
@@ -49,6 +50,14 @@ _log = logging.getLogger(__name__)
 RETRY_S = 5.0
 
 
+@dataclass(frozen=True)
+class _Grown:
+    """What the durable plan has the readers of these topics read, and why not all of it."""
+
+    topics: list[Readers]
+    trouble: StreamEngineError | None
+
+
 class GrowingTopics:
     """Of one job; the driver's thread calls it."""
 
@@ -67,7 +76,7 @@ class GrowingTopics:
         self._topics = topics_of(plan)
         self._take_in, self._look = take_in, look
         self._background = background or ThreadBackground("growing-topics")
-        self._growing: Future[list[Readers]] | None = None
+        self._growing: Future[_Grown] | None = None
         self._next_s = 0.0
         self._notes: tuple[str, ...] = ()
         self._trouble = ""
@@ -99,37 +108,41 @@ class GrowingTopics:
         """Let what is under way end; nothing follows from it in this life. Idempotent."""
         self._background.close()
 
-    def _grow(self, places: list[Place]) -> list[Readers]:
+    def _grow(self, places: list[Place]) -> _Grown:
         """Make a plan durable that has what the topics of these places have, and give its readers.
 
         In the background. What is durable may have more than this life knows, if a store took what
-        it said that it did not.
+        it said that it did not. A topic whose brokers do not tell holds up no other one.
         """
         plan = self._root.read_plan()
         assert plan is not None, "a job that runs has a plan"
         topics = topics_of(plan)
         changed: dict[str, SourcePartition] = {}
+        trouble = None
         for place in places:
-            found = look_for_more(topics[place], self._look)
+            try:
+                found = look_for_more(topics[place], self._look)
+            except StreamEngineError as error:
+                trouble = error
+                continue
             changed |= dealt(topics[place], found, {}) if found else {}
         if changed:
             plan = with_sources(plan, changed)
             self._root.replace_plan(plan)
-        return [topics_of(plan)[place] for place in places]
+        return _Grown([topics_of(plan)[place] for place in places], trouble)
 
-    def _finish(self, growing: Future[list[Readers]]) -> None:
+    def _finish(self, growing: Future[_Grown]) -> None:
         """Tell of what is durable; what failed is tried again."""
         self._next_s = self._clock.monotonic_s() + RETRY_S
         try:
-            topics = growing.result()
+            grown = growing.result()
         except JobRunningError:
             return  # another driver has taken over, as this one will find out
         except StreamEngineError as error:
-            _log.warning("partitions are not taken in yet: %s", error)
-            self._trouble = f"partitions that were added to a topic are not read yet: {error}"
+            self._note_trouble(error)
             return
-        self._trouble = ""
-        readers = {name: reader for topic in topics for name, reader in topic.items()}
+        self._note_trouble(grown.trouble)
+        readers = {name: reader for topic in grown.topics for name, reader in topic.items()}
         vertices = [v for v in self._plan.vertices if v.id in readers]
         added: list[AddedTo] = []
         for vertex in vertices:
@@ -143,6 +156,12 @@ class GrowingTopics:
         self._topics = topics_of(self._plan)
         if added:
             self._take_in(self._plan, PartitionsAdded(tuple(added)))
+
+    def _note_trouble(self, error: StreamEngineError | None) -> None:
+        self._trouble = ""
+        if error is not None:
+            _log.warning("partitions are not taken in yet: %s", error)
+            self._trouble = f"partitions that were added to a topic are not read yet: {error}"
 
 
 def _has_more(job: JobState, readers: Readers) -> bool:

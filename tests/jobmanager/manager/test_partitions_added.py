@@ -185,6 +185,7 @@ def test_a_successor_knows_the_same_whichever_plan_it_reads_the_log_with(
     assert copies[0].vertices == copies[1].vertices == found.manager.copy_state().vertices
     refs = copies[0].vertices[0].refs
     assert [ref.inputs for ref in refs] == [(5, 7, 2, 0, 1, 0, 1, 0)]
+    assert [vertex.added for vertex in copies[0].vertices] == [(4, 6), (5,)]
 
 
 def _recalled(log: list[Notice], known: tuple[PartitionsAdded, ...]) -> StateCopied:
