@@ -3,9 +3,9 @@
 The broker is the one that installs from PyPI. It has transactions, fencing and offsets as Kafka has
 them. It keeps its data when it is stopped, not always when it is killed: about a second of what it
 acknowledged may be lost. So no test can show here what a crash of a broker leaves of its topics.
-It also goes on telling of an aborted transaction to a consumer that has passed it: such a consumer
-does not see what the same producer commits later, but one that begins before the abort does.
-It does not wait where a consumer asks it to, so :mod:`tests.support.long_poll` stands before it.
+It also goes on telling of an aborted transaction to a consumer that has passed it, which hides what
+the same producer commits later, and does not wait where a consumer asks it to:
+:mod:`tests.support.broker_front` stands before it and mends both, if asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support import long_poll
+from tests.support import broker_front
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ class Broker:
     ) -> None:
         """``answer_s_max``: so long may it take to read a topic.
 
-        ``waits``: a fetch waits for rows as long as a consumer asks for, as it does in Kafka.
+        ``waits``: fetches are answered as by Kafka, by :mod:`tests.support.broker_front`.
         """
         self._folder, self._answer_s_max = folder, answer_s_max
         self._own_port = free_port()
@@ -76,7 +76,7 @@ class Broker:
     @property
     def servers(self) -> str:
         """The address, as ``bootstrap.servers`` takes it."""
-        return f"{long_poll.HOST}:{self._port}"
+        return f"{broker_front.HOST}:{self._port}"
 
     @property
     def pid(self) -> int:
@@ -92,7 +92,7 @@ class Broker:
         options = ["--only", "kafka", "--kafka-port", own_port, "--data-dir", self._folder]
         self._process = _started(binary, "start", *options)
         if self._port != self._own_port:
-            self._front = _started(sys.executable, long_poll.__file__, own_port, port)
+            self._front = _started(sys.executable, broker_front.__file__, own_port, port)
         deadline_s = time.monotonic() + READY_S_MAX
         while not self._answers():
             assert self._process.poll() is None, f"the broker ended: {self._process.returncode}"
@@ -201,7 +201,7 @@ class Broker:
     def _answers(self) -> bool:
         with contextlib.suppress(OSError):
             for port in (self._own_port, self._port):
-                socket.create_connection((long_poll.HOST, port), _CONNECT_S).close()
+                socket.create_connection((broker_front.HOST, port), _CONNECT_S).close()
             return True
         return False
 

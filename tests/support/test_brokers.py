@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tests.support.brokers import Broker, Record, send
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -51,6 +52,34 @@ def test_a_fetch_waits_for_rows_and_they_end_the_wait(broker: Broker, topic: str
         found = consumer.poll(30)
         assert found is not None
         assert found.value() == b"a"
+
+
+def test_what_follows_an_abort_is_seen_by_whoever_has_passed_it(broker: Broker, topic: str) -> None:
+    """The broker tells of the abort for ever, and clients believe it."""
+    from confluent_kafka import TopicPartition
+
+    producer = broker.producer(transactional_id=f"id-{topic}")
+    producer.init_transactions(10)
+
+    def written(value: bytes, ends: Callable[[float], None]) -> None:
+        producer.begin_transaction()
+        send(producer, topic, Record(value))
+        producer.flush(10)
+        ends(10)
+
+    written(b"a", producer.abort_transaction)
+    with broker.consumer() as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        for value in (b"b", b"c", b"d"):
+            written(value, producer.commit_transaction)
+            found = consumer.poll(30)
+            assert found is not None
+            assert found.value() == value
+    with broker.consumer() as consumer:
+        consumer.assign([TopicPartition(topic, 0, 4)])
+        found = consumer.poll(30)
+        assert found is not None
+        assert found.value() == b"c"
 
 
 def test_a_stopped_broker_keeps_its_data_and_its_address(tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
-"""``python long_poll.py BROKER_PORT PORT``: makes a broker wait as Kafka's do.
+"""``python broker_front.py BROKER_PORT PORT``: makes a broker answer fetches as Kafka's do.
 
 The broker that installs from PyPI answers a fetch at once when it has nothing, so an idle consumer
 asks for rows ten thousand times a second, and takes most of a processor, the broker another. This
 stands in front of it, and keeps an empty answer back until something was written or the wait that
-the consumer asked for is over; the rest passes as it is. Requests of a connection are answered in
+the consumer asked for is over.
+
+It also tells each consumer of all transactions that were ever aborted, so the client hides what
+their producers commit later. Those that ended before the rows of a fetch, as somebody has read
+here, are left out of its answer. All else passes as it is. Requests of a connection are answered in
 their order, as Kafka answers them.
 """
 
@@ -14,6 +18,10 @@ import struct
 import sys
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HOST = "127.0.0.1"
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS, END_TRANSACTION = 0, 1, 3, 10, 18, 26
@@ -23,7 +31,14 @@ FETCH_VERSION_MAX = 11
 FETCH_VERSION_MIN = 7
 _WRITES = (PRODUCE, END_TRANSACTION)
 _HEADER = struct.Struct(">hhih")
-_SIZE = struct.Struct(">i")
+_SIZE, _OFFSET, _ABORTED = struct.Struct(">i"), struct.Struct(">q"), struct.Struct(">qq")
+#: From this version on a fetch names the epoch of each partition's leader.
+LEADER_EPOCH_VERSION = 9
+_BATCH_BYTES_MIN, _IS_CONTROL, _ABORT_KEY = 61, 0x20, b"\0\0\0\0"
+
+
+#: Where an abort was read: topic, partition, producer and first offset of its transaction.
+Aborts: TypeAlias = dict[tuple[bytes, int, int, int], int]
 
 
 @dataclass(eq=False, slots=True)
@@ -33,7 +48,9 @@ class Asked:
     frame: bytes
     key: int
     version: int
-    #: Until then an empty answer is kept back, s of the loop's clock; 0: it is not.
+    #: Of a fetch that is understood; other answers pass as they are.
+    fetch: Fetch | None = None
+    #: Until then an empty answer is kept back, s of the loop's clock.
     until_s: float = 0.0
     answer: bytes | None = None
     #: What had been written when it was last sent.
@@ -50,6 +67,7 @@ class Front:
         self.links: set[Link] = set()
         #: How often something was written.
         self.writes = 0
+        self.aborts: Aborts = {}
 
     def written(self) -> None:
         """Something was: who waits asks again."""
@@ -161,8 +179,8 @@ class Link:
         key, version, _, name_bytes = _HEADER.unpack_from(frame, 4)
         asked = Asked(frame, key, version)
         if key == FETCH and version >= FETCH_VERSION_MIN:
-            (wait_ms,) = _SIZE.unpack_from(frame, 4 + _HEADER.size + max(0, name_bytes) + 4)
-            asked.until_s = self._loop.time() + wait_ms / 1e3
+            asked.fetch = Fetch(frame, version, 4 + _HEADER.size + max(0, name_bytes))
+            asked.until_s = self._loop.time() + asked.fetch.wait_ms / 1e3
         self._due.append(asked)
         if self._broker is None:
             self._early.append(asked)
@@ -176,17 +194,22 @@ class Link:
             frame = frame.replace(_address(self._front.broker_port), _address(self._front.port))
         elif asked.key == API_VERSIONS:
             frame = _with_fetches_that_are_understood(frame)
-        elif asked.until_s > self._loop.time() and is_empty(frame, asked.version):
-            if asked.writes != self._front.writes:
-                self._send(asked)
+        elif asked.fetch is not None:
+            frame, is_empty = asked.fetch.answer(frame, self._front.aborts)
+            if is_empty and asked.until_s > self._loop.time():
+                self._wait(asked, frame)
                 return
-            asked.is_waiting = True
-            self._loop.call_at(asked.until_s, self._give, asked, frame)
-            return
         asked.answer = frame
         self._flush()
         if asked.key in _WRITES:
             self._front.written()
+
+    def _wait(self, asked: Asked, empty: bytes) -> None:
+        if asked.writes != self._front.writes:  # since it was sent
+            self._send(asked)
+        else:
+            asked.is_waiting = True
+            self._loop.call_at(asked.until_s, self._give, asked, empty)
 
     def ask_again(self) -> None:
         """What waits, because there may be rows."""
@@ -215,24 +238,78 @@ class Link:
                 self._client.transport.write(answer)
 
 
-def is_empty(frame: bytes, version: int) -> bool:
-    """Whether the answer to a fetch has neither rows nor an error."""
-    error, _, topics = struct.unpack_from(">hii", frame, 12)
-    at = 22
-    if error:
-        return False
-    for _ in range(topics):
-        (name_bytes,) = struct.unpack_from(">h", frame, at)
-        (partitions,) = _SIZE.unpack_from(frame, at + 2 + name_bytes)
-        at += 6 + name_bytes
-        for _ in range(partitions):
-            error, aborted = struct.unpack_from(">4xh24xi", frame, at)
-            at += 34 + 16 * max(0, aborted) + (4 if version >= FETCH_VERSION_MAX else 0)
-            (row_bytes,) = _SIZE.unpack_from(frame, at)
-            at += 4 + max(0, row_bytes)
-            if error or row_bytes > 0:
-                return False
-    return True
+class Fetch:
+    """A fetch: how long it may wait, and from which offsets on rows are asked for."""
+
+    def __init__(self, frame: bytes, version: int, at: int) -> None:
+        """``at``: where the body of the request begins."""
+        self._version = version
+        self.wait_ms: int = _SIZE.unpack_from(frame, at + 4)[0]
+        self._offsets: dict[tuple[bytes, int], int] = {}
+        (topics,) = _SIZE.unpack_from(frame, at + 25)
+        at += 29
+        skipped = 4 if version >= LEADER_EPOCH_VERSION else 0
+        for _ in range(topics):
+            topic, partitions, at = _topic(frame, at)
+            for _ in range(partitions):
+                (partition,) = _SIZE.unpack_from(frame, at)
+                (self._offsets[topic, partition],) = _OFFSET.unpack_from(frame, at + 4 + skipped)
+                at += 24 + skipped
+
+    def answer(self, frame: bytes, aborts: Aborts) -> tuple[bytes, bool]:
+        """The answer as Kafka would give it, and whether it has neither rows nor an error.
+
+        ``aborts`` gets those that stand in it.
+        """
+        error, _, topics = struct.unpack_from(">hii", frame, 12)
+        at, kept, is_empty = 22, [frame[4:22]], not error
+        if error:
+            return frame, False
+        for _ in range(topics):
+            start = at
+            topic, partitions, at = _topic(frame, at)
+            kept.append(frame[start:at])
+            for _ in range(partitions):
+                partition, failed, aborted = struct.unpack_from(">ih24xi", frame, at)
+                kept.append(frame[at : at + 30])
+                at += 34
+                told = [_ABORTED.unpack_from(frame, at + 16 * k) for k in range(max(0, aborted))]
+                at += 16 * len(told)
+                start, at = at, at + (4 if self._version >= FETCH_VERSION_MAX else 0)
+                (row_bytes,) = _SIZE.unpack_from(frame, at)
+                at += 4 + max(0, row_bytes)
+                where, first = (topic, partition), self._offsets.get((topic, partition), 0)
+                left = [t for t in told if aborts.get((*where, *t), first) >= first]
+                kept.append(_SIZE.pack(len(left) if aborted >= 0 else -1))
+                kept += [_ABORTED.pack(*t) for t in left]
+                kept.append(frame[start:at])
+                for offset, producer in _read_aborts(frame, at - max(0, row_bytes), at):
+                    begun = [since for p, since in told if p == producer and since < offset]
+                    if begun:
+                        aborts.setdefault((*where, producer, max(begun)), offset)
+                is_empty = is_empty and not failed and row_bytes <= 0
+        body = b"".join(kept)
+        return _SIZE.pack(len(body)) + body, is_empty
+
+
+def _topic(frame: bytes, at: int) -> tuple[bytes, int, int]:
+    """A topic's name, how many partitions follow, and where."""
+    (name_bytes,) = struct.unpack_from(">h", frame, at)
+    end = at + 2 + name_bytes
+    return frame[at + 2 : end], _SIZE.unpack_from(frame, end)[0], end + 4
+
+
+def _read_aborts(frame: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
+    """Offset and producer of each marker of an abort among batches of records."""
+    while at + _BATCH_BYTES_MIN <= end:
+        offset, batch_bytes = struct.unpack_from(">qi", frame, at)
+        (attributes,) = struct.unpack_from(">h", frame, at + 21)
+        if attributes & _IS_CONTROL:
+            (producer,) = _OFFSET.unpack_from(frame, at + 43)
+            # Of the marker's only record: length, attributes, time, offset, key: version, type.
+            if frame[at + 61 + 5 : at + 61 + 9] == _ABORT_KEY:
+                yield offset, producer
+        at += 12 + batch_bytes
 
 
 def _address(port: int) -> bytes:
