@@ -95,6 +95,7 @@ def succeed_driver(scene: Scene, dice: random.Random) -> str:
         WrongError: it goes on.
     """
     old = scene.life
+    scene.wake()
     frozen = Frozen(old.process.pid)
     try:
         time.sleep(STALE_S)

@@ -168,6 +168,11 @@ class Scene:
         timer.daemon = True
         timer.start()
 
+    def wake(self) -> None:
+        """Have what sleeps wake up now, not by and by: two sleeps of one process are one."""
+        for frozen in self._asleep:
+            frozen.thaw()
+
     def kill_server(self, seconds: float) -> None:
         """End the database server, once it runs, and start it again by and by."""
         if self._restart is not None:
@@ -225,8 +230,7 @@ class Scene:
 
     def close(self) -> None:
         """End whatever was started here."""
-        for frozen in self._asleep:
-            frozen.thaw()
+        self.wake()
         for life in self._lives:
             life.kill()
         if self._restart is not None:

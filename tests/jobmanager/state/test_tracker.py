@@ -40,6 +40,18 @@ def test_a_corrupt_checkpoint_is_forgotten_but_never_the_initial_one() -> None:
     assert tracker.newest("t").name == ""
 
 
+def test_what_reads_before_one_that_precedes_it_or_behind_one_that_follows_is_not_kept() -> None:
+    """What it would read may be gone, and who announced it is told so."""
+    tracker = SnapshotTracker(diamond())
+    assert tracker.add("t", snapshot_at("first", (2, 2), (2,)))
+    assert tracker.add("t", snapshot_at("last", (6, 6), (6,), reads=(4, 4)))
+    for reads in ((1, 3), (3, 1), (5, 4), (4, 5)):
+        assert not tracker.add("t", snapshot_at("between", (5, 5), (5,), reads=reads))
+    assert [ref.name for ref in tracker.refs("t")] == ["", "first", "last"]
+    assert tracker.add("t", snapshot_at("between", (5, 5), (5,), reads=(2, 4)))
+    assert [ref.name for ref in tracker.refs("t")] == ["", "first", "between", "last"]
+
+
 @given(st.permutations(range(6)), st.integers(0, 60))
 def test_usable_is_the_newest_within_the_limit(order: list[int], limit: int) -> None:
     tracker = SnapshotTracker(diamond())
