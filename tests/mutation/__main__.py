@@ -17,6 +17,7 @@ import fnmatch
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,8 @@ from tests.rooms import FILES, ROOT, is_pure
 
 #: How long the tests of a stage may take; a single test that does not end fails long before.
 SECONDS_MAX = {"nearest": 240, "room": 240, "package": 900, "simulation": 1200}
+#: Address space of a test run: a loop that keeps what it makes would end other processes, too.
+MEMORY_BYTES_MAX = 12 << 30
 #: What pytest returns where all tests of the files are slow ones.
 NO_TESTS = 5
 #: How long a single test may take.
@@ -48,6 +51,7 @@ PYTEST = [
 def main() -> int:
     """Plant, run, count; 0 if the share that is caught is at least ``--least``."""
     options = _options()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))  # tests inherit it
     paths = [name for name in FILES if is_pure(name) and fnmatch.fnmatch(name, options.only)]
     mutants = sample(ROOT, paths, options.count, options.seed)[options.first : options.last]
     with tempfile.TemporaryDirectory() as folder:
