@@ -11,10 +11,6 @@ from __future__ import annotations
 import ast
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
 
@@ -126,17 +122,19 @@ def file_of(name: str) -> str | None:
 @functools.cache
 def imported_files(file: str) -> set[str]:
     """The files of the packages that ``file`` imports anywhere, also for its types alone."""
-    return {
-        found for name in imported_names(tree(file)) if (found := file_of(name)) not in (None, file)
-    }
+    return {found for name in imported_names(file) if (found := file_of(name)) not in (None, file)}
 
 
-def imported_names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+@functools.cache
+def imported_names(file: str) -> frozenset[str]:
+    """Every name that a file imports, also inside functions and type-checking blocks."""
+    found: list[str] = []
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += (f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(found)
 
 
 if __name__ == "__main__":

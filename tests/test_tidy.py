@@ -75,11 +75,6 @@ IMPURE_ATTRIBUTES = {
 }
 
 
-def imports(name: str) -> set[str]:
-    """Every name that a file imports, also inside functions and type-checking blocks."""
-    return set(imported_names(tree(name)))
-
-
 def is_within(imported: str, module: str) -> bool:
     return imported == module or imported.startswith(module + ".")
 
@@ -91,7 +86,7 @@ def matches(name: str, patterns: tuple[str, ...]) -> bool:
 def test_outside_systems_have_one_door() -> None:
     wrong = []
     for name in NAMES:
-        found = imports(name) - ({"pyspark.cloudpickle"} if name in CLOUDPICKLE else set())
+        found = imported_names(name) - ({"pyspark.cloudpickle"} if name in CLOUDPICKLE else set())
         for system, doors in FENCES.items():
             if any(is_within(i, system) for i in found) and not matches(name, doors):
                 wrong.append(f"{name} must not import {system}")
@@ -103,7 +98,7 @@ def test_pure_modules_are_deterministic() -> None:
     for name in (n for n in NAMES if is_pure(n)):
         wrong += [
             f"{name}: {imported}"
-            for imported in sorted(imports(name))
+            for imported in sorted(imported_names(name))
             if any(is_within(imported, module) for module in IMPURE_MODULES)
         ]
         for node in deterministic_part(tree(name)):

@@ -44,8 +44,9 @@ def interrupted(job: jobmanager.Job) -> None:
     assert job.wait(30)["state"] == "cancelled"
 
 
-@pytest.mark.parametrize("config", [QUICK, NEVER], ids=["checkpoints", "from the start"])
-@pytest.mark.parametrize("had", [1, 3])
+@pytest.mark.parametrize(
+    ("had", "config"), [(3, QUICK), (1, NEVER)], ids=["checkpoints", "from the start"]
+)
 def test_they_are_read_from_their_beginning_when_the_job_is_resumed(
     broker: Broker, tmp_path: Path, had: int, config: JobConfig
 ) -> None:
@@ -79,8 +80,11 @@ def test_they_are_read_from_their_beginning_when_the_job_is_resumed(
     assert len(rows) == len(feed.expected())
 
 
-@pytest.mark.parametrize("config", [QUICK, NEVER], ids=["checkpoints", "from the start"])
-@pytest.mark.parametrize("recovery", ["checkpoint", "replay", "replication"])
+@pytest.mark.parametrize(
+    ("recovery", "config"),
+    [("checkpoint", QUICK), ("replay", NEVER), ("replay", QUICK), ("replication", QUICK)],
+    ids=["checkpoint", "from the start", "replay", "replication"],
+)
 def test_they_are_read_from_their_beginning_while_the_job_runs(
     broker: Broker, tmp_path: Path, recovery: Strategy, config: JobConfig
 ) -> None:
