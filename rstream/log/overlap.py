@@ -42,7 +42,8 @@ def remove_overlap(uri_or_store: str | BlobStore) -> int:
 def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
     """Say that the stream is complete; gives the names of its segments, in order.
 
-    Done again, it keeps to what was said first, if that can be read.
+    What was collected is not named, be it there again (after a power loss) or still. Done again, it
+    keeps to what was said first, if that can be read.
 
     Raises:
         SequenceLostError: there is a hole between its segments, or before the first.
@@ -51,8 +52,9 @@ def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
     names = sealed_names(store)
     if names is None:
         store.put(CLOSING_NAME, b"")
-        ranges = _disjoint(store)[0]
+        there = _disjoint(store)[0]
         end = DurableLog(store, store.uri).mark
+        ranges = [seqs for seqs in there if seqs.hi > end]
         for seqs in ranges:
             if seqs.lo > end:
                 raise SequenceLostError(store.uri, end)

@@ -7,6 +7,7 @@ checks its answer against the store.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,7 +27,6 @@ from tests.sim.storage import root_of
 from tests.sim.workload import hashes
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable
 
     from jobmanager.state.topology import StreamShape
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tests.sim.workload import Workload
 
 MARK = "_low_water_mark"
+#: Says where an output begins of which what was delivered went.
+BEGINS = re.compile(r"(.*/)_begins-(\d+)")
 CHECKPOINTS = f"{HOME}checkpoints/"
 Position = tuple[int, ...]
 
@@ -78,6 +80,7 @@ class Checkers:
         self._contents: dict[str, tuple[bytes, list[int]]] = {}
         #: Root of a stream -> its segments, as they are while ``recoverable`` looks.
         self._ranges: dict[str, list[tuple[int, int]]] = {}
+        self._begins: dict[str, int] = {}
         self.segments = self.checkpoints = self.deletions = 0
         #: Blobs of the journals of live sources, also those that were deleted.
         self.intake: dict[str, bytes] = {}
@@ -210,9 +213,12 @@ class Checkers:
                     self._world.violate("nothing live collected", detail)
 
     def _all_ranges(self) -> dict[str, list[tuple[int, int]]]:
-        """What there is of each stream, in order."""
+        """What there is of each stream, in order; notes where outputs begin."""
         found: dict[str, list[tuple[int, int]]] = {}
-        for name in self.blobs:
+        self._begins.clear()
+        for name, data in self.blobs.items():
+            if data and (noted := BEGINS.fullmatch(name)):  # without power it may be empty
+                self._begins[noted[1]] = max(self._begins.get(noted[1], 0), int(noted[2]))
             if name.endswith(".parquet") and (match := SEGMENT.fullmatch(name)):
                 found.setdefault(match[1], []).append((int(match[2]), int(match[3])))
         return {root: sorted(ranges) for root, ranges in found.items()}
@@ -250,6 +256,7 @@ class Checkers:
         """Where the durable part with ``seq`` begins and ends."""
         root = self._roots[stream]
         mark = int(self.blobs.get(root + MARK) or b"0")  # without power it may be empty
+        mark = max(mark, self._begins.get(root, 0))
         ranges = [(lo, hi) for lo, hi in self._ranges.get(root, ()) if hi > mark]
         start = max(mark, ranges[0][0]) if ranges else mark
         if seq < start:

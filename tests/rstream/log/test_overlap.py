@@ -13,7 +13,8 @@ from rstream.items.batch import Items, item_schema
 from rstream.log.durable import DurableLog
 from rstream.log.overlap import remove_overlap, seal
 from rstream.log.reader import SegmentReader
-from rstream.store.segment_names import parse_segment_name
+from rstream.store.segment_names import parse_segment_name, segment_name
+from rstream.types import SeqRange
 
 SCHEMA = item_schema(pa.schema([("x", pa.int64())]))
 
@@ -103,3 +104,17 @@ def test_a_sealed_stream_is_what_was_there_then() -> None:
     assert read_events(store)["x"].to_pylist() == list(range(15))
     again = DurableLog(store, "s")
     assert again.end() == 15
+
+
+def test_what_was_collected_and_is_there_again_is_not_named() -> None:
+    """A power loss may take a deletion back; then there is a hole behind it, which nobody lost."""
+    store = MemoryBlobs()
+    log = DurableLog(store, "s")
+    for lo, hi in ((0, 2), (2, 5), (5, 7), (7, 9)):
+        log.write(items(lo, hi))
+    names = store.list()
+    again = {name: store.get(name) for name in names}
+    log.collect(5)
+    first = segment_name(SeqRange(0, 2))
+    store.put(first, again[first])
+    assert seal(store) == (segment_name(SeqRange(5, 7)), segment_name(SeqRange(7, 9)))
