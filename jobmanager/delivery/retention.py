@@ -132,9 +132,9 @@ class OutputRetention:
             unsynced(self._store).put(AGES, json_document({"points": points}))
         told = told_positions(self._store, now_us - int(self._config.reader_wait_s * 1e6))
         with self._lock:
-            news = [] if self._opening else self._marks(now_us, told)
-            for kept, mark in zip(self._streams, news, strict=False):
-                kept.mark = max(kept.mark, mark)
+            if not self._opening:
+                for kept, mark in zip(self._streams, self._marks(now_us, told), strict=True):
+                    kept.mark = max(kept.mark, mark)
         marks = tuple(Mark(kept.stream, kept.mark) for kept in self._streams if kept.mark)
         if marks:
             self._tell(marks)  # again and again: an instance may be new

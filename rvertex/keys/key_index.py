@@ -60,6 +60,14 @@ class KeyIndex:
             codes = _fold(pairs, codes, column.codes(values, insert=insert), insert=insert)
         return codes
 
+    def matching_codes(self, columns: Sequence[pa.Array]) -> np.ndarray:
+        """As :meth:`codes`; -1 where a key column is null, as a null matches nothing."""
+        codes = self.codes(columns)
+        nulls = null_keys(columns)
+        if nulls is not None:
+            codes[nulls] = UNKNOWN
+        return codes
+
     def codes_of_rows(
         self, columns: Sequence[pa.Array], rows: int, *, insert: bool = True
     ) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import pyarrow as pa
 
@@ -23,8 +23,63 @@ JoinKind = Literal["inner", "left", "anti"]
 AsOfKind = Literal["inner", "left"]
 
 
+class TwoSided(LogicalNode):
+    """Of left and right events, which meet by keys."""
+
+    __slots__ = ()
+    left: LogicalNode
+    right: LogicalNode
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Self:
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return (self.left_on, self.right_on)
+
+    @property
+    def pairs(self) -> str:
+        """The keys, for people."""
+        pairs = zip(self.left_on, self.right_on, strict=True)
+        return ", ".join(a if a == b else f"{a} = {b}" for a, b in pairs)
+
+
+class SideBySide(TwoSided):
+    """Puts columns of both sides out."""
+
+    __slots__ = ()
+    columns: tuple[tuple[Side, str, str], ...]
+    #: Columns that it reads besides, as in ``columns``.
+    reads: tuple[tuple[Side, str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        sides = {"left": self.left.schema, "right": self.right.schema}
+        fields = [(name, sides[side].field(column).type) for side, column, name in self.columns]
+        object.__setattr__(self, "schema", pa.schema(fields))
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        entries = [*(entry for entry in self.columns if entry[2] in wanted), *self.reads]
+        left = {column for side, column, _ in entries if side == "left"}
+        right = {column for side, column, _ in entries if side == "right"}
+        return (left | set(self.left_on), right | set(self.right_on))
+
+    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> Self:
+        """Its operator remembers rows, so it gets just the columns that it needs."""
+        entries = tuple(entry for entry in self.columns if entry[2] in wanted)
+        needed = self.columns_needed(wanted)
+        left, right = (only(child, names) for child, names in zip(inputs, needed, strict=True))
+        return replace(self, left=left, right=right, columns=entries)
+
+
 @dataclass(frozen=True, slots=True)
-class Join(LogicalNode):
+class Join(SideBySide):
     """Pairs with equal keys and overlapping lifetimes; they live where both do.
 
     "left" adds the left events for the time they have no match, with null in the right columns;
@@ -45,40 +100,10 @@ class Join(LogicalNode):
     reads: tuple[tuple[Side, str, str], ...] = ()
     schema: pa.Schema = field(init=False)
 
-    def __post_init__(self) -> None:
-        sides = {"left": self.left.schema, "right": self.right.schema}
-        fields = [(name, sides[side].field(column).type) for side, column, name in self.columns]
-        object.__setattr__(self, "schema", pa.schema(fields))
-
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Join:
-        left, right = inputs
-        return replace(self, left=left, right=right)
-
     def describe(self) -> str:
         kind = "" if self.how == "inner" else f"{self.how} "
         where = "" if self.where is None else f" where {bare(self.where)}"
-        return f"temporal {kind}join on {_pairs(self)}{where}"
-
-    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
-        entries = [*(entry for entry in self.columns if entry[2] in wanted), *self.reads]
-        left = {column for side, column, _ in entries if side == "left"}
-        right = {column for side, column, _ in entries if side == "right"}
-        return (left | set(self.left_on), right | set(self.right_on))
-
-    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> Join:
-        """Its operator remembers rows, so it gets just the columns that it needs."""
-        entries = tuple(entry for entry in self.columns if entry[2] in wanted)
-        needed = self.columns_needed(wanted)
-        left, right = (only(child, names) for child, names in zip(inputs, needed, strict=True))
-        return replace(self, left=left, right=right, columns=entries)
-
-    @property
-    def input_keys(self) -> tuple[InputKeys, ...]:
-        return (self.left_on, self.right_on)
+        return f"temporal {kind}join on {self.pairs}{where}"
 
     @property
     def partitioning(self) -> Partitioning:
@@ -115,7 +140,7 @@ class Join(LogicalNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Clip(LogicalNode):
+class Clip(TwoSided):
     """Left events, cut at the start of the first later right event with equal keys."""
 
     left: LogicalNode
@@ -128,16 +153,8 @@ class Clip(LogicalNode):
     def schema(self) -> pa.Schema:
         return self.left.schema
 
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Clip:
-        left, right = inputs
-        return replace(self, left=left, right=right)
-
     def describe(self) -> str:
-        return f"clip on {_pairs(self)}"
+        return f"clip on {self.pairs}"
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
         return (wanted | set(self.left_on), set(self.right_on))
@@ -146,10 +163,6 @@ class Clip(LogicalNode):
         del wanted
         left, right = inputs
         return replace(self, left=left, right=only(right, set(self.right_on)))
-
-    @property
-    def input_keys(self) -> tuple[InputKeys, ...]:
-        return (self.left_on, self.right_on)
 
     @property
     def partitioning(self) -> Partitioning:
@@ -161,7 +174,7 @@ class Clip(LogicalNode):
 
 
 @dataclass(frozen=True, slots=True)
-class AsOf(LogicalNode):
+class AsOf(SideBySide):
     """Left events, each with the right event of its key that is nearest to its start."""
 
     left: LogicalNode
@@ -176,40 +189,10 @@ class AsOf(LogicalNode):
     label: str = ""
     schema: pa.Schema = field(init=False)
 
-    def __post_init__(self) -> None:
-        sides = {"left": self.left.schema, "right": self.right.schema}
-        fields = [(name, sides[side].field(column).type) for side, column, name in self.columns]
-        object.__setattr__(self, "schema", pa.schema(fields))
-
-    @property
-    def inputs(self) -> tuple[LogicalNode, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> AsOf:
-        left, right = inputs
-        return replace(self, left=left, right=right)
-
     def describe(self) -> str:
         kind = "" if self.how == "inner" else f"{self.how} "
         within = "" if self.tolerance_us is None else f" within {format_us(self.tolerance_us)}"
-        return f"{self.strategy} as-of {kind}join on {_pairs(self)}{within}"
-
-    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
-        entries = [entry for entry in self.columns if entry[2] in wanted]
-        left = {column for side, column, _ in entries if side == "left"}
-        right = {column for side, column, _ in entries if side == "right"}
-        return (left | set(self.left_on), right | set(self.right_on))
-
-    def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> AsOf:
-        """Its operator remembers rows, so it gets just the columns that it needs."""
-        entries = tuple(entry for entry in self.columns if entry[2] in wanted)
-        needed = self.columns_needed(wanted)
-        left, right = (only(child, names) for child, names in zip(inputs, needed, strict=True))
-        return replace(self, left=left, right=right, columns=entries)
-
-    @property
-    def input_keys(self) -> tuple[InputKeys, ...]:
-        return (self.left_on, self.right_on)
+        return f"{self.strategy} as-of {kind}join on {self.pairs}{within}"
 
     @property
     def partitioning(self) -> Partitioning:
@@ -223,8 +206,3 @@ class AsOf(LogicalNode):
     @property
     def is_point(self) -> bool:
         return self.left.is_point
-
-
-def _pairs(node: Join | Clip | AsOf) -> str:
-    pairs = zip(node.left_on, node.right_on, strict=True)
-    return ", ".join(a if a == b else f"{a} = {b}" for a, b in pairs)

@@ -37,7 +37,6 @@ from rstream.types import MIN_TIME
 from rvertex.events.run import Run
 from rvertex.events.settled_rows import SettledRows
 from rvertex.events.timeline import Timeline, sorting
-from rvertex.keys.int_index import UNKNOWN
 from rvertex.keys.key_index import KeyIndex, null_keys
 from rvertex.operators.horizon import greatest_us, sum_us
 from rvertex.operators.joins.coverage import Coverage, Ended, Rights
@@ -213,11 +212,7 @@ class AntiJoinOperator:
     def _left_codes(self, events: pa.RecordBatch) -> np.ndarray:
         """Codes of left rows, -1 where a key is null."""
         columns = [events.column(name) for name in self._spec.left_on]
-        codes = self._keys.codes(columns)
-        nulls = null_keys(columns)
-        if nulls is not None:
-            codes[nulls] = UNKNOWN
-        return codes
+        return self._keys.matching_codes(columns)
 
     def _right_codes(self, events: pa.RecordBatch) -> np.ndarray:
         return self._keys.codes([events.column(name) for name in self._spec.right_on])

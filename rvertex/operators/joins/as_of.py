@@ -40,7 +40,6 @@ from rvertex.events.run import Run
 from rvertex.events.settled_rows import SettledRows
 from rvertex.events.timeline import Timeline, sorting
 from rvertex.keys.code_map import CodeMap
-from rvertex.keys.int_index import UNKNOWN
 from rvertex.keys.key_chains import KeyChains
 from rvertex.keys.key_index import KeyIndex, null_keys
 from rvertex.operators.horizon import sum_us
@@ -248,11 +247,7 @@ class AsOfJoinOperator:
 
     def _left_codes(self, left: pa.RecordBatch) -> np.ndarray:
         columns = [left.column(name) for name in self._spec.left_on]
-        codes = self._keys.codes(columns)
-        nulls = null_keys(columns)
-        if nulls is not None:
-            codes[nulls] = UNKNOWN
-        return codes
+        return self._keys.matching_codes(columns)
 
     def _released(self) -> pa.RecordBatch:
         frontier = self._settled.frontier

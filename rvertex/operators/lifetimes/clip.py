@@ -31,7 +31,6 @@ import pyarrow as pa
 from rstream.items.batch import VS, event_schema, int64_column
 from rvertex.events.run import Run
 from rvertex.events.settled_rows import SettledRows
-from rvertex.keys.int_index import UNKNOWN
 from rvertex.keys.key_index import KeyIndex, null_keys
 from rvertex.operators.lifetimes.clipping import Clipping
 from rvertex.operators.protocol import OperatorState
@@ -127,11 +126,7 @@ class ClipOperator:
 
     def _left_codes(self, events: pa.RecordBatch) -> np.ndarray:
         columns = [events.column(name) for name in self._spec.left_on]
-        codes = self._keys.codes(columns)
-        nulls = null_keys(columns)
-        if nulls is not None:
-            codes[nulls] = UNKNOWN
-        return codes
+        return self._keys.matching_codes(columns)
 
     def _marks(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
         """Starts and codes of the right events whose key may match."""
