@@ -49,8 +49,6 @@ RUNNING_S_MAX = 120.0
 #: From a fault until answers come again; more counts as a failure.
 BACK_S_MAX = 300.0
 FINISH_S_MAX = 180.0
-#: A consumer that hears nothing for so long gives way to another one.
-SILENT_S_MAX = 5.0
 #: No fault so long before the end: what is left is delivered meanwhile.
 CALM_S = 30.0
 LOG_LINES = 30
@@ -163,7 +161,6 @@ class Soak:
             name = chance.choice(self._args.faults)
             at_s, due_us = time.monotonic(), time.time_ns() // 1000 - DELAY_US
             FAULTS[name](self)
-            self._arrivals.look_anew()
             is_back = functools.partial(self._arrivals.has, due_us)
             try:
                 wait_for(is_back, BACK_S_MAX, f"answers after {name}")
@@ -250,17 +247,13 @@ FAULTS: dict[str, Callable[[Soak], None]] = {
 class Arrivals:
     """A consumer of committed answers, which notes their latency.
 
-    A window is due ``delay`` after its end: then no event of it may come any more. A consumer that
-    has passed an aborted transaction does not see what its producer commits next, with the broker
-    of this benchmark: after a fault, and whenever it has heard nothing for a while, another
-    consumer goes on behind the last answer. A killed driver's transaction is aborted only when its
-    successor begins to deliver, long after the fault: a consumer from before would hear nothing.
+    A window is due ``delay`` after its end: then no event of it may come any more.
     """
 
     def __init__(self, broker: Broker, samples: Samples) -> None:
         self._broker, self._samples = broker, samples
-        self._offset, self._newest_us = 0, 0
-        self._over, self._anew = threading.Event(), threading.Event()
+        self._newest_us = 0
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
         self._thread.start()
 
@@ -268,34 +261,25 @@ class Arrivals:
         """Whether a window that ends later was seen."""
         return self._newest_us > end_us
 
-    def look_anew(self) -> None:
-        """Go on with another consumer."""
-        self._anew.set()
-
     def stop(self) -> None:
         """Read no more."""
         self._over.set()
-        self._anew.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.is_set():
-            self._anew.clear()
-            with self._broker.consumer(isolation_level="read_committed") as consumer:
-                consumer.assign([TopicPartition(OUT, 0, self._offset)])
-                heard_s = time.monotonic()
-                while not self._anew.is_set() and time.monotonic() - heard_s < SILENT_S_MAX:
-                    for message in consumer.consume(1000, 0.05):
-                        if message.error() is None:
-                            self._take(message)
-                            heard_s = time.monotonic()
+        with self._broker.consumer(isolation_level="read_committed") as consumer:
+            consumer.assign([TopicPartition(OUT, 0, 0)])
+            while not self._over.is_set():
+                for message in consumer.consume(1000, 0.05):
+                    if message.error() is None:
+                        self._take(message)
 
     def _take(self, message: Message) -> None:
         now_us = time.time_ns() // 1000
         value = message.value()
         assert value is not None
         end_us = window_end(json.loads(value))
-        self._offset, self._newest_us = (message.offset() or 0) + 1, max(end_us, self._newest_us)
+        self._newest_us = max(end_us, self._newest_us)
         self._samples.add("latency_ms", time.monotonic(), (now_us - end_us - DELAY_US) / 1000)
 
 
