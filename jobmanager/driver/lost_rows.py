@@ -55,7 +55,8 @@ def lost_lines(status: dict[str, Any]) -> list[str]:
     """What to tell a person at the end, a line for each source and each reason."""
     root = status.get("root", "")
     lines = [_late_line(found, root) for found in status.get("late", [])]
-    lines += [_bad_line(found, root) for found in status.get("bad", [])]
+    is_whole = status.get("state") != "cancelled"
+    lines += [_bad_line(found, root, is_whole=is_whole) for found in status.get("bad", [])]
     poisoned = status.get("poisoned_events", 0)
     if poisoned:
         lines.append(
@@ -114,14 +115,16 @@ def _path(spec: SourceSpec) -> str:
     return spec.shown if spec.log is not None or SEVERAL in spec.path else spec.path
 
 
-def _bad_line(found: dict[str, Any], root: str) -> str:
+def _bad_line(found: dict[str, Any], root: str, *, is_whole: bool) -> str:
+    """``is_whole``: all rows were read; else some wait for their time, which no count has."""
+    of = f"{found['rows']:,} rows" if is_whole else "the rows read so far"
     kept = ""
     if found["policy"] == "dead_letter" and root:
         kept = f"; ss.read_dead_letters({root!r}, {found['source']!r}) has them"
     elif found["policy"] == "skip":
         kept = '; on_bad_row="dead_letter" keeps them, with the reasons'
     return (
-        f"bad rows: {found['bad']:,} of {found['rows']:,} rows of {found['path']} "
+        f"bad rows: {found['bad']:,} of {of} of {found['path']} "
         f"({found['source']}) could not be read as events and were left out{kept}"
     )
 

@@ -70,5 +70,5 @@ def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
             'say how far rows may be out of order, such as delay="10m"'
         )
     options = (*spec.options, (PARTITIONS, 1), (POLL_EVERY, POLL_EVERY_US))
-    log = LogSpec(idle="wait", taken_files="kept")
+    log = LogSpec(idle="wait", taken_files="kept", on_error=spec.on_bad_row)
     return replace(node, spec=replace(spec, options=options, log=log), partitions=1)

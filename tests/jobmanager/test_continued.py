@@ -19,6 +19,8 @@ from jobmanager.errors import DaysOverError, NoJobError, NotContinuedError, Quer
 from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, col, sinks, tumbling
 from planner.errors import InvalidPlanError
+from planner.logical.growing_files import with_growing_files
+from planner.logical.nodes import Source
 from planner.physical.lower import lower
 from rstream import InlineBackground, RStream
 from rstream.errors import UsageError
@@ -192,6 +194,36 @@ def test_what_cannot_be_continued_is_said(tmp_path: Path) -> None:
     jobmanager.run(whole, root=str(root), executor="local").wait(WAIT_S)
     with pytest.raises(NotContinuedError, match="begun without --continue"):
         run_day(root)
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip", "dead_letter"])
+def test_a_folder_that_grows_keeps_its_word_on_bad_rows(policy: Any, tmp_path: Path) -> None:
+    write_file(tmp_path, 0)
+    query = Stream.from_json(str(tmp_path), vs="t", delay="1s", on_bad_row=policy).to_parquet()
+    (source,) = with_growing_files(query).plan.inputs
+    assert isinstance(source, Source)
+    assert source.spec.log is not None
+    assert source.spec.on_bad_row == policy
+
+
+@pytest.mark.slow
+def test_bad_rows_of_each_day_are_left_out_and_kept(tmp_path: Path) -> None:
+    folder, root = tmp_path / "in", tmp_path / "job"
+    folder.mkdir()
+    query = None
+    for day in range(2):
+        rows = f"t,key\n{day}000000,1\n{day}000001\nnoon,3\n"
+        (folder / f"{day}.csv").write_text(rows)
+        if day == 0:
+            types = {"t": "int64"}
+            events = Stream.from_csv(
+                str(folder), vs="t", delay="1s", schema=types, on_bad_row="dead_letter"
+            )
+            query = events.to_parquet()
+        status = run_day(root, query)
+        assert (status["state"], status["bad_rows"]) == ("stopped", 2 * day + 2)
+    letters = jobmanager.read_dead_letters(str(root)).to_pylist()
+    assert [(row["line"], row["column"]) for row in letters] == [(3, None), (4, "t")] * 2
 
 
 @pytest.mark.slow

@@ -81,6 +81,12 @@ def test_the_first_of_equal_ids() -> None:
     assert {r["k"]: r["x"] for r in found(STREAM.deduplicate("k"))} == firsts
 
 
+def test_columns_of_a_key_one_by_one() -> None:
+    assert STREAM.upserts("k", "x").plan == STREAM.upserts(["k", "x"]).plan
+    one_by_one = STREAM.deduplicate("k", "x", within=5)
+    assert one_by_one.plan == STREAM.deduplicate(["k", "x"], within=5).plan
+
+
 def test_mistakes() -> None:
     cases: list[tuple[Callable[[], Stream], str]] = [
         (lambda: STREAM.deduplicate([]), "takes the names of a key's columns"),

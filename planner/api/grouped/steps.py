@@ -9,7 +9,7 @@ from planner.api.expressions import Expr
 from planner.api.grouped.aggregation import aggregated, running
 from planner.api.grouped.frames import frame_of
 from planner.api.grouped.ordering import first_rows, limited, sorted_together
-from planner.api.grouped.versions import deduplicated, versions
+from planner.api.grouped.versions import deduplicated, several, versions
 from planner.logical.nodes import Lifetime
 from rstream.types import INF_TIME
 from rvertex.operators.lifetimes.extend import Extend
@@ -40,16 +40,20 @@ class Versions(Generic[MadeStream]):
     def _stream_of(self, plan: LogicalNode) -> MadeStream:
         raise NotImplementedError
 
-    def deduplicate(self, on: str | Sequence[str], *, within: Duration | None = None) -> MadeStream:
+    def deduplicate(
+        self, on: str | Sequence[str], *more: str, within: Duration | None = None
+    ) -> MadeStream:
         """The first event of each key: one of equal ``on`` in ``within``, or one for ever.
 
         An event is left out if one of its key that was kept started less than ``within`` before.
         What is kept comes at once. Null is a key like any other. Without ``within`` every key is
         remembered for as long as the stream goes on.
         """
-        return self._stream_of(deduplicated(self.plan, on, within))
+        return self._stream_of(deduplicated(self.plan, several(on, more), within))
 
-    def upserts(self, key: str | Sequence[str], *, deleted: ExprLike | None = None) -> MadeStream:
+    def upserts(
+        self, key: str | Sequence[str], *more: str, deleted: ExprLike | None = None
+    ) -> MadeStream:
         """Each row as a version of its key: it lives until the next one of its key starts.
 
         So what is alive is the table as it was at each instant, and joins, running aggregates and
@@ -57,7 +61,7 @@ class Versions(Generic[MadeStream]):
         which ``deleted`` is true ends the one before it, and is not there itself. Rows of a null
         key end nothing and last for ever; of those that start together the last counts, too.
         """
-        return self._stream_of(versions(self.plan, key, deleted))
+        return self._stream_of(versions(self.plan, several(key, more), deleted))
 
 
 class OrderedSteps(Versions[MadeStream]):
@@ -154,8 +158,8 @@ class Rolling(Generic[MadeFrames]):
         ``order_by`` says which comes first, from the least on; where that leaves two equal, the
         order of the stream does. Follow it with ``.with_columns(total=agg.sum("x"))``.
         """
-        several = (order_by,) if isinstance(order_by, str | Expr | agg.Ordering) else order_by
-        return self._frames_of(frame_of(rows, period), tuple(several))
+        by = (order_by,) if isinstance(order_by, str | Expr | agg.Ordering) else order_by
+        return self._frames_of(frame_of(rows, period), tuple(by))
 
 
 class Windows(Generic[MadeStream]):

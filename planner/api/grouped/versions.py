@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from planner.durations import Duration
 
 
-def deduplicated(
-    below: LogicalNode, on: str | Sequence[str], within: Duration | None
-) -> LogicalNode:
+def several(on: str | Sequence[str], more: tuple[str, ...]) -> Sequence[str]:
+    """The columns of a key, which may be given as a list or one by one."""
+    first = on if isinstance(on, list | tuple) else (on,)
+    return (*first, *more)
+
+
+def deduplicated(below: LogicalNode, on: Sequence[str], within: Duration | None) -> LogicalNode:
     """See :meth:`planner.api.grouped.steps.Versions.deduplicate`."""
     names = _keys(below.schema, on, "deduplicate")
     if within is None:
@@ -37,7 +41,7 @@ def deduplicated(
     return Distinct(below, names, positive_duration_us(within, what="within"))
 
 
-def versions(below: LogicalNode, key: str | Sequence[str], deleted: ExprLike | None) -> LogicalNode:
+def versions(below: LogicalNode, key: Sequence[str], deleted: ExprLike | None) -> LogicalNode:
     """See :meth:`planner.api.grouped.steps.Versions.upserts`."""
     keys = _keys(below.schema, key, "upserts")
     kept = identity_columns(below.schema)
@@ -56,8 +60,8 @@ def versions(below: LogicalNode, key: str | Sequence[str], deleted: ExprLike | N
     return Project(alive, tuple((name, Column(name, node.type)) for name, node in kept))
 
 
-def _keys(schema: pa.Schema, on: str | Sequence[str], what: str) -> tuple[str, ...]:
-    given: list[object] = list(on) if isinstance(on, list | tuple) else [on]
+def _keys(schema: pa.Schema, on: Sequence[str], what: str) -> tuple[str, ...]:
+    given: list[object] = list(on)
     names = [name for name in given if isinstance(name, str)]
     wrong = [name for name in given if not isinstance(name, str)]
     if wrong or not names:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from planner.errors import EvaluationError
-from planner.expressions.nodes import Function, bare
+from planner.expressions.nodes import Function, Literal, bare
 from rvertex.user_code.errors import line_of, reason_of, shown
 from rvertex.user_code.plain_values import arrow_column, plain_list
 from rvertex.user_code.result import as_column
@@ -46,10 +46,17 @@ def _evaluate(values: Sequence[Value], call: Call) -> Value:
             made.append(function(*row))
         except Exception as error:
             told = ", ".join(map(shown, row))
-            reason = f"raised {reason_of(error)} for ({told}) at {line_of(error)}"
+            reason = f"raised {reason_of(error)} for ({told}) at {line_of(error)}{_hint(call)}"
             raise EvaluationError(str(call), reason) from error
     array = _typed(made, call)
     return array[0] if all(isinstance(v, pa.Scalar) for v in values) else array
+
+
+def _hint(call: Call) -> str:
+    """That a text is no column, if there is one among the arguments."""
+    texts = (a.literal for a in call.args if isinstance(a, Literal) and isinstance(a.literal, str))
+    text = next(texts, None)
+    return "" if text is None else f"; {text!r} is a text here, a column is col({text!r})"
 
 
 def _column(value: Value, rows: int) -> Any:

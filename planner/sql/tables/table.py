@@ -83,7 +83,9 @@ class Table:
         if self.word == STREAM:
             return self.given.error("", "a stream that is read needs vs = column")
         return self.given.error(
-            "", "which column is the time? Say WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+            "",
+            "which column is the time? Say WATERMARK FOR ts AS ts - INTERVAL '5' SECOND; a file "
+            "whose rows have no time, as a table that is looked up, is static = TRUE",
         )
 
     def check_columns(self, found: pa.Schema) -> None:

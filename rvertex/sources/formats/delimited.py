@@ -33,6 +33,7 @@ BLOCK_BYTES = 4 << 20
 #: Empty, and what R, pandas and SQL write for a missing value.
 NULL_VALUES = ",NA,N/A,NULL,null,NaN,nan,None"
 NO_TEXT = "not text in UTF-8"
+_NOT_NULL = ', and null_values= does not name ""'
 #: A column is almost of a kind if this share of its values is.
 _MOST = 0.5
 _KINDS = {
@@ -163,7 +164,10 @@ class CsvUnits:
             except pa.ArrowException as error:
                 is_text = "UTF8" not in str(error)
                 reason = f"not of type {field.type}" if is_text else NO_TEXT
-                return BadRow(reason, field.name, fields[self._header.index(field.name)])
+                value = fields[self._header.index(field.name)]
+                if not value and is_text:
+                    reason += _NOT_NULL
+                return BadRow(reason, field.name, value)
         return BadRow("not a row of CSV")
 
     def _check_columns(self, unit: Unit) -> None:

@@ -153,6 +153,15 @@ def test_the_numbers_are_the_same_after_a_failure(gate: Gate, tmp_path: Path) ->
     assert jobmanager.resume(root).wait(WAIT_S)["late"] == [expected]
 
 
+def test_a_job_that_was_cancelled_counts_no_rows_that_wait_for_their_time() -> None:
+    bad = {"source": "s01-a", "path": "a.csv", "rows": 5, "bad": 2, "policy": "fail"}
+    said = {
+        state: lost_lines({"state": state, "bad": [bad]}) for state in ("cancelled", "finished")
+    }
+    assert said["cancelled"][0].startswith("bad rows: 2 of the rows read so far of a.csv")
+    assert said["finished"][0].startswith("bad rows: 2 of 5 rows of a.csv")
+
+
 def test_poisoned_events_are_said_too() -> None:
     assert lost_lines({"poisoned_events": 0, "late": []}) == []
     assert lost_lines({"poisoned_events": 1})[0].startswith("poisoned: 1 event was passed over")

@@ -178,6 +178,12 @@ def test_functions_in_sql() -> None:
         sql("SELECT shout(k, k) AS s FROM r", {"r": READINGS}, functions={"shout": shout})
 
 
+def test_a_text_given_to_a_function_is_no_column() -> None:
+    halved = udf(lambda x: x / 2, returns="float64")
+    with pytest.raises(EvaluationError, match=r"'x' is a text here, a column is col\('x'\)"):
+        rows(READINGS.select(y=halved("x")))
+
+
 def test_errors_of_functions_name_values_and_line() -> None:
     stream = READINGS.select(y=udf(lambda x: 1 // (x - 3), returns="int64")(col("x")))
     with pytest.raises(EvaluationError) as raised:

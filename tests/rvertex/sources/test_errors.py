@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -53,6 +54,18 @@ def test_a_bad_row_is_named(
     error = failure(make_spec(format, path), errors.SourceRowError)
     assert (error.row, error.line, error.column, error.value) == (row, line, column, value)
     assert f"data row {row} (line {line}), counted from 1" in str(error)
+
+
+@pytest.mark.parametrize("nulls", ["", "n/a"])
+def test_an_empty_field_where_null_values_do_not_name_it(tmp_path: Path, nulls: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time,k,x\n1,a,\n")
+    spec = replace(make_spec("csv", path), options=(("null_values", nulls),))
+    if nulls == "":
+        assert read_rows(only_partition(spec))
+    else:
+        error = failure(spec, errors.SourceRowError)
+        assert 'not of type double, and null_values= does not name ""' in str(error)
 
 
 def test_rows_are_counted_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

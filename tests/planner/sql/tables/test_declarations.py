@@ -293,7 +293,10 @@ REFUSED = {
         "no connector 'kafak'; there are: filesystem, kafka, postgres, console"
     ),
     "CREATE TABLE t WITH ('pathh' = 'x'); SELECT 1 AS a FROM t": "did you mean 'path'?",
-    table(COLUMNS) + "SELECT * FROM bids": "which column is the time? Say WATERMARK FOR ts",
+    table(COLUMNS) + "SELECT * FROM bids": (
+        "which column is the time? Say WATERMARK FOR ts AS ts - INTERVAL '5' SECOND; a file "
+        "whose rows have no time, as a table that is looked up, is static = TRUE"
+    ),
     table(f"{COLUMNS}, {MARK}", "'vs' = ts") + "SELECT * FROM bids": "the time, too",
     table(f"{COLUMNS}, {MARK}", "'delay' = '1s'") + "SELECT * FROM bids": "may be late, too",
     table(f"{COLUMNS}, WATERMARK FOR tss AS tss") + "SELECT * FROM bids": "no such column",
