@@ -124,7 +124,10 @@ class Appender:
     def submit(
         self, rows: Rows, *, producer: str | None = None, epoch: int = 0, number: int | None = None
     ) -> Future[Ack]:
-        """The same without waiting; the future has the answer or what ``append`` raises."""
+        """The same without waiting; the future has the answer or what ``append`` raises.
+
+        It cannot be cancelled: the rows may be durable already.
+        """
         batch = as_rows(self.uri, self.schema, rows)
         if (producer is None) != (number is None):
             raise UsageError(f"{self.uri}: producer= and number= belong together")
@@ -186,6 +189,7 @@ class Appender:
 
     def _put(self, append: Append, size_bytes: int) -> Future[Any]:
         limits, future = self.limits, Future[Any]()
+        future.set_running_or_notify_cancel()  # from here on nobody takes it back
         size_bytes += _APPEND_BYTES
         with self._changed:
             if self._fenced is not None:

@@ -223,6 +223,16 @@ def test_what_waits_is_bounded() -> None:
         appender.submit([{"part": 1}])
 
 
+def test_an_append_is_not_taken_back_and_holds_up_no_other() -> None:
+    store = Gate()
+    with Appender(store, SCHEMA) as appender:
+        store.may_go.clear()
+        futures = [appender.submit([{"part": part}]) for part in range(2)]
+        assert not futures[0].cancel()
+        store.may_go.set()
+        assert [future.result(30) for future in futures] == [Ack(0, 0), Ack(1, 1)]
+
+
 def test_producers_are_forgotten_when_silent_and_no_more_are_taken() -> None:
     clock, store = ManualClock(), MemoryBlobs()
     limits = AppendLimits(producer_silence_s=10, producers_max=2)
