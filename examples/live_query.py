@@ -15,9 +15,9 @@ import streamscope as ss
 
 FLIGHTS, WEATHER, DELAYS = "flights", "weather", "delays"
 #: Flights come in the order in which they left: up to 22 hours after their scheduled time. A
-#: partition that was silent comes back below what its siblings have reached: two days of the
-#: replayed year are a quarter of a second.
-FLIGHTS_DELAY, WEATHER_DELAY = "70h", "1h"
+#: partition that was silent comes back as late as the producer and the broker send it after its
+#: siblings: two weeks of the replayed year are 1.5 s.
+FLIGHTS_DELAY, WEATHER_DELAY = "336h", "1h"
 FLIGHT = pa.schema(
     [
         pa.field("origin", pa.string()),

@@ -23,7 +23,7 @@ from rvertex.messages import LogProgress
 from rvertex.sources.logs.entries import LogEntry
 from rvertex.sources.logs.errors import LostInputError, NeededInputError
 from rvertex.sources.logs.protocol import FileLog
-from rvertex.vertex.idle import Moment, PartitionFacts, promises
+from rvertex.vertex.idle import Look, Looks, PartitionFacts, promises
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +77,8 @@ class LogFeed:
         self._consumed = consumed
         self._started_s = env.clock.monotonic_s()
         self._decided_s = self._started_s
+        #: How far the partitions were, for an answer of the log that is older than a decision.
+        self._looks = Looks()
         #: From then on a predecessor that hangs uses no more rows.
         by_lease_s = self._started_s + _LEASES_BEFORE * env.limits.lease_s
         self._alone_s = max(env.alone_s.get(vertex.spec.id, by_lease_s), self._started_s)
@@ -321,15 +323,11 @@ class LogFeed:
         if now_s - self._decided_s < DECIDE_EVERY_S:
             return []
         self._decided_s = now_s
+        facts = self._facts(has_joined=True)
+        frontiers = tuple(partition.frontier for partition in facts)
         others_us = self._env.reached.get(self._vertex.spec.id)
-        moment = Moment(now_s, self._env.clock.now_us(), others_us)
-        found = promises(
-            self._rules.idle,
-            self._facts(has_joined=True),
-            moment,
-            idle_after_us=self._rules.idle_after_us,
-            delay_us=self._spec.delay_us,
-        )
+        self._looks.note(Look(now_s, self._env.clock.now_us(), frontiers, others_us))
+        found = promises(self._rules, facts, self._looks, self._spec.delay_us)
         return [
             LogEntry("advance", k, self._next(k), self._log.channels[k].position, time)
             for k, time in found.items()

@@ -10,6 +10,7 @@ promises the wall clock less the delay. ``wait``: it promises nothing. Source: A
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.sources.logs.protocol import LogEnd
-    from rvertex.sources.spec import Idle
+    from rvertex.sources.spec import LogSpec
 
 #: What an idle partition promises at least at a time, us.
 GRANT_MIN_US = 100_000
 #: The part of the delay that is promised ahead. A row that comes back may be out of order by the
 #: rest of the delay; the smaller the part, the more often something is written down.
 GRANT_SHARE = 8
+#: So many looks at the partitions are remembered. A log that takes longer to answer makes nobody
+#: promise anything.
+LOOKS_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,39 +54,74 @@ class PartitionFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """When a decision is made."""
+class Look:
+    """How far the partitions were at a time."""
 
-    now_s: float
+    #: Monotonic clock, s.
+    at_s: float
     #: Wall clock, us UTC.
-    now_us: int
+    at_us: int
+    #: By partition.
+    frontiers: tuple[int, ...]
     #: What the stage's partitions in other vertices have reached that are not idle; None: all are.
     others_us: int | None
 
 
+class Looks:
+    """The last looks, in the order of their times."""
+
+    def __init__(self) -> None:
+        self._looks: deque[Look] = deque(maxlen=LOOKS_KEPT)
+
+    def note(self, look: Look) -> None:
+        """Remember a look that is later than all others."""
+        self._looks.append(look)
+
+    @property
+    def last_s(self) -> float | None:
+        """When the last one was; None: there was none."""
+        return self._looks[-1].at_s if self._looks else None
+
+    def at(self, time_s: float) -> Look | None:
+        """The last one that is not later; None: none is remembered."""
+        return next((look for look in reversed(self._looks) if look.at_s <= time_s), None)
+
+
 def promises(
-    policy: Idle,
-    partitions: Sequence[PartitionFacts],
-    moment: Moment,
-    *,
-    idle_after_us: int,
-    delay_us: int,
+    rules: LogSpec, partitions: Sequence[PartitionFacts], looks: Looks, delay_us: int
 ) -> dict[int, int]:
-    """By number, the time below which an idle partition is to promise that no row follows."""
-    if policy == "wait":
+    """By number, the time below which an idle partition is to promise that no row follows.
+
+    ``partitions``: at the last look.
+    """
+    policy, now_s = rules.idle, looks.last_s
+    if policy == "wait" or now_s is None:
         return {}
-    idle_after_s = idle_after_us / 1e6
-    idle = [k for k, p in enumerate(partitions) if p.is_idle(moment.now_s, idle_after_s)]
-    if not idle:
-        return {}
-    if policy == "clock":
-        time, step = moment.now_us - delay_us, GRANT_MIN_US
-    else:
-        active = [p.frontier for k, p in enumerate(partitions) if not p.is_ended and k not in idle]
-        if moment.others_us is not None:
-            active.append(moment.others_us)
-        if not active or min(active) == MIN_TIME:
-            return {}
-        grant_us = min(max(delay_us // GRANT_SHARE, GRANT_MIN_US), delay_us)
-        time, step = min(active) + grant_us, grant_us // 2
-    return {k: time for k in idle if time - partitions[k].frontier > step}
+    idle = [k for k, p in enumerate(partitions) if p.is_idle(now_s, rules.idle_after_us / 1e6)]
+    grant_us = min(max(delay_us // GRANT_SHARE, GRANT_MIN_US), delay_us)
+    step = GRANT_MIN_US if policy == "clock" else grant_us // 2
+    found = {}
+    for k in idle:
+        end = partitions[k].end
+        look = None if end is None else looks.at(end.seen_s)
+        if look is None:
+            continue
+        time = look.at_us - delay_us
+        if policy == "follow":
+            active = _active(partitions, idle, look)
+            if not active or min(active) == MIN_TIME:
+                continue
+            time = min(active) + grant_us
+        if time - partitions[k].frontier > step:
+            found[k] = time
+    return found
+
+
+def _active(partitions: Sequence[PartitionFacts], idle: list[int], look: Look) -> list[int]:
+    """What those had reached at a look that are active now."""
+    active = [
+        frontier
+        for k, (partition, frontier) in enumerate(zip(partitions, look.frontiers, strict=True))
+        if not partition.is_ended and k not in idle
+    ]
+    return active if look.others_us is None else [*active, look.others_us]

@@ -5,18 +5,30 @@ Cannot catch: a host that states wrong facts (tests/sim).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rstream.types import MIN_TIME
 from rvertex.sources.logs.protocol import LogEnd
-from rvertex.vertex.idle import GRANT_MIN_US, Moment, PartitionFacts, promises
+from rvertex.sources.spec import LogSpec
+from rvertex.vertex.idle import (
+    GRANT_MIN_US,
+    LOOKS_KEPT,
+    Look,
+    Looks,
+    PartitionFacts,
+    promises,
+)
 
 if TYPE_CHECKING:
     from rvertex.sources.spec import Idle
 
 S = 1_000_000
-NOW = Moment(now_s=100.0, now_us=5_000 * S, others_us=None)
+NOW_S, NOW_US = 100.0, 5_000 * S
 
 
 def facts(
@@ -26,8 +38,8 @@ def facts(
     return PartitionFacts(
         position=7,
         frontier=int(frontier_s * S),
-        last_row_s=NOW.now_s - silent_s,
-        end=LogEnd(7 + more, NOW.now_s - told_s),
+        last_row_s=NOW_S - silent_s,
+        end=LogEnd(7 + more, NOW_S - told_s),
         is_ended=False,
     )
 
@@ -36,9 +48,17 @@ def asked(
     *partitions: PartitionFacts,
     policy: Idle = "follow",
     delay_us: int = 4 * S,
-    moment: Moment = NOW,
+    others_us: int | None = None,
+    looks: Looks | None = None,
 ) -> dict[int, int]:
-    return promises(policy, partitions, moment, idle_after_us=2 * S, delay_us=delay_us)
+    """``looks``: by default the partitions have long stood where they are."""
+    if looks is None:
+        looks = Looks()
+        for at_s in (NOW_S - 20, NOW_S):
+            at_us = NOW_US - int((NOW_S - at_s) * S)
+            looks.note(Look(at_s, at_us, tuple(p.frontier for p in partitions), others_us))
+    rules = LogSpec(idle=policy, idle_after_us=2 * S)
+    return promises(rules, partitions, looks, delay_us)
 
 
 def test_an_idle_partition_follows_the_slowest_that_is_not() -> None:
@@ -75,8 +95,7 @@ def test_who_is_not_idle_promises_nothing(partition: PartitionFacts) -> None:
 
 def test_if_all_are_idle_time_stands_unless_others_of_the_stage_are_not() -> None:
     assert asked(facts(10), facts(40)) == {}
-    elsewhere = Moment(NOW.now_s, NOW.now_us, others_us=60 * S)
-    assert asked(facts(10), facts(40), moment=elsewhere) == {0: 60.5 * S, 1: 60.5 * S}
+    assert asked(facts(10), facts(40), others_us=60 * S) == {0: 60.5 * S, 1: 60.5 * S}
 
 
 def test_by_the_clock_or_not_at_all() -> None:
@@ -84,3 +103,46 @@ def test_by_the_clock_or_not_at_all() -> None:
     assert asked(facts(10), active, policy="clock") == {0: 4_996 * S}
     assert asked(facts(4_996), active, policy="clock") == {}
     assert asked(facts(10), active, policy="wait") == {}
+
+
+def test_what_the_others_read_since_the_log_answered_is_not_promised() -> None:
+    """They had reached 40 s when the end was asked for; a row of 41 s may have come after it."""
+    looks = Looks()
+    for at_s, reached in [(NOW_S - 3, 39), (NOW_S - 1.5, 40), (NOW_S - 1.4, 42), (NOW_S, 60)]:
+        looks.note(Look(at_s, NOW_US, (10 * S, reached * S), None))
+    silent = facts(10, silent_s=10, told_s=1.5)
+    assert asked(silent, facts(60, silent_s=0.1), looks=looks) == {0: 40.5 * S}
+    assert asked(silent, facts(60, silent_s=0.1), looks=Looks()) == {}
+
+
+@given(
+    read=st.lists(st.tuples(st.integers(1, 3_000), st.integers(0, 5_000)), min_size=1, max_size=40),
+    told_ms=st.integers(0, 2_000),
+    delay_ms=st.integers(0, 9_000),
+    policy=st.sampled_from(["follow", "clock"]),
+)
+def test_producers_in_step_are_never_late_however_slow_a_reader_is(
+    read: list[tuple[int, int]], told_ms: int, delay_ms: int, policy: Idle
+) -> None:
+    """A row's time is that of its writing; ``read``: ms between looks, and how far behind."""
+    looks, at_ms = Looks(), int(NOW_S * 1_000) - sum(step for step, _ in read)
+    reached = 0
+    for step, behind in read:
+        at_ms += step
+        reached = max(reached, (at_ms - behind - delay_ms) * 1_000)
+        looks.note(Look(at_ms / 1_000, at_ms * 1_000, (MIN_TIME, reached), None))
+    others = replace(facts(0, silent_s=0.0), frontier=reached)
+    silent = replace(facts(0, told_s=told_ms / 1_000), frontier=MIN_TIME)
+    found = asked(silent, others, policy=policy, delay_us=delay_ms * 1_000, looks=looks)
+    first_row_us = int(NOW_S * S) - told_ms * 1_000  # a later row is written after the answer
+    grant_us = max(delay_ms * 1_000 // 8, GRANT_MIN_US)
+    disorder_us = max(0, delay_ms * 1_000 - grant_us)
+    assert all(time <= max(0, first_row_us - disorder_us) for time in found.values())
+
+
+def test_looks_are_bounded() -> None:
+    looks = Looks()
+    for at in range(LOOKS_KEPT + 1):
+        looks.note(Look(float(at), 0, (), None))
+    assert looks.at(0.5) is None
+    assert looks.at(1.5) == Look(1.0, 0, (), None)

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from rstream.errors import StreamEngineError
     from rvertex.sources.logs.kafka.client import Client, Pending
 
-#: The ends are asked for so often.
-ENDS_EVERY_S = 0.25
+#: The ends are asked for so often; and so often while a partition gets nothing, as a silent one
+#: promises what the others had reached when its end was asked for.
+ENDS_EVERY_S, ENDS_OF_SILENT_EVERY_S = 0.25, 0.1
 #: Whether the topic is still the same is asked so often.
 IDENTITY_EVERY_S = 1.0
 #: A broker that has not answered for so long is said to be away.
@@ -92,7 +93,9 @@ class TopicState:
         if self._identity is not None and self._identity.done():
             self._take_identity(self._identity.answers(0), now_s)
             self._identity = None
-        if self._ends is None and now_s >= self._ends_asked_s + ENDS_EVERY_S:
+        is_silent = any(fetched[p] == at for p, at in self._fetched.items())
+        every_s = ENDS_OF_SILENT_EVERY_S if is_silent else ENDS_EVERY_S
+        if self._ends is None and now_s >= self._ends_asked_s + every_s:
             self._ends_asked_s, self._fetched = now_s, dict(fetched)
             committed = self._client.ask_offsets(self._partitions, "latest")
             written = self._client.ask_offsets(self._partitions, "latest", is_committed=False)
