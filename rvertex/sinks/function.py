@@ -58,8 +58,7 @@ class FunctionDestination:
         if self._newest(_OPEN) > epoch:
             raise DeliveryFencedError(self._name, epoch)
         self._store.put(_file(_OPEN, epoch), b"")
-        last = self._newest(_STATE)
-        state = {} if last < 0 else msgpack.unpackb(self._store.get(_file(_STATE, last)))
+        state = self._last_state(epoch)
         if "call" in state:
             self._call(state["call"]["first_seq"], _batch(state["call"]["rows"]))
             state = {"done": state["call"]["then"]}
@@ -108,6 +107,22 @@ class FunctionDestination:
     def _done(self) -> list[Any] | None:
         done = self._progress
         return None if done is None else [done.next_seq, done.digest]
+
+    def _last_state(self, epoch: int) -> dict[str, Any]:
+        """What the newest writer noted; one that opens meanwhile notes its own and deletes that."""
+        gone = -1
+        while (newest := self._newest(_STATE)) >= 0:  # ends: what is gone left something newer
+            if newest > epoch:
+                raise DeliveryFencedError(self._name, epoch)
+            try:
+                state: dict[str, Any] = msgpack.unpackb(self._store.get(_file(_STATE, newest)))
+            except FileNotFoundError:
+                if newest <= gone:
+                    raise
+                gone = newest
+            else:
+                return state
+        return {}
 
     def _note(self, epoch: int, state: dict[str, Any]) -> None:
         self._store.put(_file(_STATE, epoch), msgpack.packb(state))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rstream.store.protocol import BlobStore
+    from rstream.store.protocol import BlobStore, Paths
 
 
 def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> None:
@@ -174,3 +174,82 @@ def test_died_at_every_call() -> None:
         rows = [row for _, rows in sorted(seen.items()) for row in rows]
         assert rows == expected(0, 14), death
         assert len(store.list()) == 2
+
+
+class Interrupted(MemoryBlobs):
+    """A store on which something else happens before call number ``at``."""
+
+    def __init__(self, blobs: dict[str, bytes], at: int, act: Callable[[], object]) -> None:
+        super().__init__(blobs)
+        self._at, self._act, self.calls = at, act, 0
+
+    def child(self, path: str) -> Interrupted:
+        self._root += f"{path}/"
+        return self
+
+    def _enter(self) -> None:
+        self.calls += 1
+        if self.calls == self._at + 1:
+            self._act()
+
+    def put(self, path: str, data: bytes | pa.Buffer) -> None:
+        self._enter()
+        super().put(path, data)
+
+    def get(self, path: str) -> bytes:
+        self._enter()
+        return super().get(path)
+
+    def list(self, folder: str = "") -> Paths:
+        self._enter()
+        return super().list(folder)
+
+    def delete(self, path: str) -> None:
+        self._enter()
+        super().delete(path)
+
+
+@pytest.mark.parametrize(("first", "within"), [(2, 3), (3, 2)])
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_two_open_at_once(first: int, within: int, is_noted: bool) -> None:
+    """One opens within any call of the other's opening; a call may be written down before."""
+    alone = open_two(first, within, -1, is_noted=is_noted)
+    assert alone > 6
+    for at in range(alone):
+        open_two(first, within, at, is_noted=is_noted)
+
+
+def open_two(first: int, within: int, at: int, *, is_noted: bool) -> int:
+    """``within`` opens before call number ``at`` of ``first``; how many calls that one made."""
+    seen: dict[int, list[Row]] = {}
+    fails = [is_noted]
+
+    def keep_same(first_seq: int, batch: pa.RecordBatch) -> None:
+        if fails[0]:
+            raise ConnectionError("away")
+        rows = batch.to_pylist()
+        assert seen.setdefault(first_seq, rows) == rows
+
+    shared = MemoryBlobs()
+    before, other = open_memory(shared, keep_same), open_memory(shared, keep_same)
+    before.open(1)
+    with contextlib.suppress(DestinationError):
+        deliver(before, 0, 0, 4)
+    fails[0] = False
+    store = Interrupted(shared.blobs, at, lambda: fenced_or_open(other, within))
+    mine = open_memory(store, keep_same)
+    fenced_or_open(mine, first)
+    calls = store.calls
+    newest = mine if first == 3 else other
+    if at >= 0:
+        deliver(newest, 0, 4, 9)
+        assert [row for _, rows in sorted(seen.items()) for row in rows] == expected(0, 9), at
+    return calls
+
+
+def fenced_or_open(called: FunctionDestination, epoch: int) -> None:
+    """The later epoch must open."""
+    try:
+        assert called.open(epoch) == progress(0, 4)
+    except DeliveryFencedError:
+        assert epoch < 3
