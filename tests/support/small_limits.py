@@ -59,6 +59,14 @@ LIMITS: dict[str, int] = {
     "rvertex.operators.windows.running.frames._PAIRS_MAX": 3,
     "rvertex.operators.windows.running.history._ROWS_MIN": -50,
     "rvertex.operators.windows.running.history._STEPS_MAX": 1,
+    "rvertex.operators.joins.as_of._CODES_SLACK": 1,
+    "rvertex.operators.joins.new_pairs._COMPARED_MAX": 1,
+    "rvertex.aggregates.distinct._PIECE_MAX_ROWS": 2,
+    "rvertex.aggregates.exact_sums._EXACT_MAX": 2,
+    "rvertex.events.decimals._EXACT_MAX": 2,
+    "rvertex.events.ordering._RUNS_MAX": 1,
+    "rvertex.events.reorder_buffer._ALONG_PART": 1,
+    "rvertex.vertex.merge._SLICES_MIN": 1,
 }
 
 

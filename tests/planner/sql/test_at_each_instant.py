@@ -39,6 +39,8 @@ QUERIES = [
     "SELECT x AS q, y AS x FROM a ORDER BY a.x LIMIT 2",
     "SELECT x AS q, y AS x FROM a ORDER BY -x LIMIT 2",
     "SELECT -x AS x FROM a ORDER BY x LIMIT 2",
+    "SELECT x, k FROM a ORDER BY x, k LIMIT 2 OFFSET 0",
+    "SELECT x, k FROM a ORDER BY x, k LIMIT 2 OFFSET 1",
     "SELECT a.k, z AS x, x AS z FROM a JOIN b ON a.k = b.k ORDER BY a.x * 100 + b.z LIMIT 2",
     "SELECT * FROM a ORDER BY a.y + 1 LIMIT 2",
     "SELECT k, SUM(x) AS x FROM a GROUP BY k ORDER BY SUM(x) DESC, k LIMIT 2",

@@ -148,6 +148,11 @@ EXPRESSIONS: dict[str, Any] = {
     "TRIM(k)": col("k").str.strip(),
     "SUBSTRING(k, 2, 3)": col("k").str.slice(1, 4),
     "SUBSTRING(k FROM 2)": col("k").str.slice(1),
+    "SUBSTRING(k, -3)": col("k").str.slice(-3),
+    "SUBSTRING(k, -3, 2)": col("k").str.slice(-3, -1),
+    "SUBSTRING(k, -3, 3)": col("k").str.slice(-3),
+    "SUBSTRING(k, -3, 4)": col("k").str.slice(-3),
+    "SUBSTRING(k, 1, 0)": col("k").str.slice(0, 0),
     "REPLACE(k, 'a', 'b')": col("k").str.replace("a", "b"),
     "STARTS_WITH(k, 'a')": col("k").str.starts_with("a"),
     "REGEXP_LIKE(k, '^a+$')": col("k").str.contains("^a+$", regex=True),
@@ -226,6 +231,20 @@ PLANS: dict[str, Callable[[], Stream]] = {
     "SELECT k, count(*) AS n FROM s GROUP BY 1, TUMBLE('5s')": lambda: grouped().agg(n=agg.count()),
     "SELECT k, count(*) AS n FROM s GROUP BY k, TUMBLE('5s') HAVING n > 1": lambda: (
         grouped().agg(n=agg.count()).filter(col("n") > 1)
+    ),
+    "SELECT k, count(*) > 1 AS many FROM s GROUP BY k, TUMBLE('5s') HAVING many": lambda: (
+        grouped()
+        .agg(aggregate=agg.count())
+        .filter(col("aggregate") > 1)
+        .select("k", many=col("aggregate") > 1)
+    ),
+    # A column of the stream goes before a name of the list; each name is looked up by itself.
+    "SELECT k, max(x) AS x, count(*) AS n FROM s GROUP BY k, TUMBLE('5s') "
+    "HAVING k > 'a' AND n > 1 AND min(x) < n": lambda: (
+        grouped()
+        .agg(x=agg.max("x"), n=agg.count(), aggregate=agg.min("x"))
+        .filter((col("k") > "a") & (col("n") > 1) & (col("aggregate") < col("n")))
+        .select("k", "x", "n")
     ),
     "SELECT k FROM s GROUP BY k, TUMBLE('5s') HAVING sum(x) > 1": lambda: (
         grouped().agg(aggregate=agg.sum("x")).filter(col("aggregate") > 1).select("k")
