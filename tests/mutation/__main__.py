@@ -1,10 +1,12 @@
 """``python -m tests.mutation --count 300 --seed 1``: plants mistakes, one at a time, and tests.
 
-Each mistake is planted in a copy of the tree. Its nearest tests run first, then those of its room,
-then all fast tests of its package, then the simulation; the first failure ends it. What nothing
-catches has survived: it is printed with its change. Tests that are not through within their time
-have said nothing, nor has one that takes too long by itself, if it is as slow without the
-mistake; unless a later stage has them all and is through, the mistake is counted as ``open``.
+All fast tests run once, to know which of them take which line. Then each mistake is planted in a
+copy of the tree, and the tests that take its line run, fastest first; where none does, as in tables
+that an import makes, those nearest to its module, then those of its room and of its package. Last
+comes the simulation; the first failure ends it. What nothing catches has survived: it is printed
+with its change. Tests that are not through within their time have said nothing, nor has one that
+takes too long by itself, if it is as slow without the mistake; unless a later stage has them all
+and is through, the mistake is counted as ``open``.
 ``--only PATTERN`` restricts the files, ``--stages`` the tests, ``--from`` and ``--to`` the mistakes
 of the sample.
 """
@@ -26,12 +28,15 @@ from collections import Counter
 from pathlib import Path
 from time import monotonic
 
+from tests.mutation.covering import PLUGIN, Covering, measure
 from tests.mutation.nearest import SIMULATED, WIDER, nearest, of_room
 from tests.mutation.sample import Mutant, sample
 from tests.rooms import FILES, ROOT, is_pure
 
 #: How long the tests of a stage may take; a single test that does not end fails long before.
-SECONDS_MAX = {"nearest": 240, "room": 240, "package": 900, "simulation": 1200}
+SECONDS_MAX = {"covering": 900, "nearest": 240, "room": 240, "package": 900, "simulation": 1200}
+#: Stages after which no test of the package is left to ask.
+WHOLE = ("covering", "package")
 #: Address space of a test run: a loop that keeps what it makes would end other processes, too.
 MEMORY_BYTES_MAX = 12 << 30
 #: What pytest returns where all tests of the files are slow ones.
@@ -42,22 +47,26 @@ TEST_SECONDS_MAX = 60
 TIMED_OUT = re.compile(r"Timeout \(>|\+\+\+ Timeout")
 #: How pytest and the simulation name what fails.
 FAILED = re.compile(r"(?:^FAILED|^ERROR|make sim RUNS=1) (\S+)", re.MULTILINE)
-PYTEST = [
-    *(sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"),
-    *("--hypothesis-seed=0", f"--timeout={TEST_SECONDS_MAX}", "-m", "not spark and not slow"),
+FAST = [
+    *("-m", "pytest", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
+    *("-m", "not spark and not slow"),
 ]
+PYTEST = [sys.executable, *FAST, "-x", f"--timeout={TEST_SECONDS_MAX}"]
 
 
 def main() -> int:
     """Plant, run, count; 0 if the share that is caught is at least ``--least``."""
     options = _options()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))  # tests inherit it
     paths = [name for name in FILES if is_pure(name) and fnmatch.fnmatch(name, options.only)]
     mutants = sample(ROOT, paths, options.count, options.seed)[options.first : options.last]
     with tempfile.TemporaryDirectory() as folder:
         tree = _copied(Path(folder) / "tree")
+        taken = None
+        if "covering" in options.stages:
+            taken = measure(tree, Path(folder), FAST, list(WIDER))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX,) * 2)  # tests inherit it
         numbered = enumerate(mutants, options.first)
-        outcomes = [(m, _judged(tree, number, m, options)) for number, m in numbered]
+        outcomes = [(m, _judged(tree, number, m, taken, options)) for number, m in numbered]
     caught = Counter(by for _, by in outcomes)
     survivors = [m for m, by in outcomes if by in ("nothing", "open")]
     for mutant in survivors:
@@ -68,17 +77,21 @@ def main() -> int:
     return 0 if share >= options.least else 1
 
 
-def _judged(tree: Path, number: int, mutant: Mutant, options: argparse.Namespace) -> str:
+def _judged(
+    tree: Path, number: int, mutant: Mutant, taken: Covering | None, options: argparse.Namespace
+) -> str:
     """What catches a mistake: a stage of tests, nothing, or open if tests were not through."""
     path = tree / mutant.path
     source = path.read_text()
     changed = mutant.code(source)
     assert changed not in (None, source), mutant
     started_s = monotonic()
+    tests = [] if taken is None else taken.tests(mutant.path, mutant.line)
+    stages = _stages(mutant.path, _chosen(tests, tree.parent), options)
     path.write_text(changed)
     by, failed = "nothing", ""
     try:
-        for stage, command in _stages(mutant.path, options).items():
+        for stage, command in stages.items():
             passed, failed = _passes(tree, command, SECONDS_MAX[stage])
             if passed is None and failed:  # one test took too long: is it the machine?
                 path.write_text(source)
@@ -90,7 +103,7 @@ def _judged(tree: Path, number: int, mutant: Mutant, options: argparse.Namespace
                 break
             if passed is None:
                 by = "open"
-            elif stage == "package":  # it has all the tests that were not through
+            elif stage in WHOLE:  # it has all the tests that were not through
                 by = "nothing"
     finally:
         path.write_text(source)
@@ -100,10 +113,23 @@ def _judged(tree: Path, number: int, mutant: Mutant, options: argparse.Namespace
     return by
 
 
-def _stages(path: str, options: argparse.Namespace) -> dict[str, list[str]]:
+def _chosen(tests: list[str], folder: Path) -> list[str]:
+    """What pytest is told to run these tests in their order."""
+    if not tests:
+        return []
+    chosen = folder / "chosen.json"
+    chosen.write_text(json.dumps(tests))
+    files = sorted({test.partition("::")[0] for test in tests})
+    return [*files, *PLUGIN, "--chosen", str(chosen)]
+
+
+def _stages(path: str, covering: list[str], options: argparse.Namespace) -> dict[str, list[str]]:
     """The commands that are asked about a module, in their order."""
     package = path.partition("/")[0]
-    tests = {"nearest": nearest(ROOT, path), "room": of_room(ROOT, path), "package": WIDER[package]}
+    tests = {"covering": covering}
+    if not covering:
+        tests = {"nearest": nearest(ROOT, path), "room": of_room(ROOT, path)}
+        tests["package"] = WIDER[package]
     found = {stage: [*PYTEST, *asked] for stage, asked in tests.items() if asked}
     if options.sim_runs and package in SIMULATED:
         found["simulation"] = [

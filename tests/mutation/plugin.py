@@ -1,0 +1,57 @@
+"""A pytest plugin: tells coverage which test runs, leaves their times, selects tests by a list."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import coverage
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+#: By test, s; not a number if it failed or was skipped.
+_seconds: dict[str, float] = {}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Both are JSON files."""
+    parser.addoption("--times", type=Path, help="leave the seconds of each test that passed here")
+    parser.addoption("--chosen", type=Path, help="run the tests of this list, in its order")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """What fixtures take counts as their test's."""
+    measured = coverage.Coverage.current()
+    if measured is not None:
+        measured.switch_context(item.nodeid)
+    result = yield
+    if measured is not None:
+        measured.switch_context("")
+    return result
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Set-up, call and tear-down, one after the other."""
+    seconds = report.duration if report.passed else math.nan
+    _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + seconds
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what was not chosen."""
+    if path := config.getoption("chosen"):
+        places = {test: k for k, test in enumerate(json.loads(path.read_text()))}
+        items[:] = [item for item in items if item.nodeid in places]
+        items.sort(key=lambda item: places[item.nodeid])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tests that do not pass show nothing."""
+    if path := session.config.getoption("times"):
+        passed = {test: taken for test, taken in _seconds.items() if not math.isnan(taken)}
+        path.write_text(json.dumps(passed))
