@@ -39,8 +39,10 @@ SECONDS_MAX = {"covering": 900, "nearest": 240, "room": 240, "package": 900, "si
 WHOLE = ("covering", "package")
 #: Address space of a test run: a loop that keeps what it makes would end other processes, too.
 MEMORY_BYTES_MAX = 12 << 30
-#: What pytest returns where all tests of the files are slow ones.
-NO_TESTS = 5
+#: Name of the copy that is changed.
+TREE = "tree"
+#: What pytest returns where it was asked wrongly, and where all tests of the files are slow ones.
+MISUSED, NO_TESTS = 4, 5
 #: How long a single test may take.
 TEST_SECONDS_MAX = 60
 #: How pytest says that one took longer.
@@ -60,7 +62,7 @@ def main() -> int:
     paths = [name for name in FILES if is_pure(name) and fnmatch.fnmatch(name, options.only)]
     mutants = sample(ROOT, paths, options.count, options.seed)[options.first : options.last]
     with tempfile.TemporaryDirectory() as folder:
-        tree = _copied(Path(folder) / "tree")
+        tree = _copied(Path(folder) / TREE)
         taken = None
         if "covering" in options.stages:
             taken = measure(tree, Path(folder), FAST, list(WIDER))
@@ -120,7 +122,7 @@ def _chosen(tests: list[str], folder: Path) -> list[str]:
     chosen = folder / "chosen.json"
     chosen.write_text(json.dumps(tests))
     files = sorted({test.partition("::")[0] for test in tests})
-    return [*files, *PLUGIN, "--chosen", str(chosen)]
+    return [f"--rootdir={folder / TREE}", *files, *PLUGIN, "--chosen", str(chosen)]
 
 
 def _stages(path: str, covering: list[str], options: argparse.Namespace) -> dict[str, list[str]]:
@@ -152,6 +154,8 @@ def _passes(tree: Path, command: list[str], seconds_max: float) -> tuple[bool | 
     failed = FAILED.search(text)
     if TIMED_OUT.search(text):
         return None, failed[1] if failed else ""
+    if done.returncode == MISUSED or (done.returncode == NO_TESTS and "--chosen" in command):
+        raise SystemExit(f"{command} ran no tests:\n{text}")
     return done.returncode in (0, NO_TESTS), failed[1] if failed else ""
 
 

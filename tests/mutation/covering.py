@@ -56,7 +56,8 @@ def measure(tree: Path, folder: Path, pytest: list[str], packages: list[str]) ->
     data, times = folder / "coverage", folder / "times.json"
     command = [sys.executable, "-m", "coverage", "run", f"--source={','.join(packages)}", *pytest]
     environment = {**os.environ, "PYTHONPATH": str(tree), "COVERAGE_FILE": str(data)}
-    command += [*PLUGIN, "--times", str(times)]
+    # pytest would take the files for places of tests, and name tests from their common folder.
+    command += [f"--rootdir={tree}", *PLUGIN, "--times", str(times)]
     done = subprocess.run(command, cwd=tree, env=environment, timeout=SECONDS_MAX, check=False)
     if done.returncode not in (0, 1):  # a test that fails is left out
         raise SystemExit("the fast tests do not run")
