@@ -271,3 +271,31 @@ def test_a_loaded_machine_fails_no_example() -> None:
     texts = {p: p.read_text() for p in (ROOT / "tests").rglob("*.py")}
     own = [p.name for p, text in texts.items() if re.search(r"deadline=[\d(t]", text)]
     assert not own, own
+
+
+def test_records_that_nothing_changes_are_frozen() -> None:
+    """So they can be keys, as plans and specifications are, and no one changes what others hold."""
+    changed = {
+        node.attr
+        for name in NAMES
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+    }
+    loose = []
+    for name in NAMES:
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.ClassDef) and _is_loose(node):
+                parts = (part.target for part in node.body if isinstance(part, ast.AnnAssign))
+                own = {target.id for target in parts if isinstance(target, ast.Name)}
+                if not own & changed:
+                    loose.append(f"{name}: {node.name}")
+    assert not loose, "write @dataclass(frozen=True)"
+
+
+def _is_loose(node: ast.ClassDef) -> bool:
+    for decorator in node.decorator_list:
+        call = decorator if isinstance(decorator, ast.Call) else None
+        if ast.unparse(decorator if call is None else call.func) == "dataclass":
+            given = {} if call is None else {k.arg: ast.unparse(k.value) for k in call.keywords}
+            return given.get("frozen") != "True"
+    return False

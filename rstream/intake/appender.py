@@ -49,7 +49,7 @@ PRODUCER_CHARS_MAX = 200
 NUMBER_MAX = 2**63 - 1
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Waiting:
     append: Append
     since_s: float

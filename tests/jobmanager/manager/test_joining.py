@@ -491,3 +491,27 @@ def test_a_takeover_may_work_with_other_strategies_and_hosts() -> None:
     ]
     successor = taken_over(scene, Topology(plan))
     assert [i.checkpoint for i in successor.manager.vertices["b1"].instances] == ["b1-4-12"] * 2
+
+
+def test_a_vertex_gets_one_twin_however_often_it_is_asked_for() -> None:
+    scene = Scene(chain("async"), hosts=3, twins_max=3)
+    scene.start_all()
+    scene.answers = False
+    for now_s in range(1, 4):
+        scene.tell(DrainRequested("h1.0"))
+        scene.tell(Tick(now_s * SECOND))
+        vertex_b = scene.manager.vertices["b"]
+        assert len(vertex_b.joins) == 1
+        assert vertex_b.replaced() == [2]
+
+
+def test_what_has_finished_leaves_with_its_host() -> None:
+    """No reader is sent to a host that was drained."""
+    scene = Scene(chain("async"), hosts=2)
+    scene.start_all()
+    scene.finish("a", 200, 200)
+    scene.finish("b", 200, 100)
+    assert [host for _, host in scene.instances("b")] == ["h1.0"]
+    scene.obey(scene.tell(DrainRequested("h1.0")))
+    assert [h.state for h in scene.manager.hosts] == ["ready", "drained"]
+    assert scene.instances("b") == []

@@ -299,3 +299,21 @@ def test_a_resumed_job_that_had_finished_ends_at_once() -> None:
         scene.finish(vertex, 10, 10)
     out = scene.tell(JobResumed(1, SECOND))
     assert out[-1] == EndJob("finished", "")
+
+
+@pytest.mark.parametrize("retain_s", [0, 10])
+def test_checkpoints_are_kept_as_long_as_asked(retain_s: int) -> None:
+    """The newest that is at least that old stays, and all after it: a restart may go back there."""
+    scene = Scene(durability="async", retain_us=retain_s * SECOND)
+    scene.start_all()
+    kept: list[str] = []
+    for k in range(8):
+        notice = taken("b", scene.at("b").epoch, f"b{k}", 10 * k + 10, 5 * k + 5)
+        out = scene.tell(replace(notice, taken_us=(k + 1) * 4 * SECOND))
+        kept.append(f"b{k}")
+        for deleted in (i.names for i in out if isinstance(i, DeleteFiles)):
+            kept = [name for name in kept if name not in deleted]
+        assert kept[-1] == f"b{k}"
+        refs = scene.manager.job.tracker.refs("b")
+        assert [ref.name for ref in refs if ref.name] == kept
+    assert kept == (["b4", "b5", "b6", "b7"] if retain_s else ["b7"])

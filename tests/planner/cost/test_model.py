@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from planner import InvalidPlanError, Stream, agg, col, event, tumbling
+from planner import InvalidPlanError, Stream, agg, col, event, lit, tumbling
 from planner.cost import per_row
 from planner.cost.model import ROWS_ASSUMED, Estimate, estimates
 from planner.cost.selectivity import selectivity
@@ -214,6 +214,8 @@ def test_no_state_is_larger_than_the_input() -> None:
         (col("k").is_in([1, 2, 3]), 3 / 20),
         (col("unknown") == 1, 1 / 10),
         (col("unknown") > 1, 1 / 3),
+        (lit(True), 1),
+        (lit(False), 0),
     ],
     ids=str,
 )

@@ -568,3 +568,13 @@ def test_as_of_joins_are_those_of_the_interface() -> None:
     ):
         with pytest.raises(SqlError, match=re.escape(message)):
             sql(f"SELECT s.x FROM {text}", streams)
+
+
+def test_keys_in_where_are_those_of_a_join() -> None:
+    """Whichever side is named first; what is not an equality of both sides filters pairs."""
+    joined = compiled("SELECT s.x, y FROM s JOIN t ON s.k = t.k")
+    for condition in ("s.k = t.k", "t.k = s.k"):
+        assert compiled(f"SELECT s.x, y FROM s, t WHERE {condition}") == joined
+    more = "s.x > t.x AND s.x = 3 AND y = 4 AND ok"
+    after = compiled(f"SELECT s.x, y FROM s JOIN t ON s.k = t.k WHERE {more}")
+    assert compiled(f"SELECT s.x, y FROM s, t WHERE s.k = t.k AND {more}") == after

@@ -15,7 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.errors import InvalidBatchError
-from rstream.items.hashing import GOLDEN, NULL_HASH, fmix, hash_column, hash_rows, partition_of
+from rstream.items.hashing import (
+    GOLDEN,
+    NULL_HASH,
+    fmix,
+    hash_column,
+    hash_rows,
+    null_rows,
+    partition_of,
+)
 
 MASK = 2**64 - 1
 
@@ -152,3 +160,14 @@ def test_partitions_are_even() -> None:
         assert counts.min() > 30_000 / 7 * 0.9
         assert counts.max() < 30_000 / 7 * 1.1
     assert partition_of([keys], 1).tolist() == [0] * 30_000
+
+
+@pytest.mark.parametrize("offset", [0, 3, 8, 16])
+@pytest.mark.parametrize("step", [1, 2, 90])
+def test_null_rows_of_every_length(step: int, offset: int) -> None:
+    """Few and many of them, up to the last row of arrays that end anywhere within a byte."""
+    for length in (*range(20), *range(64, 84)):
+        nulls = [row for row in range(length) if (length - 1 - row) % step == 0]
+        values = [None if row in nulls else row for row in range(length)]
+        array = pa.array([None] * offset + values + [None], pa.int64()).slice(offset, length)
+        assert null_rows(array).tolist() == nulls

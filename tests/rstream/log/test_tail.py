@@ -107,3 +107,19 @@ def test_any_sequence_of_calls_keeps_the_invariants(calls: list[tuple[str, int]]
             got = tail.read(seq, 7)
             assert got is not None
             assert got.batch.equals(items(seq, got.next_seq))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 50))
+def test_bytes_after_dropping_are_those_of_what_is_left(sizes: list[int], seq: int) -> None:
+    """As if the tail had begun there."""
+    tail = tail_of(*sizes)
+    tail.cut(1000, 10**9)
+    tail.mark_durable(tail.next_seq)
+    tail.drop_below(min(seq, tail.next_seq))
+    tail.check()
+    left = VolatileTail(tail.first_seq)
+    ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
+    for end in ends:
+        if end > left.next_seq:
+            left.append(items(left.next_seq, end))
+    assert abs(tail.bytes - left.bytes) < BATCH_OVERHEAD_BYTES, "but for bits of nulls"

@@ -14,12 +14,15 @@ from rvertex.errors import OperatorTypeError, UnknownColumnError
 from rvertex.operators.explode import Explode
 from rvertex.operators.filter import Filter
 from rvertex.operators.project import Project
+from rvertex.operators.protocol import evaluate_all
 from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run, table_of
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rvertex.events.run import Run
 
 LISTS = pa.schema([("k", pa.int64()), ("tags", pa.list_(pa.string()))])
@@ -125,3 +128,28 @@ def test_explode_gives_no_row_for_what_a_null_list_hides() -> None:
 def test_explode_needs_a_list() -> None:
     with pytest.raises(OperatorTypeError, match="column 'k' is int64, not a list"):
         Explode("k").output_schema([LISTS])
+
+
+@dataclass(frozen=True)
+class Plus:
+    """``x + more``."""
+
+    more: int
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.add(batch.column("x"), self.more)
+
+
+class Shared(Plus):
+    """An evaluator that computes others together with itself, as those of a plan do."""
+
+    def evaluate_with(self, others: Sequence[Shared], batch: pa.RecordBatch) -> list[pa.Array]:
+        return [one.evaluate(batch) for one in (self, *others)]
+
+
+@pytest.mark.parametrize("kind", [Plus, Shared])
+def test_evaluators_keep_their_order(kind: type[Plus]) -> None:
+    batch = pa.RecordBatch.from_pydict({"x": [1, 2]})
+    for count in range(4):
+        found = evaluate_all([kind(k) for k in range(count)], batch)
+        assert [column.to_pylist() for column in found] == [[1 + k, 2 + k] for k in range(count)]

@@ -56,6 +56,24 @@ def test_a_bad_row_is_named(
     assert f"data row {row} (line {line}), counted from 1" in str(error)
 
 
+@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+def test_a_bad_row_is_found_wherever_it_stands(tmp_path: Path, format: Format, place: int) -> None:
+    """The first of two: a value that the plan's type cannot hold."""
+    path = tmp_path / f"a.{format}"
+    values = [row + 0.5 if row in (place, 6) else float(row) for row in range(7)]
+    if format == "parquet":
+        pq.write_table(pa.table({"time": range(7), "k": ["a"] * 7, "x": values}), path)
+    elif format == "csv":
+        path.write_text("time,k,x\n" + "".join(f"{t},a,{x:g}\n" for t, x in enumerate(values)))
+    else:
+        lines = (f'{{"time": {t}, "k": "a", "x": {x:g}}}\n' for t, x in enumerate(values))
+        path.write_text("".join(lines))
+    whole = COLUMNS.set(2, pa.field("x", pa.int64()))
+    error = failure(make_spec(format, path, schema=whole, columns=whole), errors.SourceRowError)
+    assert (error.row, error.column, error.value.strip("'")) == (place + 1, "x", f"{place}.5")
+
+
 @pytest.mark.parametrize("nulls", ["", "n/a"])
 def test_an_empty_field_where_null_values_do_not_name_it(tmp_path: Path, nulls: str) -> None:
     path = tmp_path / "a.csv"

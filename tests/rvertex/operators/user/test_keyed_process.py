@@ -649,3 +649,22 @@ def test_the_log_of_changes_is_that_of_a_dictionary(data: st.DataObject) -> None
     operator.snapshot()
     found = {k: slot.count for k, slot in operator._state.slots.items()}
     assert found == {k: n for k, n in naive.items() if n}
+
+
+class EmitsTwice(KeyedProcess):
+    """A row by place, and one of another time."""
+
+    def on_event(self, event: Any, ctx: Any) -> None:
+        ctx.emit(event.vs)
+        ctx.emit(event.vs, vs=event.vs + 1)
+
+
+@pytest.mark.parametrize("name", ["a b", "class", "_x", "vs", "ve", "x-1", "1", "", "None"])
+def test_columns_may_be_called_anything(name: str) -> None:
+    output = pa.schema([(name, pa.int64())])
+    code = UserCode("EmitsTwice", EmitsTwice)
+    spec = KeyedProcessing(("k",), code, state_fields(EmitsTwice, KeyedProcess), output)
+    schema = pa.schema([("k", pa.int64())])
+    out = spec.open([schema]).process([make_run([ev(1, k=7), cti(9)], schema)])
+    assert out.events.select(["k"]).to_pydict() == {"k": [7, 7]}
+    assert out.events.column(out.events.num_columns - 1).to_pylist() == [1, 1]

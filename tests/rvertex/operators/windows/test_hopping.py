@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,7 @@ from rvertex.errors import (
     UnknownColumnError,
 )
 from rvertex.events.run import Run
+from rvertex.operators.windows import gather
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run, table_of
@@ -430,3 +432,15 @@ def test_final_reads_what_partial_announces() -> None:
     middle = partial.output_schema([PAYLOAD])
     assert final.output_schema([middle]) == whole.output_schema([PAYLOAD])
     assert whole.phases == (partial, final)
+
+
+@examples(15)
+@given(run=runs(duration_max=30), keys=KEYS, pairs_max=st.sampled_from([1, 2, 5]))
+def test_many_pairs_are_emitted_in_parts(run: Run, keys: tuple[str, ...], pairs_max: int) -> None:
+    """However many rows one window alone has."""
+    for window in ((12, 1), (30, 30)):
+        spec = WindowAggregate(keys, *window, AGGREGATES, points=False)
+        whole = spec.open([PAYLOAD]).process([run])
+        with patch.object(gather, "_PAIRS_MAX", pairs_max):
+            parts = spec.open([PAYLOAD]).process([run])
+        assert_same_items(parts.events, whole.events, "in parts")
