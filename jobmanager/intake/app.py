@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,24 +16,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from jobmanager.intake.errors import (
-    BodyTooLargeError,
-    MediaTypeError,
-    OverloadedError,
-    UnknownStreamError,
-)
-from rstream.errors import (
-    AppenderBusyError,
-    AppenderClosedError,
-    AppenderFencedError,
-    OperatingError,
-    ProducerFencedError,
-    ProducerGapError,
-    StreamEngineError,
-    TooManyProducersError,
-    UnknownProducerError,
-    UsageError,
-)
+from jobmanager.intake.errors import AGAIN, BodyTooLargeError, as_document, status_of
+from jobmanager.intake.tokens import check_token
+from rstream.errors import StreamEngineError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -43,25 +27,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Request], Coroutine[Any, Any, JSONResponse]]
 
-#: The first that fits.
-STATUS: tuple[tuple[type[StreamEngineError], int], ...] = (
-    (UnknownStreamError, 404),
-    (MediaTypeError, 415),
-    (BodyTooLargeError, 413),
-    (ProducerGapError, 409),
-    (ProducerFencedError, 409),
-    (UnknownProducerError, 409),
-    (OverloadedError, 429),
-    (TooManyProducersError, 429),
-    (AppenderBusyError, 503),
-    (AppenderClosedError, 503),
-    (AppenderFencedError, 503),
-    (OperatingError, 503),
-    (UsageError, 400),
-    (StreamEngineError, 500),
-)
-#: Statuses after which the same request may be sent again.
-_AGAIN = (429, 503)
+_NO_TOKEN = 401
 
 
 def make_app(service: IntakeService, tokens: list[bytes]) -> Starlette:
@@ -94,10 +60,8 @@ class _Handlers:
         """The handler, for those who have a token."""
 
         async def guard(request: Request) -> JSONResponse:
-            if not _is_known(request, self._tokens):
-                told = {"error": "the request needs Authorization: Bearer TOKEN"}
-                return JSONResponse(told, 401, {"WWW-Authenticate": "Bearer"})
             try:
+                check_token(request.headers.get("authorization", ""), self._tokens)
                 return await handler(request)
             except StreamEngineError as error:
                 return _refused(error, self._service.limits.retry_after_s)
@@ -123,14 +87,12 @@ class _Handlers:
 
     async def position(self, request: Request) -> JSONResponse:
         name, producer = request.path_params["name"], request.path_params["producer"]
-        found = self._service.find(name).position(producer)
-        if found is None:
-            return JSONResponse({"error": f"producer {producer} is not known"}, 404)
-        return JSONResponse(asdict(found))
+        return JSONResponse(asdict(self._service.position(name, producer)))
 
     async def open_producer(self, request: Request) -> JSONResponse:
         name, producer = request.path_params["name"], request.path_params["producer"]
-        return JSONResponse(asdict(await self._service.open_producer(name, producer)))
+        opened = await asyncio.to_thread(self._service.open_producer, name, producer)
+        return JSONResponse(asdict(opened))
 
     async def health(self, _: Request) -> JSONResponse:
         """Who runs it asks this without a token."""
@@ -155,16 +117,9 @@ async def _body(request: Request, service: IntakeService, room: contextlib.ExitS
     return b"".join(parts)
 
 
-def _is_known(request: Request, tokens: list[bytes]) -> bool:
-    if not tokens:
-        return True
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    found = [hmac.compare_digest(given.strip().encode(), token) for token in tokens]
-    return scheme.lower() == "bearer" and any(found)
-
-
 def _refused(error: StreamEngineError, retry_after_s: int) -> JSONResponse:
-    status = next(status for kind, status in STATUS if isinstance(error, kind))
-    told = {"error": str(error), "kind": type(error).__name__.removesuffix("Error"), **vars(error)}
-    headers = {"Retry-After": str(retry_after_s)} if status in _AGAIN else None
-    return JSONResponse(told, status, headers)
+    status = status_of(error)
+    headers = {"Retry-After": str(retry_after_s)} if status in AGAIN else {}
+    if status == _NO_TOKEN:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(as_document(error), status, headers)

@@ -40,9 +40,15 @@ class IntakeLimits:
     rows_in_flight_max: int = 1 << 20
     #: Posts that are not answered; more is 503.
     posts_waiting_max: int = 2048
-    #: Connections; more are closed.
+    #: Connections over HTTP; more are closed.
     connections_max: int = 4096
-    #: How long the bytes of a post may take; longer is 408.
+    #: Calls of Flight, each with two threads; more are 429.
+    flight_calls_max: int = 256
+    #: Batches of one call that are not answered; until then the next one is not read.
+    flight_batches_waiting_max: int = 64
+    #: A call of Flight in which nothing has come or gone for so long is ended with its connection.
+    flight_silence_s: float = 300.0
+    #: How long the bytes of a post over HTTP may take; longer is 408.
     body_wait_s: float = 30.0
     #: How long a post may take to become durable; longer is 503, and it may become durable yet.
     answer_wait_s: float = 30.0

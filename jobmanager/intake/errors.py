@@ -1,8 +1,22 @@
-"""The errors of the intake server, beside those of the logs behind it."""
+"""The errors of the intake server, beside those of the logs behind it, and their statuses."""
 
 from __future__ import annotations
 
-from rstream.errors import OperatingError, UsageError, error_class
+from typing import Any
+
+from rstream.errors import (
+    AppenderBusyError,
+    AppenderClosedError,
+    AppenderFencedError,
+    OperatingError,
+    ProducerFencedError,
+    ProducerGapError,
+    StreamEngineError,
+    TooManyProducersError,
+    UnknownProducerError,
+    UsageError,
+    error_class,
+)
 
 
 @error_class
@@ -43,7 +57,23 @@ class UnknownStreamError(UsageError):
 
     name: str
 
-    message = "there is no stream {name}; GET /streams lists them"
+    message = "there is no stream {name}; GET /streams and list_flights list them"
+
+
+@error_class
+class NoProducerError(UsageError):
+    """Somebody asks where a producer stands that the log does not know."""
+
+    producer: str
+
+    message = "producer {producer} is not known"
+
+
+@error_class
+class NoTokenError(UsageError):
+    """A request without a token, or with a wrong one."""
+
+    message = "the request needs Authorization: Bearer TOKEN"
 
 
 @error_class
@@ -74,3 +104,37 @@ class IntakeConfigError(UsageError):
     reason: str
 
     message = "{place}: {reason}"
+
+
+#: The status of HTTP for an error: the first that fits. Flight's errors follow from it.
+STATUS: tuple[tuple[type[StreamEngineError], int], ...] = (
+    (NoTokenError, 401),
+    (UnknownStreamError, 404),
+    (NoProducerError, 404),
+    (MediaTypeError, 415),
+    (BodyTooLargeError, 413),
+    (ProducerGapError, 409),
+    (ProducerFencedError, 409),
+    (UnknownProducerError, 409),
+    (OverloadedError, 429),
+    (TooManyProducersError, 429),
+    (AppenderBusyError, 503),
+    (AppenderClosedError, 503),
+    (AppenderFencedError, 503),
+    (OperatingError, 503),
+    (UsageError, 400),
+    (StreamEngineError, 500),
+)
+#: Statuses after which the same request may be sent again.
+AGAIN = (429, 503)
+
+
+def status_of(error: StreamEngineError) -> int:
+    """The status of HTTP for an error."""
+    return next(status for kind, status in STATUS if isinstance(error, kind))
+
+
+def as_document(error: StreamEngineError) -> dict[str, Any]:
+    """What a producer is told of an error, as JSON: the sentence, the kind, and its fields."""
+    kind = type(error).__name__.removesuffix("Error")
+    return {"error": str(error), "kind": kind, **vars(error)}

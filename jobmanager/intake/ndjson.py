@@ -1,4 +1,4 @@
-"""The body of a post as rows: NDJSON, or an Arrow IPC stream.
+"""What is posted as rows: NDJSON, an Arrow IPC stream, or Arrow batches.
 
 A value has to be of its column's type as JSON has it: no number in quotes, no fraction in an
 integer. Times and dates are ISO-8601 strings, decimals strings or integers, bytes base64. A key
@@ -43,19 +43,36 @@ def decode(name: str, media_type: str, body: bytes, schema: pa.Schema) -> pa.Rec
     raise MediaTypeError(media_type[:_VALUE_CHARS_MAX] or "(none)", f"{NDJSON} or {ARROW}")
 
 
-def _arrow(name: str, body: bytes, schema: pa.Schema) -> pa.RecordBatch:
+def not_arrow(error: BaseException) -> PostError:
+    """What is no Arrow, by what its reader says."""
+    told = (str(error).splitlines() or [type(error).__name__])[0]
+    return PostError(f"the body is no Arrow IPC stream: {told}")
+
+
+def checked(name: str, given: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Arrow rows of a stranger as rows of the stream ``name``.
+
+    Raises:
+        PostError, BadRowError: nothing of it can be taken.
+    """
     try:
-        table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        told = (str(error).splitlines() or [type(error).__name__])[0]
-        raise PostError(f"the body is no Arrow IPC stream: {told}") from error
+        given.validate(full=True)
+    except (pa.ArrowException, ValueError) as error:
+        raise not_arrow(error) from error
     try:
-        return as_rows(name, schema, table)
+        return as_rows(name, schema, given)
     except RowError as error:
         raise BadRowError(error.row + 1, error.column, error.reason) from error
     except InvalidBatchError as error:
         raise PostError(error.reason) from error
+
+
+def _arrow(name: str, body: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    try:
+        table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise not_arrow(error) from error
+    return checked(name, table, schema)
 
 
 def _ndjson(body: bytes, schema: pa.Schema) -> pa.RecordBatch:

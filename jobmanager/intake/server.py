@@ -17,6 +17,7 @@ import uvicorn
 from jobmanager.intake.app import make_app
 from jobmanager.intake.errors import IntakeConfigError
 from jobmanager.intake.service import IntakeService
+from jobmanager.intake.tokens import TOKEN, read_tokens
 from rstream.transport.tls import CERTIFICATE, KEY, TLS_FOLDER, check_tls, is_on
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from jobmanager.intake.config import IntakeConfig
 
-TOKEN = "STREAMSCOPE_INTAKE_TOKEN"
-TOKEN_CHARS_MIN = 16
 _BACKLOG = 1024
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
@@ -41,28 +40,6 @@ class _Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def read_tokens(token_file: str | None) -> list[bytes]:
-    """The tokens of a file, one a line, or the one in the environment; empty: there is none.
-
-    Raises:
-        IntakeConfigError: the file cannot be read, or a token is too short.
-    """
-    if token_file is None:
-        place, text = TOKEN, os.environ.get(TOKEN, "")
-    else:
-        place = token_file
-        try:
-            text = Path(token_file).read_text()
-        except (OSError, ValueError) as error:
-            raise IntakeConfigError(token_file, str(error)) from error
-        if not text.strip():
-            raise IntakeConfigError(token_file, "it has no token; one a line")
-    found = [line.strip().encode() for line in text.splitlines() if line.strip()]
-    if any(len(token) < TOKEN_CHARS_MIN for token in found):
-        raise IntakeConfigError(place, f"a token has at least {TOKEN_CHARS_MIN} characters")
-    return found
 
 
 def serve(

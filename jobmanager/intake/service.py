@@ -1,17 +1,20 @@
 """The streams of a server: takes a post into its log, within the limits, and counts what waits.
 
-Knows nothing of HTTP. An ack means durable; whatever else happens is an error, after which the post
-may be repeated with its number. Without a number a repeat may be appended twice.
+Knows nothing of HTTP and Flight, which both go through it; safe to use from many threads. An ack
+means durable; whatever else happens is an error, after which the post may be repeated with its
+number. Without a number a repeat may be appended twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from typing import TYPE_CHECKING
 
-from jobmanager.intake.errors import OverloadedError, PostError, UnknownStreamError
+from jobmanager.intake.errors import NoProducerError, OverloadedError, UnknownStreamError
 from jobmanager.intake.ndjson import decode
+from jobmanager.intake.producer import Words, read_producer
 from rstream.errors import AppenderBusyError, StoreError
 from rstream.intake.appender import Appender
 
@@ -19,12 +22,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from concurrent.futures import Future
 
+    import pyarrow as pa
+
     from jobmanager.intake.config import IntakeConfig
+    from jobmanager.intake.producer import Producer
     from rstream.intake.producers import Ack, ProducerPosition
 
 #: Bodies that are decoded in the server's own thread; larger ones would hold others up.
 INLINE_BYTES_MAX = 64 * 1024
-PRODUCER, EPOCH, NUMBER = "producer-id", "producer-epoch", "sequence-number"
+HEADERS = Words("header", "Producer-Id", "Producer-Epoch", "Sequence-Number")
+
+
+class Room:
+    """How much of something may be under way at one time. What is alone always has room."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.used = most, 0
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> bool:
+        """Take it, unless there is too little left."""
+        with self._lock:
+            if self.used and self.used + count > self.most:
+                return False
+            self.used += count
+            return True
+
+    def give_back(self, count: int) -> None:
+        with self._lock:
+            self.used -= count
+            assert self.used >= 0, self.used
 
 
 class IntakeService:
@@ -33,14 +60,23 @@ class IntakeService:
     def __init__(self, config: IntakeConfig) -> None:
         self.config, self.limits = config, config.limits
         self._appenders: dict[str, Appender] = {}
-        self._posts = self._rows = self._bytes = 0
+        limits = self.limits
+        self._posts = Room(limits.posts_waiting_max)
+        self._rows = Room(limits.rows_in_flight_max)
+        self._bytes = Room(limits.bytes_in_flight_max)
         try:
             for name, schema in config.streams.items():
-                limits = config.append_limits
-                self._appenders[name] = Appender(config.uri(name), schema, limits=limits)
+                self._appenders[name] = Appender(
+                    config.uri(name), schema, limits=config.append_limits
+                )
         except BaseException:
             self.close()
             raise
+
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The streams and their columns, as Arrow has them."""
+        return {name: found.schema for name, found in self._appenders.items()}
 
     @property
     def streams(self) -> dict[str, dict[str, str]]:
@@ -65,86 +101,78 @@ class IntakeService:
     @contextlib.contextmanager
     def room(self) -> Iterator[None]:
         """Room for one more post. Raises AppenderBusyError."""
-        if self._posts >= self.limits.posts_waiting_max:
-            raise AppenderBusyError(self.config.root, self._posts, self._bytes)
-        self._posts += 1
+        if not self._posts.take(1):
+            raise AppenderBusyError(self.config.root, self._posts.used, self._bytes.used)
         try:
             yield
         finally:
-            self._posts -= 1
+            self._posts.give_back(1)
 
     @contextlib.contextmanager
     def room_for_bytes(self, count: int) -> Iterator[None]:
         """Room for the bytes of a body. Raises OverloadedError."""
-        most = self.limits.bytes_in_flight_max
-        if self._bytes and self._bytes + count > most:
-            raise OverloadedError("bytes of posts", most)
-        self._bytes += count
+        if not self._bytes.take(count):
+            raise OverloadedError("bytes of posts", self._bytes.most)
         try:
             yield
         finally:
-            self._bytes -= count
+            self._bytes.give_back(count)
+
+    @contextlib.contextmanager
+    def under_way(
+        self, name: str, rows: pa.RecordBatch, producer: Producer
+    ) -> Iterator[Future[Ack]]:
+        """The answer to rows that are on their way into the log; counted until the block ends.
+
+        Raises:
+            OverloadedError: too many rows are.
+        """
+        if not self._rows.take(rows.num_rows):
+            raise OverloadedError("rows of posts", self._rows.most)
+        try:
+            yield self.find(name).submit(
+                rows, producer=producer.name, epoch=producer.epoch, number=producer.number
+            )
+        finally:
+            self._rows.give_back(rows.num_rows)
 
     async def post(
         self, name: str, media_type: str, body: bytes, headers: Mapping[str, str]
     ) -> Ack:
         """Append the rows of a post; returns when they are durable."""
         appender = self.find(name)
-        producer, epoch, number = _producer(headers)
+        words = (HEADERS.producer, HEADERS.epoch, HEADERS.number)
+        producer = read_producer({w: headers[w] for w in words if w in headers}, HEADERS)
         if len(body) <= INLINE_BYTES_MAX:
             rows = decode(name, media_type, body, appender.schema)
         else:
             rows = await asyncio.to_thread(decode, name, media_type, body, appender.schema)
-        with self._room_for_rows(rows.num_rows):
-            future = appender.submit(rows, producer=producer, epoch=epoch, number=number)
-            return await self._answer(name, future)
+        with self.under_way(name, rows, producer) as future:
+            wait_s = self.limits.answer_wait_s
+            try:
+                return await asyncio.wait_for(asyncio.wrap_future(future), wait_s)
+            except TimeoutError:
+                raise self.too_late(name) from None
 
-    async def open_producer(self, name: str, producer: str) -> ProducerPosition:
+    def too_late(self, name: str) -> StoreError:
+        """A post that was not durable in time."""
+        wait_s = self.limits.answer_wait_s
+        reason = f"not durable after {wait_s:g} s; it may become so: repeat it with its number"
+        return StoreError(name, reason)
+
+    def open_producer(self, name: str, producer: str) -> ProducerPosition:
         """Where a producer that starts goes on; the one before is refused from now on."""
-        appender = self.find(name)
-        return await asyncio.to_thread(appender.open_producer, producer)
+        return self.find(name).open_producer(producer)
+
+    def position(self, name: str, producer: str) -> ProducerPosition:
+        """Where a producer stands. Raises NoProducerError."""
+        found = self.find(name).position(producer)
+        if found is None:
+            raise NoProducerError(producer)
+        return found
 
     def close(self) -> None:
         """Make durable what is under way, and write it as segments."""
         with contextlib.ExitStack() as all_of_them:
             for appender in self._appenders.values():
                 all_of_them.callback(appender.close)
-
-    async def _answer(self, name: str, future: Future[Ack]) -> Ack:
-        wait_s = self.limits.answer_wait_s
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), wait_s)
-        except TimeoutError:
-            reason = f"not durable after {wait_s:g} s; it may become so: repeat it with its number"
-            raise StoreError(name, reason) from None
-
-    @contextlib.contextmanager
-    def _room_for_rows(self, count: int) -> Iterator[None]:
-        most = self.limits.rows_in_flight_max
-        if self._rows and self._rows + count > most:
-            raise OverloadedError("rows of posts", most)
-        self._rows += count
-        try:
-            yield
-        finally:
-            self._rows -= count
-
-
-def _producer(headers: Mapping[str, str]) -> tuple[str | None, int, int | None]:
-    """The producer, its epoch and its number; without a producer, nothing."""
-    producer = headers.get(PRODUCER)
-    if producer is None:
-        for name in (EPOCH, NUMBER):
-            if name in headers:
-                raise PostError(f"header {name.title()} needs Producer-Id")
-        return None, 0, None
-    if NUMBER not in headers:
-        raise PostError("header Producer-Id needs Sequence-Number, dense from 0")
-    return producer, _count(headers, EPOCH, "0"), _count(headers, NUMBER)
-
-
-def _count(headers: Mapping[str, str], name: str, default: str = "") -> int:
-    text = headers.get(name, default)
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise PostError(f"header {name.title()} is a number from 0 on, not {text[:80]!r}")
-    return int(text)

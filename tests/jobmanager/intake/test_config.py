@@ -9,7 +9,8 @@ import pytest
 
 from jobmanager.intake.config import load_config
 from jobmanager.intake.errors import IntakeConfigError
-from jobmanager.intake.server import read_tokens, serve
+from jobmanager.intake.server import serve
+from jobmanager.intake.tokens import read_tokens
 from rstream import Appender
 
 if TYPE_CHECKING:

@@ -1,0 +1,68 @@
+"""Who appends: what a request says of its producer, in the words of its protocol. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobmanager.intake.errors import PostError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DIGITS_MAX = 19
+_SHOWN_CHARS_MAX = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """A producer with its epoch and the number of its append; ``name`` None: nobody in particular.
+
+    Rows of nobody are appended again when they are sent again.
+    """
+
+    name: str | None = None
+    epoch: int = 0
+    number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a protocol calls the three fields."""
+
+    place: str
+    producer: str
+    epoch: str
+    number: str
+
+
+def read_producer(given: Mapping[str, object], words: Words) -> Producer:
+    """The producer of a request that gives some of the fields ``words`` names.
+
+    Raises:
+        PostError: one is missing, or no number.
+    """
+    producer = given.get(words.producer)
+    if producer is None:
+        for word in (words.epoch, words.number):
+            if word in given:
+                raise PostError(f"{words.place} {word} needs {words.producer}")
+        return Producer()
+    if not isinstance(producer, str):
+        raise PostError(f"{words.place} {words.producer} is text, not {_shown(producer)}")
+    if words.number not in given:
+        raise PostError(f"{words.place} {words.producer} needs {words.number}, dense from 0")
+    epoch = _count(given, words.epoch, words) if words.epoch in given else 0
+    return Producer(producer, epoch, _count(given, words.number, words))
+
+
+def _count(given: Mapping[str, object], word: str, words: Words) -> int:
+    text = str(given[word])
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        found = _shown(given[word])
+        raise PostError(f"{words.place} {word} is a number from 0 on, not {found}")
+    return int(text)
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:_SHOWN_CHARS_MAX]
