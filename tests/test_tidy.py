@@ -51,7 +51,7 @@ FENCES = {
     "sqlglot": ("planner/sql/*",),
     "starlette": ("jobmanager/intake/app.py",),
     "uvicorn": ("jobmanager/intake/server.py",),
-    "pyarrow.flight": ("rstream/transport/flight.py",),
+    "pyarrow.flight": ("rstream/transport/flight.py", "jobmanager/intake/flight.py"),
     "pyarrow.parquet": (
         *("rstream/format/codec.py", "rstream/format/segment_file.py"),
         *("rvertex/sources/*", "rvertex/sinks/parquet.py"),

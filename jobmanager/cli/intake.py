@@ -26,6 +26,10 @@ def intake(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")
     ] = DEFAULT_PORT,
+    flight_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Take Arrow Flight, too, on this port; 0: a free one."),
+    ] = None,
     token_file: Annotated[
         str | None,
         typer.Option(help="Bearer tokens, one a line; else STREAMSCOPE_INTAKE_TOKEN."),
@@ -53,4 +57,12 @@ def intake(
     except ModuleNotFoundError as error:
         reason = f"{error.name} is not installed: pip install 'streamscope[intake]'"
         raise IntakeConfigError("jobmanager intake", reason) from error
-    serve(config, host=host, port=port, token_file=token_file, is_plain=plain, as_json=as_json)
+    serve(
+        config,
+        host=host,
+        port=port,
+        flight_port=flight_port,
+        token_file=token_file,
+        is_plain=plain,
+        as_json=as_json,
+    )

@@ -1,4 +1,4 @@
-"""Runs the intake server until it is told to stop. The only file that knows uvicorn."""
+"""Runs the intake's servers until they are told to stop. The only file that knows uvicorn."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import uvicorn
 
 from jobmanager.intake.app import make_app
 from jobmanager.intake.errors import IntakeConfigError
+from jobmanager.intake.flight import FlightDoor
 from jobmanager.intake.service import IntakeService
 from jobmanager.intake.tokens import TOKEN, read_tokens
 from rstream.transport.tls import CERTIFICATE, KEY, TLS_FOLDER, check_tls, is_on
@@ -47,11 +48,14 @@ def serve(
     *,
     host: str,
     port: int,
+    flight_port: int | None,
     token_file: str | None,
     is_plain: bool,
     as_json: bool,
 ) -> None:
     """Serve until SIGTERM or SIGINT; then answer what is under way and close the logs.
+
+    ``flight_port`` None: over HTTP alone.
 
     Raises:
         IntakeConfigError: nobody could be told from a stranger, or the address cannot be had.
@@ -61,19 +65,33 @@ def serve(
     tokens = read_tokens(token_file)
     _check_address(host, bool(tokens), is_plain=is_plain)
     listener = _listen(host, port)
-    service = IntakeService(config)
     try:
-        server = _Server(_options(config, make_app(service, tokens)))
-        url = _url(host, listener.getsockname()[1])
-        told = {"listening": url, "streams": sorted(config.streams)}
-        names = ", ".join(sorted(config.streams))
-        print(json.dumps(told) if as_json else f"intake: {url} takes {names}", flush=True)
-        server.run(sockets=[listener])
+        with contextlib.ExitStack() as opened:
+            service = IntakeService(config)
+            opened.callback(service.close)
+            door = None
+            if flight_port is not None:
+                door = FlightDoor(service, tokens, host, flight_port)
+                opened.callback(door.close)
+            opened.callback(service.close)  # first: what the door has taken is answered then
+            server = _Server(_options(config, make_app(service, tokens)))
+            url = _url(host, listener.getsockname()[1])
+            _announce(config, url, None if door is None else door.url, as_json=as_json)
+            server.run(sockets=[listener])
     finally:
-        service.close()
         listener.close()
     if not as_json:
         print("intake: stopped, everything that was taken is durable", file=sys.stderr)
+
+
+def _announce(config: IntakeConfig, url: str, flight: str | None, *, as_json: bool) -> None:
+    told = {"listening": url, "streams": sorted(config.streams)}
+    if as_json:
+        line = json.dumps(told if flight is None else told | {"flight": flight})
+    else:
+        places = url if flight is None else f"{url} and {flight}"
+        line = f"intake: {places} takes {', '.join(sorted(config.streams))}"
+    print(line, flush=True)
 
 
 def _options(config: IntakeConfig, app: object) -> uvicorn.Config:

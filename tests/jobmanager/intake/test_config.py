@@ -98,6 +98,7 @@ def test_an_address_that_is_taken_is_named(tmp_path: Path, monkeypatch: pytest.M
                 load_config(str(file)),
                 host=host,
                 port=0,
+                flight_port=None,
                 token_file=None,
                 is_plain=True,
                 as_json=False,

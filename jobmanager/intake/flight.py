@@ -1,0 +1,223 @@
+"""Arrow Flight in front of the service: what a producer puts is appended as a post over HTTP is.
+
+The only file of the intake that knows Flight. A put has the stream's name as its descriptor's path;
+each batch is a post, its ``app_metadata`` names producer and number, and its answer comes through
+the metadata reader. An error ends the call; its ``extra_info`` is the document that HTTP answers.
+
+Every call carries ``Authorization: Bearer TOKEN``, which is compared before anything else is read.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from jobmanager.intake.errors import (
+    AGAIN,
+    IntakeConfigError,
+    NoTokenError,
+    PostError,
+    as_document,
+    status_of,
+)
+from jobmanager.intake.flight_calls import OpenCalls
+from jobmanager.intake.flight_put import Put
+from jobmanager.intake.ndjson import not_arrow
+from jobmanager.intake.tokens import check_token
+from rstream.errors import StreamEngineError
+from rstream.transport.tls import is_on, server_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jobmanager.intake.service import IntakeService
+
+_Given = ParamSpec("_Given")
+_Told = TypeVar("_Told")
+_log = logging.getLogger(__name__)
+_NO_TOKEN, _FAULT = 401, 500
+OPEN_PRODUCER, POSITION = "open-producer", "position"
+_ACTIONS = (
+    (OPEN_PRODUCER, "A producer starts: its new epoch and next_number. Body: stream, producer."),
+    (POSITION, "Where a producer stands. Body: stream, producer."),
+)
+_ONLY_TAKES = (
+    "the intake takes rows and does not give them: Stream.from_rstream and open_log read a log "
+    "where it lies"
+)
+_FAILED = "the intake failed; its log says why"
+
+
+class FlightDoor:
+    """A running Flight server; ``port`` 0 takes a free one.
+
+    Raises:
+        IntakeConfigError: the address cannot be had.
+    """
+
+    def __init__(self, service: IntakeService, tokens: list[bytes], host: str, port: int) -> None:
+        limits = service.limits
+        self._shutdown_wait_s = limits.shutdown_wait_s
+        self._calls = OpenCalls(limits.flight_calls_max, limits.flight_silence_s)
+        scheme = "grpc+tls" if is_on() else "grpc"
+        shown = f"[{host}]" if ":" in host else host
+        try:
+            location = f"{scheme}://{shown}:{port}"
+            self._server = _Server(location, service, tokens, self._calls)
+        except (pa.ArrowException, OSError) as error:
+            raise IntakeConfigError(f"--host {host} --flight-port {port}", str(error)) from error
+        self.url = f"{scheme}://{shown}:{self._server.port}"
+        self._calls.watch(self._server.port)
+
+    def close(self) -> None:
+        """Take no more calls, answer what came, end the calls. Call it after the service's close.
+
+        Takes at most ``shutdown_wait_s`` for what is to be answered, and as long for the calls.
+        """
+        thread = threading.Thread(target=self._server.shutdown, name="flight-stop", daemon=True)
+        thread.start()
+        self._calls.close(self._shutdown_wait_s)
+        thread.join(self._shutdown_wait_s)
+
+
+def _refuse(error: StreamEngineError) -> flight.FlightError:
+    """The error of Flight that fits."""
+    status, told = status_of(error), json.dumps(as_document(error)).encode()
+    if status in AGAIN:
+        return flight.FlightUnavailableError(str(error), told)
+    if status == _NO_TOKEN:
+        return flight.FlightUnauthenticatedError(str(error), told)
+    if status == _FAULT:
+        return flight.FlightInternalError(str(error), told)
+    return flight.FlightServerError(str(error), told)
+
+
+def _told(handler: Callable[_Given, _Told]) -> Callable[_Given, _Told]:
+    """The handler, whose errors are told to who calls; nobody is told our stack."""
+
+    @functools.wraps(handler)
+    def told(*given: _Given.args, **named: _Given.kwargs) -> _Told:
+        try:
+            return handler(*given, **named)
+        except StreamEngineError as error:
+            raise _refuse(error) from error
+        except flight.FlightError:
+            raise
+        except Exception as error:
+            _log.exception(_FAILED)
+            raise flight.FlightInternalError(_FAILED) from error
+
+    return told
+
+
+class _TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Refuses every call that does not carry a token."""
+
+    def __init__(self, tokens: list[bytes]) -> None:
+        super().__init__()
+        self._tokens = tokens
+
+    @_told
+    def start_call(self, info: Any, headers: dict[str, list[Any]]) -> None:
+        given = headers.get("authorization") or [""]
+        if not isinstance(given[0], str):  # bytes, where it is no ASCII
+            raise NoTokenError
+        check_token(given[0], self._tokens)
+
+
+class _Server(flight.FlightServerBase):  # type: ignore[misc]
+    """What each call answers."""
+
+    def __init__(
+        self, location: str, service: IntakeService, tokens: list[bytes], calls: OpenCalls
+    ) -> None:
+        keys = [server_keys()] if is_on() else None
+        middleware = {"token": _TokenMiddleware(tokens)}
+        super().__init__(location, tls_certificates=keys, middleware=middleware)
+        self._service, self._calls = service, calls
+
+    @_told
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        put = Put(self._service, _stream(descriptor), lambda told: writer.write(pa.py_buffer(told)))
+        with self._calls.open(put, context.peer()), put:
+            while (chunk := _next(reader, context)) is not None:
+                put.take(*chunk)
+
+    @_told
+    def list_flights(self, context: Any, criteria: bytes) -> Iterator[flight.FlightInfo]:
+        return iter([_info(*found) for found in self._service.schemas.items()])
+
+    @_told
+    def get_flight_info(self, context: Any, descriptor: Any) -> flight.FlightInfo:
+        name = _stream(descriptor)
+        return _info(name, self._service.find(name).schema)
+
+    @_told
+    def get_schema(self, context: Any, descriptor: Any) -> flight.SchemaResult:
+        return flight.SchemaResult(self._service.find(_stream(descriptor)).schema)
+
+    @_told
+    def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
+        name, producer = _asked(action)
+        if action.type == OPEN_PRODUCER:
+            found = self._service.open_producer(name, producer)
+        else:
+            found = self._service.position(name, producer)
+        return iter([flight.Result(pa.py_buffer(json.dumps(asdict(found)).encode()))])
+
+    def list_actions(self, context: Any) -> list[tuple[str, str]]:
+        return list(_ACTIONS)
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
+        raise flight.FlightServerError(_ONLY_TAKES)
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        raise flight.FlightServerError(_ONLY_TAKES)
+
+
+def _next(reader: Any, context: Any) -> tuple[pa.RecordBatch | None, bytes] | None:
+    """The next batch of a put and its metadata; None: there is none, or the producer is gone."""
+    try:
+        chunk = reader.read_chunk()
+    except StopIteration:
+        return None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if context.is_cancelled():
+            return None
+        raise not_arrow(error) from error
+    metadata = b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
+    return chunk.data, metadata
+
+
+def _stream(descriptor: flight.FlightDescriptor) -> str:
+    """The stream that a descriptor names."""
+    is_path = descriptor.descriptor_type == flight.DescriptorType.PATH
+    if not is_path or len(descriptor.path) != 1:
+        raise PostError("the descriptor is a path of one part, the name of the stream")
+    return str(descriptor.path[0].decode(errors="replace"))
+
+
+def _info(name: str, schema: pa.Schema) -> flight.FlightInfo:
+    """A stream, as something that rows are put into: it has no place to read them from."""
+    return flight.FlightInfo(schema, flight.FlightDescriptor.for_path(name), [], -1, -1)
+
+
+def _asked(action: flight.Action) -> tuple[str, str]:
+    """The stream and the producer that an action is about."""
+    if action.type not in (OPEN_PRODUCER, POSITION):
+        raise PostError(f"there is no action {action.type[:100]}; list_actions lists them")
+    try:
+        given = json.loads(action.body.to_pybytes())
+        name, producer = given["stream"], given["producer"]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        name = producer = None
+    if not (isinstance(name, str) and isinstance(producer, str)):
+        raise PostError(f'action {action.type} needs {{"stream": "NAME", "producer": "ID"}}')
+    return name, producer

@@ -1,0 +1,133 @@
+"""The calls of Flight that are open: how many there may be, and the end of those that are silent.
+
+A thread that reads the next batch of a call waits in gRPC for as long as the producer is silent,
+and pyarrow's server can neither limit that wait nor break it off. Closing the connection does: so
+this file finds the sockets of a producer among the files of its own process and shuts them down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import socket
+import threading
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote
+
+from jobmanager.intake.errors import OverloadedError
+from rstream.clock import Clock, SystemClock
+from rstream.errors import AppenderClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Where a process sees its own files, on Linux and macOS.
+_OWN_FILES = "/dev/fd"
+#: How often silent calls are looked for, as a part of the silence that a call may have.
+_LOOKS = 10
+
+Address = tuple[str, int]
+
+
+class Call(Protocol):
+    """A call that may be silent."""
+
+    #: When something came or went last, by the monotonic clock.
+    active_s: float
+
+    def drain(self, wait_s: float) -> None:
+        """Wait until what was taken is answered."""
+        ...
+
+
+class OpenCalls:
+    """The calls of one server, by the address of who calls."""
+
+    def __init__(self, most: int, silence_s: float, *, clock: Clock | None = None) -> None:
+        self._most, self._silence_s = most, silence_s
+        self._clock = clock or SystemClock()
+        self._lock, self._closed = threading.Lock(), threading.Event()
+        self._calls: dict[Call, Address | None] = {}
+
+    def watch(self, port: int) -> None:
+        """End silent calls to this port until :meth:`close`, from a thread of its own."""
+        self._port = port
+        threading.Thread(target=self._watch, name="flight-silence", daemon=True).start()
+
+    @contextlib.contextmanager
+    def open(self, call: Call, peer: str) -> Iterator[None]:
+        """Count a call until the block ends; ``peer`` as gRPC writes it.
+
+        Raises:
+            OverloadedError: there are too many.
+            AppenderClosedError: the server is about to stop.
+        """
+        with self._lock:
+            if self._closed.is_set():
+                raise AppenderClosedError(f"port {self._port}")
+            if len(self._calls) >= self._most:
+                raise OverloadedError("calls of Flight", self._most)
+            self._calls[call] = address_of(peer)
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._calls[call]
+
+    def silent(self) -> set[Address]:
+        """Callers all of whose calls are silent."""
+        since_s = self._clock.monotonic_s() - self._silence_s
+        with self._lock:
+            calls = list(self._calls.items())
+        active = {peer for call, peer in calls if call.active_s > since_s}
+        return {peer for _, peer in calls if peer is not None and peer not in active}
+
+    def close(self, wait_s: float) -> None:
+        """Wait until what calls have brought is answered, at most so long; then end them."""
+        end_s = self._clock.monotonic_s() + wait_s
+        with self._lock:
+            self._closed.set()
+            calls = list(self._calls)
+        for call in calls:
+            call.drain(max(0.0, end_s - self._clock.monotonic_s()))
+        disconnect(self._port, None)
+
+    def _watch(self) -> None:
+        """Body of the thread; ends with :meth:`close`."""
+        while not self._closed.wait(self._silence_s / _LOOKS):
+            if silent := self.silent():
+                disconnect(self._port, silent)
+
+
+def address_of(peer: str) -> Address | None:
+    """The address that gRPC writes as ``ipv4:1.2.3.4:5`` or ``ipv6:%5B::1%5D:5``."""
+    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    try:
+        return _plain(host.strip("[]")), int(port)
+    except ValueError:
+        return None
+
+
+def disconnect(port: int, peers: set[Address] | None) -> None:
+    """Shut down this process's connections from ``peers`` to its ``port``; None: from anybody."""
+    for name in os.listdir(_OWN_FILES):
+        with contextlib.suppress(OSError, ValueError):  # it was closed meanwhile, or is no socket
+            copy = os.dup(int(name))
+            try:
+                line = socket.socket(fileno=copy)
+            except OSError:
+                os.close(copy)
+                continue
+            with line:
+                host, peer_port = line.getpeername()[:2]
+                is_meant = peers is None or (_plain(host), peer_port) in peers
+                if is_meant and line.getsockname()[1] == port:
+                    line.shutdown(socket.SHUT_RDWR)
+
+
+def _plain(host: str) -> str:
+    """An address in one spelling; a socket for both protocols has IPv4 inside of IPv6."""
+    found = ipaddress.ip_address(host.partition("%")[0])
+    inner = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return str(inner or found)

@@ -1,0 +1,198 @@
+"""One put: the batches that a producer sends in one call of Flight, and their answers in order.
+
+The thread of the call reads the next batch while earlier ones become durable; another thread
+answers each as soon as it is. Knows nothing of Flight.
+
+Invariants: (1) answers come in the order of the batches; (2) the first batch that is refused is the
+last one that is looked at, and those before it are answered; (3) a call that has batches under way
+waits for them before it is refused for what others have under way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from jobmanager.intake.errors import BodyTooLargeError, OverloadedError, PostError
+from jobmanager.intake.ndjson import checked
+from jobmanager.intake.producer import Producer, Words, read_producer
+from rstream.clock import Clock, SystemClock
+from rstream.errors import AppenderBusyError, OperatingError, StreamEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from jobmanager.intake.service import IntakeService
+    from rstream.intake.producers import Ack
+
+METADATA = Words("app_metadata:", "producer", "epoch", "number")
+_KNOWN = {METADATA.producer, METADATA.epoch, METADATA.number}
+_SHOWN_CHARS_MAX = 80
+
+
+@dataclass(slots=True)
+class _Waiting:
+    future: Future[Ack]
+    #: When its answer is due.
+    due_s: float
+    room: contextlib.ExitStack
+
+
+class Put:
+    """Takes batches into the stream ``name``; ``answer`` sends bytes to the producer.
+
+    A context: it ends when all is answered.
+    """
+
+    def __init__(
+        self,
+        service: IntakeService,
+        name: str,
+        answer: Callable[[bytes], None],
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._service, self._name, self._send = service, name, answer
+        self._schema = service.find(name).schema
+        self._clock = clock or SystemClock()
+        self.active_s = self._clock.monotonic_s()
+        self._changed = threading.Condition()
+        self._waiting: deque[_Waiting] = deque()
+        self._answered = 0
+        self._is_ending = False
+        self._failure: StreamEngineError | None = None
+        self._thread = threading.Thread(target=self._answer_all, name="flight-answers", daemon=True)
+
+    def __enter__(self) -> Put:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Answer what was taken. Raises what the first batch was refused for."""
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
+        self._thread.join()
+        if self._failure is not None and self._failure is not error:
+            raise self._failure
+
+    def take(self, batch: pa.RecordBatch | None, metadata: bytes) -> None:
+        """Check a batch and hand it to the log; waits while too many of the call are under way.
+
+        Raises:
+            StreamEngineError: it was refused, or one before it was: the call ends.
+        """
+        self.active_s = self._clock.monotonic_s()
+        producer = read_metadata(metadata)
+        if batch is None:
+            raise PostError("app_metadata came without rows")
+        size = batch.nbytes + len(metadata)
+        if size > self._service.limits.body_bytes_max:
+            raise BodyTooLargeError(self._service.limits.body_bytes_max)
+        rows = checked(self._name, batch, self._schema)
+        most = self._service.limits.flight_batches_waiting_max
+        while True:  # ends when it is taken, or nothing of this call is left to wait for
+            with self._changed:
+                self._changed.wait_for(lambda: len(self._waiting) < most or self._failure)
+                if self._failure is not None:
+                    raise self._failure
+                answered = self._answered
+            try:
+                self._submit(rows, size, producer)
+            except (OverloadedError, AppenderBusyError):
+                if not self._wait_for_another(answered):
+                    raise
+            else:
+                return
+
+    def drain(self, wait_s: float) -> None:
+        """Wait until what was taken is answered, at most so long."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting, wait_s)
+
+    def _submit(self, rows: pa.RecordBatch, size: int, producer: Producer) -> None:
+        service = self._service
+        with contextlib.ExitStack() as room:
+            room.enter_context(service.room())
+            room.enter_context(service.room_for_bytes(size))
+            future = room.enter_context(service.under_way(self._name, rows, producer))
+            due_s = self._clock.monotonic_s() + service.limits.answer_wait_s
+            waiting = _Waiting(future, due_s, room.pop_all())
+        with self._changed:
+            self._waiting.append(waiting)
+            self._changed.notify_all()
+
+    def _wait_for_another(self, answered: int) -> bool:
+        """Wait until more are answered than so many; False: none was under way."""
+        with self._changed:
+            if self._answered == answered and not self._waiting:
+                return False
+            self._changed.wait_for(lambda: self._answered > answered or self._failure is not None)
+            return True
+
+    def _answer_all(self) -> None:
+        """Body of the thread; ends with :meth:`end`. Every wait in it ends with its due time."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._is_ending)
+                if not self._waiting:
+                    return
+                waiting = self._waiting[0]
+            with waiting.room:
+                failure = self._failure or self._answer(waiting)
+            with self._changed:
+                self._waiting.popleft()
+                self._answered += 1
+                self._failure = failure
+                self._changed.notify_all()
+
+    def _answer(self, waiting: _Waiting) -> StreamEngineError | None:
+        left_s = max(0.0, waiting.due_s - self._clock.monotonic_s())
+        try:
+            ack = waiting.future.result(left_s)
+        except TimeoutError:
+            return self._service.too_late(self._name)
+        except StreamEngineError as error:
+            return error
+        waiting.room.close()
+        try:
+            self._send(json.dumps(asdict(ack)).encode())
+        except Exception as error:  # the producer is gone; what was taken is durable
+            return OperatingError(f"{self._name}: the producer took no answer: {error}")
+        self.active_s = self._clock.monotonic_s()
+        return None
+
+
+def read_metadata(metadata: bytes) -> Producer:
+    """The producer that a batch's ``app_metadata`` names: a JSON object, or nothing.
+
+    Raises:
+        PostError: it is something else.
+    """
+    if not metadata:
+        return Producer()
+    try:
+        given = json.loads(metadata)
+    except (ValueError, RecursionError) as error:
+        raise PostError(f"app_metadata is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        shown = repr(given)[:_SHOWN_CHARS_MAX]
+        raise PostError(f"app_metadata is an object of producer, number and epoch, not {shown}")
+    for key in given:
+        if key not in _KNOWN:
+            shown = repr(key)[:_SHOWN_CHARS_MAX]
+            raise PostError(f"app_metadata: {shown} is not one of {', '.join(sorted(_KNOWN))}")
+    return read_producer(given, METADATA)
